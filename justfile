@@ -1,26 +1,26 @@
-# The menu of habits. Each line is a command you could type yourself.
+# Shortcuts for common commands.
 
-# List the menu.
+# List the recipes.
 default:
     @just --list --unsorted
 
-# Everything that must pass before a commit.
+# Run all checks that must pass before a commit.
 test:
     scripts/test
 
-# The same tests at the full counts, the fuzzers and the benchmarks.
+# Run the tests at the full counts, the fuzzers and the benchmarks.
 soak:
     scripts/soak
 
-# Measure the codecs.
+# Run the codec benchmarks.
 bench *arguments:
     cargo bench -p throughline-codec {{arguments}}
 
-# Rewrite the sources in the house format.
+# Format the sources.
 fmt:
     cargo fmt --all
 
-# Lints, and the dependency rules where cargo-deny is installed.
+# Run the lints, and check the dependencies if cargo-deny is installed.
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
     @if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed; deny.toml was not checked"; fi

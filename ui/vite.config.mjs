@@ -1,4 +1,5 @@
-// The build: a page, one script and one style sheet, named by their digests, and a list of them that the server includes.
+// Builds a page, one script and one style sheet, named by their digests, and the list of files that
+// the server includes.
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,10 +7,10 @@ import { defineConfig } from "vite";
 
 const out = join(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "../crates/server/assets");
 
-/** Writes `list.rs`: the files with their paths, in an order that does not change. */
-function listed() {
+/** Writes `list.rs`: the files with their paths, in a stable order. */
+function assetList() {
   return {
-    name: "listed",
+    name: "asset-list",
     writeBundle(_options, bundle) {
       const names = Object.keys(bundle).sort();
       const lines = names.map((name) => `    ("${name}", include_bytes!("${name}").as_slice()),\n`);
@@ -31,6 +32,6 @@ export default defineConfig({
     reportCompressedSize: false,
     rollupOptions: { output: { entryFileNames: "assets/console-[hash].js", assetFileNames: "assets/console-[hash][extname]" } },
   },
-  plugins: [listed()],
+  plugins: [assetList()],
   server: { proxy: { "/v1": "http://127.0.0.1:4400" } },
 });

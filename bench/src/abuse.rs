@@ -1,4 +1,4 @@
-//! How a probe fares while somebody misbehaves: the time that 99 of 100 of its answers take, before and during each abuse.
+//! Measures the p99 latency of a probe before and during each kind of client or provider abuse.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
+use crate::conversation::{Conversation, Dialect, Size};
 use crate::gateway::{self, Capture, Disk};
-use crate::load::{self, Line, Measured, Work};
+use crate::load::{self, Connection, LoadResult, LoadSpec};
 use crate::process::Server;
 use crate::reply::Model;
-use crate::talk::{Dialect, Size, Talk};
 
-/// How many times slower the probe may become.
+/// Maximum slowdown of the probe.
 const MOST: f64 = 3.0;
-/// How many misbehave at once where each needs a connection only.
+/// Number of abusers if each needs only a connection.
 const CROWD: usize = 1000;
-/// How many misbehave at once where each keeps the gateway busy.
+/// Number of abusers if each keeps the gateway busy.
 const FEW: usize = 2;
 
-/// A way to misbehave.
+/// A kind of abuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Abuse {
     DeepJson,
@@ -48,15 +48,15 @@ impl Abuse {
             Abuse::DeepJson => "JSON nested 10,000 deep",
             Abuse::HugeBody => "a chunked body of 1 GB",
             Abuse::SlowHeaders => "1,000 headers, a byte at a time",
-            Abuse::SlowReaders => "1,000 streams that nobody reads",
-            Abuse::StalledProvider => "1,000 streams that do not go on",
-            Abuse::BrokenOff => "streams whose caller goes away",
-            Abuse::Garbage => "bodies that are no JSON",
-            Abuse::BrokenProvider => "streams that break, at every byte",
-            Abuse::BabblingProvider => "streams of no events",
-            Abuse::MistypedProvider => "streams of another type",
-            Abuse::ProviderElsewhere => "a provider that points elsewhere",
-            Abuse::FullDisk => "streams, and the disk is full",
+            Abuse::SlowReaders => "1,000 streams that are not read",
+            Abuse::StalledProvider => "1,000 stalled streams",
+            Abuse::BrokenOff => "streams whose client disconnects",
+            Abuse::Garbage => "bodies that are not JSON",
+            Abuse::BrokenProvider => "streams that break at every byte",
+            Abuse::BabblingProvider => "streams without valid events",
+            Abuse::MistypedProvider => "streams with a wrong content type",
+            Abuse::ProviderElsewhere => "a provider that redirects",
+            Abuse::FullDisk => "streams on a full disk",
         }
     }
 
@@ -75,14 +75,14 @@ impl Abuse {
         }
     }
 
-    /// Misbehaves for as long as it is let, in this process.
-    pub(crate) async fn go_on(self, address: SocketAddr) -> anyhow::Result<()> {
+    /// Repeats the abuse in this process until it is killed.
+    pub(crate) async fn repeat(self, address: SocketAddr) -> anyhow::Result<()> {
         let mut abusers = JoinSet::new();
         for _ in 0..self.crowd() {
             abusers.spawn(async move {
                 loop {
-                    // Whether it is let in or shown the door, it comes again.
-                    self.act(address).await.ok();
+                    // Refused abusers try again.
+                    self.perform_once(address).await.ok();
                     tokio::task::yield_now().await;
                 }
             });
@@ -90,24 +90,24 @@ impl Abuse {
         std::future::pending().await
     }
 
-    /// Misbehaves for as long as the process lives: one of its own, so that it keeps nobody from telling the time.
-    fn begin(self, address: SocketAddr) -> anyhow::Result<Child> {
-        let value = self.to_possible_value().context("an abuse without a name")?;
+    /// Starts the abuse in another process, so that it does not disturb the measurement.
+    fn spawn(self, address: SocketAddr) -> anyhow::Result<Child> {
+        let value = self.to_possible_value().context("the abuse has no name")?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["misbehave", value.get_name(), &address.to_string()]);
         Ok(command.kill_on_drop(true).spawn()?)
     }
 
-    /// Misbehaves once. What comes back is of no interest, nor is how it ends.
-    async fn act(self, address: SocketAddr) -> anyhow::Result<()> {
+    /// Abuses the server once and ignores the outcome.
+    async fn perform_once(self, address: SocketAddr) -> anyhow::Result<()> {
         match self {
             Abuse::DeepJson => {
                 let body = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
-                Line::open(address).await?.whole("/v1/messages", body.into()).await?;
+                Connection::open(address).await?.post_whole("/v1/messages", body.into()).await?;
             }
             Abuse::Garbage => {
                 let body = Bytes::from(vec![b'{'; 64 << 10]);
-                Line::open(address).await?.whole("/v1/messages", body).await?;
+                Connection::open(address).await?.post_whole("/v1/messages", body).await?;
             }
             Abuse::HugeBody => huge_body(address).await?,
             Abuse::SlowHeaders => {
@@ -120,32 +120,32 @@ impl Abuse {
             }
             Abuse::SlowReaders => {
                 let mut connection = TcpStream::connect(address).await?;
-                let body = talk(Model::Long).request(true);
+                let body = conversation(Model::Long).request(true);
                 connection
                     .write_all(head(&format!("content-length: {}", body.len())).as_bytes())
                     .await?;
                 connection.write_all(&body).await?;
                 std::future::pending::<()>().await;
             }
-            Abuse::StalledProvider => streamed(address, Model::Held).await?,
-            Abuse::BrokenProvider => streamed(address, Model::Broken).await?,
-            Abuse::BabblingProvider => streamed(address, Model::Babbling).await?,
-            Abuse::MistypedProvider => streamed(address, Model::Mistyped).await?,
-            Abuse::ProviderElsewhere => streamed(address, Model::Elsewhere).await?,
-            Abuse::FullDisk => streamed(address, Model::Long).await?,
+            Abuse::StalledProvider => read_stream(address, Model::Held).await?,
+            Abuse::BrokenProvider => read_stream(address, Model::Broken).await?,
+            Abuse::BabblingProvider => read_stream(address, Model::Babbling).await?,
+            Abuse::MistypedProvider => read_stream(address, Model::Mistyped).await?,
+            Abuse::ProviderElsewhere => read_stream(address, Model::Elsewhere).await?,
+            Abuse::FullDisk => read_stream(address, Model::Long).await?,
             Abuse::BrokenOff => {
-                let mut line = Line::open(address).await?;
-                let body = talk(Model::Held).request(true);
+                let mut line = Connection::open(address).await?;
+                let body = conversation(Model::Held).request(true);
                 let mut body = line.post("/v1/messages", body).await?.into_body();
-                body.frame().await.context("a stream without a piece")??;
+                body.frame().await.context("the stream is empty")??;
             }
         }
         Ok(())
     }
 }
 
-fn talk(model: Model) -> Talk {
-    Talk::new(Dialect::Messages, model, Size::Small, false)
+fn conversation(model: Model) -> Conversation {
+    Conversation::new(Dialect::Messages, model, Size::Small, false)
 }
 
 fn head(length: &str) -> String {
@@ -155,9 +155,9 @@ fn head(length: &str) -> String {
 }
 
 /// Reads a stream to its end.
-async fn streamed(address: SocketAddr, model: Model) -> anyhow::Result<()> {
-    let mut line = Line::open(address).await?;
-    let response = line.post("/v1/messages", talk(model).request(true)).await?;
+async fn read_stream(address: SocketAddr, model: Model) -> anyhow::Result<()> {
+    let mut line = Connection::open(address).await?;
+    let response = line.post("/v1/messages", conversation(model).request(true)).await?;
     response.into_body().collect().await?;
     Ok(())
 }
@@ -174,8 +174,8 @@ async fn huge_body(address: SocketAddr) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
-    let upstream = Server::of_ours(&["upstream"]).await?;
-    println!("a probe's p99 with one connection, before and during each abuse");
+    let upstream = Server::start_self(&["upstream"]).await?;
+    println!("p99 of a probe with one connection, before and during each abuse");
     println!("{:<34} {:>10} {:>10} {:>7} {:>9}", "", "before", "during", "ratio", "MiB");
     let is_meant = |abuse: &Abuse| only.is_none_or(|only| abuse.name().contains(only));
     for abuse in Abuse::value_variants().iter().copied().filter(is_meant) {
@@ -183,16 +183,16 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
         let gateway = gateway::start(upstream.address, Capture::Durable, disk).await?;
         let address = gateway.server.address;
         probe(address).await?;
-        let before = probe(address).await?.within(0.99);
-        let mut abusers = abuse.begin(address)?;
-        // The crowd is there before it is measured, and the disk is full.
+        let before = probe(address).await?.quantile(0.99);
+        let mut abusers = abuse.spawn(address)?;
+        // Warm up, so that the abusers are connected and the disk is full before the measurement.
         probe(address).await?;
-        while abuse == Abuse::FullDisk && !gateway.has_lost().await? {
+        while abuse == Abuse::FullDisk && !gateway.has_lost_replies().await? {
             probe(address).await?;
         }
-        let during = probe(address).await?.within(0.99);
+        let during = probe(address).await?.quantile(0.99);
         let memory = gateway.server.memory()?;
-        anyhow::ensure!(abusers.try_wait()?.is_none(), "nobody misbehaved to the end");
+        anyhow::ensure!(abusers.try_wait()?.is_none(), "the abusers exited early");
         abusers.kill().await?;
         let ratio = during.as_secs_f64() / before.as_secs_f64();
         println!(
@@ -208,8 +208,8 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn probe(address: SocketAddr) -> anyhow::Result<Measured> {
-    let work = Work {
+async fn probe(address: SocketAddr) -> anyhow::Result<LoadResult> {
+    let work = LoadSpec {
         dialect: Dialect::Messages,
         size: Size::Small,
         lossy: false,

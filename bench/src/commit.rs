@@ -1,4 +1,4 @@
-//! What a bare commit to the same disk takes: one row of an answer's size, with nothing around it.
+//! Measures a bare commit to the same disk: one row of the size of a reply.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use rusqlite::Connection;
 
 const COMMITS: usize = 200;
 
-/// The median of some commits, each for itself.
-pub(crate) fn bare() -> anyhow::Result<Duration> {
+/// Returns the median time of separate commits.
+pub(crate) fn median_commit() -> anyhow::Result<Duration> {
     let own = std::env::current_exe()?;
-    let home = own.parent().context("this program lies nowhere")?;
+    let home = own.parent().context("the program has no parent folder")?;
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
     let database = Connection::open(folder.path().join("bare.db"))?;
     database.pragma_update(None, "journal_mode", "WAL")?;

@@ -1,4 +1,4 @@
-//! Throughline itself: the release binary that lies beside this program, with a store of its own.
+//! Starts the release binary of Throughline next to this program, with a temporary store.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -7,20 +7,20 @@ use anyhow::Context as _;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::load::Line;
+use crate::load::Connection;
 use crate::process::Server;
 
-/// When an answer counts as captured.
+/// When a reply counts as captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     Durable,
     Relaxed,
-    /// None is: requests are read and passed on, and nothing is looked for, audited or kept.
+    /// Never: requests are parsed and forwarded, without restore, audit or storage.
     Off,
 }
 
 impl Capture {
-    /// As the configuration says it.
+    /// Returns the configuration.
     fn settings(self) -> &'static str {
         match self {
             Capture::Durable => "replay = \"repair\"\ncapture = \"durable\"",
@@ -30,41 +30,41 @@ impl Capture {
     }
 }
 
-/// What it writes to.
+/// The disk that the gateway writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Whole,
-    /// No file can grow beyond 24 MiB.
+    /// Files are limited to 24 MiB.
     Small,
 }
 
-/// Throughline, with its folder.
+/// A gateway process and its folder.
 pub(crate) struct Gateway {
     pub(crate) server: Server,
     _folder: TempDir,
 }
 
 impl Gateway {
-    /// Whether it tells of answers that could not be kept.
-    pub(crate) async fn has_lost(&self) -> anyhow::Result<bool> {
-        let told = Line::open(self.server.address).await?.get("/metrics").await?;
+    /// Returns whether the gateway reports replies that were not stored.
+    pub(crate) async fn has_lost_replies(&self) -> anyhow::Result<bool> {
+        let told = Connection::open(self.server.address).await?.get("/metrics").await?;
         let told = String::from_utf8_lossy(&told);
         let lost =
             told.lines().find_map(|line| line.strip_prefix("throughline_capture_failures_total "));
-        Ok(lost.context("the gateway does not tell what it lost")?.trim() != "0")
+        Ok(lost.context("the gateway reports no count of lost replies")?.trim() != "0")
     }
 }
 
-/// Starts it before that provider. The folder lies beside the binary, on the disk that is built on.
+/// Starts a gateway in front of that provider. Its folder is next to the binary, on the build disk.
 pub(crate) async fn start(
     upstream: SocketAddr,
     capture: Capture,
     disk: Disk,
 ) -> anyhow::Result<Gateway> {
     let own = std::env::current_exe()?;
-    let home = own.parent().context("this program lies nowhere")?;
+    let home = own.parent().context("the program has no parent folder")?;
     let program = home.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
-    anyhow::ensure!(program.exists(), "there is no {}: run scripts/bench", program.display());
+    anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
     let config = folder.path().join("throughline.toml");
     let text = format!(
@@ -77,12 +77,12 @@ pub(crate) async fn start(
         Disk::Whole => Command::new(program),
         Disk::Small => {
             let mut shell = Command::new("sh");
-            // In blocks of 512 bytes. Who writes more is told so, and goes on.
+            // In blocks of 512 bytes. A larger write fails, and the process continues.
             shell.args(["-c", "trap '' XFSZ; ulimit -f 49152; exec \"$0\" \"$@\""]).arg(program);
             shell
         }
     };
-    // A line for every call would fill the terminal that the table is to be read on. What is worth a warning goes to a file.
+    // The log goes to a file with warnings only, so that the table stays readable.
     command.stderr(File::create(folder.path().join("log"))?);
     command.arg("serve").args(["--log", "warn"]).arg("--config").arg(&config);
     command.args(["--listen", "127.0.0.1:0"]);

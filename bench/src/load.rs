@@ -1,4 +1,4 @@
-//! The load: connections that stay open, conversations that grow, and how long each answer took.
+//! Load generator: persistent connections, growing conversations, and latencies.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,59 +13,59 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::conversation::{Conversation, Dialect, Size};
 use crate::reply::Model;
-use crate::talk::{Dialect, Size, Talk};
 
-/// What is sent.
+/// The requests to send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
+pub(crate) struct LoadSpec {
     pub(crate) dialect: Dialect,
     pub(crate) size: Size,
-    /// Whether the clients send no reasoning back.
+    /// Whether the clients drop reasoning.
     pub(crate) lossy: bool,
     pub(crate) connections: usize,
-    /// How many conversations each connection holds, one after the other.
+    /// Number of consecutive conversations per connection.
     pub(crate) conversations: usize,
-    /// Where the provider is, for a gateway that is told so with each request.
+    /// Address of the provider, for gateways that need it in each request.
     pub(crate) told: Option<SocketAddr>,
 }
 
-/// How it went.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct LoadResult {
     pub(crate) requests: usize,
     pub(crate) elapsed: Duration,
-    /// How long each answer took, the shortest first.
+    /// Latencies in ascending order.
     times: Vec<Duration>,
 }
 
-impl Measured {
-    pub(crate) fn of(mut times: Vec<Duration>, elapsed: Duration) -> Self {
+impl LoadResult {
+    pub(crate) fn new(mut times: Vec<Duration>, elapsed: Duration) -> Self {
         times.sort_unstable();
         Self { requests: times.len(), elapsed, times }
     }
 
-    /// Answers per second.
+    /// Returns the number of replies per second.
     pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 
-    /// The time that this share of the answers did not exceed.
-    pub(crate) fn within(&self, share: f64) -> Duration {
+    /// Returns the latency at this quantile.
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
         let last = self.times.len().saturating_sub(1);
         self.times.get((last as f64 * share) as usize).copied().unwrap_or_default()
     }
 }
 
-/// A connection that stays open.
-pub(crate) struct Line {
+/// A persistent connection.
+pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// Where the provider is, for a gateway that is told so with each request.
+    /// Address of the provider, for gateways that need it in each request.
     told: Option<SocketAddr>,
 }
 
-impl Line {
+impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let connection = TcpStream::connect(address).await?;
         connection.set_nodelay(true)?;
@@ -94,7 +94,7 @@ impl Line {
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// Asks for something, and reads all of it.
+    /// Sends a GET request and returns the whole body.
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
         self.sender.ready().await?;
         let request = Request::get(path).header("host", &self.host).body(Full::default())?;
@@ -102,8 +102,8 @@ impl Line {
         Ok(response.into_body().collect().await?.to_bytes())
     }
 
-    /// Sends a request, and reads the whole answer.
-    pub(crate) async fn whole(&mut self, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
+    /// Sends a POST request and returns the whole body.
+    pub(crate) async fn post_whole(&mut self, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
         let response = self.post(path, body).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
@@ -112,55 +112,56 @@ impl Line {
     }
 }
 
-/// Sends all of it.
-pub(crate) async fn run(address: SocketAddr, work: Work) -> anyhow::Result<Measured> {
+/// Runs the load.
+pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<LoadResult> {
     let mut lines = Vec::new();
     for _ in 0..work.connections {
-        lines.push(Line { told: work.told, ..Line::open(address).await? });
+        lines.push(Connection { told: work.told, ..Connection::open(address).await? });
     }
     let began = Instant::now();
     let mut running = JoinSet::new();
     for line in lines {
-        running.spawn(talks(line, work));
+        running.spawn(run_conversations(line, work));
     }
     let mut times = Vec::new();
     while let Some(done) = running.join_next().await {
         times.extend(done??);
     }
-    Ok(Measured::of(times, began.elapsed()))
+    Ok(LoadResult::new(times, began.elapsed()))
 }
 
-async fn talks(mut line: Line, work: Work) -> anyhow::Result<Vec<Duration>> {
+async fn run_conversations(mut line: Connection, work: LoadSpec) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(work.conversations * work.size.turns());
     for _ in 0..work.conversations {
-        let mut talk = Talk::new(work.dialect, Model::Short, work.size, work.lossy);
+        let mut talk = Conversation::new(work.dialect, Model::Short, work.size, work.lossy);
         for _ in 0..work.size.turns() {
             let body = talk.request(false);
             let began = Instant::now();
-            let reply = line.whole(work.dialect.path(), body).await?;
+            let reply = line.post_whole(work.dialect.path(), body).await?;
             times.push(began.elapsed());
-            let unreadable = || format!("an answer: {}", String::from_utf8_lossy(&reply));
-            talk.heard(&reply).with_context(unreadable)?;
+            let unreadable = || format!("unexpected reply: {}", String::from_utf8_lossy(&reply));
+            talk.add_reply(&reply).with_context(unreadable)?;
         }
     }
     Ok(times)
 }
 
-/// How long the first piece of a streamed answer takes, one after the other.
-pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<Measured> {
-    let mut line = Line::open(address).await?;
+/// Measures the time to the first piece of a streamed reply, one stream after another.
+pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<LoadResult> {
+    let mut line = Connection::open(address).await?;
     let (mut times, all) = (Vec::with_capacity(count), Instant::now());
     for _ in 0..count {
-        let body = Talk::new(Dialect::Messages, Model::Long, Size::Small, false).request(true);
+        let body =
+            Conversation::new(Dialect::Messages, Model::Long, Size::Small, false).request(true);
         let began = Instant::now();
         let response = line.post(Dialect::Messages.path(), body).await?;
         anyhow::ensure!(response.status().is_success(), "{}", response.status());
         let mut body = response.into_body();
-        body.frame().await.context("a stream without a piece")??;
+        body.frame().await.context("the stream is empty")??;
         times.push(began.elapsed());
         while let Some(frame) = body.frame().await {
             frame?;
         }
     }
-    Ok(Measured::of(times, all.elapsed()))
+    Ok(LoadResult::new(times, all.elapsed()))
 }

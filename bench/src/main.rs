@@ -1,18 +1,19 @@
-//! What the gateway costs: the same load sent straight to a mock provider, through a bare reverse proxy that parses nothing,
-//! and through Throughline, in one run. Every server is a process of its own, so that its time and memory are its own.
+//! Benchmark of the gateway: the same load goes directly to a mock provider, through a bare reverse
+//! proxy that parses nothing, and through Throughline, in one run. Every server is a separate
+//! process, so that its CPU time and memory can be measured.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `plan.rs` | what is measured, in which order |
-//! | `load.rs` | the load: connections, conversations that grow, and how long each answer took |
-//! | `talk.rs` | a conversation as an agent sends it, in two dialects |
-//! | `upstream.rs`, `reply.rs` | the mock provider, and what it says |
+//! | `plan.rs` | the measurements and their order |
+//! | `load.rs` | the load: connections, growing conversations, latencies |
+//! | `conversation.rs` | a conversation as an agent sends it, in two dialects |
+//! | `upstream.rs`, `reply.rs` | the mock provider and its replies |
 //! | `proxy.rs` | the bare reverse proxy |
-//! | `process.rs`, `gateway.rs`, `peers.rs` | processes, their time and memory; Throughline's and the other gateways' |
-//! | `streams.rs` | a thousand streams at once |
-//! | `abuse.rs` | how a probe fares while somebody misbehaves |
-//! | `commit.rs` | what a bare commit to the same disk takes |
-//! | `table.rs` | the figures, and the targets beside them |
+//! | `process.rs`, `gateway.rs`, `peers.rs` | server processes: Throughline and peers |
+//! | `streams.rs` | a thousand concurrent streams |
+//! | `abuse.rs` | latency of a probe during abuse |
+//! | `commit.rs` | time of a bare commit to the same disk |
+//! | `table.rs` | the results and their targets |
 
 #![allow(
     clippy::print_stdout,
@@ -26,6 +27,7 @@
 
 mod abuse;
 mod commit;
+mod conversation;
 mod gateway;
 mod load;
 mod peers;
@@ -35,13 +37,12 @@ mod proxy;
 mod reply;
 mod streams;
 mod table;
-mod talk;
 mod upstream;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-/// What the gateway costs, beside a bare reverse proxy in the same run.
+/// Measure the gateway against a bare reverse proxy in the same run
 #[derive(Debug, Parser)]
 #[command(name = "throughline-bench")]
 pub(crate) struct Options {
@@ -51,17 +52,17 @@ pub(crate) struct Options {
     /// Measure `LiteLLM` and Portkey too; scripts/peers installs them
     #[arg(long)]
     peers: bool,
-    /// Measure only the rows whose names hold this
+    /// Measure only the rows whose names contain this text
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Measure only how a probe fares while somebody misbehaves
+    /// Measure only the latency of a probe during abuse
     #[arg(long)]
     abuse: bool,
     #[command(subcommand)]
     serve: Option<Serve>,
 }
 
-/// The parties of a run, each started as a process of its own.
+/// Processes that a run starts.
 #[derive(Debug, Subcommand)]
 enum Serve {
     /// The mock provider
@@ -70,15 +71,15 @@ enum Serve {
     /// The bare reverse proxy
     #[command(hide = true)]
     Proxy {
-        /// Where it passes everything on to
+        /// Address to forward to
         to: String,
     },
-    /// Callers who misbehave
+    /// Abusive clients
     #[command(hide = true)]
     Misbehave {
-        /// In which way
+        /// Kind of abuse
         abuse: abuse::Abuse,
-        /// To whom
+        /// Address to abuse
         address: std::net::SocketAddr,
     },
 }
@@ -86,11 +87,11 @@ enum Serve {
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("no runtime")?.block_on(async {
+    runtime.context("the async runtime cannot be started")?.block_on(async {
         match &options.serve {
             Some(Serve::Upstream) => upstream::serve().await,
             Some(Serve::Proxy { to }) => proxy::serve(to).await,
-            Some(Serve::Misbehave { abuse, address }) => abuse.go_on(*address).await,
+            Some(Serve::Misbehave { abuse, address }) => abuse.repeat(*address).await,
             None if options.abuse => abuse::run(options.only.as_deref()).await,
             None => plan::run(&options).await,
         }

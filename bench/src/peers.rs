@@ -1,4 +1,4 @@
-//! Other gateways, where `scripts/peers` has installed them under `target/peers`.
+//! Other gateways, if `scripts/peers` has installed them under `target/peers`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::process::Server;
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
-    /// Whether each request tells it where the provider is.
+    /// Whether each request must contain the provider's address.
     pub(crate) is_told: bool,
 }
 
-/// Those that can be started. Of the others it is said why not.
+/// Starts the installed gateways and prints why others are skipped.
 pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
     let both = [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];
@@ -33,7 +33,7 @@ pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
 fn home() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let target = own.parent().and_then(|release| release.parent());
-    Ok(target.context("this program lies nowhere")?.join("peers"))
+    Ok(target.context("the program has no parent folder")?.join("peers"))
 }
 
 async fn free() -> anyhow::Result<SocketAddr> {
@@ -55,7 +55,7 @@ async fn litellm(upstream: SocketAddr) -> anyhow::Result<Server> {
     let mut command = Command::new(program);
     command.arg("--config").arg(&config).args(["--host", "127.0.0.1"]);
     command.args(["--port", &address.port().to_string()]);
-    Server::at(command, address).await
+    Server::start_at(command, address).await
 }
 
 async fn portkey() -> anyhow::Result<Server> {
@@ -64,5 +64,5 @@ async fn portkey() -> anyhow::Result<Server> {
     let address = free().await?;
     let mut command = Command::new("node");
     command.arg(program).arg(format!("--port={}", address.port())).arg("--headless");
-    Server::at(command, address).await
+    Server::start_at(command, address).await
 }

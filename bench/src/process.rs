@@ -1,4 +1,4 @@
-//! Servers as processes of their own: how they say where they listen, and what time and memory they took.
+//! Server processes: how they report their address, and their CPU time and memory.
 
 use std::fs;
 use std::future::Future;
@@ -16,10 +16,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// What a server's first line begins with; its address follows.
+/// Prefix of a server's first output line; its address follows.
 const LISTENS: &str = "http://";
 
-/// Serves in this process, and says on the first line where.
+/// Serves in this process and prints the address on the first line.
 pub(crate) async fn listen<A, F, B>(answer: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -41,7 +41,7 @@ where
                 async move { answered.await.map_err(std::io::Error::other) }
             });
             let connection = TokioIo::new(connection);
-            // A connection that breaks is its client's affair.
+            // Broken connections are the client's problem.
             hyper::server::conn::http1::Builder::new()
                 .serve_connection(connection, service)
                 .await
@@ -50,78 +50,84 @@ where
     }
 }
 
-/// A server in a process of its own. It ends with this value.
+/// A server process, killed on drop.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     id: u32,
     _child: Child,
 }
 
-/// What a process took so far.
+/// Resources that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ResourceUsage {
     pub(crate) time: Duration,
 }
 
 impl Server {
-    /// This program again, as one of the servers.
-    pub(crate) async fn of_ours(arguments: &[&str]) -> anyhow::Result<Self> {
+    /// Starts this program again as one of the servers.
+    pub(crate) async fn start_self(arguments: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments);
         Self::start(command).await
     }
 
-    /// A program that says its address on its first lines.
+    /// Starts a program that prints its address in its first lines.
     pub(crate) async fn start(mut command: Command) -> anyhow::Result<Self> {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let id = child.id().context("the server ended at once")?;
+        let id = child.id().context("the server exited at once")?;
         let output = child.stdout.take().context("the server has no output")?;
         let mut lines = BufReader::new(output).lines();
         let address = loop {
-            let line = lines.next_line().await?.context("the server ended without an address")?;
+            let line = lines
+                .next_line()
+                .await?
+                .context("the server exited without printing an address")?;
             if let Some((_, address)) = line.split_once(LISTENS) {
                 break address.trim_end_matches(|letter: char| !letter.is_ascii_digit()).parse()?;
             }
         };
-        // What it says later is read, so that it can go on saying it.
+        // Read further output, so that the server does not block on it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { address, id, _child: child })
     }
 
-    /// A program that says nothing, at an address that is known; it is waited for until it answers.
-    pub(crate) async fn at(mut command: Command, address: SocketAddr) -> anyhow::Result<Self> {
+    /// Starts a program that prints no address, and waits until it accepts connections.
+    pub(crate) async fn start_at(
+        mut command: Command,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let id = child.id().context("the server ended at once")?;
+        let id = child.id().context("the server exited at once")?;
         for _ in 0..600 {
             if tokio::net::TcpStream::connect(address).await.is_ok() {
                 return Ok(Self { address, id, _child: child });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        anyhow::bail!("nothing listens at {address} after a minute")
+        anyhow::bail!("no server accepts connections at {address} after a minute")
     }
 
-    /// The time that it computed so far. The kernel counts it in hundredths of a second.
-    pub(crate) fn taken(&self) -> anyhow::Result<Taken> {
+    /// Returns the CPU time so far. The kernel counts in hundredths of a second.
+    pub(crate) fn resource_usage(&self) -> anyhow::Result<ResourceUsage> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
-        let (_, rest) = stat.rsplit_once(')').context("the kernel's account has another form")?;
+        let (_, rest) = stat.rsplit_once(')').context("/proc has an unexpected format")?;
         let ticks: u64 = rest
             .split_whitespace()
             .skip(11)
             .take(2)
             .filter_map(|word| word.parse::<u64>().ok())
             .sum();
-        Ok(Taken { time: Duration::from_millis(ticks * 10) })
+        Ok(ResourceUsage { time: Duration::from_millis(ticks * 10) })
     }
 
-    /// How many bytes it holds in memory.
+    /// Returns the resident memory in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.split_whitespace().next());
-        let kib: u64 = kib.context("the kernel's account has another form")?.parse()?;
+        let kib: u64 = kib.context("/proc has an unexpected format")?.parse()?;
         Ok(kib << 10)
     }
 }

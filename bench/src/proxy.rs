@@ -1,4 +1,4 @@
-//! The bare reverse proxy: it passes everything on, parses nothing and keeps nothing.
+//! The bare reverse proxy: forwards everything, parses and stores nothing.
 
 use anyhow::Context as _;
 use hyper::Uri;

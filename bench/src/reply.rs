@@ -1,26 +1,26 @@
-//! What the mock provider says: a thought with its signature, a text, and a call. No two answers have the same ids.
+//! Replies of the mock provider: a signed thought, a text and a tool call. Ids are unique.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// How the models of the mock provider answer.
+/// Behaviours of the mock provider's models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
-    /// With 2 KB.
+    /// Replies with 2 KB.
     Short,
-    /// With 16 KB.
+    /// Replies with 16 KB.
     Long,
-    /// With 16 KB, of which all but the beginning waits until everybody is let go on.
+    /// Replies with 16 KB and pauses after the beginning until `/release` is called.
     Held,
-    /// With a stream that breaks, each one a byte later.
+    /// Breaks each stream one byte later than the previous one.
     Broken,
-    /// With a stream of no events.
+    /// Streams invalid events.
     Babbling,
-    /// With a page.
+    /// Replies with an HTML page.
     Mistyped,
-    /// With the address of somebody else.
+    /// Redirects to another address.
     Elsewhere,
 }
 
@@ -35,7 +35,7 @@ impl Model {
         Model::Elsewhere,
     ];
 
-    /// The name that it is asked for by.
+    /// Returns the model name in requests.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Model::Short => "claude-sonnet-4-5",
@@ -58,22 +58,22 @@ impl Model {
     }
 }
 
-/// One answer.
+/// One reply.
 pub(crate) struct Reply {
     model: Model,
-    /// What makes it unlike all others.
+    /// Makes the reply unique.
     number: u64,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 const SENTENCE: &str = "The file holds what was asked for, so the next step is to read on. ";
-/// What stands around the thought and the text in a whole answer, more or less.
+/// Approximate size of a whole reply without thought and text.
 const FRAME: usize = 900;
 
 impl Reply {
     pub(crate) fn new(model: Model) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Counted ids would be taken for counters.
+        // Sequential ids would look like counters.
         Self { model, number: number.wrapping_mul(0x9E37_79B9_7F4A_7C15) }
     }
 
@@ -85,7 +85,7 @@ impl Reply {
         self.id().repeat(20)
     }
 
-    /// The sentences of its thought, and those of its text.
+    /// Returns the number of sentences in the thought and in the text.
     fn sentences(&self) -> (usize, usize) {
         let all = self.model.size().saturating_sub(FRAME) / SENTENCE.len();
         (all / 2, all - all / 2)
@@ -99,7 +99,7 @@ impl Reply {
         )
     }
 
-    /// It as one JSON text.
+    /// Encodes the reply as one JSON document.
     pub(crate) fn whole(&self) -> Bytes {
         let (thought, text) = self.sentences();
         let (thought, text) = (SENTENCE.repeat(thought), SENTENCE.repeat(text));
@@ -110,31 +110,32 @@ impl Reply {
         said.into()
     }
 
-    /// It as a stream: each piece is one event.
+    /// Encodes the reply as a stream with one event per piece.
     pub(crate) fn events(&self) -> Vec<Bytes> {
         let (start, id, signature) = (self.start(), self.id(), self.signature());
         let (thought, text) = self.sentences();
         let mut events = Events(Vec::new());
-        events.say("message_start", &format!(r#""message":{{{start}"content":[],"stop_reason":null,"stop_sequence":null,"usage":{{"input_tokens":2000,"output_tokens":1}}}}"#));
+        events.push("message_start", &format!(r#""message":{{{start}"content":[],"stop_reason":null,"stop_sequence":null,"usage":{{"input_tokens":2000,"output_tokens":1}}}}"#));
         let open = r#""index":0,"content_block":{"type":"thinking","thinking":"","signature":""}"#;
-        events.say("content_block_start", open);
+        events.push("content_block_start", open);
         for _ in 0..thought {
             events.delta(0, &format!(r#""type":"thinking_delta","thinking":"{SENTENCE}""#));
         }
         events.delta(0, &format!(r#""type":"signature_delta","signature":"{signature}""#));
-        events.say("content_block_stop", r#""index":0"#);
-        events.say("content_block_start", r#""index":1,"content_block":{"type":"text","text":""}"#);
+        events.push("content_block_stop", r#""index":0"#);
+        events
+            .push("content_block_start", r#""index":1,"content_block":{"type":"text","text":""}"#);
         for _ in 0..text {
             events.delta(1, &format!(r#""type":"text_delta","text":"{SENTENCE}""#));
         }
-        events.say("content_block_stop", r#""index":1"#);
-        events.say("content_block_start", &format!(r#""index":2,"content_block":{{"type":"tool_use","id":"toolu_01{id}","name":"read_file","input":{{}}}}"#));
+        events.push("content_block_stop", r#""index":1"#);
+        events.push("content_block_start", &format!(r#""index":2,"content_block":{{"type":"tool_use","id":"toolu_01{id}","name":"read_file","input":{{}}}}"#));
         events.delta(
             2,
             &format!(r#""type":"input_json_delta","partial_json":"{{\"path\":\"src/{id}.rs\"}}""#),
         );
-        events.say("content_block_stop", r#""index":2"#);
-        events.say("message_delta", r#""delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":500}"#);
+        events.push("content_block_stop", r#""index":2"#);
+        events.push("message_delta", r#""delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":500}"#);
         events.0.push(Bytes::from_static(
             b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         ));
@@ -145,7 +146,7 @@ impl Reply {
 struct Events(Vec<Bytes>);
 
 impl Events {
-    fn say(&mut self, kind: &str, members: &str) {
+    fn push(&mut self, kind: &str, members: &str) {
         let mut event = String::with_capacity(members.len() + 80);
         // Writing to a String cannot fail.
         write!(event, "event: {kind}\ndata: {{\"type\":\"{kind}\",{members}}}\n\n").ok();
@@ -153,6 +154,6 @@ impl Events {
     }
 
     fn delta(&mut self, index: u32, delta: &str) {
-        self.say("content_block_delta", &format!(r#""index":{index},"delta":{{{delta}}}"#));
+        self.push("content_block_delta", &format!(r#""index":{index},"delta":{{{delta}}}"#));
     }
 }

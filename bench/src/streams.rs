@@ -1,4 +1,4 @@
-//! A thousand streams at once: all of them have begun, and none has ended.
+//! A thousand concurrent streams: all have started, none has ended.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,40 +8,41 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
 
-use crate::load::Line;
+use crate::conversation::{Conversation, Dialect, Size};
+use crate::load::Connection;
 use crate::process::Server;
 use crate::reply::Model;
-use crate::talk::{Dialect, Size, Talk};
 
-/// How many at once.
+/// Number of concurrent streams.
 pub(crate) const STREAMS: usize = 1000;
 
-/// What they took.
+/// Resources and times of the streams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Streams {
-    /// How much memory each took, once it had begun.
+pub(crate) struct StreamResult {
+    /// Memory per started stream in bytes.
     pub(crate) each: u64,
-    /// How long it took until all had begun.
+    /// Time until all streams had started.
     pub(crate) begun: Duration,
-    /// How long it took, from when they were let go on, until all had ended.
+    /// Time from the release until all streams had ended.
     pub(crate) ended: Duration,
 }
 
-/// Opens them at the server, and lets them go on at the provider.
-pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<Streams> {
+/// Opens the streams at the server and releases them at the provider.
+pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<StreamResult> {
     let before = server.memory()?;
     let start = Instant::now();
     let mut opening = JoinSet::new();
     for _ in 0..STREAMS {
         let address = server.address;
         opening.spawn(async move {
-            let mut line = Line::open(address).await?;
-            let body = Talk::new(Dialect::Messages, Model::Held, Size::Small, false).request(true);
+            let mut line = Connection::open(address).await?;
+            let body =
+                Conversation::new(Dialect::Messages, Model::Held, Size::Small, false).request(true);
             let response = line.post(Dialect::Messages.path(), body).await?;
             anyhow::ensure!(response.status().is_success(), "{}", response.status());
             let mut body = response.into_body();
-            body.frame().await.context("a stream without a piece")??;
-            // The connection lives as long as its line.
+            body.frame().await.context("the stream is empty")??;
+            // The connection is closed when its line is dropped.
             Ok((line, body))
         });
     }
@@ -52,11 +53,11 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     let begun = start.elapsed();
     let each = server.memory()?.saturating_sub(before) / STREAMS as u64;
     let release = Instant::now();
-    Line::open(upstream).await?.whole("/release", Bytes::new()).await?;
+    Connection::open(upstream).await?.post_whole("/release", Bytes::new()).await?;
     let mut ending = JoinSet::new();
     for (line, mut body) in open {
         ending.spawn(async move {
-            let mut end = End::default();
+            let mut end = StreamTail::default();
             while let Some(frame) = body.frame().await {
                 end.read(frame?.data_ref().map_or(&[], Bytes::as_ref));
             }
@@ -68,14 +69,14 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     while let Some(ended) = ending.join_next().await {
         ended??;
     }
-    Ok(Streams { each, begun, ended: release.elapsed() })
+    Ok(StreamResult { each, begun, ended: release.elapsed() })
 }
 
-/// The end of a stream, as far as it was read: the last event may come in pieces.
+/// The end of a stream read so far; the last event may arrive in pieces.
 #[derive(Default)]
-struct End(Vec<u8>);
+struct StreamTail(Vec<u8>);
 
-impl End {
+impl StreamTail {
     const WHOLE: &[u8] = b"{\"type\":\"message_stop\"}\n\n";
 
     fn read(&mut self, piece: &[u8]) {
@@ -88,8 +89,8 @@ impl End {
     }
 }
 
-impl std::fmt::Display for End {
+impl std::fmt::Display for StreamTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "its end is {:?}", String::from_utf8_lossy(&self.0))
+        write!(f, "it ends with {:?}", String::from_utf8_lossy(&self.0))
     }
 }

@@ -1,13 +1,14 @@
-//! The figures, and the targets beside them.
+//! Prints the results and their targets.
 
 use std::time::Duration;
 
 use crate::plan::{Pair, Row};
-use crate::streams::{STREAMS, Streams};
+use crate::streams::{STREAMS, StreamResult};
 
-/// Prints the table, and how the targets were met. `begun` is what streams took of a gateway that had just begun.
-pub(crate) fn print(rows: &[Row], begun: Option<Streams>, commit: Duration) {
-    println!("\nrequests of a growing conversation; answers of 2 KB, streams of 16 KB");
+/// Prints the table and whether the targets are met. `begun` is the stream measurement of a fresh
+/// gateway.
+pub(crate) fn print(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
+    println!("\nrequests of a growing conversation; replies of 2 KB, streams of 16 KB");
     println!(
         "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "",
@@ -46,12 +47,12 @@ pub(crate) fn print(rows: &[Row], begun: Option<Streams>, commit: Duration) {
     for row in rows {
         println!("{}", line(row, direct));
     }
-    println!("\n{STREAMS} streams at once");
+    println!("\n{STREAMS} concurrent streams");
     let of_rows = rows.iter().map(|row| (row.name.as_str(), row.streams));
-    for (name, streams) in of_rows.chain([("  relaxed, just begun", begun)]) {
+    for (name, streams) in of_rows.chain([("  relaxed, just started", begun)]) {
         if let Some(streams) = streams {
             println!(
-                "{name:<26} {:>6.1} KiB each, begun after {:.2} s, ended {:.2} s after they were let go on",
+                "{name:<26} {:>6.1} KiB each, started within {:.2} s, ended {:.2} s after the release",
                 streams.each as f64 / 1024.0,
                 streams.begun.as_secs_f64(),
                 streams.ended.as_secs_f64()
@@ -64,12 +65,12 @@ pub(crate) fn print(rows: &[Row], begun: Option<Streams>, commit: Duration) {
 
 fn line(row: &Row, direct: Option<&Row>) -> String {
     let added = |own: &Pair, theirs: Option<&Pair>, share| {
-        let own = own.one.within(share);
-        theirs.map_or_else(String::new, |theirs| since(own, theirs.one.within(share)))
+        let own = own.one.quantile(share);
+        theirs.map_or_else(String::new, |theirs| added_time(own, theirs.one.quantile(share)))
     };
     let (small, large) = (direct.map(|row| &row.small), direct.map(|row| &row.large));
     let first = row.first.as_ref().zip(direct.and_then(|row| row.first.as_ref()));
-    let first = first.map(|(own, theirs)| since(own.within(0.5), theirs.within(0.5)));
+    let first = first.map(|(own, theirs)| added_time(own.quantile(0.5), theirs.quantile(0.5)));
     let memory = |bytes: Option<u64>| {
         bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1_048_576.0))
     };
@@ -93,8 +94,8 @@ fn line(row: &Row, direct: Option<&Row>) -> String {
     )
 }
 
-/// How the targets were met.
-fn targets(rows: &[Row], begun: Option<Streams>, commit: Duration) {
+/// Prints whether the targets are met.
+fn targets(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
     let named = |name: &str| rows.iter().find(|row| row.name.trim() == name);
     let (Some(direct), Some(proxy)) = (named("direct"), named("bare proxy")) else { return };
     let (Some(relaxed), Some(durable)) =
@@ -117,13 +118,13 @@ fn targets(rows: &[Row], begun: Option<Streams>, commit: Duration) {
     };
     for (size, is_small) in [("2 KB", true), ("200 KB", false)] {
         let of = |row: &Row| {
-            if is_small { row.small.one.within(0.5) } else { row.large.one.within(0.5) }
+            if is_small { row.small.one.quantile(0.5) } else { row.large.one.quantile(0.5) }
         };
         let added = |row: &Row| of(row).saturating_sub(of(direct));
         let most = added(proxy) * 2;
         at_most(&format!("added p50, relaxed, {size}: twice the proxy's"), added(relaxed), most);
         let most = most + commit * 3 / 2;
-        at_most(&format!("added p50, durable, {size}: and 1.5 commits"), added(durable), most);
+        at_most(&format!("added p50, durable, {size}: plus 1.5 commits"), added(durable), most);
     }
     let at_most = |what: &str, own: u64, most: u64| {
         let kib = |bytes: u64| format!("{:.0} KiB", bytes as f64 / 1024.0);
@@ -133,10 +134,10 @@ fn targets(rows: &[Row], begun: Option<Streams>, commit: Duration) {
         at_most("memory when idle", memory.idle, 40 << 20);
     }
     if let Some(streams) = relaxed.streams {
-        at_most("memory of an open stream", streams.each, 64 << 10);
+        at_most("memory per open stream", streams.each, 64 << 10);
     }
     if let Some(streams) = begun {
-        at_most("the same, of a gateway that has just begun", streams.each, 64 << 10);
+        at_most("memory per open stream, gateway just started", streams.each, 64 << 10);
     }
 }
 
@@ -153,7 +154,7 @@ fn time(time: Duration) -> String {
     }
 }
 
-fn since(own: Duration, theirs: Duration) -> String {
+fn added_time(own: Duration, theirs: Duration) -> String {
     match own.checked_sub(theirs) {
         Some(added) => time(added),
         None => format!("-{}", time(theirs.saturating_sub(own))),

@@ -1,6 +1,6 @@
-//! The mock provider: it speaks Anthropic's wire, whole and streamed, and thinks of nothing.
+//! The mock provider: implements Anthropic's API, whole and streamed, with fixed content.
 //!
-//! `POST /release` lets the streams go on that were held after their beginning.
+//! `POST /release` continues the streams that pause after their beginning.
 
 use std::io;
 use std::pin::Pin;
@@ -22,14 +22,14 @@ use crate::reply::{Model, Reply};
 type Pieces = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
 type Body = StreamBody<Pieces>;
 
-/// What a stream is said to be.
+/// Content type of a stream.
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 struct Mock {
     streamed: Finder<'static>,
     models: [(Model, Finder<'static>); Model::ALL.len()],
     release: watch::Sender<u64>,
-    /// How many streams were broken off.
+    /// Number of broken streams.
     broken: AtomicUsize,
 }
 
@@ -48,18 +48,18 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
     if request.uri().path() == "/release" {
         mock.release.send_modify(|times| *times += 1);
-        return Ok(said("text/plain", vec![Bytes::from_static(b"ok")]));
+        return Ok(pieces_response("text/plain", vec![Bytes::from_static(b"ok")]));
     }
     let body = request.into_body().collect().await?.to_bytes();
     let asked = mock.models.iter().find(|(_, name)| name.find(&body).is_some());
     let model = asked.map_or(Model::Short, |(model, _)| *model);
     let reply = Reply::new(model);
     if mock.streamed.find(&body).is_none() {
-        return Ok(said("application/json", vec![reply.whole()]));
+        return Ok(pieces_response("application/json", vec![reply.whole()]));
     }
     let mut events = reply.events();
     match model {
-        Model::Short | Model::Long => return Ok(said(EVENTS, events)),
+        Model::Short | Model::Long => return Ok(pieces_response(EVENTS, events)),
         Model::Held => {}
         Model::Broken => {
             let whole = events.concat();
@@ -71,11 +71,13 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         Model::Babbling => {
             let babble =
                 Bytes::from_static(b"event: \xff\xfe\ndata: {\"type\":[[[\n\n:\n\ndata\n\n");
-            return Ok(said(EVENTS, vec![babble; 64]));
+            return Ok(pieces_response(EVENTS, vec![babble; 64]));
         }
-        Model::Mistyped => return Ok(said("text/html", vec![Bytes::from_static(b"<p>Hello</p>")])),
+        Model::Mistyped => {
+            return Ok(pieces_response("text/html", vec![Bytes::from_static(b"<p>Hello</p>")]));
+        }
         Model::Elsewhere => {
-            let mut elsewhere = said("text/plain", Vec::new());
+            let mut elsewhere = pieces_response("text/plain", Vec::new());
             *elsewhere.status_mut() = StatusCode::TEMPORARY_REDIRECT;
             let place = HeaderValue::from_static("http://192.0.2.1/v1/messages");
             elsewhere.headers_mut().insert(LOCATION, place);
@@ -93,7 +95,7 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
     Ok(response(EVENTS, Box::pin(all.map(|piece| Ok(Frame::data(piece))))))
 }
 
-fn said(kind: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
+fn pieces_response(kind: &'static str, pieces: Vec<Bytes>) -> Response<Body> {
     let pieces = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
     response(kind, Box::pin(stream::iter(pieces)))
 }

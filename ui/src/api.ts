@@ -1,23 +1,23 @@
-/** What the page asks of the server: JSON with the key of whoever signed in, and streams of events. */
+/** Requests to the server: JSON with the stored API key, and event streams. */
 
 const KEY = "throughline.key";
 
 let token: string | null = null;
 
-export const key = () => sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY);
+export const storedKey = () => sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY);
 
-export function remember(secret: string, lasting: boolean) {
-  forget();
-  (lasting ? localStorage : sessionStorage).setItem(KEY, secret);
+export function storeKey(secret: string, permanent: boolean) {
+  clearKey();
+  (permanent ? localStorage : sessionStorage).setItem(KEY, secret);
 }
 
-export function forget() {
+export function clearKey() {
   sessionStorage.removeItem(KEY);
   localStorage.removeItem(KEY);
 }
 
-/** Why there is no answer. */
-export class Problem extends Error {
+/** A failed request, with its HTTP status; 0 if the server did not respond. */
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
@@ -27,20 +27,20 @@ export class Problem extends Error {
 }
 
 function headers(): Record<string, string> {
-  const secret = key();
+  const secret = storedKey();
   return secret ? { authorization: `Bearer ${secret}` } : {};
 }
 
-async function problem(response: Response): Promise<Problem> {
+async function toApiError(response: Response): Promise<ApiError> {
   let message = response.statusText || `HTTP ${response.status}`;
   try {
-    const said = await response.json();
-    const detail = said.detail ?? said.error?.message ?? said.error;
+    const body = await response.json();
+    const detail = body.detail ?? body.error?.message ?? body.error;
     message = typeof detail === "string" ? detail : (detail?.message ?? message);
   } catch {
-    // It is no JSON: the status has to do.
+    // The body is not JSON, so the status is the message.
   }
-  return new Problem(response.status, message);
+  return new ApiError(response.status, message);
 }
 
 async function send(path: string, init: RequestInit = {}): Promise<Response> {
@@ -49,10 +49,10 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
     response = await fetch(path, { cache: "no-store", ...init, headers: { ...headers(), ...init.headers } });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new Problem(0, "the server does not answer");
+    throw new ApiError(0, "the server does not respond");
   }
   if (response.status === 401) dispatchEvent(new Event("throughline:signin"));
-  if (!response.ok) throw await problem(response);
+  if (!response.ok) throw await toApiError(response);
   return response;
 }
 
@@ -60,11 +60,11 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await send(path, { signal })).json();
 }
 
-/** A change: where there are no keys, a page shows that it is ours by a token. */
+/** Sends a change. Without an API key, a token proves that the page is of the same origin. */
 export async function post<T>(path: string, body: unknown): Promise<T> {
-  if (!key() && token === null) token = (await get<{ token: string }>("/v1/throughline/token")).token;
-  const own: Record<string, string> = token ? { "x-throughline-token": token } : {};
-  const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...own } };
+  if (!storedKey() && token === null) token = (await get<{ token: string }>("/v1/throughline/token")).token;
+  const extra: Record<string, string> = token ? { "x-throughline-token": token } : {};
+  const init = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...extra } };
   return (await send(path, init)).json();
 }
 
@@ -77,33 +77,42 @@ export async function download(path: string, name: string) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** An event of a run, with its number. */
-export interface Told {
+/** An event of a run; its members depend on its `type`. */
+export type RunEvent = Record<string, any>;
+
+/** An event of a run, with its number. The server calls the event `said`. */
+export interface NumberedEvent {
   n: number;
   at: string;
-  said: Record<string, any>;
+  said: RunEvent;
 }
 
 export type Connection = "opening" | "live" | "lost" | "ended";
 
-/** How many events are asked for at first: as many as fill any screen. The rest is asked for once they are shown, so a long run opens as a short one does. */
-const FIRST = 100;
+/**
+ * Number of events in the first request, enough to fill any screen. The rest is requested once they
+ * are shown, so a long run opens as fast as a short one.
+ */
+const FIRST_EVENTS = 100;
 
-/** Lets the page show what it heard before more is read. A page that nobody sees draws nothing. */
-const drawn = () =>
+/** Waits until the browser has drawn. Hidden pages draw nothing, so a timer is the fallback. */
+const nextFrame = () =>
   new Promise<void>((resolve) => {
     requestAnimationFrame(() => setTimeout(resolve));
     setTimeout(resolve, 100);
   });
 
-/** How a stream says that it ends at its limit. */
-const MORE = "event: more\ndata: ";
+/** Start of the frame that ends a stream at its limit. */
+const LIMIT_FRAME = "event: more\ndata: ";
 
-/** What ended a stream: the run, a limit, or the connection. */
-type End = "over" | "more" | "lost";
+/** How a stream ended: with the run, at the limit, or with the connection. */
+type StreamEnd = "over" | "more" | "lost";
 
-/** Follows a run. After a lost connection it goes on behind the last event that came, so nothing is missed or told twice. */
-export function follow(run: string, hear: (events: Told[]) => void, connection: (state: Connection) => void): () => void {
+/**
+ * Follows a run. After a lost connection it continues after the last received event, so no event is
+ * missed or repeated.
+ */
+export function follow(run: string, onEvents: (events: NumberedEvent[]) => void, onConnection: (state: Connection) => void): () => void {
   const stop = new AbortController();
   let last = 0;
   let wait = 250;
@@ -111,10 +120,10 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
   const online = () => wake?.();
   addEventListener("online", online);
 
-  async function once(): Promise<End> {
-    const limit = last ? "" : `&limit=${FIRST}`;
+  async function connect(): Promise<StreamEnd> {
+    const limit = last ? "" : `&limit=${FIRST_EVENTS}`;
     const response = await send(`/v1/throughline/runs/${encodeURIComponent(run)}/events/stream?after=${last}${limit}`, { signal: stop.signal });
-    connection("live");
+    onConnection("live");
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -124,45 +133,45 @@ export function follow(run: string, hear: (events: Told[]) => void, connection: 
       rest += value;
       const frames = rest.split("\n\n");
       rest = frames.pop() ?? "";
-      const events: Told[] = [];
-      let end: End | null = null;
+      const events: NumberedEvent[] = [];
+      let end: StreamEnd | null = null;
       for (const frame of frames) {
         if (frame.startsWith("event: end")) end = "over";
-        if (frame.startsWith(MORE)) {
-          last = JSON.parse(frame.slice(MORE.length)).n;
+        if (frame.startsWith(LIMIT_FRAME)) {
+          last = JSON.parse(frame.slice(LIMIT_FRAME.length)).n;
           end = "more";
         }
         if (!frame.startsWith("data: ")) continue;
-        const told: Told = JSON.parse(frame.slice(6));
-        if (told.n <= last) continue;
-        last = told.n;
-        events.push(told);
+        const event: NumberedEvent = JSON.parse(frame.slice(6));
+        if (event.n <= last) continue;
+        last = event.n;
+        events.push(event);
       }
-      if (events.length) hear(events);
+      if (events.length) onEvents(events);
       if (end === "over") return end;
-      await drawn();
+      await nextFrame();
       if (end) return end;
     }
   }
 
   (async () => {
-    connection("opening");
+    onConnection("opening");
     while (!stop.signal.aborted) {
       try {
-        const end = await once();
+        const end = await connect();
         if (end === "over") {
-          connection("ended");
+          onConnection("ended");
           break;
         }
         if (end === "more") continue;
       } catch (error) {
         if (stop.signal.aborted) break;
-        if (error instanceof Problem && error.status >= 400 && error.status < 500) {
-          connection("ended");
+        if (error instanceof ApiError && error.status >= 400 && error.status < 500) {
+          onConnection("ended");
           break;
         }
       }
-      connection("lost");
+      onConnection("lost");
       await new Promise<void>((resolve) => {
         wake = resolve;
         setTimeout(resolve, wait);

@@ -1,29 +1,28 @@
-/** Time, on which stretches of mere waiting take little room: somebody may take a week to answer. */
+/** A time axis on which waiting times are compressed: a person may take a week to answer. */
 
-export interface Stretch {
+export interface Interval {
   start: number;
   end: number;
-  /** Whether nothing was done in it. */
-  waits: boolean;
+  isWait: boolean;
 }
 
-/** How much room a stretch of waiting takes at most, as a share of all work. */
-const MOST = 0.12;
+/** Maximum length of a waiting interval, as a share of the working time. */
+const MAX_WAIT_SHARE = 0.12;
 
 export interface Axis {
-  /** Where a time lies, from 0 to 1. */
+  /** Position of a time, from 0 to 1. */
   at: (time: number) => number;
-  /** Where time was left out, from 0 to 1. */
+  /** Positions at which time was left out, from 0 to 1. */
   folds: number[];
 }
 
-export function axis(stretches: Stretch[]): Axis {
-  const work = merged(stretches.filter((one) => !one.waits));
+export function axis(stretches: Interval[]): Axis {
+  const work = mergeOverlaps(stretches.filter((one) => !one.isWait));
   const from = Math.min(...stretches.map((one) => one.start));
   const to = Math.max(...stretches.map((one) => one.end));
   const busy = work.reduce((sum, one) => sum + one.end - one.start, 0);
-  const most = Math.max(MOST * busy, 1);
-  // Corners of the line from times to places.
+  const most = Math.max(MAX_WAIT_SHARE * busy, 1);
+  // Corner points of the piecewise linear map from times to positions.
   const corners: [time: number, place: number][] = [[from, 0]];
   const folds: number[] = [];
   let place = 0;
@@ -52,9 +51,9 @@ export function axis(stretches: Stretch[]): Axis {
   return { at, folds: folds.map((fold) => fold / whole) };
 }
 
-/** The same in order, without any that overlap. */
-function merged(stretches: Stretch[]): Stretch[] {
-  const all: Stretch[] = [];
+/** Sorts intervals and merges overlapping ones. */
+function mergeOverlaps(stretches: Interval[]): Interval[] {
+  const all: Interval[] = [];
   for (const one of [...stretches].sort((a, b) => a.start - b.start)) {
     const last = all[all.length - 1];
     if (last && one.start <= last.end) last.end = Math.max(last.end, one.end);

@@ -1,15 +1,15 @@
-/** The difference of two texts, line by line. */
+/** Computes the difference of two texts, line by line. */
 
 export interface Line {
   sign: " " | "+" | "-";
   text: string;
 }
 
-/** What is left out of a long stretch that is the same: a number of lines. */
+/** A line, or a number of unchanged lines that are left out. */
 export type Piece = Line | { skipped: number };
 
-/** The most lines between the first and the last difference that are compared one by one. */
-const MOST = 3000;
+/** Maximum number of lines between the first and last difference that are compared. */
+const MAX_COMPARED_LINES = 3000;
 
 export function diff(before: string, after: string): Line[] {
   const a = before.split("\n");
@@ -27,8 +27,8 @@ export function diff(before: string, after: string): Line[] {
 function middle(a: string[], b: string[]): Line[] {
   const removed = a.map((text): Line => ({ sign: "-", text }));
   const added = b.map((text): Line => ({ sign: "+", text }));
-  if (!a.length || !b.length || a.length * b.length > MOST * MOST) return [...removed, ...added];
-  // How long the longest common rest is, from each place on.
+  if (!a.length || !b.length || a.length * b.length > MAX_COMPARED_LINES * MAX_COMPARED_LINES) return [...removed, ...added];
+  // Length of the longest common subsequence of the rests, for each pair of positions.
   const wide = b.length + 1;
   const longest = new Uint16Array((a.length + 1) * wide);
   for (let i = a.length - 1; i >= 0; i--) {
@@ -52,8 +52,8 @@ function middle(a: string[], b: string[]): Line[] {
   return lines;
 }
 
-/** The same with long stretches left out in which nothing differs. */
-export function folded(lines: Line[], around = 3): Piece[] {
+/** Replaces long runs of unchanged lines by their number. */
+export function collapseUnchanged(lines: Line[], around = 3): Piece[] {
   const near = new Uint8Array(lines.length);
   lines.forEach((line, place) => {
     if (line.sign === " ") return;

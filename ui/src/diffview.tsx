@@ -1,16 +1,16 @@
-/** A difference, as people read it. */
+/** Shows the difference of two texts. */
 
 import { useMemo, useState } from "preact/hooks";
-import { diff, folded, type Piece } from "./diff";
+import { diff, collapseUnchanged, type Piece } from "./diff";
 import { count, plural } from "./format";
 
-/** The most lines that are drawn at once. */
-const MOST = 400;
+/** Number of lines that each step of "Show more lines" adds. */
+const LINES_PER_STEP = 400;
 
 export function Difference({ before, after, same }: { before: string; after: string; same: string }) {
-  const [more, setMore] = useState(MOST);
+  const [more, setMore] = useState(LINES_PER_STEP);
   const lines = useMemo(() => diff(before, after), [before, after]);
-  const pieces = useMemo<Piece[]>(() => folded(lines), [lines]);
+  const pieces = useMemo<Piece[]>(() => collapseUnchanged(lines), [lines]);
   const added = lines.filter((line) => line.sign === "+").length;
   const removed = lines.filter((line) => line.sign === "-").length;
   if (!added && !removed) return <p class="same">{same}</p>;
@@ -19,10 +19,10 @@ export function Difference({ before, after, same }: { before: string; after: str
       <p class="counts">
         <span class="plus">+{count(added)}</span> <span class="minus">−{count(removed)}</span> lines
       </p>
-      <pre tabIndex={0} role="region" aria-label="Lines that differ">
+      <pre tabIndex={0} role="region" aria-label="Changed lines">
         {pieces.slice(0, more).map((piece) =>
           "skipped" in piece ? (
-            <div class="skipped">{plural(piece.skipped, "line")} the same</div>
+            <div class="skipped">{plural(piece.skipped, "line")} unchanged</div>
           ) : (
             <div class={piece.sign === "+" ? "plus" : piece.sign === "-" ? "minus" : ""}>
               <i>{piece.sign}</i>
@@ -31,7 +31,7 @@ export function Difference({ before, after, same }: { before: string; after: str
           ),
         )}
       </pre>
-      {pieces.length > more ? <button onClick={() => setMore(more + MOST)}>Show more lines</button> : null}
+      {pieces.length > more ? <button onClick={() => setMore(more + LINES_PER_STEP)}>Show more lines</button> : null}
     </div>
   );
 }

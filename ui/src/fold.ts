@@ -1,17 +1,19 @@
 /**
- * A run's events, folded into the rows of its timeline. Each event is read once, and changes as few rows as possible.
+ * Folds a run's events into the rows of its timeline. Each event is read once and changes as few
+ * rows as possible.
  *
- * Attempts are folded as the server folds them (`RunFold`). All counts on the page come from the server.
+ * Attempts are folded as the server folds them (`RunFold`). All counts on the page come from the
+ * server.
  */
 
-import type { Told } from "./api";
+import type { NumberedEvent, RunEvent } from "./api";
 import type { Tokens } from "./types";
 
 interface Base {
   key: string;
   n: number;
   at: string;
-  /** Grows with each change, so that a row is drawn again only then. */
+  /** Incremented with each change, so that only changed rows are drawn again. */
   rev: number;
 }
 
@@ -22,7 +24,7 @@ export interface TurnRow extends Base {
   purpose?: string;
   reason?: string;
   phase: "start" | "end" | "discarded";
-  /** The position among the attempts of the turn, counted from 1. */
+  /** Number of the attempt within its turn, from 1. */
   attempt: number;
   usage?: Tokens;
   cost?: number;
@@ -58,7 +60,7 @@ export interface ToolRow extends Base {
   args?: unknown;
   result?: unknown;
   error?: string;
-  /** "unknown" where the end of the call was not recorded. */
+  /** "unknown" if the end of the call was not recorded. */
   outcome?: string;
   ms?: number;
   approval?: { status: string; id: string; by?: string; comment?: string; args?: unknown };
@@ -86,7 +88,7 @@ export interface PlanRow extends Base {
   operation: string;
 }
 
-/** Something that happened, in a line: what it is called, how grave it is, and what is said of it. */
+/** Any other event, shown on one line. */
 export interface NoteRow extends Base {
   kind: "note";
   name: string;
@@ -108,76 +110,76 @@ export class Timeline {
   last = 0;
   toolCalls = 0;
   models: string[] = [];
-  /** How often a request told what became of its thoughts. */
+  /** Number of `replay` events. */
   replays = 0;
 
   private turn: TurnRow | null = null;
-  /** The discarded attempt that the next part of an answer would repeat: older journals have no `turn start` for it. */
+  /** A discarded attempt that the next answer repeats: older journals have no `turn start` here. */
   private repeatable: TurnRow | null = null;
-  /** How many attempts began: what is said again after it was thrown away has the same names. */
-  private begun = 0;
-  /** How many attempts the last turn has. */
+  /** Number of started attempts: a repeated attempt reuses the ids of the discarded one. */
+  private started = 0;
+  /** Number of attempts of the latest turn. */
   private attempts = { turn: 0, count: 0 };
   private byId = new Map<string, Row>();
 
-  take(told: Told) {
-    const { n, at, said } = told;
+  apply(numbered: NumberedEvent) {
+    const { n, at, said: event } = numbered;
     this.events += 1;
     this.last = n;
     const base = { key: `e${n}`, n, at, rev: 0 };
-    if (this.repeatable && isAnswer(said)) this.begin({ ...base, key: `a${n}` }, this.repeatable);
-    if (["gate", "limit", "run"].includes(said.type)) this.repeatable = null;
-    switch (said.type) {
+    if (this.repeatable && isAnswer(event)) this.startAttempt({ ...base, key: `a${n}` }, this.repeatable);
+    if (["gate", "limit", "run"].includes(event.type)) this.repeatable = null;
+    switch (event.type) {
       case "turn":
-        return this.onTurn(base, said);
+        return this.onTurn(base, event);
       case "thought":
-        return this.onThought(base, said);
+        return this.onThought(base, event);
       case "stream":
-        return this.onStream(base, said);
+        return this.onStream(base, event);
       case "message":
-        return this.onMessage(base, said);
+        return this.onMessage(base, event);
       case "tool_call":
-        return this.onTool(base, said);
+        return this.onTool(base, event);
       case "tool_approval":
-        return this.onApproval(base, said);
+        return this.onApproval(base, event);
       case "user_question":
-        return this.onQuestion(base, said);
+        return this.onQuestion(base, event);
       case "plan":
-        return this.onPlan(base, said);
+        return this.onPlan(base, event);
       case "usage":
-        return this.onUsage(said);
+        return this.onUsage(event);
       case "replay":
-        return this.onReplay(said);
+        return this.onReplay(event);
       case "run":
-        this.status = said.status;
-        this.reason = said.reason ?? "";
-        return this.note(base, "Run", said.status === "failed" ? "bad" : said.status === "waiting" ? "warn" : "", said.status === "running" ? "The run is at work." : `The run is ${said.status}${said.reason ? `: ${said.reason}` : "."}`);
+        this.status = event.status;
+        this.reason = event.reason ?? "";
+        return this.note(base, "Run", event.status === "failed" ? "bad" : event.status === "waiting" ? "warn" : "", `${event.status.charAt(0).toUpperCase()}${event.status.slice(1)}${event.reason ? `: ${event.reason}` : ""}`);
       case "finalAnswer":
-        return this.onAnswer(base, said);
+        return this.onAnswer(base, event);
       case "reflection":
-        return this.note(base, "Reflection", "", said.text);
+        return this.note(base, "Reflection", "", event.text);
       case "gate":
-        return this.note(base, "Gate", said.phase === "recovered" ? "good" : said.phase === "failed" ? "bad" : "warn", gate(said), said.message);
+        return this.note(base, "Gate", event.phase === "recovered" ? "good" : event.phase === "failed" ? "bad" : "warn", gate(event), event.message);
       case "limit":
-        return this.note(base, "Limit", "warn", `${said.limit}: ${said.actual} of ${said.allowed} are used.`);
+        return this.note(base, "Limit", "warn", `${event.limit} reached: ${event.actual} of ${event.allowed}`);
       case "summarization":
-        return this.note(base, "Summary", "", `${said.messagesCompressed ?? "Older"} messages were summarised: ${said.tokenCountBefore ?? "?"} tokens became ${said.tokenCountAfter ?? "?"}.`, said.summary);
+        return this.note(base, "Summary", "", `${event.messagesCompressed ?? "Older"} messages summarised: ${event.tokenCountBefore ?? "?"} tokens reduced to ${event.tokenCountAfter ?? "?"}`, event.summary);
       case "handoff":
-        return this.note(base, "Handoff", "", `${said.from ?? "One agent"} handed over to ${said.to ?? "another"}.`);
+        return this.note(base, "Handoff", "", `${event.from ?? "One agent"} handed over to ${event.to ?? "another agent"}`);
       case "guardrail":
-        return this.note(base, "Guardrail", said.disposition === "block" ? "bad" : "warn", `${said.guardrailTitle ?? said.guardrailId ?? "A guardrail"} says ${said.disposition}${said.reason ? `: ${said.reason}` : "."}`);
+        return this.note(base, "Guardrail", event.disposition === "block" ? "bad" : "warn", `${event.guardrailTitle ?? event.guardrailId ?? "Guardrail"}: ${event.disposition}${event.reason ? ` (${event.reason})` : ""}`);
       case "subagent":
-        return this.note(base, "Helper", said.phase === "error" ? "bad" : "", `${said.name}: ${said.phase}`, said.content ?? said.input);
+        return this.note(base, "Subagent", event.phase === "error" ? "bad" : "", `${event.name}: ${event.phase}`, event.content ?? event.input);
       case "progress":
-        return this.note(base, "Progress", "", said.message ?? said.stage ?? "It goes on.");
+        return this.note(base, "Progress", "", event.message ?? event.stage ?? "In progress");
       case "cancelled":
-        return this.note(base, "Stopped", "bad", `The run was stopped${said.reason ? `: ${said.reason}` : "."}`);
+        return this.note(base, "Cancelled", "bad", `The run was cancelled${event.reason ? `: ${event.reason}` : ""}`);
       case "metadata":
         return;
       case "forgotten":
-        return this.note(base, "Forgotten", "warn", `${said.count} events are no more: ${said.why}.`);
+        return this.note(base, "Erased", "warn", `${event.count} events were erased: ${event.why}`);
       default:
-        return this.note(base, String(said.type), "", JSON.stringify(said));
+        return this.note(base, String(event.type), "", JSON.stringify(event));
     }
   }
 
@@ -190,25 +192,25 @@ export class Timeline {
     this.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
   }
 
-  private onTurn(base: Base, said: Told["said"]) {
-    if (said.phase === "start") {
-      this.begin(base, { turn: said.turn, model: said.model, purpose: said.purpose });
+  private onTurn(base: Base, event: RunEvent) {
+    if (event.phase === "start") {
+      this.startAttempt(base, { turn: event.turn, model: event.model, purpose: event.purpose });
     } else if (this.turn) {
-      this.turn.phase = said.phase;
-      this.turn.reason = said.reason;
+      this.turn.phase = event.phase;
+      this.turn.reason = event.reason;
       this.turn.rev += 1;
-      if (said.phase === "discarded") {
-        this.throwAway();
+      if (event.phase === "discarded") {
+        this.discardPartial();
         this.repeatable = this.turn;
       }
-      // What comes next belongs to no attempt until one starts.
+      // Events belong to no attempt until the next one starts.
       this.turn = null;
     }
   }
 
-  /** A model call starts: an attempt of a turn, or a reflection or summary. */
-  private begin(base: Base, { turn, model, purpose }: { turn: number; model?: string; purpose?: string }) {
-    this.begun += 1;
+  /** Starts a model call: an attempt of a turn, a reflection or a summary. */
+  private startAttempt(base: Base, { turn, model, purpose }: { turn: number; model?: string; purpose?: string }) {
+    this.started += 1;
     this.repeatable = null;
     if (model && !this.models.includes(model)) this.models.push(model);
     const isAside = purpose === "reflection" || purpose === "summary";
@@ -218,8 +220,8 @@ export class Timeline {
     this.push(this.turn);
   }
 
-  /** What the turn had said so far comes no further. */
-  private throwAway() {
+  /** Marks the partial output of the turn as discarded. */
+  private discardPartial() {
     for (const row of this.rows.slice(this.rows.lastIndexOf(this.turn!))) {
       if ((row.kind !== "thought" && row.kind !== "message") || row.whole) continue;
       row.whole = true;
@@ -228,127 +230,127 @@ export class Timeline {
     }
   }
 
-  private onThought(base: Base, said: Told["said"]) {
-    const key = `t${this.begun}.${said.id ?? ""}`;
+  private onThought(base: Base, event: RunEvent) {
+    const key = `t${this.started}.${event.id ?? ""}`;
     let row = this.byId.get(key) as ThoughtRow | undefined;
     if (!row) {
-      row = { ...base, kind: "thought", id: said.id, turn: said.turn, text: "", summary: false, sealed: 0, whole: false };
+      row = { ...base, kind: "thought", id: event.id, turn: event.turn, text: "", summary: false, sealed: 0, whole: false };
       this.byId.set(key, row);
-      this.rows.splice(said.phase === "delta" ? this.rows.length : this.placeOfThought(), 0, row);
+      this.rows.splice(event.phase === "delta" ? this.rows.length : this.placeOfThought(), 0, row);
     }
-    if (said.phase === "delta") {
-      row.text += said.text ?? "";
+    if (event.phase === "delta") {
+      row.text += event.text ?? "";
     } else {
-      row.text = said.text ?? "";
-      row.sealed = said.sealedBytes ?? 0;
-      row.summary = said.summary === true;
+      row.text = event.text ?? "";
+      row.sealed = event.sealedBytes ?? 0;
+      row.summary = event.summary === true;
       row.whole = true;
     }
     row.rev += 1;
   }
 
-  /** A thought comes before what it led to: what its turn is still saying. One that is told whole comes after those pieces. */
+  /** Returns the position of a complete Thought: before the partial answer of its turn. */
   private placeOfThought(): number {
     const from = this.turn ? this.rows.lastIndexOf(this.turn) + 1 : this.rows.length;
-    const isSaid = (row: Row) => row.kind === "message" && row.role === "assistant" && !row.whole;
-    const place = this.rows.slice(from).findIndex(isSaid);
+    const isPartialAnswer = (row: Row) => row.kind === "message" && row.role === "assistant" && !row.whole;
+    const place = this.rows.slice(from).findIndex(isPartialAnswer);
     return place < 0 ? this.rows.length : from + place;
   }
 
-  private onStream(base: Base, said: Told["said"]) {
-    const key = `m${this.begun}.${said.id ?? ""}`;
+  private onStream(base: Base, event: RunEvent) {
+    const key = `m${this.started}.${event.id ?? ""}`;
     let row = this.byId.get(key) as MessageRow | undefined;
     if (!row) {
       row = { ...base, kind: "message", role: "assistant", text: "", ephemeral: false, whole: false };
       this.byId.set(key, this.push(row));
     }
-    row.text += said.text ?? "";
+    row.text += event.text ?? "";
     row.rev += 1;
   }
 
-  private onMessage(base: Base, said: Told["said"]) {
-    const key = `m${this.begun}.${said.id ?? ""}`;
-    const known = said.id ? (this.byId.get(key) as MessageRow | undefined) : undefined;
+  private onMessage(base: Base, event: RunEvent) {
+    const key = `m${this.started}.${event.id ?? ""}`;
+    const known = event.id ? (this.byId.get(key) as MessageRow | undefined) : undefined;
     if (known) {
-      known.text = said.content;
+      known.text = event.content;
       known.whole = true;
       known.rev += 1;
       return;
     }
-    const row: MessageRow = { ...base, kind: "message", role: said.role, text: said.content ?? "", ephemeral: said.ephemeral === true, whole: true };
+    const row: MessageRow = { ...base, kind: "message", role: event.role, text: event.content ?? "", ephemeral: event.ephemeral === true, whole: true };
     this.push(row);
-    if (said.id) this.byId.set(key, row);
+    if (event.id) this.byId.set(key, row);
   }
 
-  /** The last answer was told before, as the message that it is. */
-  private onAnswer(base: Base, said: Told["said"]) {
+  /** Marks the message that is the final answer, or adds it. */
+  private onAnswer(base: Base, event: RunEvent) {
     const row = this.rows.findLast((one): one is MessageRow => one.kind === "message" && one.role === "assistant");
-    if (row && row.text === said.content) {
+    if (row && row.text === event.content) {
       row.final = true;
       row.rev += 1;
-    } else this.push({ ...base, kind: "message", role: "assistant", text: said.content ?? "", ephemeral: false, whole: true, final: true });
+    } else this.push({ ...base, kind: "message", role: "assistant", text: event.content ?? "", ephemeral: false, whole: true, final: true });
   }
 
-  private onTool(base: Base, said: Told["said"]) {
-    let row = said.id ? (this.byId.get(`c${said.id}`) as ToolRow | undefined) : undefined;
+  private onTool(base: Base, event: RunEvent) {
+    let row = event.id ? (this.byId.get(`c${event.id}`) as ToolRow | undefined) : undefined;
     if (!row) {
-      row = { ...base, kind: "tool", id: said.id, name: said.name, phase: said.phase };
+      row = { ...base, kind: "tool", id: event.id, name: event.name, phase: event.phase };
       this.push(row);
-      if (said.id) this.byId.set(`c${said.id}`, row);
+      if (event.id) this.byId.set(`c${event.id}`, row);
     }
-    if (said.phase === "start") this.toolCalls += 1;
-    row.phase = said.phase;
-    if (said.args !== undefined) row.args = said.args;
-    if (said.result !== undefined) row.result = said.result;
-    if (said.error) row.error = said.error.message;
-    row.outcome = said.outcome;
-    if (said.durationMs !== undefined) row.ms = said.durationMs;
+    if (event.phase === "start") this.toolCalls += 1;
+    row.phase = event.phase;
+    if (event.args !== undefined) row.args = event.args;
+    if (event.result !== undefined) row.result = event.result;
+    if (event.error) row.error = event.error.message;
+    row.outcome = event.outcome;
+    if (event.durationMs !== undefined) row.ms = event.durationMs;
     row.rev += 1;
   }
 
-  private onApproval(base: Base, said: Told["said"]) {
-    const key = `c${said.toolCallId ?? said.id}`;
+  private onApproval(base: Base, event: RunEvent) {
+    const key = `c${event.toolCallId ?? event.id}`;
     let row = this.byId.get(key) as ToolRow | undefined;
     if (!row) {
-      row = { ...base, kind: "tool", id: said.toolCallId, name: said.toolName, phase: "waiting", args: said.args };
+      row = { ...base, kind: "tool", id: event.toolCallId, name: event.toolName, phase: "waiting", args: event.args };
       this.byId.set(key, this.push(row));
     }
-    row.approval = { ...row.approval, status: said.status, id: said.id, by: said.decidedBy, comment: said.comment };
-    if (said.status === "approved" && said.args !== undefined) row.approval.args = said.args;
-    if (row.phase === "waiting" && said.status === "rejected") row.phase = "rejected";
+    row.approval = { ...row.approval, status: event.status, id: event.id, by: event.decidedBy, comment: event.comment };
+    if (event.status === "approved" && event.args !== undefined) row.approval.args = event.args;
+    if (row.phase === "waiting" && event.status === "rejected") row.phase = "rejected";
     row.rev += 1;
   }
 
-  private onQuestion(base: Base, said: Told["said"]) {
-    let row = this.byId.get(`q${said.id}`) as QuestionRow | undefined;
+  private onQuestion(base: Base, event: RunEvent) {
+    let row = this.byId.get(`q${event.id}`) as QuestionRow | undefined;
     if (!row) {
-      row = { ...base, kind: "question", id: said.id, status: said.status, questions: said.questions ?? [] };
-      this.byId.set(`q${said.id}`, this.push(row));
+      row = { ...base, kind: "question", id: event.id, status: event.status, questions: event.questions ?? [] };
+      this.byId.set(`q${event.id}`, this.push(row));
     }
-    row.status = said.status;
-    row.answers = said.answers ?? row.answers;
-    row.by = said.answeredBy ?? row.by;
+    row.status = event.status;
+    row.answers = event.answers ?? row.answers;
+    row.by = event.answeredBy ?? row.by;
     row.rev += 1;
   }
 
-  private onPlan(base: Base, said: Told["said"]) {
-    if (!said.todoList) return;
-    this.plan = said.todoList;
-    if (said.operation === "read") return;
-    this.push({ ...base, kind: "plan", steps: said.todoList, operation: said.operation ?? "write" });
+  private onPlan(base: Base, event: RunEvent) {
+    if (!event.todoList) return;
+    this.plan = event.todoList;
+    if (event.operation === "read") return;
+    this.push({ ...base, kind: "plan", steps: event.todoList, operation: event.operation ?? "write" });
   }
 
-  private onUsage(said: Told["said"]) {
-    this.tokens = said.total ?? this.tokens;
-    this.cost = said.totalCostUsd ?? this.cost;
+  private onUsage(event: RunEvent) {
+    this.tokens = event.total ?? this.tokens;
+    this.cost = event.totalCostUsd ?? this.cost;
     if (!this.turn) return;
-    this.turn.usage = said.usage;
-    this.turn.cost = said.costUsd;
+    this.turn.usage = event.usage;
+    this.turn.cost = event.costUsd;
     this.turn.rev += 1;
   }
 
-  private onReplay(said: Told["said"]) {
-    const { kept = 0, restored = 0, reshaped = 0, elided = 0, why } = said;
+  private onReplay(event: RunEvent) {
+    const { kept = 0, restored = 0, reshaped = 0, elided = 0, why } = event;
     this.replays += 1;
     if (!this.turn) return;
     this.turn.replay = { kept, restored, reshaped, elided, why };
@@ -356,15 +358,15 @@ export class Timeline {
   }
 }
 
-/** Whether an event is part of a model's answer. */
-function isAnswer(said: Told["said"]): boolean {
-  return ["thought", "stream", "usage", "replay"].includes(said.type) || (said.type === "turn" && said.phase !== "start");
+/** Returns whether an event is part of a model's answer. */
+function isAnswer(event: RunEvent): boolean {
+  return ["thought", "stream", "usage", "replay"].includes(event.type) || (event.type === "turn" && event.phase !== "start");
 }
 
-function gate(said: Told["said"]): string {
-  const where = said.fromModel ? ` ${said.fromModel}` : "";
-  if (said.phase === "recovered") return `It answered as it had to, at attempt ${said.attempt}.`;
-  if (said.phase === "failed") return `It never answered as it had to, in ${said.attempt} attempts.`;
-  const next = said.toModel && said.toModel !== said.fromModel ? `, and ${said.toModel} is asked next` : ", and it is asked again";
-  return `Attempt ${said.attempt} of${where || " the model"} did not pass${next}.`;
+function gate(event: RunEvent): string {
+  const where = event.fromModel ? ` ${event.fromModel}` : "";
+  if (event.phase === "recovered") return `Attempt ${event.attempt} was accepted.`;
+  if (event.phase === "failed") return `No answer was accepted in ${event.attempt} attempts.`;
+  const next = event.toModel && event.toModel !== event.fromModel ? `retrying with ${event.toModel}` : "retrying";
+  return `Attempt ${event.attempt} of${where || " the model"} was rejected; ${next}.`;
 }

@@ -1,4 +1,4 @@
-/** How numbers, times and foreign texts are written. */
+/** Formats numbers, times and untrusted texts. */
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -31,10 +31,10 @@ export function duration(ms: number): string {
   return minutes < 60 ? `${minutes} min ${Math.round((ms % 60_000) / 1000)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** How long ago, for lists; the exact time stands in the title. */
+/** Relative time, for lists; the tooltip contains the exact time. */
 export function ago(iso: string, now = Date.now()): string {
   const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
-  if (seconds < 5) return "now";
+  if (seconds < 5) return "just now";
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
@@ -44,16 +44,16 @@ export function ago(iso: string, now = Date.now()): string {
 export const exact = (iso: string) => new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 export const clock = (iso: string) => new Date(iso).toLocaleTimeString("en-GB");
 
-/** An id as people tell it from its neighbours: its beginning and its end. */
+/** Shortens an id to its start and end. */
 export function shortId(id: string): string {
   return id.length <= 20 ? id : `${id.slice(0, 9)}…${id.slice(-6)}`;
 }
 
-/** Letters that a terminal obeys, that cannot be seen, or that turn the direction; joiners only where they join nothing. */
+/** Control, invisible and bidirectional characters; joiners only where they join nothing. */
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]|(?<=^|[\u0000-\u00ff])[\u200c\u200d]/gu;
 
-/** A foreign text: what cannot be seen in it, or turns its direction, is written out. */
+/** Escapes control, invisible and bidirectional characters of an untrusted text. */
 export function plain(text: string): string {
   return text.replace(/\r\n/g, "\n").replace(HIDDEN, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }
@@ -61,7 +61,7 @@ export function plain(text: string): string {
 const SEALED = /(ignature|^encrypted|^redacted|^fingerprint)/;
 const BASE64 = /^[A-Za-z0-9+/_=-]+$/;
 
-/** JSON with two blanks, in which seals stand by their size. */
+/** Formats JSON with two spaces, and replaces Seals by their size. */
 export function pretty(value: unknown): string {
   const seen = (key: string, inner: unknown) => {
     if (typeof inner !== "string") return inner;
@@ -71,7 +71,7 @@ export function pretty(value: unknown): string {
   return plain(JSON.stringify(value, seen, 2) ?? "");
 }
 
-/** A value in one line. */
+/** Formats a value on one line. */
 export function line(value: unknown): string {
   return typeof value === "string" ? plain(value) : plain(JSON.stringify(value) ?? "");
 }

@@ -1,10 +1,10 @@
-/** What pages share: the address, answers of the server, the theme. */
+/** Hooks that pages share: the route, server data, the theme. */
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { get, Problem } from "./api";
+import { get, ApiError } from "./api";
 
-/** Where we are: what stands behind the hash, in its parts. */
-export function usePlace(): string[] {
+/** Returns the parts of the URL hash. */
+export function useRoute(): string[] {
   const read = () =>
     location.hash
       .replace(/^#\/?/, "")
@@ -17,50 +17,50 @@ export function usePlace(): string[] {
           return part;
         }
       });
-  const [place, setPlace] = useState(read);
+  const [route, setRoute] = useState(read);
   useEffect(() => {
-    const change = () => setPlace(read());
+    const change = () => setRoute(read());
     addEventListener("hashchange", change);
     return () => removeEventListener("hashchange", change);
   }, []);
-  return place;
+  return route;
 }
 
 export const to = (...parts: string[]) => `#/${parts.map(encodeURIComponent).join("/")}`;
 
-export interface Loaded<T> {
+export interface FetchState<T> {
   value: T | null;
-  problem: Problem | null;
+  problem: ApiError | null;
   again: () => void;
 }
 
-/** What the server answers; asked for again every few seconds while the page is looked at. */
-export function useAnswer<T>(path: string | null, every = 0): Loaded<T> {
-  const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({ path: null, value: null, problem: null });
+/** Fetches JSON, and repeats this every `every` milliseconds while the page is visible. */
+export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
+  const [state, setState] = useState<{ path: string | null; value: T | null; problem: ApiError | null }>({ path: null, value: null, problem: null });
   const [times, setTimes] = useState(0);
   const text = useRef("");
   useEffect(() => {
     if (path === null) return;
     const stop = new AbortController();
     let timer = 0;
-    const ask = async () => {
+    const load = async () => {
       try {
         const value = await get<T>(path, stop.signal);
-        const said = JSON.stringify(value);
-        // The same once more changes nothing on the page.
-        if (said !== text.current) setState({ path, value, problem: null });
-        text.current = said;
+        const body = JSON.stringify(value);
+        // Equal data must not redraw the page.
+        if (body !== text.current) setState({ path, value, problem: null });
+        text.current = body;
       } catch (error) {
         if (stop.signal.aborted) return;
-        const problem = error instanceof Problem ? error : new Problem(0, (error as Error).message);
+        const problem = error instanceof ApiError ? error : new ApiError(0, (error as Error).message);
         text.current = "";
         setState((before) => ({ path, value: before.path === path ? before.value : null, problem }));
       }
-      if (every) timer = window.setTimeout(() => (document.hidden ? wait() : ask()), every);
+      if (every) timer = window.setTimeout(() => (document.hidden ? wait() : load()), every);
     };
-    const wait = () => document.addEventListener("visibilitychange", ask, { once: true, signal: stop.signal });
+    const wait = () => document.addEventListener("visibilitychange", load, { once: true, signal: stop.signal });
     text.current = "";
-    ask();
+    load();
     return () => {
       stop.abort();
       clearTimeout(timer);
@@ -89,7 +89,7 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
   return [theme, setTheme];
 }
 
-/** The time, for what is told as long ago. */
+/** Returns the current time, updated every `every` milliseconds, for relative times. */
 export function useNow(every = 10_000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {

@@ -1,53 +1,53 @@
-/** A list that is searched, kept fresh, and read page by page: what the pages of runs, threads and calls share. */
+/** A searchable, paged list that refreshes itself, for runs, threads and calls. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get, Problem } from "./api";
-import { useAnswer } from "./hooks";
-import { Empty, Loading, Trouble } from "./parts";
+import { get, ApiError } from "./api";
+import { useFetch } from "./hooks";
+import { Empty, Loading, ErrorBox } from "./parts";
 
 interface Row {
   id: string;
-  /** When it was last written to, by which older rows are put in their order. */
+  /** Time of the last write, which sorts older rows. */
   updated?: string;
   at?: string;
 }
 
-/** How many rows are asked for at once. */
+/** Number of rows per request. */
 const PAGE = "100";
 
-export interface Listed<R> {
-  /** The rows, once they are known. */
+export interface ListState<R> {
+  /** The rows; `null` until they are loaded. */
   rows: R[] | null;
-  words: string;
-  setWords: (words: string) => void;
+  text: string;
+  setText: (text: string) => void;
   isSearched: boolean;
-  problem: Problem | null;
+  problem: ApiError | null;
   again: () => void;
-  /** Asks for older rows, where there are any. */
+  /** Loads older rows, if there are any. */
   older?: () => void;
   isBusy: boolean;
 }
 
-/** The rows that the server lists under `name`, asked for again every few milliseconds. */
-export function useList<R extends Row>(path: string, name: string, every: number, filters: Record<string, string> = {}): Listed<R> {
-  const [words, setWords] = useState("");
+/** Loads the rows that the server lists under `name`, again every `every` milliseconds. */
+export function useList<R extends Row>(path: string, name: string, every: number, filters: Record<string, string> = {}): ListState<R> {
+  const [text, setText] = useState("");
   const [search, setSearch] = useState("");
   useEffect(() => {
-    const timer = setTimeout(() => setSearch(words.trim()), 200);
+    const timer = setTimeout(() => setSearch(text.trim()), 200);
     return () => clearTimeout(timer);
-  }, [words]);
-  const wanted = Object.entries({ limit: PAGE, search, ...filters }).filter(([, value]) => value);
-  const query = `${path}?${new URLSearchParams(wanted)}`;
-  const first = useAnswer<Record<string, R[]> & { next?: string }>(query, every);
+  }, [text]);
+  const params = Object.entries({ limit: PAGE, search, ...filters }).filter(([, value]) => value);
+  const query = `${path}?${new URLSearchParams(params)}`;
+  const first = useFetch<Record<string, R[]> & { next?: string }>(query, every);
   const page = first.value ? first.value[name]! : null;
 
-  // What was seen stays in the list, though newer rows push it off the first page.
+  // Loaded rows stay in the list when newer rows push them off the first page.
   const seen = useRef<{ query: string; rows: Map<string, R> }>({ query: "", rows: new Map() });
   if (seen.current.query !== query) seen.current = { query, rows: new Map() };
   page?.forEach((row) => seen.current.rows.set(row.id, row));
 
-  const [more, setMore] = useState<{ query: string; next?: string; problem?: Problem }>({ query: "" });
+  const [more, setMore] = useState<{ query: string; next?: string; problem?: ApiError }>({ query: "" });
   const [isBusy, setBusy] = useState(false);
   const isOpen = more.query === query;
   const next = isOpen ? more.next : first.value?.next;
@@ -58,7 +58,7 @@ export function useList<R extends Row>(path: string, name: string, every: number
       if (seen.current.query === query) found[name]!.forEach((row) => seen.current.rows.set(row.id, seen.current.rows.get(row.id) ?? row));
       setMore({ query, next: found.next });
     } catch (error) {
-      setMore({ query, next, problem: error as Problem });
+      setMore({ query, next, problem: error as ApiError });
     }
     setBusy(false);
   };
@@ -72,9 +72,9 @@ export function useList<R extends Row>(path: string, name: string, every: number
   }, [page, isOpen, more]);
   return {
     rows,
-    words,
-    setWords,
-    isSearched: wanted.length > 1,
+    text,
+    setText,
+    isSearched: params.length > 1,
     problem: (isOpen && more.problem) || first.problem,
     again: first.again,
     older: next ? older : undefined,
@@ -84,36 +84,35 @@ export function useList<R extends Row>(path: string, name: string, every: number
 
 interface Props<R> {
   title: string;
-  list: Listed<R>;
+  list: ListState<R>;
   placeholder: string;
-  /** What else can be chosen from. */
   filters?: ComponentChildren;
-  /** What is said where there is nothing, and what to do about it. */
+  /** Titles of an empty list: after a search, and without one. */
   none: [searched: string, never: string];
   hint?: ComponentChildren;
   draw: (rows: R[]) => ComponentChildren;
 }
 
-/** The page of a list: its head with the search, the rows, and the way to older ones. */
+/** A list page: header with search, rows, and a button for older rows. */
 export function ListPage<R>({ title, list, placeholder, filters, none, hint, draw }: Props<R>) {
-  const { rows, words, setWords, problem, again, older, isBusy } = list;
+  const { rows, text, setText, problem, again, older, isBusy } = list;
   return (
     <>
       <header class="head">
         <h1>{title}</h1>
         <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input type="search" aria-label={`Search ${title.toLowerCase()}`} placeholder={placeholder} value={words} onInput={(event) => setWords(event.currentTarget.value)} />
+          <input type="search" aria-label={`Search ${title.toLowerCase()}`} placeholder={placeholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
           {filters}
         </form>
       </header>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
+      {problem ? <ErrorBox problem={problem} again={again} /> : null}
       {!rows && !problem ? <Loading /> : null}
       {rows && !rows.length ? <Empty title={list.isSearched ? none[0] : none[1]}>{hint}</Empty> : null}
       {rows?.length ? draw(rows) : null}
       {older ? (
         <div class="actions">
           <button onClick={older} disabled={isBusy}>
-            {isBusy ? "Looking…" : `Older ${title.toLowerCase()}`}
+            {isBusy ? "Loading…" : `Older ${title.toLowerCase()}`}
           </button>
         </div>
       ) : null}

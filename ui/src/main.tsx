@@ -1,9 +1,9 @@
-/** The console: the frame around the pages, and the way between them. */
+/** The console: layout, navigation and routing. */
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { forget, key } from "./api";
-import { to, useAnswer, usePlace, useTheme, type Theme } from "./hooks";
+import { clearKey, storedKey } from "./api";
+import { to, useFetch, useRoute, useTheme, type Theme } from "./hooks";
 import { Empty } from "./parts";
 import { CallPage } from "./pages/call";
 import { CallsPage } from "./pages/calls";
@@ -17,10 +17,10 @@ import { SignIn } from "./pages/signin";
 import { ThreadPage, ThreadsPage } from "./pages/threads";
 import { TracePage } from "./pages/trace";
 import { UsagePage } from "./pages/usage";
-import type { Waiting } from "./types";
+import type { PendingRequest } from "./types";
 import "./styles.css";
 
-const PLACES: [place: string, name: string, shortcut: string, icon: string][] = [
+const PAGES: [page: string, name: string, shortcut: string, icon: string][] = [
   ["runs", "Runs", "r", "M4 12h4l2-6 4 12 2-6h4"],
   ["threads", "Threads", "t", "M4 17c5 0 5-10 8-10s3 10 8 10"],
   ["calls", "Calls", "c", "M7 7h10m-3-3 3 3-3 3M17 17H7m3-3-3 3 3 3"],
@@ -31,14 +31,14 @@ const PLACES: [place: string, name: string, shortcut: string, icon: string][] = 
 ];
 
 function App() {
-  const place = usePlace();
+  const route = useRoute();
   const [theme, setTheme] = useTheme();
   const [signedOut, setSignedOut] = useState(false);
   const [help, setHelp] = useState(false);
   const main = useRef<HTMLElement>(null);
-  const who = useAnswer<{ tenant: string; key?: string }>(signedOut ? null : "/v1/throughline/usage");
-  const inbox = useAnswer<{ waiting: Waiting[] }>(signedOut || !who.value ? null : "/v1/throughline/inbox", 4000);
-  const here = place[0] ?? "runs";
+  const account = useFetch<{ tenant: string; key?: string }>(signedOut ? null : "/v1/throughline/usage");
+  const inbox = useFetch<{ waiting: PendingRequest[] }>(signedOut || !account.value ? null : "/v1/throughline/inbox", 4000);
+  const here = route[0] ?? "runs";
 
   useEffect(() => {
     const out = () => setSignedOut(true);
@@ -47,7 +47,7 @@ function App() {
   }, []);
 
   useEffect(() => {
-    let waitsForPlace = false;
+    let awaitsPage = false;
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) return;
@@ -59,18 +59,18 @@ function App() {
           search.focus();
         }
       } else if (event.key === "T") setTheme(isDark() ? "light" : "dark");
-      else if (waitsForPlace) {
-        const found = PLACES.find(([, , shortcut]) => shortcut === event.key);
+      else if (awaitsPage) {
+        const found = PAGES.find(([, , shortcut]) => shortcut === event.key);
         if (found) location.hash = to(found[0]);
       }
-      waitsForPlace = event.key === "g";
+      awaitsPage = event.key === "g";
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, [setTheme]);
 
-  // Who goes to another page begins to read at its top.
-  const path = place.join("/");
+  // Move the focus to the new page, so that screen readers start at its top.
+  const path = route.join("/");
   const before = useRef(path);
   useEffect(() => {
     if (before.current !== path) main.current?.focus();
@@ -82,7 +82,7 @@ function App() {
       <SignIn
         done={() => {
           setSignedOut(false);
-          who.again();
+          account.again();
         }}
       />
     );
@@ -109,7 +109,7 @@ function App() {
           <span>Throughline</span>
         </a>
         <nav aria-label="Pages">
-          {PLACES.map(([page, name, , icon]) => (
+          {PAGES.map(([page, name, , icon]) => (
             <a href={to(page)} aria-current={active(here) === page ? "page" : undefined}>
               <svg viewBox="0 0 24 24" aria-hidden="true">
                 <path d={icon} />
@@ -128,22 +128,22 @@ function App() {
           <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">
             Shortcuts
           </button>
-          {key() ? (
+          {storedKey() ? (
             <button
               class="quiet"
               onClick={() => {
-                forget();
+                clearKey();
                 setSignedOut(true);
               }}
             >
               Sign out
             </button>
           ) : null}
-          {who.value ? <p class="who">tenant {who.value.tenant}</p> : null}
+          {account.value ? <p class="who">tenant {account.value.tenant}</p> : null}
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} aria-live="off">
-        <Page place={place} decided={inbox.again} />
+        <Page route={route} decided={inbox.again} />
       </main>
       {help ? <Help close={() => setHelp(false)} /> : null}
     </div>
@@ -152,8 +152,8 @@ function App() {
 
 const active = (here: string) => ({ run: "runs", trace: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
 
-function Page({ place, decided }: { place: string[]; decided: () => void }) {
-  const [page = "runs", id = ""] = place;
+function Page({ route, decided }: { route: string[]; decided: () => void }) {
+  const [page = "runs", id = ""] = route;
   switch (page) {
     case "runs":
       return <RunsPage />;
@@ -180,7 +180,7 @@ function Page({ place, decided }: { place: string[]; decided: () => void }) {
     case "doctor":
       return <DoctorPage />;
     default:
-      return <Empty title="There is no such page">The menu has those that there are.</Empty>;
+      return <Empty title="Page not found">Choose a page from the menu.</Empty>;
   }
 }
 
@@ -213,7 +213,7 @@ function Help({ close }: { close: () => void }) {
     <dialog ref={dialog} onClose={close} aria-labelledby="help">
       <h2 id="help">Keyboard</h2>
       <dl class="keys">
-        {PLACES.map(([, name, shortcut]) => (
+        {PAGES.map(([, name, shortcut]) => (
           <div>
             <dt>
               <kbd>g</kbd> <kbd>{shortcut}</kbd>
@@ -237,7 +237,7 @@ function Help({ close }: { close: () => void }) {
           <dt>
             <kbd>?</kbd>
           </dt>
-          <dd>This list</dd>
+          <dd>Show this list</dd>
         </div>
       </dl>
       <button onClick={() => dialog.current?.close()}>Close</button>

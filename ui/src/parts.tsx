@@ -1,12 +1,12 @@
-/** Small things that many pages show. */
+/** Small components that many pages use. */
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { Problem } from "./api";
+import type { ApiError } from "./api";
 import { ago, bytes, count, exact, plain, shortId } from "./format";
 import type { Evidence, Thoughts } from "./types";
 
-const STATUS: Record<string, [tone: string, says: string]> = {
+const STATUS: Record<string, [tone: string, label: string]> = {
   running: ["live", "running"],
   waiting: ["warn", "waiting"],
   completed: ["good", "completed"],
@@ -15,19 +15,19 @@ const STATUS: Record<string, [tone: string, says: string]> = {
 };
 
 export function Status({ status }: { status: string }) {
-  const [tone, says] = STATUS[status] ?? ["dim", status];
+  const [tone, label] = STATUS[status] ?? ["dim", status];
   return (
     <span class={`status ${tone}`}>
       <i aria-hidden="true" />
-      {plain(says)}
+      {plain(label)}
     </span>
   );
 }
 
-/** What happened to a thought or a seal, as a mark. */
+/** The Fate of a Thought or Seal, shown as a mark. */
 export type SealState = "sealed" | "intact" | "restored" | "reshaped" | "foreign" | "elided" | "forgotten" | "open";
 
-const SEALS: Record<SealState, [sign: string, says: string]> = {
+const SEALS: Record<SealState, [sign: string, label: string]> = {
   sealed: ["◆", "sealed"],
   intact: ["◆", "intact"],
   restored: ["↺", "restored"],
@@ -49,27 +49,27 @@ export function sealState(did: string | undefined): SealState {
 }
 
 export function Seal({ state, why, size, times }: { state: SealState; why?: string; size?: number; times?: number }) {
-  const [sign, says] = SEALS[state];
+  const [sign, label] = SEALS[state];
   return (
     <span class={`seal ${state}`} title={why ? plain(why) : undefined}>
       <i aria-hidden="true">{sign}</i>
-      {times ? `${count(times)} ${says}` : says}
+      {times ? `${count(times)} ${label}` : label}
       {size ? <small>{bytes(size)}</small> : null}
     </span>
   );
 }
 
-/** Thoughts kept, restored and elided, side by side. */
-export function Tally({ thoughts }: { thoughts: Thoughts }) {
+/** Shows the numbers of kept, restored and elided Thoughts. */
+export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   const { kept, restored, reshaped, elided } = thoughts;
   if (!kept && !restored && !reshaped && !elided) {
     return <span class="dim">{thoughts.had ? `${count(thoughts.had)} new` : "–"}</span>;
   }
   return (
     <span class="tally" role="group" aria-label={`${kept} kept, ${restored} restored, ${elided} elided`}>
-      <span class="kept" title="kept: went back exactly as they were">{count(kept)}</span>
+      <span class="kept" title="kept: sent back unchanged">{count(kept)}</span>
       <span class={restored ? "restored" : "none"} title="restored: the client had lost them">{count(restored)}</span>
-      <span class={elided ? "elided" : "none"} title="elided: not for this model, and kept for later">{count(elided)}</span>
+      <span class={elided ? "elided" : "none"} title="elided: left out of this request, still stored">{count(elided)}</span>
     </span>
   );
 }
@@ -103,10 +103,10 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-export function Trouble({ problem, again }: { problem: Problem; again?: () => void }) {
+export function ErrorBox({ problem, again }: { problem: ApiError; again?: () => void }) {
   return (
     <div class="trouble" role="alert">
-      <strong>{problem.status === 404 ? "Not found" : "That did not work"}</strong>
+      <strong>{problem.status === 404 ? "Not found" : "Request failed"}</strong>
       <span>{plain(problem.message)}</span>
       {again ? <button onClick={again}>Try again</button> : null}
     </div>
@@ -140,23 +140,23 @@ export function Meter({ label, used, allowed, shown }: { label: string; used: nu
   );
 }
 
-/** The beginning of a text: so many letters, and no more lines than fit into a row. */
-function shortened(text: string, most: number): string {
-  const begin = text.length > most ? text.slice(0, most) : text;
-  const lines = begin.split("\n", LINES + 1);
-  return lines.length > LINES ? lines.slice(0, LINES).join("\n") : begin;
+/** Shortens a text to `limit` characters and `MAX_LINES` lines. */
+function shorten(text: string, limit: number): string {
+  const begin = text.length > limit ? text.slice(0, limit) : text;
+  const lines = begin.split("\n", MAX_LINES + 1);
+  return lines.length > MAX_LINES ? lines.slice(0, MAX_LINES).join("\n") : begin;
 }
 
-/** The most lines of a text that is not opened. */
-const LINES = 14;
+/** Maximum number of lines of a collapsed text. */
+const MAX_LINES = 14;
 
-/** A foreign text, which may be long. It is text and nothing else. */
-export function Words({ text, most = 1600, mono }: { text: string; most?: number; mono?: boolean }) {
+/** Shows an untrusted text, collapsed if it is long. It is never interpreted as markup. */
+export function LongText({ text, limit = 1600, mono }: { text: string; limit?: number; mono?: boolean }) {
   const [open, setOpen] = useState(false);
   const whole = plain(text);
-  const part = shortened(whole, most);
+  const part = shorten(whole, limit);
   return (
-    <div class={mono ? "words mono" : "words"}>
+    <div class={mono ? "long-text mono" : "long-text"}>
       <bdi>{open || part === whole ? whole : `${part}…`}</bdi>
       {part !== whole ? (
         <button class="more" onClick={() => setOpen(!open)} aria-expanded={open}>

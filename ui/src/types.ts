@@ -1,4 +1,4 @@
-/** What the server tells, as far as the page uses it. */
+/** The parts of the server's JSON that the console uses. */
 
 export interface Thoughts {
   had: number;
@@ -17,7 +17,7 @@ export interface Tokens {
   totalTokens?: number;
 }
 
-/** The counts of a run, as the server folds them for every page, the trace and the map. */
+/** The counts of a run, which the server computes for all pages, the trace and the map. */
 export interface RunCounts {
   turns: number;
   attempts: number;
@@ -46,7 +46,7 @@ export interface Limit {
   allowed: number;
 }
 
-/** How a run stands. Of one that was forgotten nobody knows more than that there was one. */
+/** The status of a run. An erased run has only its ids. */
 export interface RunHead extends Partial<RunCounts> {
   id: string;
   thread: string;
@@ -140,7 +140,7 @@ export interface ThoughtMap {
   runs: ({ id: string } & RunCounts)[];
 }
 
-export interface Waiting {
+export interface PendingRequest {
   id: string;
   kind: string;
   run: string;

@@ -1,4 +1,4 @@
-/** A long list of which only what can be seen is there. Rows may be of any height: they are measured as they come into sight. */
+/** A virtual list: only visible rows are drawn. Rows can have any height and are measured. */
 
 import type { JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -7,16 +7,16 @@ interface Props<R> {
   rows: R[];
   id: (row: R) => string;
   draw: (row: R) => JSX.Element;
-  /** How high a row is likely to be. */
+  /** Estimates the height of a row. */
   guess: (row: R) => number;
-  /** Whether new rows are followed while the end is in sight. */
+  /** Whether to scroll to new rows while the end is visible. */
   follows: boolean;
   label: string;
 }
 
-/** What is drawn beyond the edges, in pixels. */
+/** Height of the rows drawn beyond the visible area, in pixels. */
 const BEYOND = 500;
-/** How often it is drawn anew before the browser gets its turn. */
+/** Maximum number of measuring passes per frame. */
 const PASSES = 6;
 
 export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) {
@@ -29,7 +29,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
   const list = useRef<HTMLOListElement>(null);
   const passes = useRef(0);
 
-  /** Notes how high rows are; says whether that is news. */
+  /** Stores the heights of rows; returns whether any changed. */
   const note = (elements: Iterable<Element>): boolean => {
     let changed = false;
     for (const element of elements) {
@@ -43,7 +43,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
     return changed;
   };
 
-  // A row may grow later, when somebody opens it or more of it comes.
+  // A row can grow later, when it is expanded or receives more text.
   const observer = useRef<ResizeObserver | null>(null);
   observer.current ??= new ResizeObserver((entries) => {
     if (note(entries.map((entry) => entry.target))) draws((n) => n + 1);
@@ -59,7 +59,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
     setView((before) => (before.top === element.scrollTop && before.height === element.clientHeight ? before : { top: element.scrollTop, height: element.clientHeight }));
   }, []);
 
-  // What was drawn is measured at once: then the heights of all that was ever seen are known, and the end stays where it is.
+  // Measure drawn rows at once, so that all seen heights are exact and the end stays in place.
   useLayoutEffect(() => {
     const element = box.current!;
     const changed = note(list.current!.children);
@@ -74,7 +74,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
     return () => removeEventListener("resize", look);
   }, [look]);
 
-  // Sums over ten thousand numbers are quicker than any cleverness.
+  // A sum over ten thousand numbers is fast enough.
   let before = 0;
   let first = 0;
   let above = 0;

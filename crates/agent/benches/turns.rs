@@ -1,6 +1,6 @@
-//! What a turn of an agent costs besides the model: at turn 5,000 and at turn 10; and at turn 1,000 beside the same agent on
-//! LangGraph, with its checkpoints in SQLite. A turn is: the user says something, the model calls a tool, the tool answers,
-//! the model answers.
+//! Measures the cost of an agent's turn without the model: at turn 5,000 compared with turn 10, and
+//! at turn 1,000 compared with LangGraph with SQLite checkpoints. A turn is a user message, a tool
+//! call, its result and an answer.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@
     clippy::cast_precision_loss,
     reason = "a bench is a program that measures and prints"
 )]
-#![allow(missing_docs, reason = "a program has no interface")]
+#![allow(missing_docs, reason = "a binary has no public API")]
 
 mod support;
 
@@ -20,16 +20,17 @@ use std::time::Duration;
 
 use throughline_testkit::python;
 
-use support::{Cost, Load, measuring, median};
+use support::{Conversation, Cost, measuring, median};
 
-/// Until where the long conversation goes, and from where a short one is measured.
+/// Length of the long conversation, and the turn at which short ones are measured.
 const LONG: usize = 5_000;
 const SHORT: usize = 10;
-/// Where an agent is held against LangGraph's.
+/// Turn at which Throughline is compared with LangGraph.
 const PEER: usize = 1_000;
-/// How many of those turns LangGraph plays. Each of its steps stores the whole state, so it would need hours for all.
+/// Number of turns that LangGraph plays. Each of its steps stores the whole state, so all turns
+/// would take hours.
 const PLAYED: usize = 100;
-/// How many turns are measured at each place, and how many of LangGraph's.
+/// Number of turns measured at each point, for Throughline and for LangGraph.
 const WINDOW: usize = 100;
 const PEER_WINDOW: usize = 5;
 
@@ -38,7 +39,7 @@ fn main() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     let (early, late) = runtime.block_on(growth(turns(LONG)));
-    println!("A turn without the model's time and the tool's, in µs: medians of {WINDOW}");
+    println!("Time per turn without model and tool, in µs: medians of {WINDOW}");
     println!("{:<36} {:>10} {:>10} {:>7} {:>7}", "", "turn 10", turns(LONG), "ratio", "target");
     for (name, of, target) in [
         ("Throughline, SQLite: wall", wall as fn(&Cost) -> Duration, "≤ 1.30"),
@@ -57,8 +58,8 @@ fn main() {
     );
     for (name, figures) in [
         ("Throughline, SQLite, with summaries", Some(smart)),
-        ("Throughline, SQLite, all is shown", Some(whole)),
-        ("LangGraph, SQLite, all is shown", peer),
+        ("Throughline, SQLite, full history", Some(whole)),
+        ("LangGraph, SQLite, full history", peer),
     ] {
         let Some(Figures { cpu, wall, stored }) = figures else { continue };
         let times = |own: f64, other: Option<f64>| {
@@ -74,7 +75,7 @@ fn main() {
     }
     println!("{:<36} {:>10} {:>10} {:>10} {:>7} {:>8}", "target", "", "", "", "≥ 10", "> 1");
     println!(
-        "×: how often LangGraph's holds ours. Its bytes are those after {PLAYED} turns: it is given the rest of the \
+        "×: LangGraph's value divided by ours. Its stored bytes are those of {PLAYED} turns; it receives the rest of the \
          conversation at once."
     );
 }
@@ -91,10 +92,10 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The tenth turns of short conversations, and the latest of a long one, in turns: so whatever else the machine does, it does
-/// to both.
+/// Measures the tenth turns of short conversations and the latest turns of a long one alternately,
+/// so that other load on the machine affects both equally.
 async fn growth(turns: usize) -> (Vec<Cost>, Vec<Cost>) {
-    let mut load = Load::new(true).await;
+    let mut load = Conversation::new(true).await;
     for _ in 0..turns {
         load.turn().await;
     }
@@ -105,13 +106,13 @@ async fn growth(turns: usize) -> (Vec<Cost>, Vec<Cost>) {
             load.turn().await;
         }
         early.push(load.turn().await);
-        load.go_back();
+        load.return_to_first();
         late.push(load.turn().await);
     }
     (early, late)
 }
 
-/// What a turn costs at a place, in microseconds and bytes.
+/// Cost of a turn in microseconds and bytes.
 #[derive(Clone, Copy)]
 struct Figures {
     cpu: f64,
@@ -120,7 +121,7 @@ struct Figures {
 }
 
 async fn at_turn(summarises: bool, turns: usize) -> Figures {
-    let mut load = Load::new(summarises).await;
+    let mut load = Conversation::new(summarises).await;
     for _ in 0..turns {
         load.turn().await;
     }
@@ -132,12 +133,12 @@ async fn at_turn(summarises: bool, turns: usize) -> Figures {
     Figures { cpu: micros(median(&costs, cpu)), wall: micros(median(&costs, wall)), stored }
 }
 
-/// The same turns on LangGraph, in an environment that is made on the first run.
+/// Runs the same turns on LangGraph, in an environment that the first run creates.
 fn langgraph() -> Figures {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/langgraph");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("langgraph");
     let python = python(&home, &here.join("../../../store/benches/langgraph/requirements.txt"));
-    let folder = support::Place::new("langgraph");
+    let folder = support::BenchFolder::new("langgraph");
     let mut command = Command::new(python);
     command.arg(here.join("turns.py")).arg(folder.file("store.db"));
     let ran = command.args([PLAYED, PEER, PEER_WINDOW].map(|number| number.to_string())).output();

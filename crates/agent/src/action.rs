@@ -1,4 +1,4 @@
-//! What is to be done about what happened.
+//! The effects that a step requests from the runner.
 
 use std::time::Duration;
 
@@ -6,59 +6,60 @@ use throughline_core::{Item, Json, Name, RunEvent, StateChange};
 
 use crate::progress::{Purpose, RunStatus};
 
-/// Something that is to be done. The first kinds are kept together with the state, in one commit; the others are done after it.
+/// An effect of a step. The runner commits the first group together with the state, in one batch;
+/// it performs the second group after that commit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// The Thread has these from now on.
+    /// Append these Items to the Thread.
     Keep(Vec<Item>),
-    /// The documented state changes.
+    /// Change the documented state.
     Change(StateChange),
-    /// Whoever listens is told.
+    /// Emit an event to listeners.
     Tell(RunEvent),
-    /// A person is asked, or the caller.
-    Ask(Asking),
-    /// What somebody was asked is decided. Nobody can decide it again.
+    /// Request a decision from a person, or a result from the caller.
+    Ask(HumanRequest),
+    /// Resolve a pending request, so that it cannot be decided again.
     Take(Name),
-    /// How the run stands is known to everybody.
+    /// Record the status of the run.
     Stand(RunStatus),
 
-    /// A model is asked; [`State::call`](crate::State::call) says what.
+    /// Call a model with the request that [`State::call`](crate::State::call) builds.
     Call(Purpose),
-    /// These tools are about to begin: that is kept first.
+    /// Record that these tools are about to start. The runner commits this before it runs them.
     Begin(Vec<Name>),
-    /// A tool runs.
+    /// Run a tool.
     Run(ToolRun),
-    /// Nothing more is to be done until somebody says something.
+    /// Stop driving until the next command arrives.
     Rest,
 
-    /// What happened cannot have happened, and changed nothing.
+    /// Reject the input. The state is unchanged.
     Refuse(Refusal),
 }
 
-/// What a person is asked, or the caller.
+/// A request to a person or to the caller that the run waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asking {
-    /// Its id.
+pub struct HumanRequest {
+    /// Id that the decision must quote.
     pub id: Name,
-    /// What it is.
-    pub kind: AskingKind,
-    /// How long it can be decided.
+    /// Kind of decision or result that the run needs.
+    pub kind: HumanRequestKind,
+    /// Time until the request expires; `None` never expires.
     pub expires_in: Option<Duration>,
 }
 
-/// What somebody is asked.
+/// Kind of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AskingKind {
-    /// Whether a tool may run.
+pub enum HumanRequestKind {
+    /// Approval of a tool call.
     Approval,
-    /// A question of the model.
+    /// Question from the model to a person.
     Question,
-    /// What a tool of the caller returns.
+    /// Result of a tool that the caller runs.
     Client,
 }
 
-impl AskingKind {
-    /// The word for it.
+impl HumanRequestKind {
+    /// Returns the stored name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
@@ -68,44 +69,44 @@ impl AskingKind {
     }
 }
 
-/// A tool that is to run.
+/// A tool call that is ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// The call.
+    /// Id of the tool call.
     pub call: Name,
-    /// The tool.
+    /// Name of the tool.
     pub tool: Name,
-    /// The agent that calls it.
+    /// Agent that makes the call.
     pub agent: Name,
-    /// The arguments.
+    /// Arguments of the call.
     pub args: Json,
-    /// How long it may take.
+    /// Time after which the call is stopped.
     pub timeout: Option<Duration>,
 }
 
-/// Why something cannot have happened.
+/// Reason why an input is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of refusal it is.
+    /// Category of the refusal.
     pub kind: RefusalKind,
-    /// What is wrong, and what to do.
+    /// Problem and remedy, as one sentence.
     pub message: Name,
 }
 
-/// What kind of refusal it is.
+/// Category of a refusal, which callers map to a status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
-    /// There is nothing of that name.
+    /// The named run, call or request does not exist.
     NotFound,
-    /// It was decided before, or it is too late, or the run is not where it would have to be.
+    /// The request was decided before, has expired, or does not fit the current phase of the run.
     Conflict,
-    /// It is not what it has to be.
+    /// The input is malformed or violates its schema.
     Invalid,
 }
 
 impl RefusalKind {
-    /// The word for it.
+    /// Returns the stored name of the category.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
@@ -114,7 +115,7 @@ impl RefusalKind {
         }
     }
 
-    /// The kind of that word.
+    /// Parses a stored name.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         [Self::NotFound, Self::Conflict, Self::Invalid]
             .into_iter()

@@ -1,36 +1,36 @@
-//! Older parts of a conversation are summarised, in whole exchanges, and their tools' answers archived.
+//! Compaction: summarises older exchanges as a whole and archives their tool results.
 //!
-//! What is covered stays in the Thread. The exchange that is under way is never cut, and where a model's seals are bound to
-//! all that stood before them, nothing is covered while it is.
+//! Covered Items stay in the Thread. The current exchange is never cut. Models with prefix-bound
+//! Seals are not compacted during an exchange.
 
 use jiff::Timestamp;
 use throughline_core::{
-    Body, Call, Item, ItemId, Json, MemoryFact, Name, Node, Place, ReflectionRecord, Role,
+    Body, Call, Item, ItemId, ItemPosition, Json, MemoryFact, Name, Node, ReflectionRecord, Role,
     SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, Tree,
 };
 
-use crate::call::{said, speaker};
 use crate::state::State;
-use crate::window::{Kept, may_be_quoted, readable};
+use crate::window::{WindowItem, may_be_quoted, readable_text};
 
 const SUMMARISE: &str = "You summarise the earlier part of a conversation so that it can go on without it. Answer with one \
 JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \"value\"}], \"active_goals\": [text], \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
-/// How many archived answers a summary names, and how many older notes it covers: the latest.
-const MOST_NAMED: usize = 24;
-/// The longest piece of one Item that a summary is made from.
+/// Maximum number of archived results that a summary names, and of older notes that it covers; the
+/// latest are used.
+const MAX_NAMED: usize = 24;
+/// Maximum length of one Item in the input of a summary.
 const LONGEST: usize = 4000;
 
-/// Up to where the window is to be covered, if it is time for that.
-pub(crate) fn due(state: &State) -> Option<usize> {
-    let part = state.part()?;
+/// Returns the index up to which the window should be covered, if compaction is due.
+pub(crate) fn covered_end(state: &State) -> Option<usize> {
+    let part = state.current_agent()?;
     if state.progress.compacts {
-        // Everything is covered: no exchange is under way.
+        // A compaction run covers everything, because no exchange is in progress.
         return Some(state.window.items.len()).filter(|all| *all > 0);
     }
-    if !part.config.summarises() || state.progress.no_summary {
+    if !part.config.is_compaction_enabled() || state.progress.no_summary {
         return None;
     }
     let preset = part.config.profile.preset();
@@ -48,7 +48,8 @@ pub(crate) fn due(state: &State) -> Option<usize> {
     let current = exchanges.len().checked_sub(1)?;
     let keep = part.config.context.keep_turns.unwrap_or(preset.keep_turns);
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    // As many of the latest exchanges stay as are wanted, if they leave room; the one under way always does.
+    // Keep the configured number of latest exchanges if they leave room. The current one always
+    // stays.
     let half = trigger / 2;
     let mut from = current;
     while from > 0 && current - from < keep {
@@ -62,9 +63,9 @@ pub(crate) fn due(state: &State) -> Option<usize> {
     exchanges.get(from).copied().filter(|start| *start > 0)
 }
 
-/// Asks for the summary.
-pub(crate) fn ask(state: &State, call: &mut Call) {
-    let covered = due(state).unwrap_or(0);
+/// Fills a Call that requests the summary.
+pub(crate) fn build_request(state: &State, call: &mut Call) {
+    let covered = covered_end(state).unwrap_or(0);
     let mut text = String::new();
     if let Some(Body::Summary { text: before, .. }) =
         state.window.summary.as_ref().map(|summary| &summary.item.body)
@@ -74,8 +75,8 @@ pub(crate) fn ask(state: &State, call: &mut Call) {
         text.push_str("\n\n");
     }
     let covered = state.window.items.iter().take(covered);
-    for Kept { item, .. } in covered.filter(|kept| may_be_quoted(&kept.item)) {
-        let words = readable(item);
+    for WindowItem { item, .. } in covered.filter(|kept| may_be_quoted(&kept.item)) {
+        let words = readable_text(item);
         let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
         if !words.is_empty() {
             text.push_str(speaker(item));
@@ -93,29 +94,31 @@ pub(crate) fn ask(state: &State, call: &mut Call) {
     call.items = vec![said("conversation", 0, Role::User, &text)];
 }
 
-/// How many of the latest notes stay as they are.
+/// Returns how many of the latest notes stay unchanged.
 fn kept_notes(state: &State) -> usize {
-    let keep = state.part().and_then(|part| part.reflection());
+    let keep = state.current_agent().and_then(|part| part.reflection());
     keep.map_or(0, |reflection| usize::try_from(reflection.keep_last).unwrap_or(usize::MAX))
 }
 
-/// The notes that a summary is to cover, where it is to: the latest of those that do not stay as they are.
+/// Returns the notes that a summary should cover: the latest of those that do not stay unchanged.
 fn older_notes(state: &State) -> &[ReflectionRecord] {
-    let covers =
-        state.part().and_then(|part| part.reflection()).is_some_and(|config| config.summarize);
+    let covers = state
+        .current_agent()
+        .and_then(|part| part.reflection())
+        .is_some_and(|config| config.summarize);
     let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
     let end = notes.len().saturating_sub(kept_notes(state));
-    notes.get(end.saturating_sub(MOST_NAMED)..end).unwrap_or_default()
+    notes.get(end.saturating_sub(MAX_NAMED)..end).unwrap_or_default()
 }
 
-/// A summary, taken apart and held against the one before.
+/// A parsed summary, merged with the previous one.
 pub(crate) struct Summary {
     pub(crate) text: Name,
     pub(crate) record: SummaryRecord,
 }
 
-/// Reads what the model wrote. What is no JSON is a summary all the same.
-pub(crate) fn read(said: &str, before: Option<&SummaryRecord>, at: Timestamp) -> Summary {
+/// Parses the model's text. Text that is not JSON becomes the summary itself.
+pub(crate) fn parse_summary(said: &str, before: Option<&SummaryRecord>, at: Timestamp) -> Summary {
     let json = said.find('{').zip(said.rfind('}')).and_then(|(from, to)| said.get(from..=to));
     let tree = json.and_then(|json| Tree::parse(json.to_owned()).ok());
     let root = tree.as_ref().map(Tree::root);
@@ -159,9 +162,9 @@ pub(crate) fn read(said: &str, before: Option<&SummaryRecord>, at: Timestamp) ->
     Summary { text, record }
 }
 
-/// The facts that are remembered after a summary: what it holds for settled, over what was known. What it says no longer holds
-/// is marked as that.
-pub(crate) fn remembered(
+/// Merges the facts of a summary into the remembered ones, and marks those that the summary
+/// declares obsolete.
+pub(crate) fn merge_facts(
     known: &[MemoryFact],
     record: &SummaryRecord,
     turn: u64,
@@ -190,8 +193,8 @@ pub(crate) fn remembered(
     facts
 }
 
-/// What the model is shown instead of what is covered.
-pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> String {
+/// Builds the text that replaces the covered Items for the model.
+pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowItem]) -> String {
     let mut text = format!("Summary of the earlier conversation:\n{}", summary.text);
     let list = |text: &mut String, title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
@@ -227,14 +230,19 @@ pub(crate) fn words(summary: &Summary, state: &State, covered: &[Kept]) -> Strin
         _ => None,
     });
     let archived: Vec<(Name, Name)> = before.chain(now).collect();
-    let latest = archived.iter().skip(archived.len().saturating_sub(MOST_NAMED));
+    let latest = archived.iter().skip(archived.len().saturating_sub(MAX_NAMED));
     let archived = latest.map(|(tool, id)| format!("{tool} (executionId {id})"));
     list(&mut text, "Archived tool answers, for get_tool_response", archived.collect());
     text
 }
 
-/// The Item that stands for what is covered.
-pub(crate) fn item(id: Name, text: &str, covered: &[Kept], before: Option<&Kept>) -> Item {
+/// Builds the summary Item.
+pub(crate) fn summary_item(
+    id: Name,
+    text: &str,
+    covered: &[WindowItem],
+    before: Option<&WindowItem>,
+) -> Item {
     let seqs = || covered.iter().map(|kept| kept.seq);
     let earlier = before.and_then(|before| match &before.item.body {
         Body::Summary { covers, .. } => Some(covers.start),
@@ -242,12 +250,12 @@ pub(crate) fn item(id: Name, text: &str, covered: &[Kept], before: Option<&Kept>
     });
     let start = earlier.or_else(|| seqs().min()).unwrap_or(0);
     let end = seqs().max().map_or(start, |last| last + 1);
-    let place = covered.first().map_or(Place::default(), |kept| kept.item.place);
+    let place = covered.first().map_or(ItemPosition::default(), |kept| kept.item.place);
     let body = Body::Summary { text: text.into(), covers: start..end };
     Item::new(ItemId(id), place, Role::User, body)
 }
 
-/// What a record says that it covers.
+/// Builds the stored description of the Items that a summary covers.
 pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
     let covers = match &item.body {
         Body::Summary { covers, .. } => covers.clone(),
@@ -259,4 +267,22 @@ pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
         out.number("messages", u64::try_from(messages).unwrap_or(u64::MAX));
     });
     (Name::from("covers"), covers)
+}
+
+/// An Item that contains one text.
+pub(crate) fn said(id: &str, message: usize, role: Role, text: &str) -> Item {
+    Item::new(id, ItemPosition::new(message, 0), role, Body::Text(text.into()))
+}
+
+/// Names the speaker of an Item for human readers.
+pub(crate) fn speaker(item: &Item) -> &'static str {
+    match (&item.body, item.role) {
+        (Body::Thought(_), _) => "assistant (thinking)",
+        (Body::Call(_), _) => "assistant calls",
+        (Body::Result(_), _) => "tool",
+        (Body::Summary { .. }, _) => "summary",
+        (_, Role::Assistant) => "assistant",
+        (_, Role::System | Role::Developer) => "system",
+        (_, Role::User | Role::Tool) => "user",
+    }
 }

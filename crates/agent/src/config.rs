@@ -1,4 +1,4 @@
-//! An agent as it is declared: in Rust, in an `agent.toml`, or over HTTP. The names of the members are the documented ones.
+//! Agent declarations, from Rust, an `agent.toml` or HTTP. Member names are the documented ones.
 
 use std::collections::BTreeMap;
 
@@ -8,63 +8,64 @@ use throughline_core::{Identity, Json, Name, ReasoningConfig, ResolvedReasoning}
 use crate::gate::Gate;
 use crate::limits::{AgentLimits, RuntimeProfile};
 
-/// An agent, as it is declared.
+/// Declaration of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// Its name, by which models and other agents know it.
-    #[serde(default = "assistant")]
+    /// Name that models and other agents see.
+    #[serde(default = "default_name")]
     pub name: Name,
-    /// Its name for the system, which no model is told; the same as `name` without it.
+    /// Internal name, which models never see; defaults to `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<Name>,
-    /// The model that it asks.
+    /// Model of the agent.
     pub model: Name,
-    /// What it is told before anything else.
+    /// System instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Name>,
-    /// How much comes with it.
+    /// Features that are enabled by default.
     #[serde(default)]
     pub kind: AgentKind,
-    /// How it reasons: the document `ReasoningConfig`.
+    /// Reasoning settings: the document `ReasoningConfig`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Json>,
-    /// The limits that it has, where none is said.
+    /// Profile that provides the default limits.
     #[serde(default)]
     pub profile: RuntimeProfile,
-    /// The limits that it has.
+    /// Limits that override the profile.
     #[serde(default, skip_serializing_if = "AgentLimits::is_empty")]
     pub limits: AgentLimits,
-    /// The most tokens of one answer.
+    /// Maximum number of output tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// The temperature.
+    /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Json>,
-    /// Whether it keeps a plan, by the tool `manage_todo_list`. A smart agent does, unless this says no.
+    /// Whether the agent plans with the tool `manage_todo_list`; defaults to true for a smart
+    /// agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning: Option<bool>,
-    /// What a person has a say in.
+    /// Approvals and questions.
     #[serde(default, skip_serializing_if = "HumanInTheLoop::is_empty")]
     pub human_in_the_loop: HumanInTheLoop,
-    /// What its last answer must look like.
+    /// Schema that the final answer must fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputContract>,
-    /// What is done when an answer does not come, or is not what it had to be.
+    /// Reaction to failed calls and invalid answers.
     #[serde(default, skip_serializing_if = "Gate::is_default")]
     pub gate: Gate,
-    /// When older parts of a conversation are summarised.
+    /// Compaction settings.
     #[serde(default, skip_serializing_if = "ContextPolicy::is_default")]
     pub context: ContextPolicy,
-    /// The agents that it may hand the conversation to.
+    /// Agents that this one may hand the conversation to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handoffs: Vec<Handoff>,
-    /// What is done about a tool of which nobody knows whether it ran.
+    /// Reaction to a tool call whose outcome is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unknown_outcome: UnknownOutcome,
 }
 
-fn assistant() -> Name {
+fn default_name() -> Name {
     Name::from("assistant")
 }
 
@@ -72,27 +73,27 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// How much comes with an agent.
+/// Features that are enabled by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentKind {
-    /// A model and its tools, and nothing else.
+    /// Only the model and its tools.
     Minimal,
-    /// A plan, summaries of what is old, and a few words on how to use them.
+    /// Planning, summaries, and short instructions on how to use them.
     #[default]
     Smart,
 }
 
 impl AgentConfig {
-    /// A model and its tools, and nothing else.
+    /// Declares an agent with only a model and tools.
     pub fn minimal(model: impl Into<Name>) -> Self {
         Self { kind: AgentKind::Minimal, ..Self::smart(model) }
     }
 
-    /// An agent with a plan and summaries.
+    /// Declares an agent with planning and summaries.
     pub fn smart(model: impl Into<Name>) -> Self {
         Self {
-            name: assistant(),
+            name: default_name(),
             identifier: None,
             model: model.into(),
             instructions: None,
@@ -112,33 +113,34 @@ impl AgentConfig {
         }
     }
 
-    /// The same, with instructions.
+    /// Sets the system instructions.
     #[must_use]
     pub fn instructions(mut self, instructions: impl Into<Name>) -> Self {
         self.instructions = Some(instructions.into());
         self
     }
 
-    /// The same, under a name.
+    /// Sets the name.
     #[must_use]
-    pub fn named(mut self, name: impl Into<Name>) -> Self {
+    pub fn with_name(mut self, name: impl Into<Name>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The same, with that way to reason.
+    /// Sets how the model reasons.
     #[must_use]
     pub fn reasoning(mut self, reasoning: &ReasoningConfig) -> Self {
         self.reasoning = Some(reasoning.json());
         self
     }
 
-    /// The models that it may ask: its own, those that are asked instead, and the one that summarises.
+    /// Lists the models that the agent may call: its own, the fallback models and the summary
+    /// model.
     pub fn models(&self) -> impl Iterator<Item = &Name> {
         [&self.model].into_iter().chain(&self.gate.other_models).chain(&self.context.model)
     }
 
-    /// Who speaks when it does.
+    /// Returns the identity that marks the agent's messages.
     pub fn identity(&self) -> Identity {
         let mut identity = Identity::named(self.name.to_string());
         if let Some(identifier) = &self.identifier {
@@ -147,7 +149,7 @@ impl AgentConfig {
         identity
     }
 
-    /// How it reasons, with what is not said filled in.
+    /// Returns the reasoning settings with all defaults resolved.
     pub fn resolved_reasoning(&self) -> Result<ResolvedReasoning, InvalidConfig> {
         let Some(document) = &self.reasoning else {
             return Ok(ResolvedReasoning { native: None, reflection: None });
@@ -157,33 +159,34 @@ impl AgentConfig {
         Ok(config.resolve())
     }
 
-    /// The limits that it has, with what is not said filled in from its profile.
+    /// Returns the limits with unset values taken from the profile.
     pub fn resolved_limits(&self) -> AgentLimits {
-        self.limits.over(self.profile)
+        self.limits.with_defaults_from(self.profile)
     }
 
-    /// Whether it keeps a plan.
-    pub fn plans(&self) -> bool {
+    /// Returns whether the agent plans.
+    pub fn is_planning_enabled(&self) -> bool {
         self.planning.unwrap_or(self.kind == AgentKind::Smart)
     }
 
-    /// Whether what is old is summarised.
-    pub fn summarises(&self) -> bool {
+    /// Returns whether older exchanges are summarised.
+    pub fn is_compaction_enabled(&self) -> bool {
         self.context.summarise.unwrap_or(self.kind == AgentKind::Smart)
     }
 }
 
-/// What a person has a say in.
+/// Settings for approvals and questions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HumanInTheLoop {
-    /// Whether the model may ask a person, by the tool `ask_user_question`.
+    /// Enables questions to a person with the tool `ask_user_question`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_user: Option<AskUser>,
-    /// The tools that a person must allow each time, besides those that say so themselves; `*` stands for anything.
+    /// Tools that need approval for every call, besides those that require it themselves; `*` is a
+    /// wildcard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<Name>,
-    /// How long an approval can be given, in milliseconds; for ever without it.
+    /// Time in milliseconds until an approval expires; never by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_expires_ms: Option<u64>,
 }
@@ -194,13 +197,13 @@ impl HumanInTheLoop {
     }
 }
 
-/// How the model may ask a person.
+/// Settings for questions to a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AskUser {
-    /// Whether an answer may be in one's own words.
+    /// Whether a person may answer in free text.
     pub allow_free_text: bool,
-    /// How long it can be answered, in milliseconds; for ever without it.
+    /// Time in milliseconds until a question expires; never by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
 }
@@ -211,34 +214,34 @@ impl Default for AskUser {
     }
 }
 
-/// What an agent's last answer must look like.
+/// Schema of an agent's final answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutputContract {
-    /// The JSON Schema.
+    /// JSON Schema of the answer.
     pub schema: Json,
-    /// The schema's name, for providers that want one.
+    /// Name of the schema, for providers that require one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// Whether the provider is asked to enforce it too.
+    /// Whether the provider should enforce the schema, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
 }
 
-/// When older parts of a conversation are summarised.
+/// Compaction settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContextPolicy {
-    /// Whether they are at all. A smart agent does, unless this says no.
+    /// Whether older exchanges are summarised; defaults to true for a smart agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarise: Option<bool>,
-    /// From how many tokens on.
+    /// Number of tokens that triggers a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger_tokens: Option<u64>,
-    /// How many of the latest exchanges stay as they are.
+    /// Number of latest exchanges that stay unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_turns: Option<u64>,
-    /// The model that summarises; the agent's own without it.
+    /// Model that summarises; defaults to the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Name>,
 }
@@ -249,42 +252,43 @@ impl ContextPolicy {
     }
 }
 
-/// An agent that another may hand the conversation to.
+/// Another agent that may take over the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Handoff {
-    /// The agent.
+    /// Name of that agent.
     pub to: Name,
-    /// When to do so.
+    /// Description for the model of when to hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
 }
 
 impl Handoff {
-    /// The tool by which it is done.
+    /// Returns the name of the tool that performs the handoff.
     pub fn tool(&self) -> Name {
         Name::from(format!("transfer_to_{}", self.to))
     }
 }
 
-/// What is done about a tool that was begun and of which nobody knows how it ended. It is never run again by itself.
+/// Reaction to a tool call that started and whose outcome is unknown. Such a call is never repeated
+/// automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownOutcome {
-    /// A person says what became of it.
+    /// A person decides the outcome.
     #[default]
     Ask,
-    /// The model is told that nobody knows.
+    /// The model receives a result that states the outcome is unknown.
     Report,
 }
 
-/// What is wrong with an agent's declaration.
+/// An invalid member of an agent declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidConfig {
-    /// The member.
+    /// Path of the member.
     pub field: Name,
-    /// What is wrong with it, and what to write instead.
+    /// Problem and remedy.
     pub problem: Name,
 }
 
@@ -294,5 +298,5 @@ impl InvalidConfig {
     }
 }
 
-/// The agents of a run, by name. One of them begins.
+/// The agents of a run by name.
 pub type Agents = BTreeMap<Name, AgentConfig>;

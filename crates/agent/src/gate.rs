@@ -1,37 +1,37 @@
-//! The reliability gate: what is done when an answer does not come, or is not what it had to be.
+//! The reliability gate: the reaction to failed model calls and invalid answers.
 //!
-//! Rules are data, looked at in their order; the first that fits decides. So a gate can be kept with a run, and decides the
-//! same after a crash.
+//! Rules are data and are evaluated in order; the first match decides. A gate is stored with its
+//! run, so it decides the same way after a crash.
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{Name, Trouble};
+use throughline_core::{ModelErrorKind, Name};
 
-/// The most often that a model is asked for one answer, whatever the rules say.
-pub(crate) const MOST_ATTEMPTS: u64 = 50;
+/// Upper bound of attempts for one answer, regardless of the rules.
+pub(crate) const MAX_ATTEMPTS: u64 = 50;
 
-/// What is said to a model whose answer was not what it had to be, where no rule says it better.
+/// Default feedback to a model whose answer is invalid.
 pub(crate) const FEEDBACK: &str =
     "Previous output failed validation. Return valid JSON conforming to the schema.";
 
-/// What is done when an answer does not come, or is not what it had to be.
+/// Reaction to failed model calls and invalid answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Gate {
-    /// The rules, in the order in which they are looked at.
+    /// Rules in evaluation order.
     pub rules: Vec<GateRule>,
-    /// The models that are asked instead, one after another, by rules that say `retry-other`.
+    /// Fallback models for `retry-other`, tried in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_models: Vec<Name>,
-    /// What is answered instead, by rules that say `fallback`.
+    /// Fixed answer for `fallback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Name>,
-    /// When a model is left alone for a while.
+    /// Circuit breaker settings per model.
     pub breaker: BreakerConfig,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        let rule = |when: Trouble, attempts, then| GateRule {
+        let rule = |when: ModelErrorKind, attempts, then| GateRule {
             when: vec![Name::from(when.as_str())],
             attempts_below: Some(attempts),
             same_error_times: None,
@@ -45,11 +45,11 @@ impl Default for Gate {
                     same_error_times: Some(3),
                     label: Some(Name::from("stuck")),
                     attempts_below: None,
-                    ..rule(Trouble::Schema, 0, Decision::FailFast)
+                    ..rule(ModelErrorKind::Schema, 0, Decision::FailFast)
                 },
-                rule(Trouble::Schema, 4, Decision::Retry),
-                rule(Trouble::Transient, 3, Decision::Retry),
-                rule(Trouble::RateLimit, 3, Decision::Retry),
+                rule(ModelErrorKind::Schema, 4, Decision::Retry),
+                rule(ModelErrorKind::Transient, 3, Decision::Retry),
+                rule(ModelErrorKind::RateLimit, 3, Decision::Retry),
             ],
             other_models: Vec::new(),
             fallback: None,
@@ -63,9 +63,9 @@ impl Gate {
         *self == Self::default()
     }
 
-    /// What is done, and the rule that says so. Without a rule it ends here.
-    pub(crate) fn decide(&self, seen: &Seen<'_>) -> (Decision, Option<&GateRule>) {
-        let rule = self.rules.iter().find(|rule| rule.fits(seen));
+    /// Returns the decision and the rule that made it. Without a matching rule the run fails.
+    pub(crate) fn decide(&self, seen: &GateFacts<'_>) -> (Decision, Option<&GateRule>) {
+        let rule = self.rules.iter().find(|rule| rule.matches(seen));
         (rule.map_or(Decision::FailFast, |rule| rule.then), rule)
     }
 }
@@ -74,36 +74,34 @@ impl Gate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GateRule {
-    /// The kinds of failure that it is for, as `schema-fail`; empty is all of them.
+    /// Failure kinds that the rule matches, such as `schema-fail`; empty matches all.
     #[serde(default)]
     pub when: Vec<Name>,
-    /// It fits while the model was asked fewer times than that.
+    /// Matches while there were fewer attempts than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts_below: Option<u64>,
-    /// It fits when the same error came that many times in a row.
+    /// Matches when the same error occurred this many times in a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_error_times: Option<u64>,
-    /// What is done.
+    /// Decision if the rule matches.
     pub then: Decision,
-    /// Its name.
+    /// Name of the rule in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Name>,
-    /// What the model is told; `{error}` stands for what was wrong.
+    /// Feedback to the model; `{error}` is replaced by the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Name>,
 }
 
-/// What a rule looks at.
-pub(crate) struct Seen<'a> {
-    pub(crate) kind: Trouble,
-    /// How often the model was asked.
+/// Facts that a rule matches against.
+pub(crate) struct GateFacts<'a> {
+    pub(crate) kind: ModelErrorKind,
     pub(crate) attempts: u64,
-    /// What was wrong each time.
     pub(crate) errors: &'a [Name],
 }
 
 impl GateRule {
-    fn fits(&self, seen: &Seen<'_>) -> bool {
+    fn matches(&self, seen: &GateFacts<'_>) -> bool {
         let kind =
             self.when.is_empty() || self.when.iter().any(|word| **word == *seen.kind.as_str());
         let below = self.attempts_below.is_none_or(|below| seen.attempts < below);
@@ -117,24 +115,24 @@ fn is_stuck(errors: &[Name], times: u64) -> bool {
     u64::try_from(same).is_ok_and(|same| same >= times.max(1))
 }
 
-/// What a rule says is to be done.
+/// Decision of a gate rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// The answer is taken as it is.
+    /// Accept the answer unchanged.
     Ok,
-    /// The same model is asked again.
+    /// Call the same model again.
     Retry,
-    /// The next of the other models is asked.
+    /// Call the next fallback model.
     RetryOther,
-    /// What was set as a fallback is the answer.
+    /// Answer with the configured fallback text.
     Fallback,
-    /// The run fails.
+    /// Fail the run.
     FailFast,
 }
 
 impl Decision {
-    /// The documented word.
+    /// Returns the documented name of the decision.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -146,15 +144,15 @@ impl Decision {
     }
 }
 
-/// When a model that fails again and again is left alone for a while.
+/// Settings of the circuit breaker for a model that keeps failing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct BreakerConfig {
-    /// After how many failures in a row.
+    /// Consecutive failures that open the breaker.
     pub failure_threshold: u64,
-    /// For how long, in milliseconds.
+    /// Time in milliseconds until an open breaker allows another call.
     pub cooldown_ms: u64,
-    /// After how many answers it counts as well again.
+    /// Successes that close a half-open breaker.
     pub half_open_success_threshold: u64,
 }
 

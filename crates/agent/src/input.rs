@@ -1,10 +1,10 @@
-//! What can happen to a run: the only things that change its state.
+//! The inputs of a run: the only events that change its state.
 
 use std::collections::HashSet;
 
 use jiff::Timestamp;
 use throughline_core::{
-    Body, Did, Fate, Item, ItemId, ModelError, Name, Reply, ToolApprovalResolution,
+    Body, Disposition, Fate, Item, ItemId, ModelError, Name, Reply, ToolApprovalResolution,
     UserQuestionResolution,
 };
 
@@ -12,161 +12,162 @@ use crate::permit::CallDenial;
 use crate::progress::Purpose;
 use crate::tool::ToolAnswer;
 
-/// Something that happened, and when.
+/// An event that happened to a run, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// When.
+    /// Time of the event, as read from the runner's clock.
     pub at: Timestamp,
-    /// What.
-    pub what: What,
+    /// The event itself.
+    pub what: RunInput,
 }
 
-/// Something that happened.
+/// An event that changes the state of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// Somebody spoke: the run begins. Each body is one part of one message.
+pub enum RunInput {
+    /// The run starts with a user message. Each body is one part of that message.
     Said(Vec<Body>),
-    /// Somebody wants what is old summarised, and nothing else: the run begins, and ends with the summary.
+    /// The run starts only to summarise the older conversation, and ends with the summary.
     Compact,
-    /// A model answered.
-    Answered(Box<Heard>),
-    /// A model did not answer.
+    /// A model returned a complete answer.
+    Answered(Box<ModelAnswer>),
+    /// A model call failed.
     Failed {
-        /// What it was asked for.
+        /// Purpose of the failed call.
         purpose: Purpose,
-        /// Why it did not.
+        /// Reason of the failure.
         error: ModelError,
-        /// Whether a piece of the answer was shown already.
+        /// Whether listeners already received a part of the answer.
         streamed: bool,
     },
-    /// The run may not make its next model call.
+    /// The call permit denied the next model call.
     Denied {
-        /// What the model was to be asked for.
+        /// Purpose of the denied call.
         purpose: Purpose,
-        /// Why it may not.
+        /// Limit that denied the call.
         denial: CallDenial,
     },
-    /// These calls are begun now.
+    /// These tool calls start now.
     ToolsBegan(Vec<Name>),
-    /// A tool answered.
-    ToolEnded(Ended),
-    /// A person decided on a tool call.
+    /// A tool finished.
+    ToolEnded(ToolCompletion),
+    /// A person decided on a tool approval.
     Decided(ToolApprovalResolution),
-    /// A person answered a question, or refuses to.
+    /// A person answered or declined a question.
     Answer(UserQuestionResolution),
-    /// The caller's own tools answered.
-    Returned(Vec<Ended>),
-    /// Nobody decided in time.
+    /// The caller returned the results of its client-side tools.
+    Returned(Vec<ToolCompletion>),
+    /// A pending request expired before a decision arrived.
     Expired(Name),
-    /// Whoever was at it is gone, and somebody else goes on.
+    /// The process that ran the run stopped, and another one resumes it.
     Interrupted,
-    /// The run was restored from a document, which is untrusted: every open call is decided again.
+    /// The run was restored from a snapshot. Snapshots are untrusted, so every open call is decided
+    /// again.
     Restored(OpenCalls),
-    /// The time of the run may be up, and somebody is still at work.
+    /// The wall-clock limit may be reached while calls are still running.
     TimeUp,
-    /// From now on another model is asked.
+    /// Later calls use another model.
     Switched {
-        /// The model.
+        /// Name of the new model.
         model: Name,
-        /// Whether its seals are bound to all that was sent before them.
+        /// Whether the new model's Seals are bound to the whole prefix that was sent before them.
         is_prefix_bound: bool,
     },
-    /// Somebody stops it.
+    /// The caller cancels the run, optionally with a reason.
     Cancelled(Option<Name>),
 }
 
-/// Which open calls of a restored run need an approval before they run.
+/// Selects the open calls of a restored run that need an approval before they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenCalls {
-    /// Those whose tool demands one, or for which a rule of the run's agent does.
+    /// Calls whose tool requires approval, by its own specification or by a rule of the agent.
     ByRules,
-    /// All of them: for documents whose agent, and so whose rules, cannot be checked.
+    /// All open calls: for documents whose agent, and therefore whose rules, cannot be verified.
     NeedApproval,
 }
 
-/// An answer of a model.
+/// A complete answer of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
-    /// What it was asked for.
+pub struct ModelAnswer {
+    /// Purpose of the call.
     pub purpose: Purpose,
-    /// The answer.
+    /// Reply of the model.
     pub reply: Reply,
-    /// What became of what was sent.
-    pub fates: Replayed,
-    /// Whether a piece of it was shown before it was whole.
+    /// Counts of the Fates of the Items that were sent.
+    pub fates: ReplayCounts,
+    /// Whether listeners received parts before the answer was complete.
     pub streamed: bool,
-    /// What it cost, in US dollars.
+    /// Cost in US dollars; `None` if no price is known.
     pub cost: Option<f64>,
-    /// How long it took, in milliseconds.
+    /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }
 
-/// An answer of a tool.
+/// Result of a finished tool call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
-    /// The call.
+pub struct ToolCompletion {
+    /// Id of the tool call.
     pub call: Name,
-    /// The answer.
+    /// Result that the tool returned.
     pub answer: ToolAnswer,
 }
 
-/// What a Call did with the thoughts and seals that it had, counted.
+/// Counts of the Fates of the Thoughts and Seals in one Call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Thoughts, by what was done with them.
-    pub thoughts: Counted,
-    /// Seals, by what was done with them.
-    pub seals: Counted,
-    /// Why something was left out, with how often.
+pub struct ReplayCounts {
+    /// Thoughts by Fate.
+    pub thoughts: FateCounts,
+    /// Seals by Fate.
+    pub seals: FateCounts,
+    /// Reasons for elisions, each with its count.
     pub why: Vec<(Name, u64)>,
-    /// What happened to thoughts and sealed Items, in their order.
-    pub spans: Vec<Span>,
+    /// Fates of Thoughts and sealed Items in conversation order, run-length encoded.
+    pub spans: Vec<FateSpan>,
 }
 
-/// Items that stand behind one another, and to which the same happened.
+/// Consecutive Items with the same Fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first of them.
+pub struct FateSpan {
+    /// Id of the first Item.
     pub first: Name,
-    /// What happened.
+    /// Fate that the Items share.
     pub did: Name,
-    /// How many they are.
+    /// Number of Items.
     pub count: u64,
 }
 
-/// How often each was done.
+/// Number of values per Fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Sent as it was.
+pub struct FateCounts {
+    /// Sent unchanged.
     pub kept: u64,
-    /// Put back.
+    /// Restored from storage.
     pub restored: u64,
-    /// Said in another way.
+    /// Sent in another form.
     pub reshaped: u64,
-    /// Left out.
+    /// Left out of the request.
     pub elided: u64,
 }
 
-impl Counted {
-    fn count(&mut self, did: &Did) {
+impl FateCounts {
+    fn count(&mut self, did: &Disposition) {
         match did {
-            Did::Kept => self.kept += 1,
-            Did::Restored(_) => self.restored += 1,
-            Did::Reshaped(_) => self.reshaped += 1,
-            Did::Elided(_) => self.elided += 1,
+            Disposition::Kept => self.kept += 1,
+            Disposition::Restored(_) => self.restored += 1,
+            Disposition::Reshaped(_) => self.reshaped += 1,
+            Disposition::Elided(_) => self.elided += 1,
         }
     }
 }
 
-impl Replayed {
-    /// The Items that are thoughts.
-    pub fn thoughts(items: &[Item]) -> HashSet<ItemId> {
+impl ReplayCounts {
+    /// Collects the ids of the Items that are Thoughts.
+    pub fn thought_ids(items: &[Item]) -> HashSet<ItemId> {
         let thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
         thoughts.map(|item| item.id.clone()).collect()
     }
 
-    /// Counts what became of what was sent, of which these are the thoughts.
-    pub fn of(fates: &[Fate], thoughts: &HashSet<ItemId>) -> Self {
+    /// Counts the Fates of one Call; `thoughts` lists the Items that are Thoughts.
+    pub fn from_fates(fates: &[Fate], thoughts: &HashSet<ItemId>) -> Self {
         let mut replayed = Self::default();
         for fate in fates {
             let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
@@ -177,26 +178,26 @@ impl Replayed {
                 replayed.seals.count(did);
             }
             for did in visible.into_iter().chain(&fate.seals) {
-                let Did::Elided(why) = did else { continue };
+                let Disposition::Elided(why) = did else { continue };
                 let why = Name::from(why.to_string());
                 match replayed.why.iter_mut().find(|(known, _)| *known == why) {
                     Some((_, count)) => *count += 1,
                     None => replayed.why.push((why, 1)),
                 }
             }
-            // What happened to a sealed Item is what happened to its seal.
+            // The Fate of a sealed Item is the Fate of its first Seal.
             if let Some(did) = fate.seals.first().or(visible) {
-                replayed.span(&fate.item, did);
+                replayed.push_span(&fate.item, did);
             }
         }
         replayed
     }
 
-    fn span(&mut self, item: &ItemId, did: &Did) {
+    fn push_span(&mut self, item: &ItemId, did: &Disposition) {
         let did = Name::from(did.to_string());
         match self.spans.last_mut() {
             Some(span) if span.did == did => span.count += 1,
-            _ => self.spans.push(Span { first: item.0.clone(), did, count: 1 }),
+            _ => self.spans.push(FateSpan { first: item.0.clone(), did, count: 1 }),
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Durable agents: the loop, as a pure step and a runner of its effects.
+//! Durable agents: a pure step function and a runner that performs its effects.
 //!
-//! [`step`] takes what is known of a run and something that happened, and gives what is known then and what is to be done.
-//! It asks nobody and knows no clock. A runner does what is to be done, and keeps the state before and after in a store, so
-//! that any process can go on with any run at any point.
+//! [`step`] takes the state of a run and one input, and returns the new state and a list of
+//! actions. It does no I/O and reads no clock. The runner performs the actions and stores the state
+//! with every step, so any process can resume any run at any point.
 
 mod action;
 mod call;
-mod cast;
 mod compact;
 mod config;
 mod gate;
@@ -18,6 +17,7 @@ mod plan;
 mod ports;
 mod progress;
 mod question;
+mod roster;
 mod run;
 mod snapshot;
 mod state;
@@ -25,29 +25,33 @@ mod step;
 mod tool;
 mod window;
 
-pub use crate::action::{Action, Asking, AskingKind, Refusal, RefusalKind, ToolRun};
-pub use crate::cast::{ByLength, Cast, Casting, GET_TOOL_RESPONSE};
+pub use crate::action::{Action, HumanRequest, HumanRequestKind, Refusal, RefusalKind, ToolRun};
 pub use crate::config::{
     AgentConfig, AgentKind, Agents, AskUser, ContextPolicy, Handoff, HumanInTheLoop, InvalidConfig,
     OutputContract, UnknownOutcome,
 };
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
-pub use crate::input::{Counted, Ended, Heard, Input, OpenCalls, Replayed, Span, What};
+pub use crate::input::{
+    FateCounts, FateSpan, Input, ModelAnswer, OpenCalls, ReplayCounts, RunInput, ToolCompletion,
+};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{Narrator, narrate, sentence};
-pub use crate::permit::{CallDenial, CallPermit, Permitting};
+pub use crate::permit::{CallDenial, CallPermit, PermitFuture};
 pub use crate::plan::MANAGE_TODO_LIST;
 pub use crate::ports::Ports;
 pub use crate::progress::{
-    BreakerState, Ephemeral, ModelSpent, OpenCall, Phase, Progress, Purpose, Reflected, RunStatus,
-    Spent, Stage, Trial,
+    BreakerState, EphemeralMessage, GateAttempts, ModelUsage, OpenCall, Phase, Progress, Purpose,
+    ReflectionState, RunStatus, Stage, UsageTotals,
 };
 pub use crate::question::ASK_USER_QUESTION;
-pub use crate::run::{Begun, Listener, RUN, RunError, Runner, Start, Watcher, Word, is_inbox};
+pub use crate::roster::{GET_TOOL_RESPONSE, LengthTokenCounter, ResolvedRun, RunSpec};
+pub use crate::run::{
+    Listener, RUN, RunCommand, RunError, RunRequest, Runner, StartedRun, Watcher, is_inbox,
+};
 pub use crate::snapshot::{InvalidSnapshot, Snapshot, parse_snapshot};
 pub use crate::state::State;
 pub use crate::step::step;
 pub use crate::tool::{
-    FunctionTool, Tool, ToolAnswer, ToolContext, ToolSpec, Working, function_tool, schema_of,
+    FunctionTool, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec, function_tool, schema_of,
 };
-pub use crate::window::{Kept, Window};
+pub use crate::window::{Window, WindowItem};

@@ -1,46 +1,48 @@
-//! How much a run may use, and the profiles that say so where nobody else does.
+//! Limits of a run, and the profiles that provide their defaults.
 
 use serde::{Deserialize, Serialize};
 
-/// How much a run may use. What is not set comes from the profile; what the profile does not set is not limited.
+/// Limits of a run. Unset values come from the profile; a value that the profile does not set is
+/// unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentLimits {
-    /// Tool calls of the whole run.
+    /// Maximum number of tool calls in the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u64>,
-    /// Tools that run at the same time.
+    /// Maximum number of tools that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_tools: Option<u64>,
-    /// Tokens of the conversation that the model is shown, roughly.
+    /// Maximum estimated number of tokens in the conversation that the model sees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_context_tokens: Option<u64>,
-    /// Tokens that the models write in the whole run.
+    /// Maximum number of output tokens in the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_output_tokens: Option<u64>,
-    /// What the run may cost, in US dollars.
+    /// Maximum cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
-    /// How long the run may take, in milliseconds, not counting the time in which it waits for a person.
+    /// Maximum duration in milliseconds, without the time spent waiting for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wall_clock_ms: Option<u64>,
 }
 
 impl AgentLimits {
-    /// Whether none is set.
+    /// Returns whether no limit is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The most turns of a run that may call that many tools: enough for every one of them alone and for what needs none of
-    /// them, as plans, handoffs and mistakes. So a model that goes round in circles comes to an end.
+    /// Returns the maximum number of turns. It is high enough to call every tool alone and to plan,
+    /// hand over and repair mistakes, and it stops a model that loops.
     pub(crate) fn max_turns(&self) -> Option<u64> {
         self.max_tool_calls.map(|calls| calls.saturating_mul(3).saturating_add(10).max(40))
     }
 
-    /// These limits, with what is not set taken from the profile. Zero tool calls are a limit; zero of anything else is none.
+    /// Fills unset limits from the profile. Zero tool calls is a limit; zero for any other value
+    /// means unlimited.
     #[must_use]
-    pub fn over(&self, profile: RuntimeProfile) -> Self {
+    pub fn with_defaults_from(&self, profile: RuntimeProfile) -> Self {
         let preset = profile.preset();
         let some = |own: Option<u64>, preset: u64| own.or(Some(preset)).filter(|limit| *limit > 0);
         Self {
@@ -54,32 +56,32 @@ impl AgentLimits {
     }
 }
 
-/// A set of limits with a name.
+/// A named set of limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeProfile {
-    /// A quick answer.
+    /// Quick answers.
     Fast,
-    /// Everyday work.
+    /// Everyday tasks.
     #[default]
     Balanced,
-    /// Hard work.
+    /// Hard tasks.
     Deep,
-    /// Long work.
+    /// Long research.
     Research,
-    /// One's own limits, over those of `balanced`.
+    /// Custom limits on top of those of `balanced`.
     Custom,
 }
 
-/// What a profile sets.
+/// Values that a profile sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     pub(crate) tool_calls: u64,
     pub(crate) parallel_tools: u64,
     pub(crate) context_tokens: u64,
-    /// From how many tokens on what is old is summarised.
+    /// Number of tokens that triggers a summary.
     pub(crate) trigger_tokens: u64,
-    /// How many of the latest exchanges stay as they are.
+    /// Number of latest exchanges that stay unchanged.
     pub(crate) keep_turns: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The narrative of a run: plain sentences about what happened and why, made from its events.
+//! Narrates a run: plain sentences about its events and their reasons.
 //!
-//! Messages to the model that are kept in no Thread are included and marked. Pieces of a text are left out, because a later
-//! event has the whole text. Everything is redacted by the policy before it becomes a sentence.
+//! Ephemeral messages to the model are included and marked. Partial texts are skipped, because a
+//! later event contains the whole text. The redaction policy is applied before a sentence is built.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use throughline_core::{
     UserQuestionEvent, UserQuestionEventStatus,
 };
 
-/// The member of a `tool_call` event that says how the call ended where `phase` does not: `unknown`.
+/// Member of a `tool_call` event for an outcome that `phase` cannot express: `unknown`.
 pub(crate) const OUTCOME: &str = "outcome";
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// The longest that something is quoted with, in characters.
+/// Maximum length of a quotation, in characters.
 const LONGEST: usize = 600;
 
-/// What happened in a run and why: a sentence for each event that is more than a piece of another.
+/// Returns one sentence per event, without events that are only a part of another one.
 pub fn narrate<'e>(
     events: impl IntoIterator<Item = &'e RunEvent>,
     policy: &RedactionPolicy,
@@ -33,23 +33,22 @@ pub fn narrate<'e>(
     narrative
 }
 
-/// Makes sentences of a run's events, one by one. It remembers the earlier events that change the meaning of a later one.
+/// Builds sentences from a run's events one by one. It remembers the earlier events that change the
+/// meaning of later ones.
 #[derive(Debug)]
 pub struct Narrator<'p> {
     policy: &'p RedactionPolicy,
-    /// Tool calls that were started.
     started: BTreeSet<Name>,
-    /// Tool calls that were started, and whose end was not recorded.
+    /// Tool calls that started and whose end was not recorded.
     lost: BTreeSet<Name>,
     /// Whether the model wrote anything in the current attempt.
     has_said: bool,
-    /// The last text of the model.
     answer: Option<Name>,
     has_named_run: bool,
 }
 
 impl<'p> Narrator<'p> {
-    /// A narrator of one run, from its first event.
+    /// Creates a narrator for one run; feed it from the first event on.
     pub fn new(policy: &'p RedactionPolicy) -> Self {
         Self {
             policy,
@@ -61,7 +60,7 @@ impl<'p> Narrator<'p> {
         }
     }
 
-    /// The sentence for the next event; nothing where the event adds nothing to the earlier ones.
+    /// Returns the sentence for the next event; `None` if the event adds nothing.
     pub fn push(&mut self, event: &RunEvent) -> Option<String> {
         let mut aside = "";
         match event {
@@ -71,7 +70,7 @@ impl<'p> Narrator<'p> {
                     self.started.extend(call.id.clone());
                 }
                 ToolCallPhase::Error if self.is_unknown(call) => {
-                    return self.told(&RunEvent::ToolCall(without_duration(call)));
+                    return self.narrate_event(&RunEvent::ToolCall(without_duration(call)));
                 }
                 ToolCallPhase::Progress
                 | ToolCallPhase::Success
@@ -90,43 +89,45 @@ impl<'p> Narrator<'p> {
                 self.answer = Some(message.content.clone());
             }
             RunEvent::FinalAnswer(answer) if self.answer.as_ref() == Some(&answer.content) => {
-                // The last message is the final answer.
+                // The last message repeats the final answer.
                 return None;
             }
             RunEvent::Turn(turn) => {
                 let had_said = std::mem::take(&mut self.has_said);
-                // Without a partial answer nothing was discarded.
+                // Without a partial answer there is nothing to discard.
                 if turn.phase == TurnPhase::Discarded && !had_said {
                     return None;
                 }
             }
             RunEvent::Run(run) if std::mem::replace(&mut self.has_named_run, true) => {
-                // The first sentence has the id of the run.
+                // The first sentence already contains the id of the run.
                 let run = RunStatusEvent { run_id: None, ..run.clone() };
-                return self.told(&RunEvent::Run(run));
+                return self.narrate_event(&RunEvent::Run(run));
             }
             _ => {}
         }
-        Some(self.told(event)? + aside)
+        Some(self.narrate_event(event)? + aside)
     }
 
-    fn told(&self, event: &RunEvent) -> Option<String> {
+    fn narrate_event(&self, event: &RunEvent) -> Option<String> {
         sentence(event, self.policy)
     }
 
-    /// Whether the end of a call was not recorded: the event says so, or an older journal asked a person about it.
+    /// Returns whether the end of a call was not recorded: the event states it, or an older journal
+    /// requested a decision about the call.
     fn is_unknown(&self, call: &ToolCallEvent) -> bool {
         is_unknown(call) || call.id.as_ref().is_some_and(|id| self.lost.contains(id))
     }
 }
 
-/// Whether the event says that the outcome of the call is unknown.
+/// Returns whether the event marks the outcome of the call as unknown.
 fn is_unknown(call: &ToolCallEvent) -> bool {
     let outcome = call.extras.iter().find(|(name, _)| **name == *OUTCOME);
     outcome.is_some_and(|(_, value)| value.tree().root().is(UNKNOWN))
 }
 
-/// The call with an unknown outcome: the time until a person decided is not the duration of the tool.
+/// Removes the duration of a call with an unknown outcome: the time until a decision is not the
+/// duration of the tool.
 fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
     if !is_unknown(&call) {
@@ -135,7 +136,7 @@ fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     call
 }
 
-/// One event as a sentence. Nothing for an event that is a part of a later one.
+/// Returns one event as a sentence; `None` for an event that a later one repeats.
 pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
     let document = event.json();
     let redacted = policy.redact_event(&event.name(), &document);
@@ -379,12 +380,12 @@ fn usage(event: &UsageEvent) -> Option<String> {
     Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))
 }
 
-/// A reason as the end of a sentence; nothing if there is none.
+/// Formats a reason as the end of a sentence; empty if there is none.
 fn because(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
-/// A value for a reader: the text itself where it is one.
+/// Formats a value for a reader; a string without its quotes.
 fn value(value: &Json) -> String {
     match value.tree().root().name() {
         Some(text) => quoted(&text),
@@ -396,7 +397,7 @@ fn quoted(text: &str) -> String {
     format!("“{}”", clipped(text))
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text on one line.
 fn clipped(text: &str) -> Name {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {

@@ -1,4 +1,4 @@
-//! Sentences of events.
+//! Tests of the sentences for events.
 
 use throughline_core::{Json, Pattern, RedactionPolicy, RunEvent};
 
@@ -11,7 +11,7 @@ fn told(events: &[&str], policy: &RedactionPolicy) -> Vec<String> {
 }
 
 #[test]
-fn each_event_is_a_sentence_and_pieces_are_none() {
+fn each_event_becomes_one_sentence_except_deltas() {
     let told = told(
         &[
             r#"{"type":"run","status":"running","runId":"run_1","agent":"ann"}"#,
@@ -47,7 +47,7 @@ fn each_event_is_a_sentence_and_pieces_are_none() {
 }
 
 #[test]
-fn what_a_policy_leaves_out_is_not_told() {
+fn redacted_content_is_not_narrated() {
     let policy = RedactionPolicy {
         thinking_patterns: vec![Pattern::new("zebra").unwrap()],
         emit_patterns: vec![Pattern::new("^plan$").unwrap()],
@@ -70,7 +70,7 @@ fn what_a_policy_leaves_out_is_not_told() {
 }
 
 #[test]
-fn what_came_before_changes_what_is_told() {
+fn earlier_events_affect_later_sentences() {
     let told = told(
         &[
             r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"look","toolCallId":"c1"}"#,
@@ -94,14 +94,15 @@ fn what_came_before_changes_what_is_told() {
 }
 
 #[test]
-fn unknown_outcome_is_no_failure_and_has_no_duration() {
+fn unknown_outcome_is_not_narrated_as_failure_or_with_duration() {
     let lost = "The process that ran this tool stopped.";
     let failed = |outcome: &str| {
         format!(
             r#"{{"type":"tool_call","phase":"error","name":"pay","id":"c1","durationMs":29514,"error":{{"message":"{lost}"}}{outcome}}}"#
         )
     };
-    // An event that says so, and an older journal in which a person decided about the lost call.
+    // An event that states the outcome, and an older journal in which a person decided the lost
+    // call.
     let (new, old) = (failed(r#","outcome":"unknown""#), failed(""));
     let waits = r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"pay","toolCallId":"c1"}"#;
     let start = r#"{"type":"tool_call","phase":"start","name":"pay","id":"c1"}"#;
@@ -137,7 +138,7 @@ fn final_answer_and_run_id_appear_once() {
 }
 
 #[test]
-fn sentences_name_no_unknown_person_and_no_missing_reason() {
+fn sentences_omit_missing_names_and_reasons() {
     let told = told(
         &[
             r#"{"type":"run","status":"waiting","reason":"waits for an approval"}"#,

@@ -1,4 +1,4 @@
-//! The port by which a program decides, before every model call of a run, whether the run may make it.
+//! Port for programs that allow or deny each model call of a run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,25 +7,26 @@ use throughline_core::Name;
 
 use crate::progress::Purpose;
 
-/// A decision that is being made.
-pub type Permitting<'a> = Pin<Box<dyn Future<Output = Result<(), CallDenial>> + Send + 'a>>;
+/// Future of a permit decision.
+pub type PermitFuture<'a> = Pin<Box<dyn Future<Output = Result<(), CallDenial>> + Send + 'a>>;
 
-/// Decides whether a run may make its next model call. The runner asks before every call: turns, retries of a gate,
-/// reflections and summaries. The run waits for the decision, so an implementation may delay a call, too.
+/// Decides whether a run may make its next model call. The runner consults it before every call:
+/// turns, gate retries, reflections and summaries. The run waits for the decision, so an
+/// implementation can also delay calls.
 pub trait CallPermit: Send + Sync {
-    /// Whether this model may be called now.
-    fn permit<'a>(&'a self, model: &'a str, purpose: Purpose) -> Permitting<'a>;
+    /// Allows or denies a call to this model now.
+    fn permit<'a>(&'a self, model: &'a str, purpose: Purpose) -> PermitFuture<'a>;
 }
 
-/// Why a run may not make its next model call. It ends the run as a limit does.
+/// Reason why a run may not make its next model call. It ends the run like a limit does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallDenial {
-    /// The limit, as `keyBudget`.
+    /// Name of the limit, such as `keyBudget`.
     pub limit: Name,
-    /// How much it allows.
+    /// Amount that the limit allows.
     pub allowed: f64,
-    /// How much there is.
+    /// Amount used so far.
     pub actual: f64,
-    /// What was reached, and what to do.
+    /// Problem and remedy, as one sentence.
     pub message: Name,
 }

@@ -1,7 +1,7 @@
-//! The plan, as the model keeps it by the tool `manage_todo_list`.
+//! The plan of an agent, which the model manages with the tool `manage_todo_list`.
 //!
-//! `write` replaces the plan, `update` changes steps that are there, `read` shows it. Each change makes a new version; whoever
-//! names the version that it saw is refused when that is no longer the latest.
+//! `write` replaces the plan, `update` changes existing steps, and `read` returns it. Each change
+//! creates a new version. A change that names an outdated version is rejected.
 
 use throughline_core::{
     Json, Name, Node, Number, Plan, PlanEvent, PlanOperation, PlanSource, PlanStepRecord,
@@ -10,13 +10,13 @@ use throughline_core::{
 
 use crate::tool::ToolSpec;
 
-/// The tool's name.
+/// Name of the tool that manages the plan.
 pub const MANAGE_TODO_LIST: &str = "manage_todo_list";
 
-/// The longest evidence of a step.
-const LONGEST_EVIDENCE: usize = 300;
+/// Maximum length of a step's evidence.
+const MAX_EVIDENCE: usize = 300;
 
-/// What the model is told of the tool.
+/// Returns the tool's specification for the model.
 pub(crate) fn spec() -> ToolSpec {
     let schema = serde_json::json!({
         "type": "object",
@@ -54,17 +54,22 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// What the model did with the plan.
-pub(crate) struct Managed {
-    /// What it is answered.
+/// Result of a tool call that manages the plan.
+pub(crate) struct PlanOutcome {
+    /// Result for the model.
     pub(crate) answer: Result<Json, &'static str>,
-    /// The plan after it, where it changed.
+    /// The new plan, if it changed.
     pub(crate) plan: Option<Plan>,
     pub(crate) event: Option<PlanEvent>,
 }
 
-/// Carries out a call of the tool. The arguments fit its schema.
-pub(crate) fn manage(args: Node<'_>, current: Option<&Plan>, version: u64, now: &str) -> Managed {
+/// Executes a tool call whose arguments fit the schema.
+pub(crate) fn manage(
+    args: Node<'_>,
+    current: Option<&Plan>,
+    version: u64,
+    now: &str,
+) -> PlanOutcome {
     match args.text_of("operation").as_deref() {
         Some("write") => change(args, PlanOperation::Write, current, version, now),
         Some("update") => change(args, PlanOperation::Update, current, version, now),
@@ -79,7 +84,7 @@ pub(crate) fn manage(args: Node<'_>, current: Option<&Plan>, version: u64, now: 
                     }
                 });
             });
-            Managed { answer: Ok(answer), plan: None, event: Some(event) }
+            PlanOutcome { answer: Ok(answer), plan: None, event: Some(event) }
         }
     }
 }
@@ -90,13 +95,13 @@ fn change(
     current: Option<&Plan>,
     version: u64,
     now: &str,
-) -> Managed {
-    match changed(args, operation, current, version) {
-        Err(problem) => Managed { answer: Err(problem), plan: None, event: None },
+) -> PlanOutcome {
+    match apply_change(args, operation, current, version) {
+        Err(problem) => PlanOutcome { answer: Err(problem), plan: None, event: None },
         Ok(steps) => {
             let mut plan = Plan::new(version + 1, steps);
             plan.last_updated = Some(Name::from(now));
-            plan.adherence_score = Number::of(adherence(&plan.steps));
+            plan.adherence_score = Number::from_f64(adherence(&plan.steps));
             let answer = json::object(|out| {
                 out.string("status", "ok");
                 out.number("version", plan.version);
@@ -105,12 +110,12 @@ fn change(
                 }
             });
             let event = event(operation, Some(&plan), plan.version);
-            Managed { answer: Ok(answer), event: Some(event), plan: Some(plan) }
+            PlanOutcome { answer: Ok(answer), event: Some(event), plan: Some(plan) }
         }
     }
 }
 
-fn changed(
+fn apply_change(
     args: Node<'_>,
     operation: PlanOperation,
     current: Option<&Plan>,
@@ -137,7 +142,10 @@ fn changed(
         }
         let mut given = given;
         given.sort_by_key(|(id, _)| *id);
-        given.into_iter().map(|(id, step)| merged(None, id, step)).collect::<Result<Vec<_>, _>>()?
+        given
+            .into_iter()
+            .map(|(id, step)| merge_step(None, id, step))
+            .collect::<Result<Vec<_>, _>>()?
     } else {
         let plan = current.ok_or("No existing plan to update. Use write first.")?;
         if is_repeated {
@@ -147,7 +155,7 @@ fn changed(
             return Err("Cannot update a missing todo id. Use write to replace the plan.");
         }
         let step = |known: &PlanStepRecord| match given.iter().find(|(id, _)| *id == known.id) {
-            Some((id, step)) => merged(Some(known), *id, *step),
+            Some((id, step)) => merge_step(Some(known), *id, *step),
             None => Ok(known.clone()),
         };
         plan.steps.iter().map(step).collect::<Result<Vec<_>, _>>()?
@@ -159,8 +167,8 @@ fn changed(
     Ok(steps)
 }
 
-/// A step as it is given, over what was known of it.
-fn merged(
+/// Merges a given step with the existing one.
+fn merge_step(
     known: Option<&PlanStepRecord>,
     id: u64,
     given: Node<'_>,
@@ -169,7 +177,7 @@ fn merged(
     let said = text("step").or_else(|| text("title")).or_else(|| text("description"));
     let said = said.or_else(|| known.map(|known| known.step.clone()));
     let said =
-        said.filter(|said| !said.is_empty()).ok_or("Every step needs words: give `step`.")?;
+        said.filter(|said| !said.is_empty()).ok_or("Every step needs a text: set `step`.")?;
     let status = given.text_of("status").map_or(
         known.map_or(PlanStepStatus::NotStarted, |known| known.status),
         |word| match &*word {
@@ -186,14 +194,14 @@ fn merged(
     let mut step =
         PlanStepRecord::new(id, said, owner.unwrap_or_else(|| Name::from("agent")), exit, status);
     step.evidence =
-        text("evidence").or_else(|| known?.evidence.clone()).map(|long| shortened(&long));
+        text("evidence").or_else(|| known?.evidence.clone()).map(|long| truncate_evidence(&long));
     step.title = text("title").or_else(|| known?.title.clone());
     step.description = description;
     Ok(step)
 }
 
-fn shortened(text: &Name) -> Name {
-    match text.char_indices().nth(LONGEST_EVIDENCE) {
+fn truncate_evidence(text: &Name) -> Name {
+    match text.char_indices().nth(MAX_EVIDENCE) {
         Some((end, _)) => Name::from(text.get(..end).unwrap_or_default()),
         None => text.clone(),
     }
@@ -208,7 +216,8 @@ fn event(operation: PlanOperation, plan: Option<&Plan>, version: u64) -> PlanEve
     event
 }
 
-/// How much of the plan is done: completed steps of all, to two digits. A plan without steps is done.
+/// Returns the share of completed steps, rounded to two digits. A plan without steps counts as
+/// complete.
 fn adherence(steps: &[PlanStepRecord]) -> f64 {
     if steps.is_empty() {
         return 1.0;

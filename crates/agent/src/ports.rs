@@ -1,59 +1,60 @@
-//! What a runner cannot do without, besides a store and models; and what most programs take for it.
+//! The clock, the id generator and the secret that a runner needs besides its store and models.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Clock, Ids, Name};
+use throughline_core::{Clock, IdGenerator, Name};
 
-/// The letters of ids, in the order of the alphabet: none that is easily taken for another.
+/// Crockford's base-32 alphabet in sorted order; it omits letters that look like digits.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What a runner cannot do without, besides a store and models.
+/// Clock, id generator and secret of a runner.
 pub struct Ports {
-    /// What time it is.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Ids that nobody else makes up.
-    pub ids: Arc<dyn Ids>,
-    /// From which the Threads' own secrets are made. Whoever goes on with a run must have the same.
+    /// Generator of unique ids.
+    pub ids: Arc<dyn IdGenerator>,
+    /// Secret from which the Thread secrets are derived. Every process that resumes a run needs the
+    /// same value.
     pub secret: [u8; 32],
 }
 
 impl Ports {
-    /// The time of day, and ids by chance.
-    pub fn usual(secret: [u8; 32]) -> Self {
-        Self { clock: Arc::new(Now), ids: Arc::new(Timely), secret }
+    /// Uses the system clock and random ids that sort by time.
+    pub fn with_system_clock(secret: [u8; 32]) -> Self {
+        Self { clock: Arc::new(SystemClock), ids: Arc::new(TimeOrderedIds), secret }
     }
 }
 
-/// The time of day.
-struct Now;
+/// The system clock.
+struct SystemClock;
 
-impl Clock for Now {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that others take")]
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 }
 
-/// Ids that stand in the order of their making, and that nobody guesses.
-struct Timely;
+/// Generates ids that sort by creation time and cannot be guessed.
+struct TimeOrderedIds;
 
-impl Ids for Timely {
-    fn fresh(&self, prefix: &str) -> Name {
-        let at = Now.now();
+impl IdGenerator for TimeOrderedIds {
+    fn generate(&self, prefix: &str) -> Name {
+        let at = SystemClock.now();
         let millis = u128::try_from(at.as_millisecond()).unwrap_or_default();
         let mut bytes = [0; 16];
-        // Where there is no randomness, the time is the next best.
+        // Fall back to the time where the system provides no randomness.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = at.as_nanosecond().to_le_bytes();
         }
         let random = u128::from_le_bytes(bytes);
-        Name::from(format!("{prefix}_{}{}", letters(millis, 9), letters(random, 12)))
+        Name::from(format!("{prefix}_{}{}", encode_base32(millis, 9), encode_base32(random, 12)))
     }
 }
 
-/// The lowest digits of a number, the highest first.
-fn letters(number: u128, digits: u32) -> String {
+/// Encodes the lowest `digits` digits of a number, most significant first.
+fn encode_base32(number: u128, digits: u32) -> String {
     let digit = |place: u32| {
         let value = usize::try_from((number >> (5 * place)) & 31).unwrap_or_default();
         LETTERS.get(value).copied().map_or('0', char::from)
@@ -66,11 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_stand_in_the_order_of_their_making() {
-        let first = Timely.fresh("run");
-        let second = Timely.fresh("run");
+    fn ids_sort_by_creation_time() {
+        let first = TimeOrderedIds.generate("run");
+        let second = TimeOrderedIds.generate("run");
         assert_ne!(first, second);
         assert_eq!(first.len(), "run_".len() + 21);
-        assert!(letters(1_763_000_000_000, 9) < letters(1_763_000_000_001, 9));
+        assert!(encode_base32(1_763_000_000_000, 9) < encode_base32(1_763_000_000_001, 9));
     }
 }

@@ -1,4 +1,4 @@
-//! Questions of the model to a person, by the tool `ask_user_question`, and what counts as an answer.
+//! Questions from the model to a person: the tool `ask_user_question` and the checks of an answer.
 
 use throughline_core::{
     InvalidDocument, Json, Name, Node, PendingUserQuestion, QuestionTool, UserQuestionAnswer,
@@ -7,10 +7,10 @@ use throughline_core::{
 
 use crate::tool::ToolSpec;
 
-/// The tool's name.
+/// Name of the tool that asks a person.
 pub const ASK_USER_QUESTION: &str = "ask_user_question";
 
-/// What the model is told of the tool.
+/// Returns the tool's specification for the model.
 pub(crate) fn spec() -> ToolSpec {
     let option = serde_json::json!({
         "type": "object",
@@ -52,8 +52,8 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// The question that a call of the tool asks. The arguments fit its schema.
-pub(crate) fn asked(
+/// Builds the pending question of a tool call whose arguments fit the schema.
+pub(crate) fn parse_question(
     id: Name,
     call: Name,
     args: Node<'_>,
@@ -66,11 +66,11 @@ pub(crate) fn asked(
     for (place, item) in items.iter().enumerate() {
         if !allow_free_text && item.options.is_none() {
             return Err(format!(
-                "questions[{place}].options is required: free text is not allowed"
+                "questions[{place}].options is required, because free text is not allowed"
             ));
         }
         if items.iter().take(place).any(|other| other.question == item.question) {
-            return Err(format!("questions[{place}].question is asked twice"));
+            return Err(format!("questions[{place}].question is a duplicate"));
         }
     }
     let mut question = PendingUserQuestion::new(
@@ -85,7 +85,7 @@ pub(crate) fn asked(
     Ok(question)
 }
 
-/// The answers of a resolution, by the questions' texts; or why they are none.
+/// Returns the answers of a resolution by question text, or the reason why they are invalid.
 pub(crate) fn answers(
     question: &PendingUserQuestion,
     resolution: &UserQuestionResolution,
@@ -98,14 +98,14 @@ pub(crate) fn answers(
         given.0.iter().find(|(name, _)| !question.questions.iter().any(|item| names(item, name)))
     {
         return Err(format!(
-            "{stray:?} is not one of the questions: answer by the texts of the questions"
+            "{stray:?} is not one of the questions: use the texts of the questions as keys"
         ));
     }
     let free = question.allow_free_text.unwrap_or(false);
     let mut answers = UserQuestionAnswerSet::default();
     for item in &question.questions {
         let answer = given.0.iter().rev().find(|(name, _)| names(item, name));
-        let answer = answer.map(|(_, answer)| answer).filter(|answer| says_something(answer));
+        let answer = answer.map(|(_, answer)| answer).filter(|answer| has_content(answer));
         let Some(answer) = answer else {
             if item.is_required() {
                 return Err(format!("Missing answer for required question: {:?}", item.question));
@@ -118,7 +118,7 @@ pub(crate) fn answers(
     Ok(answers)
 }
 
-fn says_something(answer: &UserQuestionAnswer) -> bool {
+fn has_content(answer: &UserQuestionAnswer) -> bool {
     !answer.values.is_empty() || answer.free_text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
@@ -136,13 +136,13 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
     if let Some(unknown) = unknown {
         let known: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
-        return Err(format!("{unknown:?} is no option of {asked:?}: {known}"));
+        return Err(format!("{unknown:?} is not an option of {asked:?}: {known}"));
     }
     Ok(())
 }
 
-/// What the model is told of an answer, or of there being none.
-pub(crate) fn told(
+/// Builds the tool result for an answer, or for a declined or expired question.
+pub(crate) fn tool_result(
     status: UserQuestionStatus,
     answers: &UserQuestionAnswerSet,
     resolution: &UserQuestionResolution,

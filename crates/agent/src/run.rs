@@ -1,105 +1,111 @@
-//! The runner: does what a step says, and keeps each step before and after.
+//! The runner performs the actions of each step and stores the step first.
 //!
-//! # What is kept
-//! A run has a log of its own. Its first record says who takes part; then come its events, and with every step a checkpoint,
-//! which is the [`Progress`](crate::Progress). The conversation and the documented state are in the Thread's log. Everything of one step is one
-//! commit, so a process that reads both logs knows what the one that wrote them knew. A third log, the run's inbox, is where
-//! others leave a word for whoever holds the run.
+//! # Storage
+//! A run has its own log. The first record declares the agents. Events follow, and each step adds a
+//! checkpoint, which is the [`Progress`](crate::Progress). The Thread's log contains the
+//! conversation and the documented state. Each step is one commit, so any process can rebuild the
+//! state from both logs. A third log, the run's inbox, receives commands for the process that owns
+//! the run.
 //!
-//! # Who may go on
-//! Whoever holds the lease of the run's log. A process that lost it cannot write any more, and stops; another one takes the
-//! lease and goes on from the last step. What was begun and not ended then is told to [`step`](crate::step()) as `Interrupted`.
+//! # Ownership
+//! The process with the lease of the run's log owns the run. A process that loses the lease can no
+//! longer write, and stops. Another process takes the lease and resumes from the last step;
+//! [`step`](crate::step()) receives unfinished calls as `Interrupted`.
 
-mod ask;
+mod annotations;
+mod commit;
 mod drive;
-mod keep;
+mod inbox;
 mod load;
-mod memory;
-mod note;
+mod model_call;
 mod restore;
-mod word;
-mod work;
+mod tasks;
+mod thread_cache;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Clock, CostEstimator, Ids, LogHead, LogId, LogOpening, ModelError, Models,
-    Name, NewRecord, RunEvent, Store, StoreError, Tenant, ThreadSecret, TokenCounter,
-    UserQuestionEvent, kind,
+    Append, Batch, Body, Clock, CostEstimator, IdGenerator, LogHead, LogId, LogOpening, ModelError,
+    ModelRegistry, Name, NewRecord, RunEvent, Store, StoreError, Tenant, ThreadSecret,
+    TokenCounter, UserQuestionEvent, kind,
 };
 
-pub use crate::run::word::Word;
+pub use crate::run::inbox::RunCommand;
 
 use crate::action::Refusal;
-use crate::cast::{ByLength, Cast, Casting};
 use crate::config::{AgentConfig, InvalidConfig};
-use crate::input::{Input, What};
+use crate::input::{Input, RunInput};
 use crate::permit::CallPermit;
 use crate::ports::Ports;
 use crate::progress::{Progress, RunStatus};
-use crate::run::keep::Held;
-use crate::run::memory::Memory;
+use crate::roster::{LengthTokenCounter, ResolvedRun, RunSpec};
+use crate::run::commit::LeasedRun;
+use crate::run::thread_cache::ThreadCache;
 use crate::state::State;
 use crate::step::step;
 use crate::tool::Tool;
 
-/// The kind of the record that says who takes part in a run.
+/// Kind of the record that declares the agents of a run.
 pub const RUN: &str = "run";
 
-/// Runs agents. Everything that they need is a port; nothing is global.
+/// Runs agents. All dependencies are ports; there is no global state.
 #[derive(Clone)]
 pub struct Runner {
-    /// Where everything is kept.
+    /// Store of Threads, runs and events.
     pub store: Arc<dyn Store>,
-    /// The models.
-    pub models: Arc<dyn Models>,
-    /// The tools, by name.
+    /// Models by name.
+    pub models: Arc<dyn ModelRegistry>,
+    /// Tools by name.
     pub tools: Arc<BTreeMap<Name, Arc<dyn Tool>>>,
-    /// What time it is.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Ids that nobody else makes up.
-    pub ids: Arc<dyn Ids>,
-    /// Counts tokens.
+    /// Generator of unique ids.
+    pub ids: Arc<dyn IdGenerator>,
+    /// Token counter for estimates.
     pub counter: Arc<dyn TokenCounter>,
-    /// What answers cost.
+    /// Prices of model answers; without it, cost limits are rejected.
     pub costs: Option<Arc<dyn CostEstimator>>,
-    /// From which the Threads' own secrets are made.
+    /// Secret from which the Thread secrets are derived.
     pub secret: [u8; 32],
-    /// Who this process is.
+    /// Name of this process as a lease owner.
     pub owner: Name,
-    /// How long a run is held without a word.
+    /// Lease duration; another process can take over after it expires.
     pub lease: Duration,
-    /// Who is told which runs go on here.
+    /// Observer of the runs that this process drives.
     pub watcher: Option<Arc<dyn Watcher>>,
-    /// Who hears what they tell.
+    /// Receiver of the events of these runs.
     pub listener: Option<Arc<dyn Listener>>,
-    /// Decides before every model call whether the run may make it; without it, every call may be made.
+    /// Permit for each model call; without it, all calls are allowed.
     pub permit: Option<Arc<dyn CallPermit>>,
-    /// The Threads that it remembers.
-    memory: Memory,
+    /// Cache of recently used Threads.
+    memory: ThreadCache,
 }
 
-/// Whoever wants to know which runs go on in this process: a tracer, for one. Nothing waits for it.
+/// Observes which runs this process drives, for example to trace them. The runner never waits for
+/// it.
 pub trait Watcher: Send + Sync {
-    /// This process goes on with a run, whose log has that many records: none where nobody went on with it before. What is
-    /// given back is dropped when it goes on no longer, however that came.
-    fn goes_on(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
+    /// Called when this process starts to drive a run whose log has `records` records; 0 for a run
+    /// that was never driven. The returned guard is dropped when this process stops driving it, for
+    /// any reason.
+    fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
 }
 
-/// Whoever wants to hear what runs tell while they go on in this process: what the documents call `onEvent` and `onQuestion`.
-/// It hears each event after that is kept, but for pieces, which it hears as they come. Nothing rests on it.
+/// Receives the events of runs in this process: the documented callbacks `onEvent` and
+/// `onQuestion`. Events arrive after they are committed; deltas arrive immediately. Correctness
+/// never depends on a listener.
 pub trait Listener: Send + Sync {
-    /// A run told something.
+    /// Called for each event of a run.
     fn on_event(&self, run: &Name, event: &RunEvent);
 
-    /// The model asks a person, or a question of its is settled. [`Listener::on_event`] heard of it, too.
+    /// Called when the model asks a person or a question is resolved, in addition to
+    /// [`Listener::on_event`].
     fn on_question(&self, _run: &Name, _event: &UserQuestionEvent) {}
 }
 
-/// Tells whoever listens.
-pub(crate) fn tell_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, event: &RunEvent) {
+/// Passes an event to the listener.
+pub(crate) fn notify_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, event: &RunEvent) {
     let Some(listener) = listener else { return };
     listener.on_event(run, event);
     if let RunEvent::UserQuestion(event) = event {
@@ -107,101 +113,101 @@ pub(crate) fn tell_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, ev
     }
 }
 
-/// Why a run cannot begin, or cannot go on.
+/// Reason why a run cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was asked of the run cannot be.
+    /// The run rejected the input.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The agent's declaration is wrong.
+    /// The agent declaration is invalid.
     #[error("{0}")]
     Config(#[from] InvalidConfig),
-    /// There is no such model.
+    /// The model does not exist or cannot be reached.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The Thread has a run that is not over.
+    /// The Thread has an unfinished run.
     #[error("run {run} of this thread is {status}: wait for it, answer it, or cancel it")]
     Busy {
-        /// The run.
+        /// Id of the unfinished run.
         run: Name,
-        /// How it stands.
+        /// Status of the unfinished run.
         status: Name,
     },
-    /// What is kept of the run cannot be read.
+    /// The stored records of the run cannot be read.
     #[error("run {run} cannot be read: {problem}")]
     Damaged {
-        /// The run.
+        /// Id of the run.
         run: Name,
-        /// What is wrong.
+        /// Description of the damage.
         problem: Name,
     },
 }
 
-/// A run that is to begin.
+/// Parameters of a new run.
 #[derive(Clone, Debug)]
-pub struct Start {
-    /// Whose it is.
+pub struct RunRequest {
+    /// Tenant that owns the run.
     pub tenant: Tenant,
-    /// The Thread that it goes on with; a new one without.
+    /// Thread to continue; `None` creates a new one.
     pub thread: Option<LogId>,
-    /// Who takes part.
-    pub casting: Casting,
-    /// What is said: the parts of one message.
+    /// Agents and tools.
+    pub casting: RunSpec,
+    /// Parts of the user message.
     pub said: Vec<Body>,
-    /// Names under which it begins once: the same names give the same run.
+    /// Idempotency keys: a second start with the same keys returns the first run.
     pub once: Vec<Name>,
 }
 
-impl Start {
-    /// Somebody says something to an agent of that declaration, on a new Thread.
+impl RunRequest {
+    /// Starts a new Thread with a text message to one agent.
     pub fn new(tenant: impl Into<Tenant>, agent: AgentConfig, said: &str) -> Self {
         Self {
             tenant: tenant.into(),
             thread: None,
-            casting: Casting::solo(agent, Vec::new()),
+            casting: RunSpec::single_agent(agent, Vec::new()),
             said: vec![Body::Text(said.into())],
             once: Vec::new(),
         }
     }
 }
 
-/// A run that has begun.
+/// A run that was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
-    /// The run.
+pub struct StartedRun {
+    /// Id of the run.
     pub run: LogId,
-    /// Its Thread.
+    /// Id of its Thread.
     pub thread: LogId,
-    /// Whether it had begun before, under the same names.
+    /// Whether the run already existed under the same idempotency keys.
     pub repeated: bool,
 }
 
 impl Runner {
-    /// A runner with what it cannot do without; the rest is as usual.
-    pub fn new(store: Arc<dyn Store>, models: Arc<dyn Models>, ports: Ports) -> Self {
+    /// Creates a runner with default values for everything optional.
+    pub fn new(store: Arc<dyn Store>, models: Arc<dyn ModelRegistry>, ports: Ports) -> Self {
         let Ports { clock, ids, secret } = ports;
         Self {
-            owner: ids.fresh("node"),
+            owner: ids.generate("node"),
             store,
             models,
             tools: Arc::default(),
             clock,
             ids,
-            counter: Arc::new(ByLength),
+            counter: Arc::new(LengthTokenCounter),
             costs: None,
             secret,
             lease: Duration::from_secs(15),
             watcher: None,
             listener: None,
             permit: None,
-            memory: Memory::default(),
+            memory: ThreadCache::default(),
         }
     }
 
-    /// The same, with these tools.
+    /// Replaces the tools.
     #[must_use]
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let named = tools.into_iter().map(|tool| (tool.spec().name, tool));
@@ -209,7 +215,7 @@ impl Runner {
         self
     }
 
-    /// The same, with this tool besides.
+    /// Adds a tool.
     #[must_use]
     pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
         let mut tools = BTreeMap::clone(&self.tools);
@@ -218,106 +224,109 @@ impl Runner {
         self
     }
 
-    /// Begins a run: when it returns, the run is kept, and nobody is at it yet.
-    pub async fn begin(&self, mut start: Start) -> Result<Begun, RunError> {
+    /// Creates and stores a run without driving it.
+    pub async fn start(&self, mut start: RunRequest) -> Result<StartedRun, RunError> {
         let said = std::mem::take(&mut start.said);
-        self.begin_with(start, What::Said(said)).await
+        self.start_with(start, RunInput::Said(said)).await
     }
 
-    /// Begins a run that summarises all that was said on a Thread, and does nothing else.
-    pub async fn begin_compaction(&self, start: Start) -> Result<Begun, RunError> {
-        self.begin_with(start, What::Compact).await
+    /// Creates a run that only summarises the Thread.
+    pub async fn start_compaction(&self, start: RunRequest) -> Result<StartedRun, RunError> {
+        self.start_with(start, RunInput::Compact).await
     }
 
-    async fn begin_with(&self, start: Start, what: What) -> Result<Begun, RunError> {
-        let cast = self.cast(start.casting)?;
+    async fn start_with(&self, start: RunRequest, what: RunInput) -> Result<StartedRun, RunError> {
+        let cast = self.resolve_with_runner_tools(start.casting)?;
         self.check_costs(&cast)?;
-        let run = LogId(self.ids.fresh("run"));
+        let run = LogId(self.ids.generate("run"));
         let thread = match &start.thread {
-            Some(thread) => load::thread(self, &start.tenant, thread).await?,
+            Some(thread) => load::load_thread(self, &start.tenant, thread).await?,
             None => {
-                let era = load::era(self, &start.tenant).await?;
-                load::OpenThread::new(LogId(self.ids.fresh("thread")), era)
+                let era = load::erasure_epoch(self, &start.tenant).await?;
+                load::OpenThread::new(LogId(self.ids.generate("thread")), era)
             }
         };
-        if let Some(before) = thread.run()
-            && let Err(busy) = self.must_be_over(&start.tenant, &before).await
+        if let Some(before) = thread.load_run()
+            && let Err(busy) = self.check_thread_is_free(&start.tenant, &before).await
         {
             self.memory.put(start.tenant.clone(), thread, Arc::clone(&self.counter));
-            // What was asked before is the same run, however it stands.
-            return self.begun_before(&start.tenant, &start.once).await?.ok_or(busy);
+            // A repeated start returns the same run in any status.
+            return self.find_existing_run(&start.tenant, &start.once).await?.ok_or(busy);
         }
         let now = self.clock.now();
         let log = thread.log.clone();
-        let (mut held, known) = Held::of(self, start.tenant.clone(), run.clone(), thread);
-        let mut state = State::beginning(run.0.clone(), cast, known, &now.to_string());
+        let (mut held, known) = LeasedRun::of(self, start.tenant.clone(), run.clone(), thread);
+        let mut state = State::start(run.0.clone(), cast, known, &now.to_string());
         state.progress.from = held.folded.last;
         let casting = serde_json::to_vec(&state.cast.casting);
         let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
-        held.opening = Some(keep::Opening {
+        held.opening = Some(commit::LogCreation {
             run: NewRecord::new(RUN, casting),
             thread: start.thread.is_none(),
             once: start.once,
         });
         let (mut state, mut actions) = step(state, Input { at: now, what });
-        keep::mark_run(&mut state, &mut actions, &run.0);
+        commit::mark_run(&mut state, &mut actions, &run.0);
         let kept = held.keep(&mut state, actions).await?;
         if let Some((thread, run)) = kept.repeated {
-            return Ok(Begun { run, thread, repeated: true });
+            return Ok(StartedRun { run, thread, repeated: true });
         }
         held.remember(state);
-        Ok(Begun { run, thread: log, repeated: false })
+        Ok(StartedRun { run, thread: log, repeated: false })
     }
 
-    /// The run that began under these names, if there is one.
-    async fn begun_before(
+    /// Returns the run that was created under these idempotency keys.
+    async fn find_existing_run(
         &self,
         tenant: &Tenant,
         once: &[Name],
-    ) -> Result<Option<Begun>, RunError> {
-        let Some(receipt) = self.kept_under(tenant, once).await? else { return Ok(None) };
+    ) -> Result<Option<StartedRun>, RunError> {
+        let Some(receipt) = self.find_record(tenant, once).await? else { return Ok(None) };
         let mut logs = receipt.written.into_iter().map(|written| written.log);
         let (thread, run) = (logs.next(), logs.next());
-        Ok(thread.zip(run).map(|(thread, run)| Begun { run, thread, repeated: true }))
+        Ok(thread.zip(run).map(|(thread, run)| StartedRun { run, thread, repeated: true }))
     }
 
-    /// All that is known of a run.
+    /// Returns the complete state of a run.
     pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
         let (_, state) = load::read_run(self, tenant, run).await?;
         Ok(state)
     }
 
-    /// Who takes part in a run, and how far it is. Its Thread is not read for that.
+    /// Returns the agents and the progress of a run without reading its Thread.
     pub async fn progress(
         &self,
         tenant: &Tenant,
         run: &LogId,
-    ) -> Result<(Casting, Progress), RunError> {
+    ) -> Result<(RunSpec, Progress), RunError> {
         let head = self.head(tenant, run).await?;
-        load::progress(self, tenant, &head).await
+        load::load_progress(self, tenant, &head).await
     }
 
-    /// How a run stands.
+    /// Returns the status of a run.
     pub async fn status(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
         let (_, progress) = self.progress(tenant, run).await?;
         Ok(progress.status())
     }
 
-    /// Leaves a word for whoever holds the run. If nobody does, it is heard by who takes it next.
-    pub async fn leave_word(
+    /// Adds a command to the inbox of the run. The current owner handles it, or else the next one.
+    pub async fn enqueue_command(
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: &Word,
+        word: &RunCommand,
     ) -> Result<u64, RunError> {
         self.head(tenant, run).await?;
-        let append = Append::to(inbox(run)).record(NewRecord::new(word::WORD, word.json()));
-        let batch = Batch::of(tenant.clone()).append(append);
+        let append = Append::new(inbox(run)).record(NewRecord::new(inbox::WORD, word.json()));
+        let batch = Batch::new(tenant.clone()).append(append);
         let receipt = self.store.commit(batch).await?;
         Ok(receipt.written.first().map_or(0, |written| written.last))
     }
 
-    pub(crate) fn cast(&self, mut casting: Casting) -> Result<Arc<Cast>, RunError> {
+    pub(crate) fn resolve_with_runner_tools(
+        &self,
+        mut casting: RunSpec,
+    ) -> Result<Arc<ResolvedRun>, RunError> {
         for (name, tool) in &*self.tools {
             if !casting.tools.iter().any(|spec| spec.name == *name) {
                 casting.tools.push(tool.spec());
@@ -326,8 +335,8 @@ impl Runner {
         self.resolve(casting)
     }
 
-    /// Checks who takes part, with the tools that are listed and no others.
-    pub(crate) fn resolve(&self, mut casting: Casting) -> Result<Arc<Cast>, RunError> {
+    /// Validates a declaration with exactly the listed tools.
+    pub(crate) fn resolve(&self, mut casting: RunSpec) -> Result<Arc<ResolvedRun>, RunError> {
         let models = casting.agents.values().flat_map(AgentConfig::models);
         let mut bound = std::collections::BTreeSet::new();
         for name in models {
@@ -337,28 +346,29 @@ impl Runner {
             }
         }
         casting.prefix_bound = bound;
-        Ok(Arc::new(Cast::new(casting, Arc::clone(&self.counter))?))
+        Ok(Arc::new(ResolvedRun::new(casting, Arc::clone(&self.counter))?))
     }
 
-    /// A limit on costs that is none, or that nobody can hold, is an error before anything is asked.
-    pub(crate) fn check_costs(&self, cast: &Cast) -> Result<(), RunError> {
+    /// Rejects cost limits that are invalid or cannot be enforced, before any model is called.
+    pub(crate) fn check_costs(&self, cast: &ResolvedRun) -> Result<(), RunError> {
         for agent in cast.casting.agents.values() {
             let limit = agent.limits.max_cost_usd.unwrap_or_default();
             if !limit.is_finite() || limit < 0.0 {
                 let field = format!("agents.{}.limits.maxCostUsd", agent.name);
-                let problem =
-                    format!("{limit} is no amount: write dollars, as 0.5, or 0 for no limit");
+                let problem = format!(
+                    "{limit} is not a valid amount; write US dollars, such as 0.5, or 0 for no limit"
+                );
                 return Err(InvalidConfig::new(field, problem).into());
             }
             for model in agent.models() {
-                self.must_have_price(agent, model)?;
+                self.check_price(agent, model)?;
             }
         }
         Ok(())
     }
 
-    /// Whether an agent may ask a model: what it costs must be known where there is a limit on that.
-    pub(crate) fn must_have_price(
+    /// Checks that the model has a price if the agent has a cost limit.
+    pub(crate) fn check_price(
         &self,
         agent: &AgentConfig,
         model: &str,
@@ -368,16 +378,19 @@ impl Runner {
         }
         let field = format!("agents.{}.limits.maxCostUsd", agent.name);
         let Some(costs) = &self.costs else {
-            return Err(InvalidConfig::new(field, "needs a cost estimator, and there is none"));
+            return Err(InvalidConfig::new(
+                field,
+                "needs a cost estimator, and none is configured",
+            ));
         };
         if costs.cost(model, &throughline_core::Usage::default()).is_none() {
-            let problem = format!("cannot be held: there is no price for {model}");
+            let problem = format!("cannot be enforced: there is no price for {model}");
             return Err(InvalidConfig::new(field, problem));
         }
         Ok(())
     }
 
-    async fn must_be_over(&self, tenant: &Tenant, run: &LogId) -> Result<(), RunError> {
+    async fn check_thread_is_free(&self, tenant: &Tenant, run: &LogId) -> Result<(), RunError> {
         let head = self.store.log(tenant, run).await?;
         let status = head.and_then(|head| head.status);
         match status {
@@ -394,29 +407,29 @@ impl Runner {
         Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
     }
 
-    /// The secret of a Thread, from which the envelopes of plain thoughts get their nonces.
+    /// Derives the secret of a Thread, from which the envelopes of plain Thoughts get their nonces.
     pub(crate) fn thread_secret(&self, thread: &LogId) -> ThreadSecret {
         ThreadSecret::new(*blake3::keyed_hash(&self.secret, thread.0.as_bytes()).as_bytes())
     }
 }
 
-/// The log in which others leave a word for whoever holds the run.
+/// Returns the log that receives commands for a run.
 pub(crate) fn inbox(run: &LogId) -> LogId {
     LogId::from(format!("{run}.inbox"))
 }
 
-/// Whether a log is one in which others leave a word for a run, and no run itself.
+/// Returns whether a log is the inbox of a run and not a run itself.
 pub fn is_inbox(log: &LogId) -> bool {
     log.0.ends_with(".inbox")
 }
 
-/// The appends that open the logs of a run.
-pub(crate) fn openings(run: &LogId, thread: &LogId) -> [Append; 2] {
+/// Returns the appends that create the logs of a run.
+pub(crate) fn opening_appends(run: &LogId, thread: &LogId) -> [Append; 2] {
     let opening = || LogOpening::run(thread.clone());
-    [Append::to(run.clone()).opening(opening()), Append::to(inbox(run)).opening(opening())]
+    [Append::new(run.clone()).opening(opening()), Append::new(inbox(run)).opening(opening())]
 }
 
-/// Whether a record holds an Item.
+/// Returns whether a record contains an Item.
 pub(crate) fn is_item(kind: &str) -> bool {
     kind == kind::ITEM
 }

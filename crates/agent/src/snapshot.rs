@@ -1,7 +1,8 @@
-//! A run as one document, with which it goes on elsewhere: on another machine, in another store, under another version.
+//! A run as one document, which can be resumed on another machine, in another store or by another
+//! version.
 //!
-//! It holds the documented state, the Items that the model is shown exactly as they are kept, the answers of tools that were
-//! archived, who takes part, and how far the run is. What only means something to the process that ran it is left out.
+//! The document contains the documented state, the exact Items that the model sees, archived tool
+//! results, the agents and the progress. It omits values that only the original process can use.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ use throughline_core::{
     store_items,
 };
 
-use crate::cast::{Cast, Casting};
 use crate::config::InvalidConfig;
 use crate::progress::{Phase, Progress};
+use crate::roster::{ResolvedRun, RunSpec};
 use crate::state::State;
-use crate::window::{Kept, Window, readable};
+use crate::window::{Window, WindowItem, readable_text};
 
-/// The version that is written, and the only one that is read.
+/// Version of the format; other versions are rejected.
 const VERSION: u64 = 1;
 
-/// Members of `ctx` that mean something only to the process that ran it: callbacks, tokens, and our own marks.
+/// Members of `ctx` that only the original process can use: callbacks, tokens and internal marks.
 const RUNTIME: [&str; 10] = [
     "__onEvent",
     "__onProgress",
@@ -38,28 +39,28 @@ const RUNTIME: [&str; 10] = [
 /// A run as one document.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The documented state, without its messages.
+    /// The documented state without its messages.
     pub smart: SmartState,
-    /// The Items that the model is shown: the summary last.
+    /// The Items that the model sees, the summary last.
     pub items: Vec<Item>,
-    /// The answers of tools that were archived, each with the name that its execution gives it.
+    /// Archived tool results, each with the archive id that its execution record contains.
     pub archived: Vec<(Name, Item)>,
-    /// Who takes part.
-    pub casting: Casting,
-    /// How far it is.
+    /// Agents and tools of the run.
+    pub casting: RunSpec,
+    /// Progress of the run.
     pub progress: Progress,
-    /// The Thread.
+    /// Id of the Thread.
     pub thread: Name,
 }
 
-/// Why a document is no snapshot.
+/// Reason why a document is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot cannot be used: {0}")]
 pub struct InvalidSnapshot(pub Name);
 
 impl Snapshot {
-    /// A run as it stands.
-    pub(crate) fn of(state: &State, thread: Name, archived: Vec<(Name, Item)>) -> Self {
+    /// Captures the current state of a run.
+    pub(crate) fn capture(state: &State, thread: Name, archived: Vec<(Name, Item)>) -> Self {
         let mut smart = state.smart.clone();
         strip_runtime(&mut smart);
         let items = state.window.items.iter().chain(&state.window.summary);
@@ -73,8 +74,8 @@ impl Snapshot {
         }
     }
 
-    /// The document. `tag` is the taker's own word for it.
-    pub fn json(&self, now: Timestamp, tag: Option<&str>) -> Result<Json, InvalidSnapshot> {
+    /// Serialises the snapshot. `tag` is a label that the caller chooses.
+    pub fn to_json(&self, now: Timestamp, tag: Option<&str>) -> Result<Json, InvalidSnapshot> {
         let unwritable = |error: serde_json::Error| InvalidSnapshot(error.to_string().into());
         let raw = |value: Result<Vec<u8>, serde_json::Error>| {
             let bytes = Bytes::from(value.map_err(unwritable)?);
@@ -86,7 +87,7 @@ impl Snapshot {
             self.items.iter().rev().take(1).filter(|item| is_summary(item)).collect();
         let rest = self.items.iter().filter(|item| !is_summary(item));
         let messages: Vec<Item> = shown.into_iter().chain(rest).cloned().collect();
-        let messages = throughline_core::Message::of(&messages);
+        let messages = throughline_core::Message::from_items(&messages);
         let state = SmartState { messages, ..self.smart.clone() };
         let is_paused = self.progress.phase == Phase::Waiting;
         Ok(json::object(|out| {
@@ -123,7 +124,7 @@ impl Snapshot {
         }))
     }
 
-    /// Reads the document.
+    /// Parses a document.
     pub fn parse(document: &Json) -> Result<Self, InvalidSnapshot> {
         let tree = document.tree();
         let root = tree.root();
@@ -131,7 +132,9 @@ impl Snapshot {
         match root.get("version").and_then(Node::u64) {
             Some(VERSION) => {}
             Some(other) => {
-                let problem = format!("it has version {other}, and this program reads {VERSION}");
+                let problem = format!(
+                    "its version is {other}, but this program reads only version {VERSION}"
+                );
                 return Err(InvalidSnapshot(problem.into()));
             }
             None => return Err(missing("version")),
@@ -163,19 +166,19 @@ impl Snapshot {
         })
     }
 
-    /// The state that it holds, for looking at without a store.
+    /// Rebuilds the state for inspection without a store.
     pub fn state(&self, counter: Arc<dyn TokenCounter>) -> Result<State, InvalidConfig> {
         let mut window = Window::default();
         for item in &self.items {
-            let tokens = counter.count(&readable(item));
-            window.push(Kept { item: item.clone(), tokens, seq: 0 });
+            let tokens = counter.count(&readable_text(item));
+            window.push(WindowItem { item: item.clone(), tokens, seq: 0 });
         }
-        let cast = Arc::new(Cast::new(self.casting.clone(), counter)?);
-        Ok(State::resumed(cast, self.smart.clone(), window, self.progress.clone()))
+        let cast = Arc::new(ResolvedRun::new(self.casting.clone(), counter)?);
+        Ok(State::resume(cast, self.smart.clone(), window, self.progress.clone()))
     }
 }
 
-/// Removes the members of `ctx` that mean something only to the process that ran it.
+/// Removes the members of `ctx` that only the original process can use.
 pub(crate) fn strip_runtime(smart: &mut SmartState) {
     if let Some(ctx) = &mut smart.ctx {
         ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));
@@ -186,7 +189,7 @@ fn is_summary(item: &Item) -> bool {
     matches!(item.body, throughline_core::Body::Summary { .. })
 }
 
-/// A document as bytes, which may come from anywhere.
+/// Parses untrusted bytes.
 pub fn parse_snapshot(bytes: &Bytes) -> Result<Snapshot, InvalidSnapshot> {
     let tree = Tree::parse(bytes.clone());
     let tree = tree.map_err(|error| InvalidSnapshot(format!("it is not JSON: {error}").into()))?;

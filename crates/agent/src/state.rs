@@ -1,38 +1,38 @@
-//! All that is known of a run, and what it says in the documented words.
+//! The state of a run in memory, and its documented view.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{Body, Json, Message, Name, Nullable, Plan, Role, SmartState};
 
-use crate::cast::{Cast, Part};
 use crate::progress::{Phase, Progress, RunStatus, Stage};
-use crate::window::{Kept, Window};
+use crate::roster::{ResolvedAgent, ResolvedRun};
+use crate::window::{Window, WindowItem};
 
-/// All that is known of a run.
+/// Complete state of a run.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Who takes part.
-    pub cast: Arc<Cast>,
-    /// The documented state, without its messages: those are in the window.
+    /// Agents and tools of the run.
+    pub cast: Arc<ResolvedRun>,
+    /// The documented state without its messages, which are in the window.
     pub smart: SmartState,
-    /// The conversation, as the model is shown it.
+    /// The conversation as the model sees it.
     pub window: Window,
-    /// How far it is.
+    /// Progress of the run outside the Thread.
     pub progress: Progress,
-    /// The ids of all calls so far.
+    /// Ids of all tool calls so far.
     pub(crate) calls: HashSet<Name>,
 }
 
-/// What a Thread tells every run on it.
+/// State that a Thread shares with every run on it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ThreadContext {
     pub(crate) smart: SmartState,
     pub(crate) window: Window,
     pub(crate) calls: HashSet<Name>,
 }
 
-impl Known {
+impl ThreadContext {
     pub(crate) fn new(smart: SmartState, window: Window) -> Self {
         let ran = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
         let ran = ran.filter_map(|execution| execution.tool_call_id.clone());
@@ -51,12 +51,23 @@ impl PartialEq for State {
 }
 
 impl State {
-    /// A run that has not begun, on a Thread of which that is known.
-    pub fn new(run: Name, cast: Arc<Cast>, smart: SmartState, window: Window, now: &str) -> Self {
-        Self::beginning(run, cast, Known::new(smart, window), now)
+    /// Creates a run that has not started yet, on a Thread with this state.
+    pub fn new(
+        run: Name,
+        cast: Arc<ResolvedRun>,
+        smart: SmartState,
+        window: Window,
+        now: &str,
+    ) -> Self {
+        Self::start(run, cast, ThreadContext::new(smart, window), now)
     }
 
-    pub(crate) fn beginning(run: Name, cast: Arc<Cast>, known: Known, now: &str) -> Self {
+    pub(crate) fn start(
+        run: Name,
+        cast: Arc<ResolvedRun>,
+        known: ThreadContext,
+        now: &str,
+    ) -> Self {
         let progress = Progress {
             run,
             agent: cast.casting.first.clone(),
@@ -67,13 +78,13 @@ impl State {
             tool_calls: 0,
             calls: Vec::new(),
             answers_at: 0,
-            spent: crate::progress::Spent::default(),
+            spent: crate::progress::UsageTotals::default(),
             by_model: Vec::new(),
             since: Name::from(now),
             waits_since: None,
             gate: None,
             breakers: std::collections::BTreeMap::new(),
-            reflected: crate::progress::Reflected::default(),
+            reflected: crate::progress::ReflectionState::default(),
             breach: None,
             ids: 0,
             no_summary: false,
@@ -82,50 +93,66 @@ impl State {
             from: 0,
             heard: 0,
         };
-        Self::of(cast, known, progress)
+        Self::from_parts(cast, known, progress)
     }
 
-    /// A run that goes on from there.
-    pub fn resumed(cast: Arc<Cast>, smart: SmartState, window: Window, progress: Progress) -> Self {
-        Self::of(cast, Known::new(smart, window), progress)
+    /// Rebuilds a run from its stored progress.
+    pub fn resume(
+        cast: Arc<ResolvedRun>,
+        smart: SmartState,
+        window: Window,
+        progress: Progress,
+    ) -> Self {
+        Self::from_parts(cast, ThreadContext::new(smart, window), progress)
     }
 
-    pub(crate) fn of(cast: Arc<Cast>, known: Known, progress: Progress) -> Self {
-        let Known { smart, window, calls } = known;
+    pub(crate) fn from_parts(
+        cast: Arc<ResolvedRun>,
+        known: ThreadContext,
+        progress: Progress,
+    ) -> Self {
+        let ThreadContext { smart, window, calls } = known;
         Self { cast, smart, window, progress, calls }
     }
 
-    /// What of it the Thread tells every run on it.
-    pub(crate) fn into_known(self) -> Known {
+    /// Extracts the part of the state that belongs to the Thread.
+    pub(crate) fn into_thread_context(self) -> ThreadContext {
         let Self { smart, window, calls, .. } = self;
-        Known { smart, window, calls }
+        ThreadContext { smart, window, calls }
     }
 
-    /// Nothing but who takes part and how far it is: what stands here while a step is being made.
-    pub(crate) fn hollow(&self) -> Self {
+    /// Returns a placeholder with only the cast and the progress, used while a step owns the real
+    /// state.
+    pub(crate) fn placeholder(&self) -> Self {
         let (cast, progress) = (Arc::clone(&self.cast), self.progress.clone());
         let (smart, window) = (SmartState::default(), Window::default());
         Self { cast, smart, window, progress, calls: HashSet::new() }
     }
 
-    /// The documented state, with the conversation as the model is shown it.
+    /// Returns the documented state, including the conversation as the model sees it.
     pub fn smart_state(&self) -> SmartState {
-        let items: Vec<_> = self.window.shown().cloned().collect();
-        SmartState { messages: Message::of(&items), ..self.smart.clone() }
+        let items: Vec<_> = self.window.visible_items().cloned().collect();
+        SmartState { messages: Message::from_items(&items), ..self.smart.clone() }
     }
 
-    /// What the agent answered: the text of the last message, if it is the agent's.
+    /// Returns the text of the last message if the agent wrote it.
     pub fn answer(&self) -> Option<String> {
         let last = self.window.items.last()?.item.place.message;
-        let is_last = |kept: &&Kept| kept.item.place.message == last;
-        let texts = self.window.items.iter().filter(is_last).filter_map(|Kept { item, .. }| {
-            let is_own = item.role == Role::Assistant;
-            if let (Body::Text(text), true) = (&item.body, is_own) { Some(&**text) } else { None }
-        });
+        let is_last = |kept: &&WindowItem| kept.item.place.message == last;
+        let texts =
+            self.window.items.iter().filter(is_last).filter_map(|WindowItem { item, .. }| {
+                let is_own = item.role == Role::Assistant;
+                if let (Body::Text(text), true) = (&item.body, is_own) {
+                    Some(&**text)
+                } else {
+                    None
+                }
+            });
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 
-    /// Whether what waits there is a call that was begun before, and nobody saw its end.
+    /// Returns whether the approval is for a call that started earlier and whose outcome was not
+    /// recorded.
     pub fn is_lost(&self, approval: &str) -> bool {
         self.progress.calls.iter().any(|call| match &call.stage {
             Stage::Approval { id, lost } => *lost && **id == *approval,
@@ -133,14 +160,14 @@ impl State {
         })
     }
 
-    /// How the run stands.
+    /// Returns the status of the run.
     pub fn status(&self) -> RunStatus {
         self.progress.status()
     }
 
-    /// The model that is asked for the next step.
+    /// Returns the model for the next step.
     pub fn model(&self) -> Name {
-        let part = self.part();
+        let part = self.current_agent();
         let other = self.progress.gate.as_ref().filter(|gate| gate.others > 0).and_then(|gate| {
             part?.config.gate.other_models.get(gate.others.saturating_sub(1)).cloned()
         });
@@ -148,30 +175,30 @@ impl State {
         other.or_else(|| self.progress.model.clone()).unwrap_or_else(own)
     }
 
-    /// Whether the seals of the model that is asked are bound to all that was sent before them.
+    /// Returns whether Seals of the current model are bound to the whole prefix before them.
     pub(crate) fn is_prefix_bound(&self) -> bool {
         let model = self.model();
         self.cast.is_prefix_bound(&model) || self.progress.prefix_bound.as_ref() == Some(&model)
     }
 
-    /// The agent that is at it.
-    pub(crate) fn part(&self) -> Option<&Part> {
-        self.cast.part(&self.progress.agent)
+    /// Returns the agent that currently acts.
+    pub(crate) fn current_agent(&self) -> Option<&ResolvedAgent> {
+        self.cast.agent(&self.progress.agent)
     }
 
-    /// The plan, if there is one.
+    /// Returns the current plan.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         self.smart.plan.as_ref().and_then(Nullable::value)
     }
 
-    /// Where the answer is archived that these arguments of `get_tool_response` ask for.
-    pub(crate) fn archive_of(&self, args: &Json) -> Option<Name> {
+    /// Returns the archive id of the tool result that these `get_tool_response` arguments request.
+    pub(crate) fn archive_id(&self, args: &Json) -> Option<Name> {
         let wanted = args.tree().root().name_of("executionId")?;
         let mut archived = self.smart.tool_history_archived.iter().flatten();
         archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
     }
 
-    /// A member of `ctx`.
+    /// Returns a member of `ctx`.
     pub fn context(&self, key: &str) -> Option<&Json> {
         let ctx = self.smart.ctx.as_ref()?;
         ctx.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)

@@ -1,87 +1,93 @@
-//! One step of a run: something happened, and this is what is to be done about it.
+//! One step of a run: applies an input to the state and returns the resulting actions.
 //!
-//! `step` is pure, total and deterministic: it asks nobody, knows no clock, and makes up ids by counting. Whatever happens in
-//! whatever state gives a state and a list of actions, if only one that refuses. One file for each kind of input:
+//! `step` is pure, total and deterministic: it does no I/O, reads no clock, and derives ids from a
+//! counter. Every input in every state yields a state and a list of actions, which may be a
+//! refusal. Each kind of input has its own file:
 //!
-//! | what happened | file |
+//! | input | file |
 //! |---|---|
-//! | somebody spoke, somebody stops it, whoever ran it is gone | `course.rs` |
+//! | the run starts, switches models, is cancelled or interrupted | `lifecycle.rs` |
 //! | a model answered | `answer.rs` |
-//! | a model did not, or not as it had to | `trial.rs` |
-//! | a tool began or ended | `tools.rs` |
-//! | a person decided, or nobody did in time | `person.rs` |
-//! | a note was made | `reflect.rs` |
+//! | a model call failed, or its answer is invalid | `retry.rs` |
+//! | a tool started or finished | `tools.rs` |
+//! | a person decided, or a request expired | `human.rs` |
+//! | a reflection was written | `reflect.rs` |
 //! | a snapshot was restored | `review.rs` |
 //!
-//! and `next.rs` decides what comes next, once all of that is settled.
+//! `next.rs` decides what follows.
 
 mod answer;
-mod course;
+mod human;
+mod lifecycle;
 mod next;
-mod person;
 mod reflect;
+mod retry;
 mod review;
 mod tools;
-mod trial;
 
 use jiff::Timestamp;
 use throughline_core::{Item, Json, Name, RunEvent, StateChange};
 
 use crate::action::{Action, Refusal};
-use crate::input::{Input, OpenCalls, What};
+use crate::input::{Input, OpenCalls, RunInput};
 use crate::progress::{Phase, RunStatus};
 use crate::state::State;
-use crate::window::{Kept, readable};
+use crate::window::{WindowItem, readable_text};
 
-/// One step: what is known after it, and what is to be done.
+/// Applies one input; returns the new state and the actions.
 pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     let mut step =
         Step { state, at: input.at, actions: Vec::new(), open_calls: OpenCalls::ByRules };
     let done = match input.what {
-        What::Said(bodies) => step.said(bodies),
-        What::Compact => step.compact(),
-        What::Answered(heard) => step.answered(*heard),
-        What::Failed { purpose, error, streamed } => step.failed(purpose, &error, streamed),
-        What::Denied { purpose, denial } => step.denied(purpose, &denial),
-        What::ToolsBegan(calls) => step.began(&calls),
-        What::ToolEnded(ended) => step.ended(&ended),
-        What::Decided(resolution) => step.decided(&resolution),
-        What::Answer(resolution) => step.replied(&resolution),
-        What::Returned(ended) => step.returned(&ended),
-        What::Expired(id) => step.expired(&id),
-        What::Interrupted => {
-            step.interrupted();
+        RunInput::Said(bodies) => step.on_user_message(bodies),
+        RunInput::Compact => step.on_compact(),
+        RunInput::Answered(heard) => step.on_model_answered(*heard),
+        RunInput::Failed { purpose, error, streamed } => {
+            step.on_model_failed(purpose, &error, streamed)
+        }
+        RunInput::Denied { purpose, denial } => step.on_call_denied(purpose, &denial),
+        RunInput::ToolsBegan(calls) => step.on_tools_started(&calls),
+        RunInput::ToolEnded(ended) => step.on_tool_completed(&ended),
+        RunInput::Decided(resolution) => step.on_approval_resolved(&resolution),
+        RunInput::Answer(resolution) => step.on_question_resolved(&resolution),
+        RunInput::Returned(ended) => step.on_client_tools_returned(&ended),
+        RunInput::Expired(id) => step.on_request_expired(&id),
+        RunInput::Interrupted => {
+            step.on_interrupted();
             Ok(())
         }
-        What::Restored(open_calls) => step.review(open_calls),
-        What::TimeUp => step.time_is_up(),
-        What::Switched { model, is_prefix_bound } => step.switched(model, is_prefix_bound),
-        What::Cancelled(reason) => step.cancelled(reason),
+        RunInput::Restored(open_calls) => step.on_restored(open_calls),
+        RunInput::TimeUp => step.on_time_limit(),
+        RunInput::Switched { model, is_prefix_bound } => {
+            step.on_model_switched(model, is_prefix_bound)
+        }
+        RunInput::Cancelled(reason) => step.on_cancelled(reason),
     };
     match done {
         Ok(()) => (step.state, step.actions),
-        // Every kind of input is checked before anything is changed.
+        // Every input is validated before anything changes, so a refusal leaves the state intact.
         Err(refusal) => (step.state, vec![Action::Refuse(refusal)]),
     }
 }
 
-/// A step that is being made.
+/// A step in progress.
 struct Step {
     state: State,
     at: Timestamp,
     actions: Vec<Action>,
-    /// Which calls need an approval. Only a restored run asks for more than its rules do.
+    /// Selects the calls that need approval. Only a restored run can require more than its rules
+    /// do.
     open_calls: OpenCalls,
 }
 
-type Done = Result<(), Refusal>;
+type StepResult = Result<(), Refusal>;
 
 impl Step {
     fn act(&mut self, action: Action) {
         self.actions.push(action);
     }
 
-    fn tell(&mut self, event: RunEvent) {
+    fn emit(&mut self, event: RunEvent) {
         self.act(Action::Tell(event));
     }
 
@@ -89,32 +95,32 @@ impl Step {
         Name::from(self.at.to_string())
     }
 
-    /// An id that nobody else makes up: of this run, counted on.
-    fn fresh(&mut self, what: &str) -> Name {
+    /// Generates an id from the run's counter.
+    fn fresh_id(&mut self, what: &str) -> Name {
         self.state.progress.ids += 1;
         Name::from(format!("{}.{what}{}", self.state.progress.run, self.state.progress.ids))
     }
 
-    /// The Thread has these from now on.
-    fn keep(&mut self, items: Vec<Item>) {
+    /// Appends Items to the Thread.
+    fn append_items(&mut self, items: Vec<Item>) {
         for item in &items {
-            let tokens = self.state.cast.tokens(&readable(item));
-            self.state.window.push(Kept { item: item.clone(), tokens, seq: 0 });
+            let tokens = self.state.cast.tokens(&readable_text(item));
+            self.state.window.push(WindowItem { item: item.clone(), tokens, seq: 0 });
         }
         self.act(Action::Keep(items));
     }
 
-    /// A list of the documented state grows.
+    /// Appends to a list of the documented state.
     fn add(&mut self, list: &str, value: Json) {
         self.act(Action::Change(StateChange::new().add(list, value)));
     }
 
-    /// A member of the documented state is replaced.
+    /// Replaces a member of the documented state.
     fn set(&mut self, member: &str, value: Json) {
         self.act(Action::Change(StateChange::new().set(member, value)));
     }
 
-    /// A member of `ctx` is replaced, or taken away.
+    /// Sets or removes a member of `ctx`.
     fn set_context(&mut self, key: &str, value: Option<Json>) {
         let ctx = self.state.smart.ctx.get_or_insert_default();
         let before = ctx.clone();
@@ -127,37 +133,37 @@ impl Step {
         }
     }
 
-    /// How the run stands, for everybody.
-    fn stand(&mut self, status: RunStatus, reason: Option<Name>) {
+    /// Records and publishes the status of the run.
+    fn set_status(&mut self, status: RunStatus, reason: Option<Name>) {
         self.act(Action::Stand(status));
         let mut event = throughline_core::RunStatusEvent::new(Name::from(status.as_str()));
         event.run_id = Some(self.state.progress.run.clone());
         event.agent = Some(self.state.progress.agent.clone());
         event.reason = reason;
-        self.tell(RunEvent::Run(event));
+        self.emit(RunEvent::Run(event));
     }
 
-    /// The run is over.
+    /// Ends the run.
     fn end(&mut self, status: RunStatus, reason: impl Into<Name>) {
         let reason = reason.into();
         self.state.progress.phase = Phase::Ended { status, reason: reason.clone() };
         self.state.progress.gate = None;
-        self.stand(status, Some(reason));
+        self.set_status(status, Some(reason));
         self.act(Action::Rest);
     }
 
-    fn must_be_open(&self) -> Done {
+    fn check_open(&self) -> StepResult {
         match &self.state.progress.phase {
             Phase::Ended { status, .. } => {
                 let run = &self.state.progress.run;
-                Err(Refusal::conflict(format!("run {run} is over: it {}", ended(*status))))
+                Err(Refusal::conflict(format!("run {run} is over: it {}", status_phrase(*status))))
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting => Ok(()),
         }
     }
 }
 
-fn ended(status: RunStatus) -> &'static str {
+fn status_phrase(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Completed => "was completed",
         RunStatus::Cancelled => "was cancelled",

@@ -1,4 +1,4 @@
-//! Tools: what a model may call, and who does it.
+//! Tools that a model may call, and the trait that implements them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,34 +9,34 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use throughline_core::{Json, Name, Outcome, Part};
 
-/// What there is to know of a tool before it runs.
+/// Specification of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name that the model calls.
     pub name: Name,
-    /// What it does, for the model.
+    /// Description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
-    /// The JSON Schema of its arguments; without it, any object.
+    /// JSON Schema of the arguments; without it, any object is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Json>,
-    /// Whether running it twice does no more than running it once. Only then is it run again after a crash.
+    /// Whether the tool can safely run twice. Only idempotent tools are repeated after a crash.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// Whether a person must allow it each time.
+    /// Whether a person must approve each call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
-    /// Whether the caller runs it: the run waits for what it returns.
+    /// Whether the caller executes the tool; the run waits for its result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client: bool,
-    /// How long it may take, in milliseconds.
+    /// Timeout in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
 impl ToolSpec {
-    /// A tool of that name, which may have effects and runs at once.
+    /// Specifies a tool that is not idempotent and needs no approval.
     pub fn new(name: impl Into<Name>) -> Self {
         Self {
             name: name.into(),
@@ -49,49 +49,49 @@ impl ToolSpec {
         }
     }
 
-    /// The same, with words for the model.
+    /// Sets the description for the model.
     #[must_use]
     pub fn description(mut self, description: impl Into<Name>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The same, with arguments of that type.
+    /// Derives the schema of the arguments from a Rust type.
     #[must_use]
     pub fn arguments<A: JsonSchema>(mut self) -> Self {
         self.schema = Some(schema_of::<A>());
         self
     }
 
-    /// The same, with arguments of that schema.
+    /// Sets the schema of the arguments.
     #[must_use]
     pub fn schema(mut self, schema: Json) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// The same, and running it twice does no more than running it once.
+    /// Marks the tool as safe to run twice.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// The same, and a person must allow it each time.
+    /// Requires approval for each call.
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;
         self
     }
 
-    /// The same, run by the caller.
+    /// Marks the tool as executed by the caller.
     #[must_use]
     pub fn client(mut self) -> Self {
         self.client = true;
         self
     }
 
-    /// The same, and it may take that long.
+    /// Sets the timeout.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -99,7 +99,7 @@ impl ToolSpec {
     }
 }
 
-/// The JSON Schema of a Rust type.
+/// Returns the JSON Schema of a Rust type.
 pub fn schema_of<A: JsonSchema>() -> Json {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
@@ -108,28 +108,28 @@ pub fn schema_of<A: JsonSchema>() -> Json {
     Json::from(schema.as_value())
 }
 
-/// A tool at work.
-pub type Working<'a> = Pin<Box<dyn Future<Output = ToolAnswer> + Send + 'a>>;
+/// Future of a running tool.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolAnswer> + Send + 'a>>;
 
-/// A tool.
+/// A tool that the runner can execute.
 pub trait Tool: Send + Sync {
-    /// What there is to know of it.
+    /// Returns the specification of the tool.
     fn spec(&self) -> ToolSpec;
 
-    /// Runs it. The arguments fit its schema.
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a>;
+    /// Executes a call whose arguments fit the schema.
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a>;
 }
 
-/// What a tool may know of why it runs.
+/// Context of a tool call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The run.
+    /// Id of the run.
     pub run: Name,
-    /// The call: the same if an idempotent tool is run again.
+    /// Id of the call; the same id if an idempotent tool is repeated.
     pub call: Name,
-    /// The agent that calls.
+    /// Name of the calling agent.
     pub agent: Name,
-    /// Tells how far it is.
+    /// Reports progress as text.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -142,33 +142,33 @@ impl std::fmt::Debug for ToolContext {
     }
 }
 
-/// What a tool answers.
+/// Result of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolAnswer {
-    /// How it went.
+    /// Success, failure or another outcome.
     pub outcome: Outcome,
-    /// What it says.
+    /// Content of the result.
     pub parts: Vec<Part>,
 }
 
 impl ToolAnswer {
-    /// It worked, and says this.
+    /// Creates a successful result with a text.
     pub fn text(text: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Ok, parts: vec![Part::Text(text.into())] }
     }
 
-    /// It worked, and gives this value.
+    /// Creates a successful result with a JSON value.
     pub fn value(value: &Json) -> Self {
         Self { outcome: Outcome::Ok, parts: vec![Part::Text(Name::from(value.as_str()))] }
     }
 
-    /// It failed, for this reason.
+    /// Creates a failed result with a reason.
     pub fn error(reason: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Error, parts: vec![Part::Text(reason.into())] }
     }
 
-    /// What it says, as text.
-    pub fn said(&self) -> String {
+    /// Returns the content as text.
+    pub fn to_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.to_string()),
             Part::Value(value) | Part::Unknown(_, value) => Some(value.as_str().to_owned()),
@@ -178,14 +178,14 @@ impl ToolAnswer {
     }
 }
 
-/// A tool made of a function.
+/// A tool that wraps a function.
 pub struct FunctionTool<A, F> {
     spec: ToolSpec,
     function: F,
     arguments: std::marker::PhantomData<fn(A)>,
 }
 
-/// A tool made of a function that takes its arguments as a type, whose schema the model is told.
+/// Wraps a function as a tool. The schema is derived from the type of its arguments.
 pub fn function_tool<A, F, W>(spec: ToolSpec, function: F) -> FunctionTool<A, F>
 where
     A: JsonSchema + DeserializeOwned + Send,
@@ -205,11 +205,11 @@ where
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> ToolFuture<'a> {
         match serde_json::from_slice(args.bytes()) {
             Ok(args) => Box::pin((self.function)(args)),
             Err(error) => {
-                let answer = ToolAnswer::error(format!("the arguments cannot be read: {error}"));
+                let answer = ToolAnswer::error(format!("the arguments cannot be parsed: {error}"));
                 Box::pin(async move { answer })
             }
         }

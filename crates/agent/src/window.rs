@@ -1,43 +1,45 @@
-//! The part of a Thread that the model is shown: its latest Items, behind a summary of what is older.
+//! The part of a Thread that the model sees: the latest Items, after a summary of the older ones.
 //!
-//! A Thread only grows. Answers of tools are written as they come; in the conversation they stand in the order of their calls,
-//! which is their [`Place`]. A summary is written behind what it covers, and stands before what it does not.
+//! A Thread only grows. Tool results are written as they arrive; the conversation shows them in the
+//! order of their calls, which is their [`ItemPosition`](throughline_core::ItemPosition). A summary
+//! is written after the Items that it covers, and shown before the remaining ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Identity, Item, ItemId, Name, Origin, Part, Place, Role, ToolResult, Wire, work,
+    Body, CallId, Identity, Item, ItemId, ItemPosition, Name, Origin, Part, Role, ToolResult, Wire,
+    work,
 };
 
-/// An Item of the window.
+/// An Item of the window, with its token count and position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
-    /// The Item.
+pub struct WindowItem {
+    /// The Item itself.
     pub item: Item,
-    /// How many tokens it has, roughly.
+    /// Estimated number of tokens.
     pub tokens: u64,
-    /// Its number in the Thread; 0 until it is written.
+    /// Sequence number in the Thread; 0 until the Item is written.
     pub seq: u64,
 }
 
-/// The part of a Thread that the model is shown.
+/// The part of a Thread that the model sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// What stands for everything older.
-    pub summary: Option<Kept>,
-    /// The latest Items, in the order of the conversation.
-    pub items: Vec<Kept>,
-    /// The number of the next message.
+    /// Summary of all older Items.
+    pub summary: Option<WindowItem>,
+    /// The latest Items in conversation order.
+    pub items: Vec<WindowItem>,
+    /// Number of the next message.
     pub next: u32,
     tokens: u64,
 }
 
 impl Window {
-    /// Adds an Item that was read from the Thread or is to be written to it.
-    pub fn push(&mut self, kept: Kept) {
+    /// Adds an Item that was read from the Thread or will be written to it.
+    pub fn push(&mut self, kept: WindowItem) {
         if matches!(kept.item.body, Body::Summary { .. }) {
-            // The later summary stands for the earlier one, too.
+            // A later summary replaces the earlier one.
             self.tokens -= self.summary.as_ref().map_or(0, |summary| summary.tokens);
             self.tokens += kept.tokens;
             self.summary = Some(kept);
@@ -50,10 +52,12 @@ impl Window {
         self.items.insert(after.map_or(0, |position| position + 1), kept);
     }
 
-    /// Notes where Items were written, that had not been before: in the order in which they were pushed.
-    pub fn written(&mut self, ids: &[Name], first: u64) {
+    /// Records the sequence numbers of newly written Items, given in the order in which they were
+    /// pushed.
+    pub fn record_positions(&mut self, ids: &[Name], first: u64) {
         let mut written: HashMap<&Name, u64> = ids.iter().zip(first..).collect();
-        // What was written last is mostly at the end: the search stops when all were found.
+        // New Items are mostly at the end, so the search runs backwards and stops when all are
+        // found.
         for kept in self.items.iter_mut().rev().chain(self.summary.iter_mut()) {
             if written.is_empty() {
                 break;
@@ -65,58 +69,59 @@ impl Window {
         }
     }
 
-    /// How many tokens it has, roughly.
+    /// Returns the estimated number of tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The Items as the model is shown them.
-    pub fn shown(&self) -> impl Iterator<Item = &Item> {
+    /// Returns the Items in the order in which the model sees them.
+    pub fn visible_items(&self) -> impl Iterator<Item = &Item> {
         self.summary.iter().chain(&self.items).map(|kept| &kept.item)
     }
 
-    /// Where the exchanges begin, each of which a user's message opens: places in [`Window::items`].
+    /// Returns the start of each exchange as an index into [`Window::items`]. A user message opens
+    /// an exchange.
     pub fn exchanges(&self) -> Vec<usize> {
         let opens = |position: usize| {
             let item = self.items.get(position).map(|kept| &kept.item);
             let before = position.checked_sub(1).and_then(|before| self.items.get(before));
-            let is_new = before.is_none_or(|before| !is_said(&before.item));
-            item.is_some_and(is_said) && is_new
+            let is_new = before.is_none_or(|before| !is_user_message(&before.item));
+            item.is_some_and(is_user_message) && is_new
         };
         (0..self.items.len()).filter(|position| opens(*position)).collect()
     }
 
-    /// Takes everything before that place out, because a summary covers it: what was there.
-    pub fn cover(&mut self, before: usize) -> Vec<Kept> {
-        let covered: Vec<Kept> = self.items.drain(..before.min(self.items.len())).collect();
+    /// Removes and returns all Items before an index, because a summary covers them.
+    pub fn take_covered(&mut self, before: usize) -> Vec<WindowItem> {
+        let covered: Vec<WindowItem> = self.items.drain(..before.min(self.items.len())).collect();
         self.tokens -= covered.iter().map(|kept| kept.tokens).sum::<u64>();
         covered
     }
 
-    /// The arguments and the wire's id of a call.
+    /// Returns the tool call with this id.
     pub fn call(&self, id: &str) -> Option<&throughline_core::ToolCall> {
         self.items.iter().rev().filter_map(|kept| kept.item.call()).find(|call| *call.id.0 == *id)
     }
 
-    /// The ids of the calls in it.
+    /// Returns the ids of all tool calls in the window.
     pub fn calls(&self) -> impl Iterator<Item = &CallId> {
         self.items.iter().filter_map(|kept| kept.item.call()).map(|call| &call.id)
     }
 
-    /// The Items as an agent is shown them. What another agent's model answered is never the agent's own: of such a message
-    /// a provider's thoughts and seals get a foreign owner, so no Call carries them and each has a Fate that says so. A
-    /// thought that a caller made in plain words goes along as a peer's.
+    /// Returns the Items as one agent sees them. In messages from another agent's model, provider
+    /// Thoughts and Seals get a foreign owner. No Call then carries them, and each gets a Fate that
+    /// states the reason. Plain-text Thoughts that a caller supplied are passed on as a peer's.
     ///
-    /// A message is a peer's if the author of any of its Items is. Items that were stored before authors were recorded have
-    /// none: such a message is a peer's if one of its thoughts is.
-    pub fn shown_to(&self, me: &Identity) -> Vec<Item> {
-        let is_peers = |item: &Item| author_of(item).is_some_and(|author| !author.is_same(me));
+    /// A message is a peer's if the author of any of its Items is a peer. Items stored before
+    /// authors were recorded have none; such a message is a peer's if one of its Thoughts is.
+    pub fn visible_to(&self, me: &Identity) -> Vec<Item> {
+        let is_peers = |item: &Item| author(item).is_some_and(|author| !author.is_same(me));
         let items = self.items.iter().map(|kept| &kept.item);
         let by_peers = items.clone().filter(|item| is_peers(item));
         let peers: BTreeSet<u32> = by_peers.map(|item| item.place.message).collect();
         let shown = items.map(|item| {
             if peers.contains(&item.place.message) && item.role == Role::Assistant {
-                of_peer(item)
+                as_peer_item(item)
             } else {
                 item.clone()
             }
@@ -128,29 +133,29 @@ impl Window {
     }
 }
 
-/// The provider that stands in the origin of what another agent's model answered. No endpoint has that name, so nothing that
-/// it owns is sent anywhere.
+/// Provider name in the Origin of another agent's answers. No endpoint has this name, so Seals with
+/// this owner are never sent.
 const PEER: &str = "another agent";
 
-/// Whether an Item is another agent's, as [`Window::shown_to`] gives it.
-pub(crate) fn is_peers(item: &Item) -> bool {
+/// Returns whether [`Window::visible_to`] marked the Item as another agent's.
+pub(crate) fn is_peer_item(item: &Item) -> bool {
     item.origin.as_ref().is_some_and(|origin| &*origin.provider == PEER)
 }
 
-/// The agent whose model answered with an Item, as far as it is recorded.
-fn author_of(item: &Item) -> Option<&Identity> {
+/// Returns the agent whose model wrote the Item, if recorded.
+fn author(item: &Item) -> Option<&Identity> {
     match &item.body {
         Body::Thought(thought) => Some(&thought.identity),
         _ => item.author.as_deref(),
     }
 }
 
-fn is_said(item: &Item) -> bool {
+fn is_user_message(item: &Item) -> bool {
     item.role == Role::User && !matches!(item.body, Body::Result(_) | Body::Summary { .. })
 }
 
-/// An Item of a message that another agent's model answered, or that a caller put there for another agent.
-fn of_peer(item: &Item) -> Item {
+/// Copies an Item of a peer's message and marks its Thoughts and Seals as foreign.
+fn as_peer_item(item: &Item) -> Item {
     let is_callers = item.origin.is_none() && item.seals.is_empty();
     if is_callers && may_be_quoted(item) {
         return item.clone();
@@ -184,7 +189,7 @@ fn of_peer(item: &Item) -> Item {
     shown
 }
 
-/// Numbers the messages from 0 without a gap.
+/// Numbers the messages from 0 without gaps.
 pub(crate) fn renumber(items: &mut [Item]) {
     let mut last: Option<u32> = None;
     let mut number = 0_u32;
@@ -197,10 +202,10 @@ pub(crate) fn renumber(items: &mut [Item]) {
     }
 }
 
-/// The answer to a call, as an Item.
+/// Builds the result Item of a tool call.
 pub(crate) fn result_item(
     id: Name,
-    place: Place,
+    place: ItemPosition,
     call: &throughline_core::ToolCall,
     answer: &crate::tool::ToolAnswer,
 ) -> Item {
@@ -214,7 +219,8 @@ pub(crate) fn result_item(
     Item::new(ItemId(id), place, Role::Tool, body)
 }
 
-/// Whether a model may be shown an Item's words as text. What a provider thought goes back to it as it came, or not at all.
+/// Returns whether the Item's text may be quoted to a model. Provider Thoughts are replayed exactly
+/// or left out, never quoted.
 pub(crate) fn may_be_quoted(item: &Item) -> bool {
     match &item.body {
         Body::Thought(thought) => {
@@ -224,8 +230,8 @@ pub(crate) fn may_be_quoted(item: &Item) -> bool {
     }
 }
 
-/// What can be read of an Item, for counting tokens and for summaries.
-pub(crate) fn readable(item: &Item) -> String {
+/// Returns the readable text of an Item, for token counts and summaries.
+pub(crate) fn readable_text(item: &Item) -> String {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => text.to_string(),
         Body::Thought(thought) => thought.content.to_string(),

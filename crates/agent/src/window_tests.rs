@@ -1,33 +1,33 @@
-//! A window of many Items.
+//! Tests of windows with many Items and several authors.
 
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Identity, Item, ItemId, Name, Origin, Place, ReasoningFormat, Role, Seal, Thought,
+    Body, Identity, Item, ItemId, ItemPosition, Name, Origin, ReasoningFormat, Role, Seal, Thought,
     ThoughtKind, Wire,
 };
-use throughline_testkit::grows_in_proportion;
+use throughline_testkit::assert_linear_growth;
 
-use super::{Kept, Window, is_peers};
+use super::{Window, WindowItem, is_peer_item};
 
 #[test]
-fn large_messages_are_written_in_proportion_to_their_parts() {
+fn large_messages_are_written_in_linear_time() {
     let write = |count: usize| {
         let mut window = Window::default();
         let ids: Vec<Name> = (0..count).map(|part| Name::from(format!("i{part}"))).collect();
         for (part, id) in ids.iter().enumerate() {
-            let place = Place::new(0, part);
+            let place = ItemPosition::new(0, part);
             let item = Item::new(ItemId(Arc::clone(id)), place, Role::User, Body::Text("a".into()));
-            window.push(Kept { item, tokens: 1, seq: 0 });
+            window.push(WindowItem { item, tokens: 1, seq: 0 });
         }
-        window.written(&ids, 7);
+        window.record_positions(&ids, 7);
         let numbers = window.items.iter().map(|kept| kept.seq);
         assert!(numbers.eq((7..).take(count)));
     };
-    grows_in_proportion("parts that are written", (1_000, 32_000), write).unwrap();
+    assert_linear_growth("parts that are written", (1_000, 32_000), write).unwrap();
 }
 
-/// A sealed text of a provider in its own message, with the author that is recorded.
+/// Builds a sealed provider text in its own message, with an optional author.
 fn answered(message: usize, author: Option<&str>) -> Item {
     let name = Name::from("gemini");
     let origin = Arc::new(Origin {
@@ -40,7 +40,7 @@ fn answered(message: usize, author: Option<&str>) -> Item {
         family: name,
         routed: None,
     });
-    let (id, place) = (format!("i{message}"), Place::new(message, 1));
+    let (id, place) = (format!("i{message}"), ItemPosition::new(message, 1));
     let mut item = Item::new(id, place, Role::Assistant, Body::Text("a".into()));
     item.seals.push(Seal::new(
         "seal".into(),
@@ -54,22 +54,22 @@ fn answered(message: usize, author: Option<&str>) -> Item {
 }
 
 #[test]
-fn authors_decide_whose_answer_it_is_and_thoughts_where_none_is_recorded() {
+fn author_or_else_thought_identity_determines_peer_messages() {
     let mut window = Window::default();
-    let mut push = |item: Item| window.push(Kept { item, tokens: 1, seq: 0 });
+    let mut push = |item: Item| window.push(WindowItem { item, tokens: 1, seq: 0 });
     push(answered(0, Some("me")));
     push(answered(1, Some("peer")));
-    // Messages of older stores have no authors: one without a thought, and one with a peer's.
+    // Messages of older stores have no authors: one has no Thought, the other has a peer's.
     push(answered(2, None));
     push(answered(3, None));
     let mut thought =
         Thought::issued("hm", ThoughtKind::Text, ReasoningFormat::new("google-gemini-v1"));
     thought.identity = Identity::named("peer");
-    let place = Place::new(3, 0);
+    let place = ItemPosition::new(3, 0);
     push(Item { body: Body::Thought(thought), place, ..answered(3, None) });
-    let shown = window.shown_to(&Identity::named("me"));
+    let shown = window.visible_to(&Identity::named("me"));
     let peers: Vec<u32> =
-        shown.iter().filter(|item| is_peers(item)).map(|item| item.place.message).collect();
+        shown.iter().filter(|item| is_peer_item(item)).map(|item| item.place.message).collect();
     assert_eq!(peers, [1, 3, 3]);
     let is_foreign = |item: &&Item| item.seals.iter().all(|seal| &*seal.owner.provider != "gemini");
     assert_eq!(shown.iter().filter(is_foreign).count(), 3);

@@ -1,13 +1,14 @@
-//! What `run`, `resume`, their siblings and `serve` share: a runner over the store, the configured models and the simulators.
+//! Shared setup of `run`, `resume`, related commands and `serve`: a runner over the store, the
+//! configured models and the simulators.
 
-mod declared;
+mod declaration;
+mod event_printer;
 mod follow;
 mod hint;
-mod live;
-mod people;
-mod pieces;
 mod ports;
 mod program;
+mod prompts;
+mod stream_redactor;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,69 +16,73 @@ use std::time::Duration;
 use anyhow::Context as _;
 use throughline_agent::{Ports, RunError, Runner, Watcher};
 use throughline_codec::Catalog;
-use throughline_core::{ModelError, Models, Name, RedactionPolicy, Tenant, Trouble, Upstream};
+use throughline_core::{
+    ModelError, ModelErrorKind, ModelRegistry, Name, RedactionPolicy, Tenant, Upstream,
+};
 use throughline_provider::{EndpointModels, Http};
-use throughline_server::Directory as _;
+use throughline_server::ModelRouter as _;
 use throughline_sim::Simulator;
 use throughline_store::{Journal, open};
 use tokio::runtime::Runtime;
 
-pub(crate) use self::declared::{Tools, declared};
-pub(crate) use self::follow::{Rest, events_of, follow, last_event};
-pub(crate) use self::hint::Hint;
-pub(crate) use self::live::Live;
-pub(crate) use self::people::{LOST, UNTOLD, answers, approvals, decisions, questions};
-pub(crate) use self::ports::{Now, now};
+pub(crate) use self::declaration::{Tools, run_spec};
+pub(crate) use self::event_printer::EventPrinter;
+pub(crate) use self::follow::{FollowOutcome, events_of, follow, last_event};
+pub(crate) use self::hint::CommandHints;
+pub(crate) use self::prompts::{
+    REJECT_EFFECT, UNKNOWN_OUTCOME, approvals, parse_answers, prompt_decisions, questions,
+};
 
+use crate::args::StoreArgs;
 use crate::config;
-use crate::failure::Failure;
-use crate::options::At;
-use crate::prices::PriceTable;
-use crate::serve::directory::{Phonebook, endpoints};
-use crate::store::{Missing, failed, how_to_open, not_opened};
-use crate::tracing::Traced;
+use crate::config::prices::PriceTable;
+use crate::print::failure::Failure;
+use crate::router::{ConfigRouter, endpoints};
+use crate::store::{IfMissing, open_failure, open_options, store_failure};
+use crate::tracing::ProcessTraces;
 
-/// How long a thread may take to end after its work: one may still wait for somebody to type.
+/// Grace period for blocking threads at shutdown: one may still wait for keyboard input.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Everything that runs need.
-pub(crate) struct House {
+/// Store, runner and settings that agent commands use.
+pub(crate) struct AgentContext {
     pub(crate) runner: Runner,
     pub(crate) journal: Journal,
     pub(crate) tenant: Tenant,
-    /// What nobody is shown.
+    /// Redaction of all output.
     pub(crate) policy: RedactionPolicy,
-    /// The simulators, which stop when this is dropped.
+    /// Stops the simulators when dropped.
     _simulator: Option<Simulator>,
-    traced: Option<Arc<Traced>>,
+    traced: Option<Arc<ProcessTraces>>,
 }
 
-/// Who is asked in a house.
+/// Models that an agent command can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum ModelAccess {
     /// The configured models and the simulators.
     Models,
-    /// Nobody: only words are left.
+    /// None: the command only sends commands to runs.
     Nobody,
 }
 
-/// Opens the store, works with runs in it, and closes it whatever came of it.
+/// Opens the store, calls `work`, and closes the store on every outcome.
 pub(crate) fn with<T>(
-    at: &At,
-    asks: Asks,
+    at: &StoreArgs,
+    asks: ModelAccess,
     tools: Tools,
-    work: impl AsyncFnOnce(&mut House) -> Result<T, Failure>,
+    work: impl AsyncFnOnce(&mut AgentContext) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the runs' threads cannot be started")?;
+    let runtime = runtime.context("the async runtime cannot be started")?;
     let worked = runtime.block_on(async {
-        let mut house = House::open(at, asks, tools).await?;
+        let mut house = AgentContext::open(at, asks, tools).await?;
         let worked = work(&mut house).await;
         if let Some(traced) = &house.traced {
             traced.finish().await;
         }
         let closed = house.journal.close().await;
-        worked.and_then(|done| closed.map(|()| done).map_err(|error| house.failed(error.into())))
+        worked
+            .and_then(|done| closed.map(|()| done).map_err(|error| house.to_failure(error.into())))
     });
     close(runtime);
     worked
@@ -87,24 +92,25 @@ fn close(runtime: Runtime) {
     runtime.shutdown_timeout(PATIENCE);
 }
 
-impl House {
-    async fn open(at: &At, asks: Asks, tools: Tools) -> Result<Self, Failure> {
-        let missing = if asks == Asks::Models { Missing::IsMade } else { Missing::Fails };
-        let (url, options) = how_to_open(at, missing)?;
-        let journal = open(&url, &options).await.map_err(|error| not_opened(error, &url))?;
+impl AgentContext {
+    async fn open(at: &StoreArgs, asks: ModelAccess, tools: Tools) -> Result<Self, Failure> {
+        let missing =
+            if asks == ModelAccess::Models { IfMissing::IsMade } else { IfMissing::Fails };
+        let (url, options) = open_options(at, missing)?;
+        let journal = open(&url, &options).await.map_err(|error| open_failure(error, &url))?;
         let mut traced = None;
         let (mut runner, simulator) = match asks {
-            Asks::Nobody => {
+            ModelAccess::Nobody => {
                 let store = Arc::new(journal.clone());
-                (Runner::new(store, Arc::new(Nobody), ports_of(&journal)), None)
+                (Runner::new(store, Arc::new(NoModels), store_ports(&journal)), None)
             }
-            Asks::Models => {
+            ModelAccess::Models => {
                 let config = config::load(at.config.as_deref())?;
                 let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
                 let simulator = simulator.context("the simulators cannot be started")?;
                 let upstream = upstream(&config, &simulator)?;
                 let policy = config.redaction.clone().unwrap_or_default();
-                traced = Traced::of(&config.tracing, policy, &journal)?;
+                traced = ProcessTraces::new(&config.tracing, policy, &journal)?;
                 (self::runner(&config, &journal, Arc::new(upstream)), Some(simulator))
             }
         };
@@ -115,13 +121,15 @@ impl House {
         Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traced })
     }
 
-    /// What a failure of a run means here: who is to do what.
-    pub(crate) fn failed(&self, error: RunError) -> Failure {
+    /// Maps a run error to the failure and exit code of this program.
+    pub(crate) fn to_failure(&self, error: RunError) -> Failure {
         match error {
-            RunError::Store(error) => failed(error, &self.tenant),
-            RunError::Config(error) => Failure::BadData(format!("the agent is not right: {error}")),
+            RunError::Store(error) => store_failure(error, &self.tenant),
+            RunError::Config(error) => {
+                Failure::BadData(format!("the agent configuration is invalid: {error}"))
+            }
             RunError::Damaged { .. } => {
-                Failure::BadData(format!("{error}; `throughline verify` says where"))
+                Failure::BadData(format!("{error}; `throughline verify` locates the problem"))
             }
             RunError::Refused(_) | RunError::Model(_) | RunError::Busy { .. } => {
                 Failure::Usage(error.to_string())
@@ -130,49 +138,49 @@ impl House {
     }
 }
 
-fn phonebook(config: &config::Config) -> Phonebook {
-    Phonebook::new(config.routes.clone(), Arc::new(Catalog::builtin().clone()))
+fn config_router(config: &config::Config) -> ConfigRouter {
+    ConfigRouter::new(config.routes.clone(), Arc::new(Catalog::builtin().clone()))
 }
 
-/// The endpoints that the configuration knows, and the simulated ones.
+/// Builds the HTTP client for the configured and the simulated endpoints.
 fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Failure> {
     let catalog = Catalog::builtin();
     let lines = endpoints(&config.routes, &config.gateway.timeouts, catalog, &simulator.url());
     let lines = lines.map_err(|error| Failure::BadData(error.to_string()))?;
-    let http = Http::new(lines, Arc::new(ports::now));
+    let http = Http::new(lines, Arc::new(crate::clock::now));
     http.map_err(|error| Failure::BadData(error.to_string()))
 }
 
-/// What every runner of a store has: whichever process goes on with a run has the same.
-fn ports_of(journal: &Journal) -> Ports {
-    Ports::usual(journal.derived_key("agent threads"))
+/// Ports derived from the store, so any process can resume any run.
+fn store_ports(journal: &Journal) -> Ports {
+    Ports::with_system_clock(journal.derived_key("agent threads"))
 }
 
-/// A runner over a store, which asks the models that the configuration reaches, at its prices.
+/// Creates a runner over a store with the configured models and prices.
 pub(crate) fn runner(
     config: &config::Config,
     journal: &Journal,
     upstream: Arc<dyn Upstream>,
 ) -> Runner {
     let models = models(config, upstream);
-    let mut runner = Runner::new(Arc::new(journal.clone()), Arc::new(models), ports_of(journal));
+    let mut runner = Runner::new(Arc::new(journal.clone()), Arc::new(models), store_ports(journal));
     let table = PriceTable::with(config.prices.clone());
-    runner.costs = Some(Arc::new(ports::Costs { table, book: phonebook(config) }));
+    runner.costs = Some(Arc::new(ports::PriceEstimator { table, book: config_router(config) }));
     runner
 }
 
-/// The models that the configuration reaches.
+/// Resolves model names with the configured routes.
 fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
-    let (book, catalog) = (phonebook(config), Catalog::builtin());
+    let (book, catalog) = (config_router(config), Catalog::builtin());
     EndpointModels::new(upstream, move |model| {
-        let unknown = |message: String| ModelError::new(Trouble::Other, message);
+        let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
         let reached = book.reach(model).map_err(unknown)?;
-        // There are no callers here whose keys could go along.
+        // No callers exist here, so endpoints that need a caller's key cannot be used.
         let (without, with): (Vec<_>, Vec<_>) = reached.into_iter().partition(|one| one.is_callers);
         if let (Some(missing), true) = (without.first(), with.is_empty()) {
             let variable = missing.provider.key_env.as_deref().map(|name| format!("set {name}"));
             let advice = variable.unwrap_or_else(|| "configure one in throughline.toml".to_owned());
-            return Err(unknown(format!("there is no key for {}: {advice}", missing.endpoint)));
+            return Err(unknown(format!("no API key for {}; {advice}", missing.endpoint)));
         }
         let found = with.into_iter().map(|one| {
             let target = catalog.target(&one.provider, &one.model, &one.account);
@@ -182,12 +190,13 @@ fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModel
     })
 }
 
-/// For those who only leave a word.
-struct Nobody;
+/// Rejects every model, for commands that only send commands to runs.
+struct NoModels;
 
-impl Models for Nobody {
+impl ModelRegistry for NoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn throughline_core::Model>, ModelError> {
-        let message = Name::from(format!("nobody asks {name} here"));
-        Err(ModelError::new(Trouble::Other, message))
+        let message =
+            Name::from(format!("this command does not call models, so `{name}` is unavailable"));
+        Err(ModelError::new(ModelErrorKind::Other, message))
     }
 }

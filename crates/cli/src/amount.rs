@@ -1,8 +1,8 @@
-//! Numbers as people write them.
+//! Parsing and formatting of sizes and amounts of money.
 
-/// A number of bytes as people write it: `800`, `800KB`, `1.5 GiB`.
+/// Parses a number of bytes such as `800`, `800KB` or `1.5 GiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "write a number of bytes as 5000000, 800KB or 2GB".to_owned();
+    let wrong = || "expected a number of bytes, such as 5000000, 800KB or 2GB".to_owned();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
@@ -25,30 +25,30 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it has no sign, and who writes a fraction does not count single bytes"
+        reason = "the value is not negative, and a fraction of a unit needs no single-byte precision"
     )]
     Ok((number * factor as f64) as u64)
 }
 
-/// A number of bytes as it can be read again, without loss: `64MiB`, `1000`.
+/// Formats a number of bytes so that it parses back without loss: `64MiB`, `1000`.
 pub(crate) fn exact_bytes(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(size, _)| bytes > 0 && bytes.is_multiple_of(*size));
     unit.map_or_else(|| bytes.to_string(), |(size, unit)| format!("{}{unit}", bytes / size))
 }
 
-/// Dollars in millionths of them, if it is a sum that somebody could mean.
+/// Converts dollars to millionths of a dollar; `None` if the amount is out of range.
 pub(crate) fn micro_dollars(dollars: f64) -> Option<u64> {
     let is_sum = (0.0..=1e9).contains(&dollars);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it has no sign, and is small enough"
+        reason = "the value is not negative and in range"
     )]
     is_sum.then(|| (dollars * 1e6).round() as u64)
 }
 
-/// Millionths of dollars for people: `$2.50`, `$0.000125`.
+/// Formats millionths of a dollar: `$2.50`, `$0.000125`.
 pub(crate) fn dollars(micro: u64) -> String {
     let (whole, rest) = (micro / 1_000_000, micro % 1_000_000);
     let rest = format!("{rest:06}");

@@ -1,18 +1,20 @@
-//! The configuration of the gateway, `throughline.toml`: what it says, where it is found, and `throughline config`.
+//! The configuration of the gateway, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes`, `builtin`, `likeness` and `secret` are plain data and know neither files nor the environment;
-//! `file`, `provider` and `reader` make them of a text; what reads the file and the variables is here.
+//! `settings`, `routes`, `builtin`, `likeness` and `secret` are plain data without I/O; `file`,
+//! `provider` and `reader` parse the text; this module reads the file and the environment
+//! variables.
 
 mod builtin;
-mod check;
-mod file;
-mod likeness;
+pub(crate) mod environment;
+pub(crate) mod file;
+pub(crate) mod prices;
 mod provider;
-mod reader;
-mod routes;
-mod secret;
-mod settings;
-mod show;
+pub(crate) mod reader;
+pub(crate) mod routes;
+pub(crate) mod secret;
+pub(crate) mod settings;
+pub(crate) mod store_url;
+mod suggest;
 mod tracing;
 
 use std::collections::BTreeMap;
@@ -21,19 +23,18 @@ use std::path::{Path, PathBuf};
 
 use throughline_codec::Catalog;
 use throughline_core::RedactionPolicy;
-use throughline_tools::Declared;
+use throughline_tools::ToolDeclarations;
 
-use crate::environment::{folder, variable};
-use crate::failure::Failure;
+use crate::config::environment::{folder, variable};
+use crate::print::failure::Failure;
 
-pub(crate) use self::check::run as check;
 pub(crate) use self::file::price_table;
 pub(crate) use self::provider::shown_variable;
 pub(crate) use self::routes::{Credential, Endpoint, Routes};
 pub(crate) use self::settings::{
-    Agents, Capture, Gateway, LogLevel, Price, Prices, ReplayMode, Server, StoreSettings, Timeouts,
+    AgentSettings, Capture, GatewaySettings, Price, Prices, ReplayMode, ServerSettings,
+    StoreSettings, Timeouts,
 };
-pub(crate) use self::show::run as show;
 pub(crate) use self::tracing::TracingSettings;
 
 #[cfg(test)]
@@ -44,28 +45,27 @@ mod config_tests;
 #[path = "config/routes_tests.rs"]
 mod routes_tests;
 
-/// What the file is called.
 const NAME: &str = "throughline.toml";
 
-/// How many problems are told at once to who only wanted to use the configuration.
+/// Maximum number of problems that other commands than `config check` print.
 const TOLD: usize = 5;
 
-/// How the gateway is to work.
+/// The effective configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// The file that said so; none where everything is as usual.
+    /// The file that was read; `None` if all values are defaults.
     pub(crate) file: Option<PathBuf>,
     /// `[server]`
-    pub(crate) server: Server,
+    pub(crate) server: ServerSettings,
     /// `[store]`
     pub(crate) store: StoreSettings,
     /// `[gateway]`
-    pub(crate) gateway: Gateway,
+    pub(crate) gateway: GatewaySettings,
     /// `[agents]`
-    pub(crate) agents: Agents,
-    /// `[mcp.NAME]` and `[http.NAME]`: the tools of agents.
-    pub(crate) tools: Declared,
-    /// `[redaction]`: what nobody is shown of agents.
+    pub(crate) agents: AgentSettings,
+    /// `[mcp.NAME]` and `[http.NAME]`: tools for agents.
+    pub(crate) tools: ToolDeclarations,
+    /// `[redaction]`: redaction of agent output.
     pub(crate) redaction: Option<RedactionPolicy>,
     /// `[providers.NAME]` and `[[routes]]`, with the built-in providers.
     pub(crate) routes: Routes,
@@ -73,18 +73,18 @@ pub(crate) struct Config {
     pub(crate) prices: Prices,
     /// `[tracing]`
     pub(crate) tracing: TracingSettings,
-    /// The lines of the keys that the file has, by their paths.
-    lines: BTreeMap<String, usize>,
+    /// Line numbers of the keys in the file, by key path.
+    pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// What nobody is shown, as the configuration says; else the usual secrets.
+/// Returns the configured redaction policy, or the default one for common secrets.
 pub(crate) fn redaction(file: Option<&Path>) -> Result<RedactionPolicy, Failure> {
     Ok(load(file)?.redaction.unwrap_or_default())
 }
 
-/// The configuration of that file, or of the first that is found; the defaults where there is none.
+/// Loads the given file, or the first one found; returns the defaults if there is none.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config, Failure> {
-    let file::Reading { config, errors, .. } = examine(file)?;
+    let file::ParsedConfig { config, errors, .. } = read_config(file)?;
     if errors.is_empty() {
         return Ok(config);
     }
@@ -94,24 +94,24 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config, Failure> {
     let mut told: Vec<String> = told.collect();
     if errors.len() > TOLD {
         told.push(format!(
-            "and {} more: `throughline config check --config {name}` shows them",
+            "and {} more: `throughline config check --config {name}` lists them",
             errors.len() - TOLD
         ));
     }
     Err(Failure::BadData(told.join("\n")))
 }
 
-/// Reads the same, and says what is wrong with it.
-fn examine(file: Option<&Path>) -> Result<file::Reading, Failure> {
+/// Reads the same file and returns all its problems.
+pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig, Failure> {
     let found = match file {
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?;
             Some((file.to_owned(), text))
         }
-        None => found()?,
+        None => find_config_file()?,
     };
     let (path, text) = found.map_or((None, String::new()), |(path, text)| (Some(path), text));
-    // A variable that is not text holds no key.
+    // A variable that is not valid UTF-8 counts as unset.
     let variable = |name: &str| variable(name).ok().flatten();
     let mut reading = file::read(&text, Catalog::builtin(), &variable);
     reading.config.file = path;
@@ -123,8 +123,8 @@ fn unreadable(file: &Path, error: io::Error) -> Failure {
     anyhow::Error::new(error).context(message).into()
 }
 
-/// The file in the working directory, or else the user's own.
-fn found() -> Result<Option<(PathBuf, String)>, Failure> {
+/// Returns the file in the working directory, or else the user's file.
+fn find_config_file() -> Result<Option<(PathBuf, String)>, Failure> {
     let own = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
     for file in [Some(PathBuf::from(NAME)), own].into_iter().flatten() {
         match std::fs::read_to_string(&file) {
@@ -138,7 +138,7 @@ fn found() -> Result<Option<(PathBuf, String)>, Failure> {
     Ok(None)
 }
 
-/// Where a user's programs keep their configuration; none for who has no home.
+/// Returns the user's configuration directory; `None` if there is no home directory.
 fn config_folder() -> Result<Option<PathBuf>, Failure> {
     if let Some(folder) = folder("XDG_CONFIG_HOME")? {
         return Ok(Some(folder));

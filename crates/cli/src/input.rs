@@ -1,4 +1,11 @@
-//! Reading a document and finding out what it is.
+//! Reads a document and detects its wire and kind.
+
+pub(crate) mod headers;
+pub(crate) mod past;
+pub(crate) mod recording;
+pub(crate) mod rows;
+pub(crate) mod session;
+pub(crate) mod subject;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -6,25 +13,27 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use throughline_codec::{Asked, Catalog, Codec, CodecError, Document, Framing, codec, guess};
+use throughline_codec::{
+    Catalog, Codec, CodecError, DecodeContext, Document, Framing, codec, detect,
+};
 use throughline_core::json::{Measure, SizeLimits};
 use throughline_core::{Name, Node, Request, SyntaxError, Tree, Wire};
 
-use crate::failure::Failure;
-use crate::text;
+use crate::print::failure::Failure;
+use crate::print::text;
 
-/// What a document may hold: ten times what the gateway takes.
+/// Size limits of a document: ten times those of the gateway.
 const LIMITS: SizeLimits = SizeLimits { entries: 4_000_000, items: 200_000, tools: 40_960 };
 
-/// A document, read and recognised.
+/// A document that was read and parsed.
 pub(crate) struct Input {
-    /// What to call it in messages.
+    /// Name for messages.
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
 
-/// What a document is.
-pub(crate) struct Kind {
+/// Wire and kind of a document.
+pub(crate) struct DocumentKind {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) document: Document,
     pub(crate) framing: Option<Framing>,
@@ -52,31 +61,31 @@ impl Input {
         }
         if bytes.trim_ascii().is_empty() {
             return Err(Failure::BadData(format!(
-                "{name} is empty: a request, response or stream was expected"
+                "{name} is empty; expected a request, response or stream"
             )));
         }
-        if let Err(error) = Measure::of(&bytes, &LIMITS) {
+        if let Err(error) = Measure::count(&bytes, &LIMITS) {
             return Err(Failure::BadData(format!("{name} is too large to be read: {error}")));
         }
         Ok(Self { name, bytes: Bytes::from(bytes) })
     }
 
-    /// What the document is, on the given wire or on the one that it looks like.
-    pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<Kind, Failure> {
-        let guessed = guess(&self.bytes);
+    /// Detects the kind of the document, on the given wire or on the detected one.
+    pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<DocumentKind, Failure> {
+        let guessed = detect(&self.bytes);
         let tree = Tree::parse(self.bytes.clone());
         if let (Some(codec), Ok(tree)) = (wire.and_then(codec), &tree)
             && let Some(document) = codec.recognise(tree.root())
         {
-            return Ok(Kind { codec, document, framing: None });
+            return Ok(DocumentKind { codec, document, framing: None });
         }
         let fits = guessed.clone().filter(|guess| wire.is_none_or(|wire| *wire == guess.wire));
         if let Some(guess) = fits
             && let Some(codec) = codec(&guess.wire)
         {
-            return Ok(Kind { codec, document: guess.document, framing: guess.framing });
+            return Ok(DocumentKind { codec, document: guess.document, framing: guess.framing });
         }
-        // Text that begins like JSON was probably meant to be: say where it breaks.
+        // The text starts like JSON, so report the syntax error.
         let starts_like_json = self.bytes.trim_ascii_start().starts_with(b"{");
         if let Err(error) = tree
             && (starts_like_json || wire.is_some() && guessed.is_none())
@@ -86,25 +95,28 @@ impl Input {
         let name = &self.name;
         Err(Failure::BadData(match (wire, guessed) {
             (Some(wire), Some(guess)) => {
-                let what = what(guess.document, guess.framing);
-                format!("{name} does not speak {wire}: it looks like {} ({what})", guess.wire)
+                let what = kind_name(guess.document, guess.framing);
+                format!("{name} is not in {wire} format; it looks like {} ({what})", guess.wire)
             }
             (Some(wire), None) => {
                 format!("{name} does not look like a request, response or stream of {wire}")
             }
             (None, _) => format!(
-                "{name} does not look like a request, response or stream of any wire: name one with --wire"
+                "{name} does not look like a request, response or stream of any wire; specify one with --wire"
             ),
         }))
     }
 
-    /// What the document is on a wire that somebody named. A request that has nothing of any wire in particular is
-    /// believed to be of that one.
-    pub(crate) fn kind_on(&self, wire: &Wire) -> Result<Kind, Failure> {
+    /// Detects the kind on a wire that the user specified. A request without wire-specific members
+    /// counts as a request of that wire.
+    pub(crate) fn kind_on(&self, wire: &Wire) -> Result<DocumentKind, Failure> {
         self.kind(Some(wire)).or_else(|failure| {
             let named = codec(wire).filter(|codec| self.is_plain_request_of(*codec));
-            let kind =
-                named.map(|codec| Kind { codec, document: Document::Request, framing: None });
+            let kind = named.map(|codec| DocumentKind {
+                codec,
+                document: Document::Request,
+                framing: None,
+            });
             kind.ok_or(failure)
         })
     }
@@ -113,19 +125,19 @@ impl Input {
         let Ok(tree) = Tree::parse(self.bytes.clone()) else { return false };
         let conversation = tree.root().get(conversation_of(codec));
         let Some(messages) = conversation.filter(|list| list.is_array()) else { return false };
-        // Chat is what is guessed when nothing tells. These do, and no other wire has them.
+        // Chat is the fallback of the detection. These members exist only in chat requests.
         let is_chats = |message: Node<'_>| {
             let role = message.text_of("role");
             matches!(role.as_deref(), Some("tool" | "system" | "developer"))
                 || message.get("tool_calls").is_some()
         };
-        let guessed = guess(&self.bytes);
+        let guessed = detect(&self.bytes);
         guessed.is_none_or(|guess| guess.wire == Wire::OPENAI_CHAT)
             && !messages.elements().any(is_chats)
     }
 
-    /// What went wrong in a codec, as bad data of this document.
-    pub(crate) fn bad(&self, error: CodecError) -> Failure {
+    /// Converts a codec error to a failure about this document.
+    pub(crate) fn bad_data(&self, error: CodecError) -> Failure {
         match error {
             CodecError::Syntax(error) => self.bad_json(&error),
             other => Failure::BadData(format!("{}: {other}", self.name)),
@@ -139,20 +151,20 @@ impl Input {
         ))
     }
 
-    /// The document as a request to that target.
-    pub(crate) fn request(&self, codec: &dyn Codec, asked: &Asked) -> Request {
+    /// Returns the document as a request to that target.
+    pub(crate) fn request(&self, codec: &dyn Codec, asked: &DecodeContext) -> Request {
         let path = codec.path(&asked.target, false);
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
     }
 }
 
-/// The member of a request that holds the conversation: what a model reads last.
+/// Returns the member of a request that holds the conversation.
 pub(crate) fn conversation_of(codec: &dyn Codec) -> &'static str {
     codec.prefix_members().last().copied().unwrap_or("messages")
 }
 
-/// What a document is, in a word.
-pub(crate) fn what(document: Document, framing: Option<Framing>) -> &'static str {
+/// Names the kind of a document.
+pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'static str {
     match (document, framing) {
         (_, Some(_)) | (Document::Event, None) => "a stream",
         (Document::Request, None) => "a request",
@@ -160,37 +172,47 @@ pub(crate) fn what(document: Document, framing: Option<Framing>) -> &'static str
     }
 }
 
-/// The target at a provider's row, or at the first row of the wire.
-pub(crate) fn asked(wire: &Wire, provider: Option<&str>, model: &str) -> Result<Asked, Failure> {
+/// Returns the target at a provider's row, or at the first row of the wire.
+pub(crate) fn decode_context(
+    wire: &Wire,
+    provider: Option<&str>,
+    model: &str,
+) -> Result<DecodeContext, Failure> {
     let catalog = Catalog::builtin();
     let row = match provider {
         Some(name) => {
-            let row = catalog.provider_on(name, wire);
+            let row = catalog.provider_on_wire(name, wire);
             row.ok_or_else(|| unknown_provider(catalog, name, wire))?
         }
         None => catalog
             .default_provider(wire)
-            .ok_or_else(|| Failure::Usage(format!("no provider speaks {wire}")))?,
+            .ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))?,
     };
-    Ok(Asked::of(catalog.target(&row, model, "default")))
+    Ok(DecodeContext::of(catalog.target(&row, model, "default")))
 }
 
 pub(crate) fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
     let rows = catalog.providers().iter().filter(|row| row.wire == *wire);
     let names: Vec<Arc<str>> = rows.map(|row| Arc::clone(&row.name)).collect();
     Failure::Usage(format!(
-        "no provider `{name}` speaks {wire}; those that do: {}",
+        "provider `{name}` does not support {wire}; these do: {}",
         names.join(", ")
     ))
 }
 
-/// Says so when nothing is known of a model.
-pub(crate) fn note_unknown_model(asked: &Asked) {
+/// Prints a note if the catalog does not contain the model.
+pub(crate) fn note_unknown_model(asked: &DecodeContext) {
     let model = asked.target.model();
     if asked.target.profile.name == "unknown" && model != "unknown" {
         let message = format!(
-            "nothing is known of the model `{model}`; it is treated as one without demands of its own"
+            "unknown model `{model}`; it is treated as a model without special requirements"
         );
         text::note(&message);
     }
+}
+
+/// Returns the model that a request names in its path or body.
+pub(crate) fn model_in(codec: &dyn Codec, path: Option<&Name>, body: &Bytes) -> Option<Name> {
+    let path = path.cloned().unwrap_or_else(|| Name::from(""));
+    codec.model_of(&Request { path, headers: Vec::new(), body: body.clone() })
 }

@@ -1,4 +1,4 @@
-//! An open store: where it is, with which keys it is opened, and what its failures mean to who sits at a terminal.
+//! Opens a store: its location, its keys, and the mapping of its errors to failures.
 
 use std::future::Future;
 use std::io;
@@ -8,84 +8,87 @@ use std::time::Duration;
 use anyhow::Context as _;
 use throughline_core::{LogHead, LogId, LogKind, Name, Store as _, StoreError, Tenant};
 pub(crate) use throughline_store::without_password;
-use throughline_store::{Journal, MasterKey, Options, open};
+use throughline_store::{Journal, MasterKey, Options, Page, open};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zeroize::Zeroizing;
 
+use crate::args::StoreArgs;
+use crate::config::environment::variable;
+use crate::config::store_url::{default_url, is_address};
 use crate::config::{self, StoreSettings};
-use crate::environment::{folder, variable};
-use crate::failure::Failure;
-use crate::options::At;
-use crate::progress::Progress;
-use crate::text;
+use crate::print::failure::Failure;
+use crate::print::progress::Progress;
+use crate::print::text::{self, plain, push_line};
+use owo_colors::OwoColorize as _;
 
-/// How long a thread may take to end after its work.
+/// Grace period for threads at shutdown.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What happens where there is no store yet.
+/// Behaviour if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// That is an error.
+pub(crate) enum IfMissing {
+    /// Fail.
     Fails,
-    /// One is made.
+    /// Create the store.
     IsMade,
-    /// That is an error, and nothing is written: the store may be a read-only copy.
+    /// Fail, and open the store read-only: it may be a read-only copy.
     FailsReadOnly,
 }
 
-/// A store that is open.
-pub(crate) struct Opened {
+/// An open store.
+pub(crate) struct OpenStore {
     runtime: Runtime,
     pub(crate) journal: Journal,
     pub(crate) tenant: Tenant,
 }
 
-/// Opens the store, works with it, and closes it whatever came of it.
+/// Opens the store, calls `work`, and closes the store on every outcome.
 pub(crate) fn with<T>(
-    at: &At,
-    missing: Missing,
-    work: impl FnOnce(&Opened) -> Result<T, Failure>,
+    at: &StoreArgs,
+    missing: IfMissing,
+    work: impl FnOnce(&OpenStore) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let opened = Opened::open(at, missing)?;
+    let opened = OpenStore::open(at, missing)?;
     let worked = work(&opened);
     let closed = opened.run(opened.journal.close());
-    // A thread that still works for somebody who was interrupted takes back what it did.
+    // A thread that still runs after an interruption rolls back its work.
     opened.runtime.shutdown_timeout(PATIENCE);
     worked.and_then(|done| closed.map(|()| done))
 }
 
-impl Opened {
-    fn open(at: &At, missing: Missing) -> Result<Self, Failure> {
-        let (url, options) = how_to_open(at, missing)?;
+impl OpenStore {
+    fn open(at: &StoreArgs, missing: IfMissing) -> Result<Self, Failure> {
+        let (url, options) = open_options(at, missing)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("the store's threads cannot be started")?;
+        let runtime = runtime.context("the async runtime cannot be started")?;
         let opened = runtime.block_on(open(&url, &options));
-        let journal = opened.map_err(|error| not_opened(error, &url))?;
+        let journal = opened.map_err(|error| open_failure(error, &url))?;
         Ok(Self { runtime, journal, tenant: Tenant::from(at.tenant.as_str()) })
     }
 
-    /// Waits for something. Ctrl-C ends the program at once, so it is for what leaves nothing half done.
+    /// Waits for a future. Ctrl-C ends the program at once, so use this only for work that leaves
+    /// nothing half done.
     pub(crate) fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// The same for an answer of the store.
+    /// Waits for a result of the store.
     pub(crate) fn run<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Failure> {
-        self.wait_for(work).map_err(|error| self.failed(error))
+        self.wait_for(work).map_err(|error| self.to_failure(error))
     }
 
-    /// Hears from now on who asks to stop, so that what is begun can be taken back.
+    /// Installs signal handlers, so that started work can be rolled back.
     pub(crate) fn signals(&self) -> Result<Signals, Failure> {
         let _inside = self.runtime.enter();
-        Ok(Signals::new().context("signals cannot be waited for")?)
+        Ok(Signals::new().context("signal handlers cannot be installed")?)
     }
 
-    /// Waits for an answer to something that must not stop half-way. Who asks to stop twice is heard.
-    pub(crate) fn run_to_the_end<T>(
+    /// Waits for work that must not stop half-way; only a second signal interrupts it.
+    pub(crate) fn run_uninterrupted<T>(
         &self,
         what: &str,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -95,51 +98,49 @@ impl Opened {
             let mut work = std::pin::pin!(work);
             tokio::select! {
                 done = &mut work => return Ok(done),
-                () = signals.asked_to_stop() => {}
+                () = signals.wait_for_stop() => {}
             }
-            text::note(&format!(
-                "{what} is being finished; interrupt again to give it up half-way"
-            ));
+            text::note(&format!("finishing {what}; interrupt again to abort half-way"));
             tokio::select! {
                 done = &mut work => Ok(done),
-                () = signals.asked_to_stop() => {
-                    Err(Failure::Interrupted(format!("interrupted: {what} was given up half-way")))
+                () = signals.wait_for_stop() => {
+                    Err(Failure::Interrupted(format!("interrupted: {what} was aborted half-way")))
                 }
             }
         })
     }
 
-    /// A log that must exist.
+    /// Returns a log that must exist.
     pub(crate) fn log(&self, log: &LogId) -> Result<LogHead, Failure> {
         let head = self.run(self.journal.log(&self.tenant, log))?;
         let missing = StoreError::NotFound { what: "log", name: log.0.clone() };
-        head.ok_or_else(|| self.failed(missing))
+        head.ok_or_else(|| self.to_failure(missing))
     }
 
-    /// A thread that must exist.
+    /// Returns a thread that must exist.
     pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead, Failure> {
         let head = self.run(self.journal.log(&self.tenant, thread))?;
         match head {
             Some(head) if head.kind == LogKind::Thread => Ok(head),
             Some(head) => {
                 let of = head.of.map(|of| format!(" of the thread {of}")).unwrap_or_default();
-                Err(Failure::Usage(format!("{thread} is a run{of}: name a thread")))
+                Err(Failure::Usage(format!("{thread} is a run{of}, not a thread")))
             }
             None => {
                 let name = thread.0.clone();
-                Err(self.failed(StoreError::NotFound { what: "thread", name }))
+                Err(self.to_failure(StoreError::NotFound { what: "thread", name }))
             }
         }
     }
 
-    /// What a failure of the open store means here: who is to do what.
-    pub(crate) fn failed(&self, error: StoreError) -> Failure {
-        failed(error, &self.tenant)
+    /// Maps an error of the open store to a failure.
+    pub(crate) fn to_failure(&self, error: StoreError) -> Failure {
+        store_failure(error, &self.tenant)
     }
 }
 
-/// What a failure of an open store means to a tenant: who is to do what.
-pub(crate) fn failed(error: StoreError, tenant: &Tenant) -> Failure {
+/// Maps a store error to the failure and exit code of this program.
+pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
     let message = error.to_string();
     match error {
         StoreError::NotFound { what, name } => {
@@ -150,12 +151,12 @@ pub(crate) fn failed(error: StoreError, tenant: &Tenant) -> Failure {
                 what => (what, "threads"),
             };
             Failure::Usage(format!(
-                "there is no {what} {name} of the tenant {tenant}: `throughline {list}` shows what there is"
+                "there is no {what} {name} in the tenant {tenant}; `throughline {list}` lists what exists"
             ))
         }
         StoreError::Invalid(_) => Failure::Usage(message),
         StoreError::Corrupt(_) => {
-            Failure::BadData(format!("{message}; `throughline verify` says where"))
+            Failure::BadData(format!("{message}; `throughline verify` locates the problem"))
         }
         StoreError::Conflict { .. }
         | StoreError::Fenced { .. }
@@ -174,40 +175,43 @@ pub(crate) fn failed(error: StoreError, tenant: &Tenant) -> Failure {
     }
 }
 
-/// Where the store is, and how it is opened.
-pub(crate) fn how_to_open(at: &At, missing: Missing) -> Result<(String, Options), Failure> {
-    let Place { url, master_key_env } = place(at)?;
+/// Returns the URL of the store and the options to open it.
+pub(crate) fn open_options(
+    at: &StoreArgs,
+    missing: IfMissing,
+) -> Result<(String, Options), Failure> {
+    let StoreLocation { url, master_key_env } = locate_store(at)?;
     let retired_keys = at.retired_key_file.iter().map(|file| key(file));
     let options = Options {
         master_key: master_key(at, master_key_env.as_deref())?,
         retired_keys: retired_keys.collect::<Result<_, _>>()?,
-        create: missing == Missing::IsMade,
-        read_only: missing == Missing::FailsReadOnly,
+        create: missing == IfMissing::IsMade,
+        read_only: missing == IfMissing::FailsReadOnly,
         ..Options::default()
     };
     Ok((url, options))
 }
 
-/// Why a store was not opened.
-pub(crate) fn not_opened(error: StoreError, url: &str) -> Failure {
+/// Maps an error of opening a store to a failure.
+pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
     let shown = without_password(url);
     match error {
         StoreError::NotFound { .. } => Failure::NoStore(format!(
-            "there is no store at {shown} yet: `throughline run` or `throughline serve` makes one; or say with --store where it is"
+            "there is no store at {shown}; `throughline run` or `throughline serve` creates one, or use --store to name another"
         )),
         StoreError::Corrupt(problem) => Failure::BadData(format!(
-            "{shown} is not a store, or is damaged ({problem}): name another with --store, or restore a backup of it"
+            "{shown} is not a store, or is damaged ({problem}); name another with --store, or restore a backup"
         )),
         StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
         StoreError::KeyMissing => Failure::NoStore(format!(
-            "{shown} was written with a master key: give it with --master-key-file or THROUGHLINE_MASTER_KEY"
+            "{shown} needs its master key; pass it with --master-key-file or THROUGHLINE_MASTER_KEY"
         )),
         StoreError::WrongKey => Failure::NoStore(format!(
-            "the master key does not open {shown}: give the one that it was written with, \
-             and those before it with --retired-key-file"
+            "the master key does not match {shown}; pass the key that the store was written with, \
+             and earlier ones with --retired-key-file"
         )),
         StoreError::NewerSchema { found, known } => Failure::NoStore(format!(
-            "{shown} has schema {found}, and this program knows {known} at most: use a newer version"
+            "{shown} has schema {found}, but this version supports at most {known}; use a newer version"
         )),
         error @ (StoreError::Full
         | StoreError::ReadOnly(_)
@@ -225,63 +229,41 @@ pub(crate) fn not_opened(error: StoreError, url: &str) -> Failure {
     }
 }
 
-/// Where a store is, and which variable has its master key.
-struct Place {
+/// URL of a store, and the variable with its master key.
+struct StoreLocation {
     url: String,
-    /// As the configuration says, if that is who said where the store is.
+    /// Set if the configuration names the store.
     master_key_env: Option<Name>,
 }
 
-/// Where the store is: as the option says, the environment, the configuration, or at its place in the user's data directory.
-fn place(at: &At) -> Result<Place, Failure> {
+/// Locates the store: the option, the environment, the configuration, or the user's data directory.
+fn locate_store(at: &StoreArgs) -> Result<StoreLocation, Failure> {
     let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
     let place = match given? {
-        Some(url) => Place { url, master_key_env: None },
+        Some(url) => StoreLocation { url, master_key_env: None },
         None => {
             let StoreSettings { url, master_key_env } = config::load(at.config.as_deref())?.store;
-            let url = url.map_or_else(usual_url, Ok)?;
-            Place { url, master_key_env }
+            let url = url.map_or_else(default_url, Ok)?;
+            StoreLocation { url, master_key_env }
         }
     };
     if !is_address(&place.url) {
-        // What is no address may be anything, so it is not repeated.
+        // An invalid URL may contain a secret, so the message does not repeat it.
         return Err(Failure::Usage(
-            "the store's address is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
+            "the store URL has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
         ));
     }
     Ok(place)
 }
 
-/// Whether it is an address of a kind that we know.
-pub(crate) fn is_address(url: &str) -> bool {
-    ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
-}
-
-/// Where the store is when nobody says anything.
-pub(crate) fn usual_url() -> Result<String, Failure> {
-    let file = data_folder()?.join("throughline").join("throughline.db");
-    Ok(format!("sqlite://{}", file.display()))
-}
-
-/// The file that an SQLite store is in.
-pub(crate) fn file_of(at: &At) -> Option<PathBuf> {
-    let url = place(at).ok()?.url;
+/// Returns the file of an SQLite store.
+pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
+    let url = locate_store(at).ok()?.url;
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 
-/// Where a user's programs keep their data, by the XDG base directories.
-fn data_folder() -> Result<PathBuf, Failure> {
-    if let Some(folder) = folder("XDG_DATA_HOME")? {
-        return Ok(folder);
-    }
-    let folder = folder("HOME")?.map(|home| home.join(".local").join("share"));
-    folder.ok_or_else(|| {
-        Failure::Usage("you have no home directory: say with --store where the store is".to_owned())
-    })
-}
-
-/// The master key: as the option says, the environment, or the variable that the configuration names.
-fn master_key(at: &At, named: Option<&str>) -> Result<Option<MasterKey>, Failure> {
+/// Returns the master key: from the option, the environment, or the variable in the configuration.
+fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>, Failure> {
     const USUAL: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {
         return key(file).map(Some);
@@ -298,13 +280,13 @@ fn master_key(at: &At, named: Option<&str>) -> Result<Option<MasterKey>, Failure
     match variable(name)? {
         Some(text) => read(&shown, text),
         None => Err(Failure::Usage(format!(
-            "{shown}, which `master_key_env` in the configuration names, is not set: set it, \
-             or give the key with --master-key-file"
+            "{shown} is not set, but `master_key_env` in the configuration names it: set it, \
+             or pass the key with --master-key-file"
         ))),
     }
 }
 
-/// The master key that a file holds.
+/// Reads the master key from a file.
 pub(crate) fn key(file: &Path) -> Result<MasterKey, Failure> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map(Zeroizing::new);
@@ -312,31 +294,32 @@ pub(crate) fn key(file: &Path) -> Result<MasterKey, Failure> {
     MasterKey::parse(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))
 }
 
-/// Hears who asks to stop: Ctrl-C, or whoever started it.
+/// Receives SIGINT and SIGTERM.
 pub(crate) struct Signals {
     interrupted: Signal,
     terminated: Signal,
 }
 
 impl Signals {
-    /// Listens from now on; within a runtime.
+    /// Installs the handlers; requires a runtime.
     pub(crate) fn new() -> io::Result<Self> {
         let interrupted = signal(SignalKind::interrupt())?;
         Ok(Self { interrupted, terminated: signal(SignalKind::terminate())? })
     }
 
-    /// Waits until somebody asks to stop, or has asked.
-    pub(crate) async fn asked_to_stop(&mut self) {
+    /// Waits for a signal, or returns at once if one was received.
+    pub(crate) async fn wait_for_stop(&mut self) {
         tokio::select! {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}
         }
     }
 
-    /// Waits for an answer, unless somebody asks to stop; then the work is dropped, if it is not as good as done.
-    pub(crate) fn run_until_stopped<T>(
+    /// Waits for a result unless a signal arrives; the work is then dropped, if it is not almost
+    /// done.
+    pub(crate) fn run_until_interrupted<T>(
         mut self,
-        opened: &Opened,
+        opened: &OpenStore,
         progress: &Progress,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Failure> {
@@ -345,7 +328,7 @@ impl Signals {
             loop {
                 tokio::select! {
                     done = &mut work => return Ok(done),
-                    () = self.asked_to_stop() => {}
+                    () = self.wait_for_stop() => {}
                 }
                 if !progress.is_full() {
                     let message = "interrupted: nothing was written";
@@ -353,5 +336,43 @@ impl Signals {
                 }
             }
         })
+    }
+}
+
+impl OpenStore {
+    /// Returns the runs of a tenant or thread. Other logs of a thread, such as run commands and
+    /// stored responses, have no status and are skipped.
+    pub(crate) fn runs(
+        &self,
+        thread: Option<&LogId>,
+        mut page: Page,
+    ) -> Result<Vec<LogHead>, Failure> {
+        const LOOKED_AT: u32 = 256;
+        let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        page.limit = page.limit.max(LOOKED_AT);
+        let mut runs = Vec::new();
+        loop {
+            let logs = self.run(self.journal.runs(&self.tenant, thread, page.clone()))?;
+            page.after = logs.last().map(|head| head.log.clone());
+            runs.extend(logs.into_iter().filter(|head| head.status.is_some()));
+            if page.after.is_none() || runs.len() >= wanted {
+                runs.truncate(wanted);
+                return Ok(runs);
+            }
+        }
+    }
+
+    /// Returns the message for an empty list.
+    pub(crate) fn empty_message(&self, what: &str) -> Result<String, Failure> {
+        let tenant = &self.tenant;
+        let mut others = self.run(self.journal.tenants())?;
+        others.retain(|other| other != tenant);
+        let mut said = format!("the tenant {} has no {what}\n", plain(&tenant.0));
+        if !others.is_empty() {
+            let names: Vec<String> = others.iter().map(|other| plain(&other.0)).collect();
+            let names = names.join(", ");
+            push_line(&mut said, &format!("{} {names}", "other tenants of this store:".dimmed()));
+        }
+        Ok(said)
     }
 }

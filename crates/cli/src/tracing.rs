@@ -1,22 +1,25 @@
-//! Traces of what this process does: the tracer that the configuration asks for, and who tells it.
+//! Traces of this process: the configured tracer and its event source.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::Watcher;
-use throughline_core::{Boxed, Credential, EndedCall, Json, LogId, RedactionPolicy, Tenant};
-use throughline_server::{RunTraces, Traces};
+use throughline_core::{
+    CompletedCall, Credential, Json, LogId, RedactionPolicy, StoreFuture, Tenant,
+};
+use throughline_server::{CallTraces, RunTraces};
 use throughline_store::Journal;
 use throughline_trace::{
-    CallTracer, Delivered, Sink, SinkOptions, Status, Telling, Tracer, TracerOptions, session_of,
+    CallTracer, DeliveryReport, Sink, SinkOptions, Status, TraceOptions, Tracer, TracerOptions,
+    load_session,
 };
 
-use crate::agent::{Now, now};
+use crate::clock::{SystemClock, now};
 use crate::config::TracingSettings;
-use crate::failure::Failure;
-use crate::text;
+use crate::print::failure::Failure;
+use crate::print::text;
 
-/// Who is told, as the configuration says.
+/// Creates the configured sinks.
 pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>, Failure> {
     let open = settings.sinks.iter().map(|sink| {
         let header = sink.header.iter();
@@ -37,21 +40,21 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>, Fa
 }
 
 /// The content of traces: `policy` redacts it, unless `[tracing] redact = false`.
-pub(crate) fn telling(settings: &TracingSettings, policy: RedactionPolicy) -> Telling {
+pub(crate) fn trace_options(settings: &TracingSettings, policy: RedactionPolicy) -> TraceOptions {
     let redaction = if settings.redact { policy } else { RedactionPolicy::nothing() };
-    Telling { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
+    TraceOptions { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
 }
 
 /// Traces of the runs and calls of this process.
-pub(crate) struct Traced {
+pub(crate) struct ProcessTraces {
     tracer: Tracer,
     calls: CallTracer,
     patience: Duration,
 }
 
-impl Traced {
-    /// What the configuration asks for; nothing where it asks for nothing.
-    pub(crate) fn of(
+impl ProcessTraces {
+    /// Creates the configured tracer; `None` if tracing is off.
+    pub(crate) fn new(
         settings: &TracingSettings,
         policy: RedactionPolicy,
         journal: &Journal,
@@ -63,64 +66,66 @@ impl Traced {
         let calls = CallTracer::new(sinks.clone());
         let tracer = Tracer::new(TracerOptions {
             store: Arc::new(journal.clone()),
-            clock: Arc::new(Now),
+            clock: Arc::new(SystemClock),
             mode: settings.mode,
-            telling: telling(settings, policy),
+            telling: trace_options(settings, policy),
             sinks,
             patience: settings.patience,
         });
         Ok(Some(Arc::new(Self { tracer, calls, patience: settings.patience })))
     }
 
-    /// Waits until all is told, and says what was not.
+    /// Waits until all traces are sent, and prints what was lost.
     pub(crate) async fn finish(&self) {
         for delivered in self.tracer.finish().await {
-            tell(&delivered);
+            print_delivery(&delivered);
         }
         self.calls.finish(self.patience).await;
         match self.calls.dropped() {
             0 => {}
-            dropped => text::note(&format!("{dropped} calls are missing in the traces")),
+            dropped => text::note(&format!("{dropped} calls are missing from the traces")),
         }
     }
 }
 
-/// Says what became of a trace, where not all is well with it.
-fn tell(delivered: &Delivered) {
+/// Prints a note if a trace is incomplete.
+fn print_delivery(delivered: &DeliveryReport) {
     if delivered.status != Status::Partial {
         return;
     }
     let errors: Vec<&str> = delivered.errors.iter().map(|error| &**error).collect();
     text::note(&format!(
-        "the trace {} is partial: {}; `throughline traces export` makes it again",
+        "the trace {} is partial: {}; `throughline traces export` exports it again",
         delivered.session,
         errors.join("; ")
     ));
 }
 
-impl Watcher for Traced {
-    fn goes_on(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send> {
+impl Watcher for ProcessTraces {
+    fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send> {
         Box::new(self.tracer.follow(tenant, run, records))
     }
 }
 
-impl Traces for Traced {
-    fn ended(&self, call: EndedCall) {
+impl CallTraces for ProcessTraces {
+    fn call_ended(&self, call: CompletedCall) {
         self.calls.call(call, now());
     }
 }
 
-/// The traces that the console shows: what was said is in them, and who looks is not shown the usual secrets.
-pub(crate) struct Shown(pub(crate) Journal);
+/// Traces for the console: with contents, and with common secrets redacted.
+pub(crate) struct ConsoleTraces(pub(crate) Journal);
 
-impl RunTraces for Shown {
+impl RunTraces for ConsoleTraces {
     fn trace<'a>(
         &'a self,
         tenant: &'a Tenant,
         run: &'a LogId,
         redaction: RedactionPolicy,
-    ) -> Boxed<'a, Json> {
-        let telling = Telling { thread_id: None, log_data: true, redaction };
-        Box::pin(async move { Ok(session_of(&self.0, tenant, run, telling, &Now).await?.json()) })
+    ) -> StoreFuture<'a, Json> {
+        let telling = TraceOptions { thread_id: None, log_data: true, redaction };
+        Box::pin(async move {
+            Ok(load_session(&self.0, tenant, run, telling, &SystemClock).await?.to_json())
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! How long an audit takes, as a ratio to `serde_json::from_slice::<Value>` of the same request in the same run, and whether it
-//! stays in proportion to the request.
+//! Measures the duration of an audit as a ratio to `serde_json::from_slice::<Value>` of the same
+//! request in the same run, and whether it stays proportional to the size of the request.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
     clippy::disallowed_methods,
     reason = "a bench is a program that measures and prints"
 )]
-#![allow(missing_docs, reason = "a program has no interface")]
+#![allow(missing_docs, reason = "a benchmark has no public API")]
 
 mod support;
 
@@ -17,16 +17,16 @@ use std::hint::black_box;
 use serde_json::Value;
 use throughline_codec::{Transcript, audit, codec};
 
-use support::{Subject, ratio, rounds, subjects};
+use support::{BenchWire, ratio, rounds, subjects};
 
 const SIZES: [usize; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
 fn main() {
     let rounds = rounds();
-    println!("audit of a request, as a ratio to serde_json::from_slice::<Value> of it");
+    println!("audit time of a request, as a ratio to serde_json::from_slice::<Value>");
     println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "wire", "10 KB", "100 KB", "1 MB", "10 MB");
     for subject in subjects() {
-        // Large requests need fewer rounds for the same time.
+        // Large requests need fewer rounds for the same measuring time.
         let ratios = SIZES.map(|size| {
             let fewer = u32::try_from(size / 1_000_000).unwrap_or(u32::MAX).max(1);
             measure(&subject, size, (rounds / fewer).max(1))
@@ -37,10 +37,10 @@ fn main() {
     println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "target", "", "", "≤ 1.50", "linear");
 }
 
-fn measure(subject: &Subject, size: usize, rounds: u32) -> f64 {
+fn measure(subject: &BenchWire, size: usize, rounds: u32) -> f64 {
     let codec = codec(&subject.wire).unwrap();
     let (asked, request) = (subject.asked(), subject.request(size));
-    let transcript = Transcript::of(codec, &request);
+    let transcript = Transcript::new(codec, &request);
     let mut parse = || drop(black_box(serde_json::from_slice::<Value>(&request.body).unwrap()));
     let mut look = || drop(black_box(audit(&transcript, &asked.target).unwrap()));
     ratio(rounds, &mut parse, &mut look)

@@ -1,7 +1,8 @@
-//! How long reading and writing take, as ratios to `serde_json::from_slice::<Value>` of the same bytes in the same run.
+//! Measures decoding and encoding as ratios to `serde_json::from_slice::<Value>` of the same bytes
+//! in the same run.
 //!
-//! Absolute times on shared machines mean little, so only the ratios are worth comparing. Each figure is the best of many
-//! rounds, and baseline and candidate take turns.
+//! Absolute times on shared machines are not comparable, so only the ratios count. Each figure is
+//! the best of many rounds, and baseline and candidate alternate.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +11,7 @@
     clippy::disallowed_methods,
     reason = "a bench is a program that measures and prints"
 )]
-#![allow(missing_docs, reason = "a program has no interface")]
+#![allow(missing_docs, reason = "a benchmark has no public API")]
 
 mod support;
 
@@ -19,13 +20,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_codec::{Asked, Codec, Framer, StreamDecoder, StreamEncoder, codec};
+use throughline_codec::{Codec, DecodeContext, Framer, StreamDecoder, StreamEncoder, codec};
 use throughline_core::{
-    Body, Delta, Event, Item, Name, Origin, Place, ReasoningFormat, Reply, Role, Stop, Thought,
-    ThoughtKind, Usage, Wire,
+    Body, Delta, Event, Item, ItemPosition, Name, Origin, ReasoningFormat, Reply, Role, StopReason,
+    Thought, ThoughtKind, Usage, Wire,
 };
 
-use support::{Subject, ratio, rounds, subjects};
+use support::{BenchWire, ratio, rounds, subjects};
 
 const SIZE: usize = 200_000;
 
@@ -47,13 +48,13 @@ fn main() {
     );
 }
 
-fn measure(subject: &Subject, rounds: u32) {
+fn measure(subject: &BenchWire, rounds: u32) {
     let codec = codec(&subject.wire).unwrap();
     let asked = subject.asked();
     let request = subject.request(SIZE);
     let body = request.body.clone();
     let call = codec.decode_request(&request, &asked).unwrap();
-    // The same conversation with nothing left to copy whole: every message is put together from its parts.
+    // The same conversation without native messages: every message is assembled from its parts.
     let mut parts = call.clone();
     parts.source = None;
     for item in parts.items.iter_mut().chain(&mut parts.system) {
@@ -93,9 +94,9 @@ fn measure(subject: &Subject, rounds: u32) {
     );
 }
 
-/// A streamed answer of about 200 KB: a thought and a text in pieces of a few words.
-fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
-    // Said by another wire's model, so that every encoder writes it live.
+/// Builds a streamed response of about 200 KB: a thought and a text in small pieces.
+fn stream_of(codec: &dyn Codec, asked: &DecodeContext) -> Vec<u8> {
+    // Use another wire's origin, so that every encoder writes the events live.
     let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&asked.target.origin) };
     let origin = Arc::new(origin);
     let piece: Arc<str> = Arc::from("twenty bytes of text");
@@ -118,8 +119,12 @@ fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
             push(Event::Delta { index, delta: delta(Arc::clone(&piece)) }, &mut bytes);
         }
         let body = if index == 0 { thought(&said) } else { text(&said) };
-        let item =
-            Item::new(format!("{index}"), Place { message: 0, part: index }, Role::Assistant, body);
+        let item = Item::new(
+            format!("{index}"),
+            ItemPosition { message: 0, part: index },
+            Role::Assistant,
+            body,
+        );
         items.push(item.clone());
         push(Event::Closed { index, item: Box::new(item) }, &mut bytes);
     }
@@ -127,7 +132,7 @@ fn stream_of(codec: &dyn Codec, asked: &Asked) -> Vec<u8> {
     let reply = Reply {
         id: Some(Name::from("reply")),
         items,
-        stop: Stop::Done,
+        stop: StopReason::Done,
         usage,
         origin,
         extras: Vec::new(),

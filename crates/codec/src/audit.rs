@@ -1,57 +1,61 @@
-//! Knowing before it is sent what a provider would refuse.
+//! Predicts what a provider would reject before the request is sent.
 //!
-//! Each wire states its rules in `contract.rs`: what they say is data ([`Rule`]), and its codec's
-//! [`inspect`](crate::Codec::inspect) reports where a request breaks them ([`Finding`]). This module puts the case to the codec:
-//! the request as an index over its own bytes, the target's rows, and, where earlier requests and responses are
-//! known, a [`Comparison`] of what is sent back with what was issued. Nothing of the transcript is copied.
+//! Each wire declares its rules as data ([`Rule`]) in `contract.rs`, and its codec's
+//! [`inspect`](crate::Codec::inspect) reports each violation as a [`Finding`]. This module builds
+//! the input of the codec: the request as an index over its own bytes, the target's rows and, if
+//! earlier exchanges are known, a [`Comparison`] of the replayed content with what was issued. The
+//! transcript is not copied.
 //!
-//! A rule is never stricter than its evidence. Verdicts rest on the rows of the catalog and on what was recorded, never on
-//! a model's name.
+//! A rule is never stricter than its evidence. Verdicts depend on catalog rows and recorded
+//! traffic, never on a model's name.
 
-mod carried;
-mod case;
 mod compare;
-mod exact;
-mod likeness;
-mod mend;
-pub(crate) mod prefix_of;
-mod prior;
+mod context;
+mod fix;
+mod match_criteria;
+mod match_issued;
+pub(crate) mod prefix_change;
+mod prior_content;
 mod rule;
-mod tally;
+mod summary;
+mod transcript;
 
 use throughline_core::{ReplayAudit, Request, Target, Tree, Wire};
 
-pub use crate::audit::case::{Case, Findings, PathStyle};
-pub use crate::audit::compare::{Change, ChangeKind, Comparison, Issued, PrefixChange, Reordered};
-pub use crate::audit::mend::{Edit, Mend};
-pub(crate) use crate::audit::mend::{apply, compatible};
-pub use crate::audit::prior::{Exchange, IssuedSeals, Prior};
-pub use crate::audit::rule::{Breach, Example, Finding, Rule, Severity, Source, SourceKind};
+pub use crate::audit::compare::{
+    Change, ChangeKind, Comparison, IssuedItem, PrefixChange, ReorderedElement,
+};
+pub use crate::audit::context::{AuditContext, Findings, PathStyle};
+pub use crate::audit::fix::{Edit, Fix};
+pub(crate) use crate::audit::fix::{apply, select_compatible};
+pub use crate::audit::rule::{Example, Finding, Rule, Severity, Source, SourceKind, ViolationKind};
+pub use crate::audit::transcript::{Exchange, IssuedSeals, PriorExchanges};
 use crate::{Codec, CodecError};
 
-/// A conversation as it is about to be sent.
+/// A request to audit, with everything known about its conversation.
 #[derive(Clone, Copy)]
 pub struct Transcript<'a> {
-    /// The wire's codec.
+    /// The codec of the request's wire.
     pub codec: &'a dyn Codec,
-    /// The request.
+    /// The request to audit.
     pub request: &'a Request,
-    /// A body that was parsed before: it is not parsed again where it is the request's.
+    /// The parsed body. It is used only if it belongs to `request`.
     pub parsed: Option<&'a Tree>,
-    /// Whether `request` has the headers that will be sent; otherwise rules that rest on them can only note.
+    /// Whether `request` contains the headers that will be sent. If not, rules about headers only
+    /// produce notes.
     pub knows_headers: bool,
-    /// When the account was made, where that is known: some rules began for new accounts.
+    /// The creation time of the account, if known. Some rules apply only to newer accounts.
     pub account_created: Option<jiff::Timestamp>,
-    /// What was asked and answered before.
-    pub prior: &'a Prior,
-    /// Seals that the target is known to have issued, from elsewhere than `prior`.
+    /// The earlier exchanges of the conversation.
+    pub prior: &'a PriorExchanges,
+    /// Seals that the target issued outside of `prior`.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 
 impl<'a> Transcript<'a> {
-    /// A request of which nothing else is known.
-    pub fn of(codec: &'a dyn Codec, request: &'a Request) -> Self {
-        static NOTHING: Prior = Prior::new();
+    /// Creates a transcript of a request without further context.
+    pub fn new(codec: &'a dyn Codec, request: &'a Request) -> Self {
+        static NOTHING: PriorExchanges = PriorExchanges::new();
         Self {
             codec,
             request,
@@ -63,40 +67,41 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// The same conversation with what came before.
+    /// Sets the earlier exchanges.
     #[must_use]
-    pub fn after(self, prior: &'a Prior) -> Self {
+    pub fn with_prior(self, prior: &'a PriorExchanges) -> Self {
         Self { prior, ..self }
     }
 }
 
-/// What a provider would say to a request.
+/// The predicted reaction of a provider to a request.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// The wire.
+    /// The wire of the request.
     pub wire: Wire,
-    /// The model that is asked.
+    /// The requested model.
     pub model: String,
-    /// The reasoning that the request carries, as document 003 tells it: how many elements, whose, and which of the
-    /// refusals below are about them.
+    /// The reasoning in the request as defined by document 003: the number of elements, their
+    /// formats, and the violations that concern them.
     pub summary: ReplayAudit,
-    /// What was found, the gravest first and each in the order of the text.
+    /// The findings, most severe first, then in request order.
     pub findings: Vec<Finding>,
 }
 
-/// What a provider would do.
+/// The overall outcome of an audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Take it as it is.
+    /// The provider accepts the request.
     Accept,
-    /// Take it, and lose reasoning, refuse to answer, or miss its cache.
+    /// The provider accepts the request, but reasoning is lost, the model refuses to answer, or the
+    /// cache misses.
     Degrade,
-    /// Answer with an error.
+    /// The provider returns an error.
     Refuse,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the name used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Accept => "accept",
@@ -107,7 +112,7 @@ impl Verdict {
 }
 
 impl Audit {
-    /// What the provider would do.
+    /// Returns the outcome of the most severe finding.
     pub fn verdict(&self) -> Verdict {
         let gravest = self.findings.iter().map(|finding| finding.severity).max();
         match gravest {
@@ -118,12 +123,12 @@ impl Audit {
     }
 }
 
-/// Looks at a request before it is sent to `target`.
+/// Audits a request before it is sent to `target`.
 pub fn audit(transcript: &Transcript<'_>, target: &Target) -> Result<Audit, CodecError> {
     let codec = transcript.codec;
     let body = &transcript.request.body;
     let parsed;
-    let tree = match transcript.parsed.filter(|tree| tree.is_of(body)) {
+    let tree = match transcript.parsed.filter(|tree| tree.indexes(body)) {
         Some(tree) => tree,
         None => {
             parsed = Tree::parse(body.clone())?;
@@ -135,7 +140,7 @@ pub fn audit(transcript: &Transcript<'_>, target: &Target) -> Result<Audit, Code
     } else {
         Some(Comparison::of(transcript, target, tree)?)
     };
-    let case = Case::new(transcript, target, tree, comparison.as_ref());
+    let case = AuditContext::new(transcript, target, tree, comparison.as_ref());
     let mut findings = Findings::new(&case);
     codec.inspect(&case, &mut findings);
     let (summary, findings) = findings.finish();

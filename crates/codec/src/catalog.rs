@@ -1,12 +1,12 @@
-//! The rows of `providers.toml` and `profiles.toml`, and the user's own on top of them.
+//! The built-in rows of `providers.toml` and `profiles.toml`, and the user's own rows on top.
 //!
-//! A provider is found by its name, a model's family by the longest pattern that its name fits. A model that nobody has
-//! heard of gets the row `unknown`, which demands nothing and refuses nothing.
+//! A provider is looked up by name, a model family by the longest pattern that matches the model
+//! name. Unlisted models get the profile `unknown`, which requires nothing and rejects nothing.
 
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
-use throughline_core::{Dialect, Name, Origin, Profile, Provider, Recall, Target, Wire};
+use throughline_core::{Dialect, Memoized, Name, Origin, Profile, Provider, Target, Wire};
 
 #[cfg(test)]
 #[path = "catalog_tests.rs"]
@@ -15,69 +15,70 @@ mod catalog_tests;
 const PROVIDERS: &str = include_str!("providers.toml");
 const PROFILES: &str = include_str!("profiles.toml");
 
-/// What is known of endpoints and of model families.
+/// The known providers and model families.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
     providers: Vec<Arc<Provider>>,
     profiles: Vec<Arc<Profile>>,
-    /// The families of models that were asked for.
-    families: Recall<Arc<Profile>>,
+    /// Caches the family of each model that was looked up.
+    families: Memoized<Arc<Profile>>,
 }
 
-/// Why a row was not taken, or not found.
+/// An error in the rows of a catalog, or a failed lookup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// The text is not TOML, or a row has a key or a value that none can have.
-    #[error("line {line} of the {rows} is wrong: {message}")]
+    /// The text is not valid TOML, or a row has an unknown key or an invalid value.
+    #[error("line {line} of the {rows} is invalid: {message}")]
     Syntax {
-        /// Which rows: `providers` or `profiles`.
+        /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The line, counted from one.
+        /// The line number, starting at 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parser's message.
         message: String,
     },
-    /// Two rows of one text have the same name.
+    /// Two rows of one file have the same name.
     #[error("the {rows} have two rows named `{name}`")]
     Twice {
-        /// Which rows: `providers` or `profiles`.
+        /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The name.
+        /// The repeated name.
         name: String,
     },
     /// A row has no name.
     #[error("row {row} of the {rows} has no name")]
     Nameless {
-        /// Which rows: `providers` or `profiles`.
+        /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// Which row of the text, counted from one.
+        /// The number of the row in its file, starting at 1.
         row: usize,
     },
-    /// There is no provider of that name.
+    /// No provider has the requested name.
     #[error("there is no provider named `{name}`{}", suggestion(.close))]
     UnknownProvider {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// The names that are most like it.
+        /// The most similar names.
         close: Vec<Name>,
     },
 }
 
 impl Catalog {
-    /// The rows that are built in.
+    /// Returns the built-in rows.
     pub fn builtin() -> &'static Self {
-        // A test parses the same text, so that the empty fallback is never seen.
+        // A test parses the same text, so the empty fallback is never used.
         static BUILTIN: LazyLock<Catalog> =
             LazyLock::new(|| Catalog::parse(PROVIDERS, PROFILES).unwrap_or_default());
         &BUILTIN
     }
 
-    /// The rows of these two texts.
+    /// Parses the rows of the two files.
     pub fn parse(providers_toml: &str, profiles_toml: &str) -> Result<Self, CatalogError> {
         Self::default().with_providers(providers_toml)?.with_profiles(profiles_toml)
     }
 
-    /// The same with more profiles. A row replaces the one of its name, and its patterns win ties.
+    /// Returns a copy with more profiles. A row replaces the one with its name, and its patterns
+    /// win ties.
     pub fn with_profiles(&self, toml: &str) -> Result<Self, CatalogError> {
         let file: ProfileFile = read("profiles", toml)?;
         let names: Vec<&str> = file.profile.iter().map(|row| row.name.as_str()).collect();
@@ -89,10 +90,11 @@ impl Catalog {
                 profiles.push(Arc::clone(old));
             }
         }
-        Ok(Self { providers: self.providers.clone(), profiles, families: Recall::default() })
+        Ok(Self { providers: self.providers.clone(), profiles, families: Memoized::default() })
     }
 
-    /// The same with more providers. A row replaces the one of its name; others come last.
+    /// Returns a copy with more providers. A row replaces the one with its name; new rows are
+    /// appended.
     pub fn with_providers(&self, toml: &str) -> Result<Self, CatalogError> {
         let file: ProviderFile = read("providers", toml)?;
         let names: Vec<&str> = file.provider.iter().map(|row| row.name.as_str()).collect();
@@ -108,24 +110,24 @@ impl Catalog {
         Ok(Self { providers, ..self.clone() })
     }
 
-    /// The provider of that name.
+    /// Returns the provider with this name.
     pub fn provider(&self, name: &str) -> Option<Arc<Provider>> {
         self.providers.iter().find(|row| *row.name == *name).map(Arc::clone)
     }
 
-    /// The provider of that name as it is found on that wire: `xai` on `openai-chat` is `xai-chat`.
-    pub fn provider_on(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
+    /// Returns the provider's row for a wire: `xai` on `openai-chat` is `xai-chat`.
+    pub fn provider_on_wire(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
         let named = self.providers.iter().filter(|row| {
             row.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         });
         named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
     }
 
-    /// The provider that most likely serves a model on a wire, where nobody said: its maker's own, or the router whose names
-    /// have a slash.
-    pub fn provider_of(&self, wire: &Wire, model: &str) -> Option<Arc<Provider>> {
+    /// Returns the provider that most likely serves a model on a wire if none is named: the model's
+    /// vendor, or OpenRouter for model names with a slash.
+    pub fn provider_for_model(&self, wire: &Wire, model: &str) -> Option<Arc<Provider>> {
         let name = match wire.as_str() {
-            "openai-chat" => chat_row(model),
+            "openai-chat" => chat_provider(model),
             "openai-responses" if model.starts_with("grok") => "xai",
             "openai-responses" if model.starts_with("deepseek") => "deepseek-responses",
             _ => "",
@@ -134,25 +136,25 @@ impl Catalog {
         named.or_else(|| self.default_provider(wire))
     }
 
-    /// All providers, in the order of their rows.
+    /// Returns all providers in the order of their rows.
     pub fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
     }
 
-    /// All profiles, the user's own first.
+    /// Returns all profiles, the user's own first.
     pub fn profiles(&self) -> &[Arc<Profile>] {
         &self.profiles
     }
 
-    /// The family of a model: the row with the longest pattern that the name fits, else `unknown`.
+    /// Returns the model's family: the row with the longest matching pattern, else `unknown`.
     pub fn profile(&self, model: &str) -> Arc<Profile> {
-        self.families.or_find(model, || self.family_of(model))
+        self.families.get_or_insert_with(model, || self.family_of(model))
     }
 
     fn family_of(&self, model: &str) -> Arc<Profile> {
         let mut best: Option<(usize, &Arc<Profile>)> = None;
         for row in &self.profiles {
-            if let Some(length) = row.fit(model)
+            if let Some(length) = row.longest_match(model)
                 && best.is_none_or(|(longest, _)| length > longest)
             {
                 best = Some((length, row));
@@ -164,12 +166,12 @@ impl Catalog {
         }
     }
 
-    /// The provider that a wire has when nobody names one: the first row of it.
+    /// Returns the default provider of a wire: its first row.
     pub fn default_provider(&self, wire: &Wire) -> Option<Arc<Provider>> {
         self.providers.iter().find(|row| row.wire == *wire).map(Arc::clone)
     }
 
-    /// A model at a provider, asked on behalf of an account.
+    /// Creates a Target for a model at a provider, on behalf of an account.
     pub fn target(&self, provider: &Arc<Provider>, model: &str, account: &str) -> Target {
         let profile = self.profile(model);
         let model = Name::from(model);
@@ -187,7 +189,7 @@ impl Catalog {
         Target { origin: Arc::new(origin), provider: Arc::clone(provider), profile }
     }
 
-    /// A model at the provider of that name, asked on behalf of an account.
+    /// Creates a Target for a model at the provider with this name, on behalf of an account.
     pub fn target_for(
         &self,
         provider_name: &str,
@@ -195,18 +197,18 @@ impl Catalog {
         account: &str,
     ) -> Result<Target, CatalogError> {
         let provider = self.provider(provider_name).ok_or_else(|| {
-            let (name, close) = (provider_name.to_owned(), self.names_like(provider_name));
+            let (name, close) = (provider_name.to_owned(), self.similar_names(provider_name));
             CatalogError::UnknownProvider { name, close }
         })?;
         Ok(self.target(&provider, model, account))
     }
 
-    /// The names that somebody may have meant, the likeliest first.
-    fn names_like(&self, asked: &str) -> Vec<Name> {
+    /// Returns the provider names that are most similar to `asked`, best first.
+    fn similar_names(&self, asked: &str) -> Vec<Name> {
         let asked = asked.to_ascii_lowercase();
         let mut close: Vec<(usize, &Name)> = Vec::new();
         for Provider { name, .. } in self.providers.iter().map(Arc::as_ref) {
-            let edits = distance(&asked, name);
+            let edits = edit_distance(&asked, name);
             let contained = asked.len() > 2 && (name.contains(&*asked) || asked.contains(&**name));
             if contained || edits <= 1 + asked.len() / 4 {
                 close.push((edits, name));
@@ -231,7 +233,7 @@ struct ProviderFile {
     provider: Vec<ProviderRow>,
 }
 
-/// A provider as its row is written.
+/// A provider row as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ProviderRow {
@@ -275,7 +277,7 @@ fn check_names(rows: &'static str, names: &[&str]) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// The host of an address, with its port.
+/// Returns the host and port of a URL.
 fn host(address: &str) -> Option<&str> {
     let (_, rest) = address.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -283,8 +285,8 @@ fn host(address: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-/// How many letters have to be added, dropped or replaced to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
+/// Returns the edit distance of two words: the number of insertions, deletions and replacements.
+fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (index, letter) in one.chars().enumerate() {
         let mut diagonal = index;
@@ -309,8 +311,8 @@ fn suggestion(close: &[Name]) -> String {
     }
 }
 
-/// The row of a chat model's maker.
-fn chat_row(model: &str) -> &'static str {
+/// Returns the provider row of a chat model's vendor.
+fn chat_provider(model: &str) -> &'static str {
     let begins = |starts: &[&str]| starts.iter().any(|start| model.starts_with(start));
     if model.contains('/') {
         "openrouter"

@@ -1,13 +1,16 @@
-//! The built-in rows parse, fit the names that models really have, and say what the vendors say.
+//! Checks that the built-in rows parse, match real model names, and follow the vendors'
+//! documentation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use throughline_core::{Channel, Contract, ForcedTools, Mode, Profile, Switch, Vendor, Wire};
+use throughline_core::{
+    Contract, ForcedTools, Mode, Profile, ReasoningChannel, ReasoningSwitch, Vendor, Wire,
+};
 
-use super::{Catalog, CatalogError, PROFILES, PROVIDERS, distance, host};
+use super::{Catalog, CatalogError, PROFILES, PROVIDERS, edit_distance, host};
 
-/// Names as vendors, clouds and routers write them, and the families that they belong to.
+/// Model names as written by vendors, clouds and routers, with their families.
 const NAMES: &[(&str, &str)] = &[
     ("claude-3-5-sonnet-20241022", "claude-3"),
     ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", "claude-3.7"),
@@ -113,14 +116,14 @@ fn family(model: &str) -> String {
     profile(model).name.clone()
 }
 
-/// Whether a seal that `issuer` made goes to `reader`.
+/// Returns whether a Seal of `issuer` is sent to `reader`.
 fn reads(reader: &str, issuer: &str) -> bool {
     let issuer = profile(issuer);
     !issuer.bound.model || profile(reader).reads_seals_of(&issuer.name)
 }
 
 #[test]
-fn every_row_parses_and_is_whole() {
+fn every_row_parses_and_is_complete() {
     let catalog = Catalog::parse(PROVIDERS, PROFILES).unwrap();
     assert_eq!(&catalog, Catalog::builtin());
     assert_eq!(catalog.providers().len(), PROVIDERS.matches("\n[[provider]]\n").count());
@@ -133,28 +136,36 @@ fn every_row_parses_and_is_whole() {
         Wire::BEDROCK_CONVERSE,
     ];
     for provider in catalog.providers() {
-        assert!(wires.contains(&provider.wire), "{} speaks {}", provider.name, provider.wire);
+        assert!(
+            wires.contains(&provider.wire),
+            "{} has the unknown wire {}",
+            provider.name,
+            provider.wire
+        );
         let has_host = host(&provider.base_url).is_some();
-        assert!(has_host || provider.base_url.is_empty(), "{} lives nowhere", provider.name);
+        assert!(has_host || provider.base_url.is_empty(), "{} has no host", provider.name);
         assert!(!provider.base_url.ends_with('/'), "{} ends in a slash", provider.name);
     }
     let mut patterns = BTreeSet::new();
     let families: Vec<&str> = catalog.profiles().iter().map(|row| row.name.as_str()).collect();
     for row in catalog.profiles() {
-        assert!(!row.models.is_empty(), "{} fits nothing", row.name);
+        assert!(!row.models.is_empty(), "{} has no models", row.name);
         for pattern in &row.models {
             assert!(patterns.insert(pattern), "two rows have the pattern {pattern}");
         }
         for read in row.reads.iter().chain(&row.ignores) {
             let stem = read.trim_end_matches('*');
-            assert!(families.iter().any(|family| family.starts_with(stem)), "nobody is {read}");
+            assert!(
+                families.iter().any(|family| family.starts_with(stem)),
+                "no family matches {read}"
+            );
         }
     }
     assert_eq!(families.last(), Some(&"unknown"));
 }
 
 #[test]
-fn names_find_their_families() {
+fn model_names_match_their_families() {
     let found: Vec<(&str, String)> =
         NAMES.iter().map(|(model, _)| (*model, family(model))).collect();
     let expected: Vec<(&str, String)> =
@@ -163,7 +174,7 @@ fn names_find_their_families() {
 }
 
 #[test]
-fn claude_reads_what_its_vendor_says_it_reads() {
+fn claude_reads_the_documented_families() {
     // "Fable 5.1 reads Opus 5, and Opus 5.5"
     assert!(reads("claude-fable-5-1", "claude-opus-5"));
     assert!(reads("claude-fable-5-1", "claude-opus-5-5"));
@@ -178,13 +189,13 @@ fn claude_reads_what_its_vendor_says_it_reads() {
     assert!(!reads("claude-haiku-5-5", "claude-opus-5"));
     assert!(!reads("claude-haiku-5-5", "claude-sonnet-4-5"));
     assert!(reads("claude-haiku-5-5", "claude-haiku-5-5"));
-    // Where nothing is said, they are sent.
+    // Without documentation, Seals are sent.
     assert!(reads("claude-sonnet-4-5", "claude-opus-4-1"));
     assert!(reads("claude-sonnet-5", "claude-fable-5-1"));
 }
 
 #[test]
-fn another_vendors_seals_stay_away_at_a_shared_endpoint() {
+fn seals_of_another_vendor_are_not_sent_at_a_shared_endpoint() {
     assert!(!reads("openai/gpt-5", "anthropic/claude-sonnet-4.5"));
     assert!(!reads("amazon.nova-pro-v1:0", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"));
     assert!(!reads("x-ai/grok-4.1-fast", "google/gemini-3-pro-preview"));
@@ -211,12 +222,12 @@ fn seals_are_bound_as_documented() {
 }
 
 #[test]
-fn demands_and_refusals_follow_the_evidence() {
-    assert!(profile("claude-opus-4-6").takes(Mode::Enabled));
-    assert!(!profile("claude-opus-4-7").takes(Mode::Enabled));
-    assert!(!profile("claude-opus-5-5").takes(Mode::Disabled));
-    assert!(profile("claude-sonnet-5-5").takes(Mode::BetweenTools));
-    assert!(!profile("claude-sonnet-5-5").takes(Mode::Disabled));
+fn requirements_and_rejections_follow_the_evidence() {
+    assert!(profile("claude-opus-4-6").supports_mode(Mode::Enabled));
+    assert!(!profile("claude-opus-4-7").supports_mode(Mode::Enabled));
+    assert!(!profile("claude-opus-5-5").supports_mode(Mode::Disabled));
+    assert!(profile("claude-sonnet-5-5").supports_mode(Mode::BetweenTools));
+    assert!(!profile("claude-sonnet-5-5").supports_mode(Mode::Disabled));
     assert_eq!(profile("claude-opus-4-6").efforts, ["low", "medium", "high", "max"]);
     assert_eq!(profile("claude-opus-4-6").forced_tools, ForcedTools::RefusedWithBudget);
     assert_eq!(profile("claude-fable-5-1").forced_tools, ForcedTools::Refused);
@@ -234,21 +245,21 @@ fn demands_and_refusals_follow_the_evidence() {
 }
 
 #[test]
-fn dialects_are_those_of_the_endpoints() {
+fn dialects_match_the_endpoints() {
     let dialect = |name: &str| Catalog::builtin().provider(name).unwrap().dialect.clone();
-    assert_eq!(dialect("openrouter").channel, Channel::Details);
-    assert_eq!(dialect("openrouter").switch, Switch::Object);
+    assert_eq!(dialect("openrouter").channel, ReasoningChannel::Details);
+    assert_eq!(dialect("openrouter").switch, ReasoningSwitch::Object);
     assert_eq!(dialect("deepseek").stand_in.as_deref(), Some(""));
     assert_eq!(dialect("moonshot").stand_in.as_deref(), Some("."));
     assert!(dialect("moonshot").demanded_with_tools);
-    assert_eq!(dialect("mistral").channel, Channel::Chunks);
-    assert_eq!(dialect("compatible").channel, Channel::AsEmitted);
-    assert_eq!(dialect("openai-chat").channel, Channel::None);
+    assert_eq!(dialect("mistral").channel, ReasoningChannel::Chunks);
+    assert_eq!(dialect("compatible").channel, ReasoningChannel::AsEmitted);
+    assert_eq!(dialect("openai-chat").channel, ReasoningChannel::None);
     assert!(dialect("xai").stores);
 }
 
 #[test]
-fn a_wire_has_a_default_and_a_name_is_found_on_another_wire() {
+fn each_wire_has_a_default_provider_and_names_resolve_per_wire() {
     let catalog = Catalog::builtin();
     let default = |wire: &Wire| catalog.default_provider(wire).unwrap().name.to_string();
     assert_eq!(default(&Wire::ANTHROPIC_MESSAGES), "anthropic");
@@ -257,7 +268,8 @@ fn a_wire_has_a_default_and_a_name_is_found_on_another_wire() {
     assert_eq!(default(&Wire::GEMINI), "gemini");
     assert_eq!(default(&Wire::BEDROCK_CONVERSE), "bedrock");
     assert_eq!(catalog.default_provider(&Wire::new("telegraph")), None);
-    let on = |name, wire: &Wire| catalog.provider_on(name, wire).map(|row| row.name.to_string());
+    let on =
+        |name, wire: &Wire| catalog.provider_on_wire(name, wire).map(|row| row.name.to_string());
     assert_eq!(on("xai", &Wire::OPENAI_CHAT).as_deref(), Some("xai-chat"));
     assert_eq!(on("xai", &Wire::OPENAI_RESPONSES).as_deref(), Some("xai"));
     assert_eq!(on("bedrock", &Wire::OPENAI_RESPONSES).as_deref(), Some("bedrock-mantle"));
@@ -267,7 +279,7 @@ fn a_wire_has_a_default_and_a_name_is_found_on_another_wire() {
 }
 
 #[test]
-fn a_target_knows_who_will_answer() {
+fn target_contains_the_expected_origin() {
     let catalog = Catalog::builtin();
     let target = catalog.target_for("anthropic", "claude-sonnet-4-5", "team").unwrap();
     let origin = &target.origin;
@@ -285,7 +297,7 @@ fn a_target_knows_who_will_answer() {
 }
 
 #[test]
-fn a_users_rows_come_first() {
+fn user_rows_take_precedence() {
     let text = "[[profile]]\nname = \"mine\"\nmodels = [\"*qwen*\"]\n\
                 [[profile]]\nname = \"gpt-5\"\nmodels = [\"*gpt-5*\"]\nefforts = [\"low\"]\n";
     let catalog = Catalog::builtin().with_profiles(text).unwrap();
@@ -305,7 +317,7 @@ fn a_users_rows_come_first() {
 }
 
 #[test]
-fn a_vendors_family_is_known_by_its_row_and_not_by_its_name() {
+fn vendor_comes_from_the_row_not_from_its_name() {
     for row in Catalog::builtin().profiles() {
         let vendor = match row.name.split(['-', '.']).next().unwrap() {
             "claude" => Some(Vendor::Anthropic),
@@ -331,16 +343,16 @@ fn a_vendors_family_is_known_by_its_row_and_not_by_its_name() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_its_name_and_line() {
+fn unknown_key_is_rejected_with_name_and_line() {
     let text = "[[profile]]\nname = \"mine\"\nmodels = [\"*\"]\nefort = [\"low\"]\n";
     let error = Catalog::builtin().with_profiles(text).unwrap_err().to_string();
-    assert!(error.starts_with("line 4 of the profiles is wrong: "), "{error}");
+    assert!(error.starts_with("line 4 of the profiles is invalid: "), "{error}");
     assert!(error.contains("`efort`"), "{error}");
 
     let text = "[[provider]]\nname = \"mine\"\nwire = \"gemini\"\nbase-url = \"https://a\"\n\
                 dialect = { chanel = \"tags\" }\n";
     let error = Catalog::builtin().with_providers(text).unwrap_err().to_string();
-    assert!(error.starts_with("line 5 of the providers is wrong: "), "{error}");
+    assert!(error.starts_with("line 5 of the providers is invalid: "), "{error}");
     assert!(error.contains("`chanel`"), "{error}");
 
     let error = Catalog::builtin().with_profiles("[[profil]]\n").unwrap_err().to_string();
@@ -348,7 +360,7 @@ fn an_unknown_key_is_refused_with_its_name_and_line() {
 }
 
 #[test]
-fn a_row_has_one_name() {
+fn rows_require_a_unique_name() {
     let twice = "[[profile]]\nname = \"a\"\n[[profile]]\nname = \"a\"\n";
     let error = Catalog::builtin().with_profiles(twice).unwrap_err();
     assert_eq!(error, CatalogError::Twice { rows: "profiles", name: "a".to_owned() });
@@ -358,7 +370,7 @@ fn a_row_has_one_name() {
 }
 
 #[test]
-fn a_misspelt_provider_is_guessed_at() {
+fn misspelt_provider_gets_a_suggestion() {
     let sentence = |name| Catalog::builtin().target_for(name, "m", "a").unwrap_err().to_string();
     assert_eq!(
         sentence("antropic"),
@@ -371,11 +383,11 @@ fn a_misspelt_provider_is_guessed_at() {
     assert!(sentence("open-router").contains("`openrouter`"));
     assert!(sentence("bedrok").ends_with("did you mean `bedrock`?"));
     assert_eq!(sentence("zzzzzzzzzz"), "there is no provider named `zzzzzzzzzz`");
-    assert_eq!(distance("kitten", "sitting"), 3);
+    assert_eq!(edit_distance("kitten", "sitting"), 3);
 }
 
 #[test]
-fn an_empty_catalog_still_knows_the_unknown() {
+fn empty_catalog_returns_the_unknown_profile() {
     let empty = Catalog::default();
     assert_eq!(empty.profile("gpt-5").name, "unknown");
     assert_eq!(empty.provider("openai"), None);

@@ -1,60 +1,61 @@
-//! How a Claude is asked to think, whichever wire carries the request.
+//! Thinking settings and rules of the Claude models, shared by all wires that carry them.
 //!
-//! Anthropic's own wire has `thinking` and `output_config.effort` at the top of the body, Bedrock among the model's own
-//! fields. What stands there is the same, and so are the limits. So is what is refused: the rooms below this one look at
-//! a request through one [`View`](view::View), and report under the rules of the wire that it came on.
+//! Anthropic's own wire has `thinking` and `output_config.effort` at the top of the body; Bedrock
+//! has them among the model's own fields. Their content, their limits and the provider's rejections
+//! are the same. The submodules inspect a request through one [`View`](view::View) and report under
+//! the rules of the request's wire.
 
 mod blocks;
 #[cfg(test)]
 pub(crate) mod claude_tests;
+mod fixes;
 mod inspect;
-mod knobs;
-pub(crate) mod lore;
-mod mending;
-mod pairs;
-mod replayed;
+mod replay;
+pub(crate) mod rule_text;
+mod settings;
+mod tool_pairs;
 pub(crate) mod view;
 
 use throughline_core::{
-    Choice, ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, Tree, Vendor, json,
+    ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, ToolChoice, Tree, Vendor, json,
 };
 
-pub(crate) use crate::claude::inspect::{Book, Inspection};
+pub(crate) use crate::claude::inspect::{ClaudeRules, Inspection};
 
 use crate::draft::Draft;
 use crate::effort;
 
-/// The smallest budget of thinking tokens.
-pub(crate) const LEAST_BUDGET: u64 = 1024;
+/// The minimum thinking budget in tokens.
+pub(crate) const MIN_BUDGET: u64 = 1024;
 
-/// What must be left of the answer's tokens for the answer itself.
-pub(crate) const LEAST_ANSWER: u64 = 1024;
+/// The number of tokens that must remain for the answer itself.
+pub(crate) const MIN_ANSWER_TOKENS: u64 = 1024;
 
-/// The fewest tokens that are asked for beside a budget when the Call does not say.
-const LEAST_MAX_TOKENS: u64 = 4096;
+/// The minimum `max_tokens` sent with a budget if the Call does not set one.
+const MIN_MAX_TOKENS: u64 = 4096;
 
-/// How a request asks for thinking.
+/// The thinking mode that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
-    /// It does not say.
+pub(crate) enum ThinkingMode {
+    /// The request has no thinking setting.
     Silent,
-    /// Switched off.
+    /// Thinking is disabled.
     Off,
-    /// With a budget.
+    /// Thinking with a token budget.
     Manual,
-    /// As the model sees fit.
+    /// The model decides how much to think.
     Adaptive,
 }
 
-impl Asking {
-    /// How a `thinking` object asks.
-    pub(crate) fn of(thinking: Option<&Json>) -> Self {
+impl ThinkingMode {
+    /// Returns the mode of a `thinking` object.
+    pub(crate) fn from_json(thinking: Option<&Json>) -> Self {
         let tree = thinking.map(Json::tree);
-        Self::at(tree.as_ref().map(Tree::root))
+        Self::from_node(tree.as_ref().map(Tree::root))
     }
 
-    /// How the `thinking` object of a request asks.
-    pub(crate) fn at(thinking: Option<Node<'_>>) -> Self {
+    /// Returns the mode of a request's `thinking` node.
+    pub(crate) fn from_node(thinking: Option<Node<'_>>) -> Self {
         match thinking.and_then(|thinking| thinking.text_of("type")).as_deref() {
             Some("enabled") => Self::Manual,
             Some("disabled") => Self::Off,
@@ -63,7 +64,7 @@ impl Asking {
         }
     }
 
-    /// Whether the model thinks when it is asked so.
+    /// Returns whether the model thinks in this mode.
     pub(crate) fn thinks(self, profile: &Profile) -> bool {
         match self {
             Self::Silent => profile.thinks_by_default,
@@ -73,52 +74,53 @@ impl Asking {
     }
 }
 
-/// Whether a request goes to a Claude: to a family of Anthropic's that signs what it thinks. The clones of its wire sign
-/// nothing.
+/// Returns whether the target is a Claude model: an Anthropic family that signs its thinking. Other
+/// vendors that implement this wire do not sign.
 pub(crate) fn is_claude(target: &Target) -> bool {
-    target.profile.seals_as() == Some(Vendor::Anthropic)
+    target.profile.seal_vendor() == Some(Vendor::Anthropic)
 }
 
-/// Whether it is a Claude that no row of its own describes: nothing is held against it.
+/// Returns whether the model is a Claude without its own profile. No rule applies to it.
 pub(crate) fn is_unlisted(profile: &Profile) -> bool {
     profile.name == "claude"
 }
 
-/// Whether it goes to a Claude whose signatures are bound to what stood before them.
+/// Returns whether the target is a Claude model whose signatures are bound to the prefix.
 pub(crate) fn is_bound_claude(target: &Target) -> bool {
     is_claude(target) && target.profile.bound.prefix
 }
 
-/// What a request should say of thinking.
+/// The thinking settings to send.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decision {
-    /// How it asks then.
-    pub(crate) asking: Asking,
-    /// The `thinking` object; nothing where there should be none.
+pub(crate) struct ThinkingSettings {
+    /// The resulting thinking mode.
+    pub(crate) asking: ThinkingMode,
+    /// The `thinking` object; `None` to omit it.
     pub(crate) thinking: Option<Json>,
-    /// The effort; nothing where there should be none.
+    /// The effort; `None` to omit it.
     pub(crate) effort: Option<Json>,
-    /// The fewest tokens that leave room for an answer beside the budget.
+    /// The minimum `max_tokens` that leaves room for an answer besides the budget.
     pub(crate) room: Option<u64>,
 }
 
-impl Decision {
-    /// A request that says nothing of thinking.
-    pub(crate) fn silent() -> Self {
-        Self { asking: Asking::Silent, thinking: None, effort: None, room: None }
+impl ThinkingSettings {
+    /// Returns settings without any thinking.
+    pub(crate) fn unset() -> Self {
+        Self { asking: ThinkingMode::Silent, thinking: None, effort: None, room: None }
     }
 }
 
-/// Decides how to ask for `reasoning`. `is_loop_unsigned` says that the last assistant message is in a tool loop and
-/// does not begin with thinking, with which a manual budget is refused.
-pub(crate) fn decide(
+/// Decides which thinking settings to send for `reasoning`. If `is_loop_unsigned`, the last
+/// assistant message is in a tool loop and does not begin with thinking, so a manual budget would
+/// be rejected.
+pub(crate) fn decide_thinking(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,
     profile: &Profile,
     is_loop_unsigned: bool,
-) -> Decision {
+) -> ThinkingSettings {
     if reasoning.is_off() {
-        return off(draft, profile);
+        return disabled_thinking(draft, profile);
     }
     let is_shown = profile.thinks_by_default && reasoning.include_thoughts.is_some();
     let asks = is_shown
@@ -126,121 +128,137 @@ pub(crate) fn decide(
         || reasoning.effort.is_some()
         || reasoning.budget_tokens.is_some();
     if !asks {
-        return Decision::silent();
+        return ThinkingSettings::unset();
     }
-    if !profile.takes(Mode::Adaptive) && !profile.takes(Mode::Enabled) {
-        let message = format!("{} does not reason; the setting was left out", profile.name);
+    if !profile.supports_mode(Mode::Adaptive) && !profile.supports_mode(Mode::Enabled) {
+        let message = format!("{} does not reason; the setting was omitted", profile.name);
         draft.warn("reasoning", message);
-        return Decision::silent();
+        return ThinkingSettings::unset();
     }
     let display =
         reasoning.include_thoughts.map(|shown| if shown { "summarized" } else { "omitted" });
     let has_budget = reasoning.budget_tokens.is_some();
-    let is_manual = !profile.takes(Mode::Adaptive) || (has_budget && profile.takes(Mode::Enabled));
+    let is_manual = !profile.supports_mode(Mode::Adaptive)
+        || (has_budget && profile.supports_mode(Mode::Enabled));
     if is_manual && is_loop_unsigned {
-        let message =
-            "the open tool loop began without this model's thinking; it was left off until it ends";
+        let message = "the open tool loop began without this model's thinking; thinking is disabled until it ends";
         draft.warn("reasoning", message);
-        return Decision::silent();
+        return ThinkingSettings::unset();
     }
-    // Where the effort has become the budget, it must not be told a second time.
+    // If the effort was converted to the budget, do not send it a second time.
     let tells_effort = !is_manual || (has_budget && !profile.efforts.is_empty());
     let effort = reasoning.effort.as_deref().filter(|_| tells_effort);
-    let effort = effort.and_then(|effort| effort::fitting(draft, effort, profile));
+    let effort = effort.and_then(|effort| effort::supported_effort(draft, effort, profile));
     let effort = effort.map(|effort| json::string(&effort));
     if is_manual {
-        let budget = budget(draft, reasoning);
+        let budget = accepted_budget(draft, reasoning);
         let thinking = json::object(|o| {
             o.string("type", "enabled").number("budget_tokens", budget);
-            // The older models show their thoughts unasked and do not know the word.
-            if profile.takes(Mode::Adaptive) {
+            // Older models show their thinking by default and reject the setting.
+            if profile.supports_mode(Mode::Adaptive) {
                 o.maybe_string("display", display);
             }
         });
-        let room = Some(budget + LEAST_ANSWER);
-        return Decision { asking: Asking::Manual, thinking: Some(thinking), effort, room };
+        let room = Some(budget + MIN_ANSWER_TOKENS);
+        return ThinkingSettings {
+            asking: ThinkingMode::Manual,
+            thinking: Some(thinking),
+            effort,
+            room,
+        };
     }
     if let Some(budget) = reasoning.budget_tokens {
-        let message = format!("{} takes no budget; {budget} was left out", profile.name);
+        let message = format!("{} accepts no thinking budget; {budget} was omitted", profile.name);
         draft.warn("reasoning.budget_tokens", message);
     }
     let thinking = json::object(|o| {
         o.string("type", "adaptive").maybe_string("display", display);
     });
-    Decision { asking: Asking::Adaptive, thinking: Some(thinking), effort, room: None }
+    ThinkingSettings {
+        asking: ThinkingMode::Adaptive,
+        thinking: Some(thinking),
+        effort,
+        room: None,
+    }
 }
 
-fn off(draft: &mut Draft<'_>, profile: &Profile) -> Decision {
+fn disabled_thinking(draft: &mut Draft<'_>, profile: &Profile) -> ThinkingSettings {
     let word = |kind: &str| {
         json::object(|o| {
             o.string("type", kind);
         })
     };
-    let silent = Decision::silent();
-    if profile.takes(Mode::Disabled) {
-        return Decision { asking: Asking::Off, thinking: Some(word("disabled")), ..silent };
+    let silent = ThinkingSettings::unset();
+    if profile.supports_mode(Mode::Disabled) {
+        return ThinkingSettings {
+            asking: ThinkingMode::Off,
+            thinking: Some(word("disabled")),
+            ..silent
+        };
     }
-    if profile.takes(Mode::BetweenTools) {
+    if profile.supports_mode(Mode::BetweenTools) {
         let message =
-            format!("{} cannot stop thinking; it was asked to between tools only", profile.name);
+            format!("{} cannot disable thinking; `between_tools` was sent instead", profile.name);
         draft.warn("reasoning", message);
         let thinking = Some(word("between_tools"));
-        return Decision { asking: Asking::Adaptive, thinking, ..silent };
+        return ThinkingSettings { asking: ThinkingMode::Adaptive, thinking, ..silent };
     }
     if profile.thinks_by_default || profile.always_thinks {
-        draft.warn("reasoning", format!("{} cannot stop thinking", profile.name));
+        draft.warn("reasoning", format!("{} cannot disable thinking", profile.name));
         return silent;
     }
-    Decision { asking: Asking::Off, ..silent }
+    ThinkingSettings { asking: ThinkingMode::Off, ..silent }
 }
 
-fn budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning) -> u64 {
+fn accepted_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning) -> u64 {
     let wanted = reasoning.budget_tokens.unwrap_or(effort::budget(reasoning.effort.as_deref()));
-    let budget = wanted.max(LEAST_BUDGET);
+    let budget = wanted.max(MIN_BUDGET);
     if budget != wanted {
-        let message = format!("{wanted} is too few; {budget} was asked for");
+        let message =
+            format!("a budget of {wanted} tokens is too small; {budget} was sent instead");
         draft.warn("reasoning.budget_tokens", message);
     }
     budget
 }
 
-/// The tokens to answer with: enough beside a budget, whatever the Call says or leaves unsaid.
-pub(crate) fn with_room(
+/// Returns the `max_tokens` to send, raised if a budget would leave no room for the answer.
+pub(crate) fn raise_max_tokens(
     draft: &mut Draft<'_>,
     max_tokens: Option<u64>,
-    decision: &Decision,
+    decision: &ThinkingSettings,
 ) -> Option<u64> {
     let Some(room) = decision.room else { return max_tokens };
-    let Some(given) = max_tokens else { return Some(room.max(LEAST_MAX_TOKENS)) };
-    let budget = room.saturating_sub(LEAST_ANSWER);
+    let Some(given) = max_tokens else { return Some(room.max(MIN_MAX_TOKENS)) };
+    let budget = room.saturating_sub(MIN_ANSWER_TOKENS);
     if given > budget {
         return max_tokens;
     }
-    let message =
-        format!("{given} leaves no room beside {budget} thinking tokens; raised to {room}");
+    let message = format!(
+        "{given} leaves no room for an answer with {budget} thinking tokens; raised to {room}"
+    );
     draft.warn("max_tokens", message);
     Some(room)
 }
 
-/// Whether the model refuses to be told which tool to call: "Thinking may not be enabled when `tool_choice` forces
-/// tool use."
-pub(crate) fn refuses_choice(
+/// Returns whether the model rejects a forced tool choice: "Thinking may not be enabled when
+/// `tool_choice` forces tool use."
+pub(crate) fn rejects_tool_choice(
     profile: &Profile,
     rule: ForcedTools,
-    asking: Asking,
-    choice: &Choice,
+    asking: ThinkingMode,
+    choice: &ToolChoice,
 ) -> bool {
-    let is_forced = matches!(choice, Choice::Any | Choice::Tool(_));
+    let is_forced = matches!(choice, ToolChoice::Any | ToolChoice::Tool(_));
     is_forced
         && match rule {
             ForcedTools::Allowed => false,
-            ForcedTools::RefusedWithBudget => asking == Asking::Manual,
+            ForcedTools::RefusedWithBudget => asking == ThinkingMode::Manual,
             ForcedTools::RefusedWhileThinking => asking.thinks(profile),
             ForcedTools::Refused => true,
         }
 }
 
-/// Whether the model refuses a temperature, nucleus or candidate count of the caller's own.
-pub(crate) fn refuses_sampling(profile: &Profile, asking: Asking) -> bool {
-    profile.fixed_sampling || asking == Asking::Manual
+/// Returns whether the model rejects `temperature`, `top_p` and `top_k`.
+pub(crate) fn rejects_sampling(profile: &Profile, asking: ThinkingMode) -> bool {
+    profile.fixed_sampling || asking == ThinkingMode::Manual
 }

@@ -1,4 +1,4 @@
-//! Edits on JSON text: what does not change is copied with the white space around it.
+//! Edits JSON text. Unchanged parts are copied together with the white space around them.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -7,10 +7,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use throughline_core::{Json, Name, Tree, json, work};
 
-/// New values for an object's members, by name; nothing leaves a member out.
-pub(crate) type Changes<V> = [(Cow<'static, str>, Option<V>)];
+/// New values for an object's members, by name. `None` removes the member.
+pub(crate) type MemberChanges<V> = [(Cow<'static, str>, Option<V>)];
 
-/// A value in pieces, so that a large array is written once and not copied from buffer to buffer.
+/// A JSON value in pieces, so a large array is written once instead of copied between buffers.
 #[derive(Clone)]
 pub(crate) struct Rope(Vec<Bytes>);
 
@@ -21,7 +21,7 @@ impl From<Json> for Rope {
 }
 
 impl Rope {
-    /// The whole value.
+    /// Joins the pieces and parses the value.
     pub(crate) fn json(&self) -> Option<Json> {
         match self.0.as_slice() {
             [whole] => Json::parse(whole.clone()).ok(),
@@ -29,7 +29,7 @@ impl Rope {
         }
     }
 
-    /// An array of these elements.
+    /// Creates an array of `elements`.
     pub(crate) fn array(elements: &[Json]) -> Self {
         let mut pieces = Vec::with_capacity(elements.len() * 2 + 2);
         pieces.push(Bytes::from_static(b"["));
@@ -43,15 +43,19 @@ impl Rope {
         Self(pieces)
     }
 
-    /// The array at `place` with these elements, or nothing where they are exactly what stands there. Neighbours
-    /// that stood side by side keep the white space between them.
-    pub(crate) fn rejoined(body: &Bytes, place: Range<usize>, elements: &[Json]) -> Option<Self> {
+    /// Rebuilds the array at `place` with `elements`, or returns `None` if the array is unchanged.
+    /// Elements that were neighbours in the source keep the white space between them.
+    pub(crate) fn rebuild_array(
+        body: &Bytes,
+        place: Range<usize>,
+        elements: &[Json],
+    ) -> Option<Self> {
         if elements.is_empty() && body.get(place.start) != Some(&b'[') {
-            // What is no list has no elements either: `null` stays `null`.
+            // A value such as `null` is not an array and has no elements, so it stays unchanged.
             return None;
         }
         let places: Vec<_> =
-            elements.iter().map(|element| place_in(body, element.bytes())).collect();
+            elements.iter().map(|element| range_in(body, element.bytes())).collect();
         let inner = place.start + 1..place.end.saturating_sub(1);
         let gap = |from: usize, to: usize| body.get(from..to);
         let is_blank = |bytes: &[u8]| bytes.trim_ascii().is_empty();
@@ -86,39 +90,40 @@ impl Rope {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write_object(&self, out: &mut Vec<u8>) {
         for piece in &self.0 {
             out.extend_from_slice(piece);
         }
     }
 }
 
-/// Where `part` stands in `whole`, if it shares its memory.
-pub(crate) fn place_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
+/// Returns the range of `part` in `whole` if both share the same memory.
+pub(crate) fn range_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start + part.len();
     (end <= whole.len() && !part.is_empty()).then_some(start..end)
 }
 
-/// The names and places of an object's members.
-pub(crate) fn members_of(tree: &Tree) -> Vec<(Name, Range<usize>)> {
+/// Returns the names and value ranges of an object's members.
+pub(crate) fn member_ranges(tree: &Tree) -> Vec<(Name, Range<usize>)> {
     let members = tree.root().members();
     members.map(|(key, value)| (key.name().unwrap_or_default(), value.range())).collect()
 }
 
-/// An object with some members changed and all others as they were.
-pub(crate) fn edited(base: Option<&Json>, changes: &Changes<Json>) -> Json {
+/// Copies an object with some members changed.
+pub(crate) fn edit_object(base: Option<&Json>, changes: &MemberChanges<Json>) -> Json {
     let changes: Vec<_> =
         changes.iter().map(|(key, value)| (key.clone(), value.clone().map(Rope::from))).collect();
     let bytes = match base {
-        Some(base) => edit(base.bytes(), &members_of(&base.tree()), &changes),
+        Some(base) => edit_bytes(base.bytes(), &member_ranges(&base.tree()), &changes),
         None => write(&changes),
     };
     Json::parse(bytes).unwrap_or_else(|_| Json::null())
 }
 
-/// `value` laid over `base`: objects of one kind member by member, anything else whole.
-pub(crate) fn merged(base: Option<&Json>, value: &Json) -> Json {
+/// Merges `value` into `base`: objects of the same `type` member by member; other values replace
+/// `base`.
+pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
     let Some(base) = base else { return value.clone() };
     let (base_tree, value_tree) = (base.tree(), value.tree());
     let kind = |tree: &Tree| tree.root().name_of("type");
@@ -132,11 +137,11 @@ pub(crate) fn merged(base: Option<&Json>, value: &Json) -> Json {
             (Cow::Owned(key.text().unwrap_or_default().into_owned()), Some(value.json()))
         })
         .collect();
-    edited(Some(base), &changes)
+    edit_object(Some(base), &changes)
 }
 
-/// An object of these members.
-pub(crate) fn write(changes: &Changes<Rope>) -> Bytes {
+/// Writes an object with these members.
+pub(crate) fn write(changes: &MemberChanges<Rope>) -> Bytes {
     let size: usize =
         changes.iter().filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len() + 4)).sum();
     let mut out = Vec::with_capacity(size + 2);
@@ -146,11 +151,11 @@ pub(crate) fn write(changes: &Changes<Rope>) -> Bytes {
     Bytes::from(out)
 }
 
-/// Copies an object, replacing and leaving out members; new ones come last.
-pub(crate) fn edit(
+/// Copies an object and replaces or removes members; new members are appended.
+pub(crate) fn edit_bytes(
     base: &Bytes,
     members: &[(Name, Range<usize>)],
-    changes: &Changes<Rope>,
+    changes: &MemberChanges<Rope>,
 ) -> Bytes {
     if changes.is_empty() {
         return base.clone();
@@ -176,7 +181,7 @@ pub(crate) fn edit(
         }
         out.extend_from_slice(if is_first { without_comma(lead) } else { lead });
         match change.and_then(Option::as_ref) {
-            Some(value) => value.write(&mut out),
+            Some(value) => value.write_object(&mut out),
             None => out.extend_from_slice(base.get(range.clone()).unwrap_or_default()),
         }
         is_first = false;
@@ -199,7 +204,7 @@ fn push_new<'c>(
         }
         json::push_string(out, key);
         out.push(b':');
-        value.write(out);
+        value.write_object(out);
     }
 }
 

@@ -1,13 +1,13 @@
-//! How hard to think, in the words and numbers that a model takes.
+//! Maps reasoning efforts to the effort levels and token budgets that a model accepts.
 
 use throughline_core::Profile;
 
 use crate::draft::Draft;
 
-/// The efforts that providers know, from least to most.
-const LADDER: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+/// All effort levels in ascending order.
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// The budget of thinking tokens that an effort stands for, on models that take budgets only.
+/// Returns the thinking budget in tokens for an effort, for models that accept only budgets.
 pub(crate) fn budget(effort: Option<&str>) -> u64 {
     match effort {
         Some("none") => 0,
@@ -19,21 +19,25 @@ pub(crate) fn budget(effort: Option<&str>) -> u64 {
     }
 }
 
-/// The effort that a budget of thinking tokens stands for, on models that take efforts only: the least whose own budget
-/// holds it.
-pub(crate) fn of_budget(tokens: u64) -> &'static str {
+/// Returns the lowest effort whose budget covers `tokens`, for models that accept only efforts.
+pub(crate) fn effort_for_budget(tokens: u64) -> &'static str {
     let holds = |effort: &&&str| budget(Some(effort)) >= tokens;
-    LADDER.iter().find(holds).copied().unwrap_or("xhigh")
+    EFFORTS.iter().find(holds).copied().unwrap_or("xhigh")
 }
 
-/// The nearest effort that the model takes, and a warning where it is another one. A model of which nothing is known
-/// is asked for what was said.
-pub(crate) fn fitting(draft: &mut Draft<'_>, effort: &str, profile: &Profile) -> Option<String> {
-    nearest(draft, effort, &profile.efforts, profile)
+/// Returns the nearest effort that the model accepts, and warns if it differs. For a model without
+/// a profile, the requested effort is sent unchanged.
+pub(crate) fn supported_effort(
+    draft: &mut Draft<'_>,
+    effort: &str,
+    profile: &Profile,
+) -> Option<String> {
+    nearest_or_warn(draft, effort, &profile.efforts, profile)
 }
 
-/// The nearest of the words that the model takes for its effort or level, whatever their case.
-pub(crate) fn nearest(
+/// Returns the value in `taken` that is nearest to `wanted`, ignoring case, and warns if it
+/// differs.
+pub(crate) fn nearest_or_warn(
     draft: &mut Draft<'_>,
     wanted: &str,
     taken: &[String],
@@ -48,31 +52,34 @@ pub(crate) fn nearest(
     let nearest = closest(wanted, taken).cloned();
     let message = match &nearest {
         Some(nearest) => {
-            format!("{} does not take `{wanted}`; `{nearest}` was asked for", profile.name)
+            format!(
+                "{} does not accept effort `{wanted}`; `{nearest}` was sent instead",
+                profile.name
+            )
         }
-        None => format!("{} takes no effort; `{wanted}` was left out", profile.name),
+        None => format!("{} accepts no effort setting; `{wanted}` was omitted", profile.name),
     };
     draft.warn("reasoning.effort", message);
     nearest
 }
 
-/// The nearest of these words for an effort or level, whatever their case.
+/// Returns the value in `taken` that is nearest to `wanted`, ignoring case.
 pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t String> {
     let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
-    let wanted = rung(wanted)?;
-    // Whoever asks for a little thought does not ask for none.
-    let ladder = LADDER.iter().enumerate().filter(|(_, word)| **word != "none");
+    let wanted = effort_rank(wanted)?;
+    // A request for some reasoning must never turn into a request for none.
+    let ladder = EFFORTS.iter().enumerate().filter(|(_, word)| **word != "none");
     let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
     fitting.min_by_key(|(at, _)| at.abs_diff(wanted)).map(|(_, word)| word)
 }
 
-/// How hard an effort is, in comparison with others; nothing where it is none that is known.
-pub(crate) fn rung(effort: &str) -> Option<usize> {
-    LADDER.iter().position(|word| word.eq_ignore_ascii_case(effort))
+/// Returns the position of an effort in the ascending list; `None` for an unknown effort.
+pub(crate) fn effort_rank(effort: &str) -> Option<usize> {
+    EFFORTS.iter().position(|word| word.eq_ignore_ascii_case(effort))
 }
 
-/// The words as a sentence of ours has them: `low`, `medium` and `high`.
-pub(crate) fn listed(words: &[&str]) -> String {
+/// Formats values for a sentence: `low`, `medium` and `high`.
+pub(crate) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
         [] => "none".to_owned(),
@@ -83,13 +90,16 @@ pub(crate) fn listed(words: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{budget, of_budget};
+    use super::{budget, effort_for_budget};
 
     #[test]
-    fn a_budget_is_the_least_effort_that_holds_it() {
+    fn effort_for_budget_is_the_lowest_effort_that_covers_it() {
         for effort in ["none", "minimal", "low", "medium", "high", "xhigh"] {
-            assert_eq!(of_budget(budget(Some(effort))), effort);
+            assert_eq!(effort_for_budget(budget(Some(effort))), effort);
         }
-        assert_eq!([1, 1025, 9000, 99_999].map(of_budget), ["minimal", "low", "high", "xhigh"]);
+        assert_eq!(
+            [1, 1025, 9000, 99_999].map(effort_for_budget),
+            ["minimal", "low", "high", "xhigh"]
+        );
     }
 }

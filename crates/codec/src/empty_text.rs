@@ -1,45 +1,47 @@
-//! Leaves empty texts out of an answer that is written for another wire.
+//! Omits empty texts from a response that is written for another wire.
 //!
-//! Gemini signs the end of a streamed answer in a part that has no text. The part is kept for replay. In
-//! another dialect it would be an empty block or message, which clients take for the answer. So the parts
-//! after it are counted without it, whole and streamed alike.
+//! Gemini signs the end of a streamed response in a part without text. The part is kept for replay.
+//! On another wire it would become an empty block or message, which clients mistake for the answer.
+//! Later parts are therefore numbered as if the empty part did not exist, in whole and streamed
+//! responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use throughline_core::{Body, Delta, Event, Item, Reply, Wire};
 
-/// The answer without the empty texts of another wire.
+/// Returns the reply without empty texts that come from another wire.
 pub(crate) fn without_empty_texts<'r>(reply: &'r Reply, wire: &Wire) -> Cow<'r, Reply> {
-    if reply.origin.wire == *wire || !reply.items.iter().any(|item| is_left_out(item, wire)) {
+    if reply.origin.wire == *wire || !reply.items.iter().any(|item| is_omitted(item, wire)) {
         return Cow::Borrowed(reply);
     }
     let mut shown = reply.clone();
-    shown.items.retain(|item| !is_left_out(item, wire));
+    shown.items.retain(|item| !is_omitted(item, wire));
     Cow::Owned(shown)
 }
 
-fn is_left_out(item: &Item, wire: &Wire) -> bool {
+fn is_omitted(item: &Item, wire: &Wire) -> bool {
     matches!(&item.body, Body::Text(text) if text.is_empty()) && item.native_on(wire).is_none()
 }
 
-/// Does the same for a stream: a text begins with its first piece, and Items are counted as they begin.
+/// Applies the same filter to a stream. A text is opened only at its first non-empty delta, and
+/// Items are numbered in the order in which they are opened.
 pub(crate) struct EmptyTextFilter {
     wire: Wire,
     is_foreign: bool,
-    /// Texts that have begun and that have said nothing.
+    /// Opened texts that have no content yet.
     silent: BTreeMap<u32, Event>,
-    /// The numbers of the Items that were passed on.
+    /// Maps each forwarded Item to its index in the filtered stream.
     numbers: BTreeMap<u32, u32>,
 }
 
 impl EmptyTextFilter {
-    /// Filters for a client of that wire.
+    /// Creates a filter for a client of `wire`.
     pub(crate) fn new(wire: Wire) -> Self {
         Self { wire, is_foreign: false, silent: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
-    /// The events to write for this one.
+    /// Returns the events to encode for `event`.
     pub(crate) fn push<'e>(&mut self, event: &'e Event) -> Vec<Cow<'e, Event>> {
         if let Event::Began { origin, .. } = event {
             self.is_foreign = origin.wire != self.wire;
@@ -52,21 +54,21 @@ impl EmptyTextFilter {
                 self.silent.insert(*index, event.clone());
                 Vec::new()
             }
-            Event::Opened { index, .. } => vec![self.numbered(*index, event)],
+            Event::Opened { index, .. } => vec![self.renumbered(*index, event)],
             Event::Delta { index, delta } => {
                 let is_empty = matches!(delta, Delta::Text(text) if text.is_empty());
                 if is_empty && self.silent.contains_key(index) {
                     return Vec::new();
                 }
-                self.begun(*index, event)
+                self.with_delayed_opening(*index, event)
             }
             Event::Closed { index, item } => {
                 let is_silent = self.silent.contains_key(index);
-                if is_silent && is_left_out(item, &self.wire) {
+                if is_silent && is_omitted(item, &self.wire) {
                     self.silent.remove(index);
                     return Vec::new();
                 }
-                self.begun(*index, event)
+                self.with_delayed_opening(*index, event)
             }
             Event::Ended(reply) => match without_empty_texts(reply, &self.wire) {
                 Cow::Borrowed(_) => vec![Cow::Borrowed(event)],
@@ -78,18 +80,18 @@ impl EmptyTextFilter {
         }
     }
 
-    /// An event of an Item, after the beginning of the Item if that was held back.
-    fn begun<'e>(&mut self, index: u32, event: &'e Event) -> Vec<Cow<'e, Event>> {
+    /// Returns `event`, preceded by the Item's delayed `Opened` event if there is one.
+    fn with_delayed_opening<'e>(&mut self, index: u32, event: &'e Event) -> Vec<Cow<'e, Event>> {
         let mut events = Vec::with_capacity(2);
         if let Some(opened) = self.silent.remove(&index) {
-            events.push(Cow::Owned(self.numbered(index, &opened).into_owned()));
+            events.push(Cow::Owned(self.renumbered(index, &opened).into_owned()));
         }
-        events.push(self.numbered(index, event));
+        events.push(self.renumbered(index, event));
         events
     }
 
-    /// The event under the number that its Item has for the client.
-    fn numbered<'e>(&mut self, index: u32, event: &'e Event) -> Cow<'e, Event> {
+    /// Returns the event with the Item's index in the filtered stream.
+    fn renumbered<'e>(&mut self, index: u32, event: &'e Event) -> Cow<'e, Event> {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(index).or_insert(next);
         if number == index {

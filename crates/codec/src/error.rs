@@ -1,33 +1,33 @@
-//! What can go wrong in a codec.
+//! Errors of a codec.
 
 use throughline_core::{Failure, SyntaxError, Wire};
 
 use crate::frame::FrameError;
 
-/// Why a codec could not read or write something. Never holds a Seal's bytes.
+/// An error while decoding or encoding. It never contains the bytes of a Seal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The text is not JSON.
     #[error("the body is not JSON: {0}")]
     Syntax(#[from] SyntaxError),
-    /// The JSON is not of the wire's shape.
-    #[error("this is no {wire} {what}: `{path}` {problem}")]
+    /// The JSON does not have the structure that the wire requires.
+    #[error("not a valid {wire} {what}: `{path}` {problem}")]
     Shape {
         /// The wire.
         wire: Wire,
-        /// What it should have been, as `request`.
+        /// The expected document kind, for example `request`.
         what: &'static str,
-        /// The place, as the provider writes it.
+        /// The path of the value, in the provider's notation.
         path: String,
-        /// What is wrong there, as the end of a sentence.
+        /// The problem at that path; completes the sentence that starts with the path.
         problem: &'static str,
     },
-    /// The stream is not framed as it should be.
-    #[error("the stream is broken: {0}")]
+    /// The framing of the stream is invalid.
+    #[error("the stream framing is invalid: {0}")]
     Frame(#[from] FrameError),
-    /// The response is the provider's own account of a failure.
-    #[error("the provider answered with an error: {}", .0.message)]
+    /// The response is an error reported by the provider.
+    #[error("the provider returned an error: {}", .0.message)]
     Provider(Box<Failure>),
 }
 

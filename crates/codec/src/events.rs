@@ -1,4 +1,4 @@
-//! Streams of bytes on one side, streams of Events on the other.
+//! Converts between byte streams and streams of Events.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use throughline_core::{Body, Delta, Event, Item, Json, Name, Reply};
 
 use crate::empty_text::EmptyTextFilter;
 use crate::frame::{Frame, FrameWriter, Framer, Framing};
-use crate::{Asked, Codec, CodecError, Decoder, Encoder};
+use crate::{Codec, CodecError, DecodeContext, Decoder, Encoder};
 
-/// Bytes in, Events out: a framer and a wire's decoder.
+/// Decodes bytes to Events: a framer followed by a wire's decoder.
 pub struct StreamDecoder {
     framer: Framer,
     decoder: Box<dyn Decoder>,
@@ -17,18 +17,18 @@ pub struct StreamDecoder {
 }
 
 impl StreamDecoder {
-    /// Reads what `codec` speaks, framed as it usually frames it.
-    pub fn new(codec: &dyn Codec, asked: &Asked) -> Self {
-        Self::framed(codec, asked, codec.framing())
+    /// Creates a decoder with the codec's default framing.
+    pub fn new(codec: &dyn Codec, asked: &DecodeContext) -> Self {
+        Self::with_framing(codec, asked, codec.framing())
     }
 
-    /// Reads what `codec` speaks in another framing.
-    pub fn framed(codec: &dyn Codec, asked: &Asked, framing: Framing) -> Self {
+    /// Creates a decoder with the given framing.
+    pub fn with_framing(codec: &dyn Codec, asked: &DecodeContext, framing: Framing) -> Self {
         let (framer, decoder) = (Framer::new(framing), codec.decoder(asked));
         Self { framer, decoder, frames: Vec::new(), has_ended: false }
     }
 
-    /// Reads the next bytes, cut anywhere.
+    /// Decodes the next chunk, which may end anywhere.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, CodecError> {
         let framed = self.framer.push(bytes, &mut self.frames);
         let mut events = Vec::new();
@@ -39,13 +39,14 @@ impl StreamDecoder {
         Ok(events)
     }
 
-    /// The stream has ended.
+    /// Ends the stream and returns the last events.
     pub fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
         let framed = self.framer.finish(&mut self.frames);
         let mut events = Vec::new();
         for frame in std::mem::take(&mut self.frames) {
             match self.decode(&frame, &mut events) {
-                // The stream was cut inside its last frame: the decoder knows whether the answer was whole before it.
+                // The stream was cut inside its last frame. The decoder determines whether the
+                // response was complete before that frame.
                 Ok(()) | Err(CodecError::Syntax(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -60,7 +61,8 @@ impl StreamDecoder {
         }
     }
 
-    /// An answer ends once. What a server says behind its end is passed on and changes nothing.
+    /// Decodes one frame. Frames after the end of the response are passed on as [`Event::Alien`]
+    /// and have no effect.
     fn decode(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), CodecError> {
         if self.has_ended {
             events.extend(Json::parse(frame.data.clone()).ok().map(Event::Alien));
@@ -73,7 +75,7 @@ impl StreamDecoder {
     }
 }
 
-/// Events in, bytes out: a wire's encoder and a frame writer.
+/// Encodes Events to bytes: a wire's encoder followed by a frame writer.
 pub struct StreamEncoder {
     filter: EmptyTextFilter,
     encoder: Box<dyn Encoder>,
@@ -81,18 +83,18 @@ pub struct StreamEncoder {
 }
 
 impl StreamEncoder {
-    /// Writes what `codec` speaks, framed as it usually frames it.
+    /// Creates an encoder with the codec's default framing.
     pub fn new(codec: &dyn Codec) -> Self {
-        Self::framed(codec, codec.framing())
+        Self::with_framing(codec, codec.framing())
     }
 
-    /// Writes what `codec` speaks in another framing.
-    pub fn framed(codec: &dyn Codec, framing: Framing) -> Self {
+    /// Creates an encoder with the given framing.
+    pub fn with_framing(codec: &dyn Codec, framing: Framing) -> Self {
         let filter = EmptyTextFilter::new(codec.wire());
         Self { filter, encoder: codec.encoder(), writer: FrameWriter::new(framing) }
     }
 
-    /// Writes what the event says.
+    /// Encodes one event and appends its bytes to `out`.
     pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
         for event in self.filter.push(event) {
             for frame in self.encoder.push(&event)? {
@@ -102,21 +104,21 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Ends the stream.
+    /// Appends the end of the stream to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.writer.finish(out);
     }
 }
 
-/// The Events that a whole Reply would have come in.
-pub fn events_of(reply: &Reply) -> Vec<Event> {
+/// Returns the Events of a stream that would produce this Reply.
+pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     let began = Event::Began { id: reply.id.clone(), origin: Arc::clone(&reply.origin) };
     let mut events = Vec::with_capacity(reply.items.len() * 3 + 3);
     events.push(began);
     for (position, item) in reply.items.iter().enumerate() {
         let index = u32::try_from(position).unwrap_or(u32::MAX);
-        events.push(opened(index, item));
-        events.extend(delta(item).map(|delta| Event::Delta { index, delta }));
+        events.push(opened_event(index, item));
+        events.extend(whole_delta(item).map(|delta| Event::Delta { index, delta }));
         events.push(Event::Closed { index, item: Box::new(item.clone()) });
     }
     events.push(Event::Usage(reply.usage));
@@ -124,14 +126,14 @@ pub fn events_of(reply: &Reply) -> Vec<Event> {
     events
 }
 
-/// The Event that tells of an Item before anything was said.
-pub(crate) fn opened(index: u32, item: &Item) -> Event {
+/// Returns the Event that opens an Item before it has content.
+pub(crate) fn opened_event(index: u32, item: &Item) -> Event {
     let id = item.native.as_ref().and_then(|native| native.id.clone());
-    Event::Opened { index, id, body: opening(&item.body) }
+    Event::Opened { index, id, body: empty_body(&item.body) }
 }
 
-/// What is known of a body before anything was said: its kind, names and ids.
-pub(crate) fn opening(body: &Body) -> Body {
+/// Returns a body with its kind, names and ids but without text content.
+pub(crate) fn empty_body(body: &Body) -> Body {
     let empty = || Name::from("");
     match body {
         Body::Text(_) => Body::Text(empty()),
@@ -148,11 +150,11 @@ pub(crate) fn opening(body: &Body) -> Body {
     }
 }
 
-fn delta(item: &Item) -> Option<Delta> {
+fn whole_delta(item: &Item) -> Option<Delta> {
     match &item.body {
         Body::Text(text) => Some(Delta::Text(Arc::clone(text))),
         Body::Thought(thought) => Some(Delta::Thought(Arc::clone(&thought.content))),
-        // A call that is whole needs no pieces, and tells all of itself when it closes.
+        // A complete call needs no deltas; its `Closed` event contains everything.
         Body::Call(_)
         | Body::Media(_)
         | Body::Result(_)

@@ -1,22 +1,22 @@
-//! Bytes to frames and back: how providers cut a stream into messages.
+//! Splits provider streams into frames and writes frames as streams.
 //!
-//! Four framings cover every provider. A [`Framer`] takes the bytes of one response as they arrive,
-//! cut anywhere, and gives whole messages; a [`FrameWriter`] does the reverse. Neither looks into a
-//! message: JSON is split by scanning for strings and brackets only, and whether what lies between
-//! them is JSON is for the codec's parser to say.
+//! Four framings cover every provider. A [`Framer`] accepts the bytes of one response in chunks
+//! that may end anywhere, and returns complete messages. A [`FrameWriter`] does the reverse.
+//! Neither validates the messages: JSON is split by scanning for strings and brackets, and the
+//! codec's parser checks the rest.
 //!
 //! - **SSE** follows the `EventSource` standard: CR, LF and CRLF end a line, `data` lines are
-//!   joined by a newline, `id`, `retry`, unknown fields and comments are skipped. `[DONE]` is data
-//!   like any other. Unlike the standard, a last event that lacks only its blank line is delivered,
-//!   because real servers end so.
-//! - **JSON lines** are ended by LF or CRLF, the last one also by the end of the stream.
-//! - **A JSON array** is what Gemini sends without `alt=sse`. Each element is a frame. A bare object
-//!   is one frame, since that is how the same endpoint reports an error.
-//! - **The AWS event stream** is binary, with both checksums verified.
+//!   joined by a newline, `id`, `retry`, unknown fields and comments are skipped. `[DONE]` is
+//!   ordinary data. Unlike the standard, a last event that lacks only its blank line is delivered,
+//!   because some servers end their streams that way.
+//! - **JSON lines** end with LF or CRLF; the last one may also end with the stream.
+//! - **JSON array** is Gemini's format without `alt=sse`. Each element is a frame. A bare object is
+//!   one frame, because the same endpoint reports errors that way.
+//! - **AWS event stream** is binary; both of its checksums are verified.
 //!
-//! What comes out does not depend on how the input was cut: neither the frames, nor the error, nor
-//! how many frames precede it. Each byte is scanned once, and what is held back for the next chunk
-//! never exceeds the limit of one frame.
+//! The result does not depend on the chunking: the frames, the error and the number of frames
+//! before the error are always the same. Each byte is scanned once, and the buffer never exceeds
+//! the limit of one frame.
 
 mod array;
 mod event_stream;
@@ -33,24 +33,24 @@ use self::{
     array::ArrayFramer, event_stream::EventStreamFramer, lines::LineFramer, sse::SseFramer,
 };
 
-/// How a provider cuts its stream into messages.
+/// The format that separates the messages of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Server-sent events.
     Sse,
-    /// One JSON value a line.
+    /// One JSON value per line.
     JsonLines,
-    /// One JSON array, each of whose elements is a message.
+    /// One JSON array; each element is a message.
     JsonArray,
     /// The binary event stream of AWS.
     EventStream,
 }
 
 impl Framing {
-    /// The framing that a `Content-Type` header announces; its parameters do not matter.
+    /// Returns the framing that a `Content-Type` header announces, ignoring its parameters.
     ///
-    /// `application/json` is taken for an array, which also covers a bare object.
-    pub fn of_content_type(content_type: &str) -> Option<Self> {
+    /// `application/json` means an array, which also covers a bare object.
+    pub fn from_content_type(content_type: &str) -> Option<Self> {
         let (media_type, _parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
         match media_type.trim().to_ascii_lowercase().as_str() {
             "text/event-stream" => Some(Self::Sse),
@@ -70,27 +70,29 @@ impl Framing {
 /// One message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// SSE's `event` field, or the event stream's `:event-type` header. When
-    /// [`exception`](Self::exception) is set, its `:exception-type` or `:error-code` instead.
+    /// The `event` field of SSE, or the `:event-type` header of the AWS event stream. If
+    /// [`exception`](Self::exception) is set, the `:exception-type` or `:error-code` header
+    /// instead.
     pub event: Option<Arc<str>>,
-    /// The message itself, byte for byte. It may not be UTF-8.
+    /// The payload, byte for byte. It may be invalid UTF-8.
     pub data: Bytes,
-    /// Whether the event stream marks the message as an exception. No other framing can.
+    /// Whether the AWS event stream marks the message as an exception. Always false for other
+    /// framings.
     pub exception: bool,
 }
 
-/// Cuts one stream into frames.
+/// Splits one stream into frames.
 ///
-/// After an error every further `push` repeats it. `finish` makes the framer ready for another
-/// stream, whatever happened before.
+/// After an error, every further `push` returns the same error. `finish` resets the framer for
+/// another stream, even after an error.
 pub struct Framer {
     framing: Framing,
     limit: usize,
-    state: State,
+    state: FramerState,
     failed: Option<FrameError>,
 }
 
-enum State {
+enum FramerState {
     Sse(SseFramer),
     JsonLines(LineFramer),
     JsonArray(ArrayFramer),
@@ -100,74 +102,74 @@ enum State {
 impl Framer {
     const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
-    /// A framer that accepts frames of up to 64 MiB.
+    /// Creates a framer that accepts frames of up to 64 MiB.
     pub fn new(framing: Framing) -> Self {
         Self::with_limit(framing, Self::DEFAULT_LIMIT)
     }
 
-    /// A framer that accepts frames of up to `limit` bytes.
+    /// Creates a framer that accepts frames of up to `limit` bytes.
     ///
-    /// What counts is what has to be held at once: an SSE event's name and data so far together
-    /// with the line being read, a line, an array's element, a whole event-stream message.
+    /// The limit applies to everything that must be buffered at once: an SSE event's name and data
+    /// plus the current line, a JSON line, an array element, or a whole event-stream message.
     pub fn with_limit(framing: Framing, limit: usize) -> Self {
-        Self { framing, limit, state: State::new(framing, limit), failed: None }
+        Self { framing, limit, state: FramerState::new(framing, limit), failed: None }
     }
 
-    /// Takes the next bytes and appends the frames that they complete to `frames`.
+    /// Reads the next bytes and appends the completed frames to `frames`.
     ///
-    /// On an error the frames before it have been appended.
+    /// On an error, the frames before the error are still appended.
     pub fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         let result = match &mut self.state {
-            State::Sse(sse) => sse.push(bytes, frames),
-            State::JsonLines(lines) => lines.push(bytes, frames),
-            State::JsonArray(array) => array.push(bytes, frames),
-            State::EventStream(stream) => stream.push(bytes, frames),
+            FramerState::Sse(sse) => sse.push(bytes, frames),
+            FramerState::JsonLines(lines) => lines.push(bytes, frames),
+            FramerState::JsonArray(array) => array.push(bytes, frames),
+            FramerState::EventStream(stream) => stream.push(bytes, frames),
         };
         if let Err(error) = &result {
             self.failed = Some(error.clone());
-            // Nothing more will be read, so what was held is let go now.
-            self.state = State::new(self.framing, self.limit);
+            // The framer reads nothing after an error, so release the buffer now.
+            self.state = FramerState::new(self.framing, self.limit);
         }
         result
     }
 
-    /// Says that the stream has ended, which may complete a last frame.
+    /// Ends the stream, which may complete a last frame.
     ///
-    /// An unterminated last JSON line, and an SSE event that lacks its blank line or the end of its
-    /// last `data` line, are delivered: if they were cut short, the codec's parser notices. Any
-    /// other unfinished frame is [`FrameError::Cut`].
+    /// An unterminated last JSON line is delivered, and so is an SSE event without its blank line
+    /// or the end of its last `data` line. If they are truncated, the codec's parser fails on them.
+    /// Any other unfinished frame returns [`FrameError::Cut`].
     pub fn finish(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
-        let state = mem::replace(&mut self.state, State::new(self.framing, self.limit));
+        let state = mem::replace(&mut self.state, FramerState::new(self.framing, self.limit));
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         match state {
-            State::Sse(sse) => sse.finish(frames),
-            State::JsonLines(lines) => {
+            FramerState::Sse(sse) => sse.finish(frames),
+            FramerState::JsonLines(lines) => {
                 lines.finish(frames);
                 Ok(())
             }
-            State::JsonArray(array) => array.finish(),
-            State::EventStream(stream) => stream.finish(),
+            FramerState::JsonArray(array) => array.finish(),
+            FramerState::EventStream(stream) => stream.finish(),
         }
     }
 
-    /// The memory set aside for what is not yet a frame.
+    /// Returns the capacity of the buffer for unfinished frames.
     #[cfg(test)]
-    fn held(&self) -> usize {
+    fn buffered_capacity(&self) -> usize {
         match &self.state {
-            State::Sse(sse) => sse.held(),
-            State::JsonLines(lines) => lines.held(),
-            State::JsonArray(array) => array.held(),
-            State::EventStream(stream) => stream.held(),
+            FramerState::Sse(sse) => sse.buffered_capacity(),
+            FramerState::JsonLines(lines) => lines.buffered_capacity(),
+            FramerState::JsonArray(array) => array.buffered_capacity(),
+            FramerState::EventStream(stream) => stream.buffered_capacity(),
         }
     }
 }
 
-/// Shows no content: what is held may be part of a provider's opaque state.
+/// Omits the buffer, which may contain part of a Seal.
 impl fmt::Debug for Framer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -179,7 +181,7 @@ impl fmt::Debug for Framer {
     }
 }
 
-impl State {
+impl FramerState {
     fn new(framing: Framing, limit: usize) -> Self {
         match framing {
             Framing::Sse => Self::Sse(SseFramer::new(limit)),
@@ -190,13 +192,13 @@ impl State {
     }
 }
 
-/// Writes frames as one stream: what a [`Framer`] reads back.
+/// Writes frames as one stream that a [`Framer`] can read.
 ///
-/// JSON lines and a JSON array have no place for the event's name, and only the event stream has
-/// one for `exception`. Data is written as it is wherever the framing can carry it. SSE turns CR
-/// and CRLF into LF, and JSON lines turn line ends into spaces; in JSON these are only ever found
-/// between tokens. The event stream's length fields end at 64 KiB for a name, which is cut there, and
-/// at 4 GiB for a message, which is not written if it is longer.
+/// JSON lines and JSON arrays cannot carry the event name, and only the event stream can carry
+/// `exception`. Data is written unchanged where the framing allows it. SSE turns CR and CRLF into
+/// LF, and JSON lines turn line ends into spaces; in JSON both occur only between tokens. The event
+/// stream limits a name to 64 KiB, where it is truncated, and a message to 4 GiB; longer messages
+/// are not written.
 #[derive(Debug)]
 pub struct FrameWriter {
     framing: Framing,
@@ -204,12 +206,12 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// A writer at the start of a stream.
+    /// Creates a writer at the start of a stream.
     pub fn new(framing: Framing) -> Self {
         Self { framing, array_is_open: false }
     }
 
-    /// Appends one frame's bytes to `out`.
+    /// Appends the bytes of one frame to `out`.
     pub fn write(&mut self, frame: &Frame, out: &mut Vec<u8>) {
         match self.framing {
             Framing::Sse => sse::write(frame, out),
@@ -224,7 +226,7 @@ impl FrameWriter {
         }
     }
 
-    /// Appends what ends the stream; the writer then stands at the start of another one.
+    /// Appends the end of the stream and resets the writer for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match self.framing {
             Framing::JsonArray => {
@@ -236,47 +238,47 @@ impl FrameWriter {
     }
 }
 
-/// Why bytes are not a stream of frames.
+/// A violation of the stream's framing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// One frame is larger than the framer accepts.
-    #[error("a frame is larger than {limit} bytes")]
+    /// A frame exceeds the limit of the framer.
+    #[error("a frame exceeds the limit of {limit} bytes")]
     TooLarge {
-        /// The most bytes that were acceptable.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A checksum of the AWS event stream does not match the bytes that it covers.
-    #[error("the {part} checksum is {expected:08x}, but its bytes have {found:08x}")]
+    /// A checksum of the AWS event stream does not match the received bytes.
+    #[error("the {part} checksum does not match: sent {expected:08x}, computed {found:08x}")]
     Crc {
-        /// What the checksum covers: `prelude` or `message`.
+        /// The part that the checksum covers: `prelude` or `message`.
         part: &'static str,
         /// The checksum that was sent.
         expected: u32,
-        /// The checksum of the bytes received.
+        /// The checksum computed from the received bytes.
         found: u32,
     },
-    /// The stream ended inside a frame, or before the end that its framing prescribes.
-    #[error("the stream was cut")]
+    /// The stream ended inside a frame or before the end marker of its framing.
+    #[error("the stream ended before it was complete")]
     Cut,
-    /// The bytes break a rule of the framing.
+    /// The bytes violate the framing.
     #[error("{what}, at byte {at} of the stream")]
     Malformed {
-        /// What is wrong.
+        /// A description of the violation.
         what: &'static str,
-        /// Where the offending byte or binary message starts, counted from the stream's start.
+        /// The stream offset in bytes of the invalid byte or of the message that contains it.
         at: u64,
     },
 }
 
-/// The event names that a stream has used. A stream repeats few names very often, so that a frame
-/// shares its name with earlier ones instead of allocating it.
+/// Interns event names. A stream repeats few names very often, so frames share one allocation per
+/// name.
 #[derive(Default)]
-struct Names {
+struct EventNames {
     known: Vec<Arc<str>>,
 }
 
-impl Names {
+impl EventNames {
     const MOST: usize = 32;
     const LONGEST: usize = 64;
 

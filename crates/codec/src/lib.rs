@@ -1,6 +1,7 @@
-//! Translators between the providers' protocols and the nouns of `throughline-core`.
+//! Translates between provider protocols and the types of `throughline-core`.
 //!
-//! A codec is pure and synchronous: no I/O, no clock, no state beyond one stream. It works in six directions:
+//! A codec is pure and synchronous: no I/O, no clock, no state beyond one stream. It works in six
+//! directions:
 //!
 //! | from | to | by |
 //! |---|---|---|
@@ -8,69 +9,74 @@
 //! | request | [`Call`] | [`Codec::decode_request`] |
 //! | response | [`Reply`] | [`Codec::decode_reply`] |
 //! | [`Reply`] | response | [`Codec::encode_reply`] |
-//! | stream | [`Event`]s | [`Codec::decoder`] behind a [`Framer`] |
-//! | [`Event`]s | stream | [`Codec::encoder`] before a [`FrameWriter`] |
+//! | stream | [`Event`]s | a [`Framer`], then [`Codec::decoder`] |
+//! | [`Event`]s | stream | [`Codec::encoder`], then a [`FrameWriter`] |
 //!
-//! One mechanism keeps bytes exact: whatever was read keeps the text it was cut from, and whatever has not
-//! changed since is written as that text: `draft.rs` and `edit.rs` hold it.
+//! Exact bytes rest on one mechanism: each decoded value keeps the source text it was cut from, and
+//! unchanged values are written as that text. See `draft.rs` and `edit.rs`.
 //!
-//! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and is passed wherever these are.
+//! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and can be passed
+//! anywhere a built-in codec can.
 
 mod anthropic;
-mod asked;
 mod audit;
-mod calls;
+mod call_ids;
 mod catalog;
 mod chat;
 mod claude;
 mod converse;
-mod crossing;
+mod cross_wire;
+mod decode_context;
+mod detect;
 mod draft;
 mod edit;
 mod effort;
 mod empty_text;
 mod error;
 mod events;
+mod find_seals;
 mod frame;
-mod frozen;
-mod gate;
 mod gemini;
-mod group;
-mod guess;
+mod message_groups;
 mod prefix;
+mod prefix_freeze;
 mod repair;
+mod report;
 mod responses;
 #[cfg(test)]
 mod rule_checks;
-mod sealed;
-mod told;
+mod seal_policy;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Event, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{
+    Call, EncodedRequest, Event, Name, Node, Reply, Request, Target, Tree, Wire,
+};
 
 pub use crate::anthropic::AnthropicMessages;
-pub use crate::asked::Asked;
 pub use crate::audit::{
-    Audit, Breach, Case, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding,
-    Findings, Issued, IssuedSeals, Mend, PathStyle, PrefixChange, Prior, Reordered, Rule, Severity,
-    Source, SourceKind, Transcript, Verdict, audit,
+    Audit, AuditContext, Change, ChangeKind, Comparison, Edit, Example, Exchange, Finding,
+    Findings, Fix, IssuedItem, IssuedSeals, PathStyle, PrefixChange, PriorExchanges,
+    ReorderedElement, Rule, Severity, Source, SourceKind, Transcript, Verdict, ViolationKind,
+    audit,
 };
 pub use crate::catalog::{Catalog, CatalogError};
 pub use crate::chat::OpenAiChat;
 pub use crate::converse::BedrockConverse;
+pub use crate::decode_context::DecodeContext;
+pub use crate::detect::{Detection, detect};
 pub use crate::error::CodecError;
-pub use crate::events::{StreamDecoder, StreamEncoder, events_of};
+pub use crate::events::{StreamDecoder, StreamEncoder, events_from_reply};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
-pub use crate::frozen::{first_change, frozen};
 pub use crate::gemini::Gemini;
-pub use crate::guess::{Guess, guess};
-pub use crate::repair::{Mended, Reach, Repair, recount, repair};
-pub use crate::responses::OpenAiResponses;
-pub use crate::told::{
-    audit_json, describe, fates_json, mended_json, put_evidence, size, without_long_words,
+pub use crate::prefix_freeze::{first_prefix_change, restore_prefix_bytes};
+pub use crate::repair::{AppliedFix, Repair, RepairLevel, refresh_fates, repair};
+pub use crate::report::{
+    applied_fixes_json, audit_json, describe, fates_json, put_evidence, shorten_opaque_words, size,
 };
+pub use crate::responses::OpenAiResponses;
 
-/// The wires that are built in, the most telling first: the order in which a document's wire is guessed.
+/// The built-in codecs. [`detect()`] tries them in this order, so the wires that are easiest to
+/// recognise come first.
 pub static CODECS: &[&dyn Codec] = &[
     &anthropic::AnthropicMessages,
     &responses::OpenAiResponses,
@@ -79,98 +85,101 @@ pub static CODECS: &[&dyn Codec] = &[
     &chat::OpenAiChat,
 ];
 
-/// The built-in codec of that wire.
+/// Returns the built-in codec of `wire`.
 pub fn codec(wire: &Wire) -> Option<&'static dyn Codec> {
     CODECS.iter().copied().find(|codec| codec.wire() == *wire)
 }
 
-/// A provider protocol's translator.
+/// Translates one provider protocol in both directions.
 pub trait Codec: Send + Sync {
-    /// The protocol's name.
+    /// Returns the name of the protocol.
     fn wire(&self) -> Wire;
 
-    /// Whether a JSON document looks like this wire's, and which part of an exchange it is.
+    /// Returns which part of an exchange `document` is, if it looks like this wire.
     fn recognise(&self, document: Node<'_>) -> Option<Document>;
 
-    /// The model that a request asks for.
+    /// Returns the model that the request names.
     fn model_of(&self, request: &Request) -> Option<Name>;
 
-    /// Where a request to this target goes, behind the provider's base URL.
+    /// Returns the path of a request to `target`, relative to the provider's base URL.
     fn path(&self, target: &Target, stream: bool) -> String;
 
-    /// How this wire usually frames its streams.
+    /// Returns the framing that this wire normally uses for streams.
     fn framing(&self) -> Framing;
 
-    /// Writes a Call, and accounts for every Item, Seal and setting of it.
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError>;
+    /// Encodes a Call and reports a Fate for every Item and Seal and a warning for every lost
+    /// setting.
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
-    /// Reads a request that was meant for `asked.target`: what it sends back is taken to be that target's own.
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError>;
+    /// Decodes a request addressed to `asked.target`. Replayed output is attributed to that target.
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError>;
 
-    /// The same of a request whose body was parsed before.
+    /// Decodes a request whose body is already parsed.
     fn decode_parsed(
         &self,
         request: &Request,
         _body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
         self.decode_request(request, asked)
     }
 
-    /// Reads a whole response to a request that was sent to `asked.target`.
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError>;
+    /// Decodes a complete response to a request that was sent to `asked.target`.
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError>;
 
-    /// Writes a whole response.
+    /// Encodes a complete response.
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError>;
 
-    /// Reads a streamed response, frame by frame.
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder>;
+    /// Returns a decoder for one streamed response.
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder>;
 
-    /// Writes a streamed response, event by event.
+    /// Returns an encoder for one streamed response.
     fn encoder(&self) -> Box<dyn Encoder>;
 
-    /// What this wire's providers refuse, rule by rule.
+    /// Returns the rules that this wire's providers enforce.
     fn rules(&self) -> &'static [&'static Rule] {
         &[]
     }
 
-    /// Looks for what a request's provider would refuse, and reports it.
-    fn inspect(&self, _case: &Case<'_>, _findings: &mut Findings<'_>) {}
+    /// Reports each violation of this wire's rules to `findings`.
+    fn inspect(&self, _case: &AuditContext<'_>, _findings: &mut Findings<'_>) {}
 
-    /// How this wire's providers write the place of a value in their errors.
+    /// Returns the path notation that this wire's providers use in errors.
     fn path_style(&self) -> PathStyle {
         PathStyle::Dots
     }
 
-    /// The members of a request that stand before an answer, in the order in which the model reads them.
+    /// Returns the request members that precede a response, in the order in which the model reads
+    /// them.
     fn prefix_members(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// Which part of an exchange a document is.
+/// The part of an exchange that a document represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
     /// A request.
     Request,
-    /// A whole response.
+    /// A complete response.
     Response,
     /// One event of a streamed response.
     Event,
 }
 
-/// Reads one streamed response.
+/// Decodes one streamed response.
 pub trait Decoder: Send {
-    /// Reads the next frame.
+    /// Decodes the next frame.
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError>;
 
-    /// The stream has ended. Without the wire's own ending, the Reply is [`Stop::Cut`](throughline_core::Stop::Cut) and nothing in it that was
-    /// still open can be replayed.
+    /// Ends the stream. If the wire's end marker is missing, the Reply has
+    /// [`StopReason::Cut`](throughline_core::StopReason::Cut) and its unfinished Items cannot be
+    /// replayed.
     fn finish(&mut self) -> Result<Vec<Event>, CodecError>;
 }
 
-/// Writes one streamed response.
+/// Encodes one streamed response.
 pub trait Encoder: Send {
-    /// Writes what the event says, as any number of frames.
+    /// Encodes one event as zero or more frames.
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError>;
 }

@@ -1,48 +1,50 @@
-//! A digest of what a request says up to a point, for models that bind their seals to it.
+//! Computes a digest of a request prefix, for models that bind their Seals to the prefix.
 //!
-//! White space, escapes and `cache_control` markers do not count; the order of members does, because it is not
-//! known that the provider ignores it. An audit takes the other side of that doubt, with [`Prefix::of_meaning`].
+//! White space, escapes and `cache_control` markers do not count. The order of members does,
+//! because providers do not document that they ignore it. An audit must not report a false change
+//! and therefore ignores the order, with [`PrefixHasher::semantic`].
 
-use throughline_core::{Digest, Json, Node, Shape};
+use throughline_core::{Digest, Json, JsonKind, Node};
 
-/// A running digest.
+/// An incremental digest.
 #[derive(Clone)]
-pub(crate) struct Prefix {
+pub(crate) struct PrefixHasher {
     hasher: blake3::Hasher,
-    /// Whether only the meaning counts: members in any order, and a lone text block as the bare text that it stands for.
+    /// Whether to ignore member order and to treat a single text block like the plain text it
+    /// contains.
     by_meaning: bool,
 }
 
-impl Prefix {
+impl PrefixHasher {
     pub(crate) fn new() -> Self {
         let hasher = blake3::Hasher::new_derive_key("throughline 2026-11 request prefix v1");
         Self { hasher, by_meaning: false }
     }
 
-    /// A digest that is the same for everything that surely means the same.
-    pub(crate) fn of_meaning() -> Self {
+    /// Creates a digest that is equal for requests that certainly mean the same.
+    pub(crate) fn semantic() -> Self {
         Self { by_meaning: true, ..Self::new() }
     }
 
-    /// Goes on with one element under its name: the system prompt, the tools, a message.
-    pub(crate) fn absorb(&mut self, name: &str, element: &Json) {
-        self.word(b'#', name.as_bytes());
+    /// Adds one named element: the system prompt, the tools or a message.
+    pub(crate) fn update(&mut self, name: &str, element: &Json) {
+        self.hash_token(b'#', name.as_bytes());
         let tree = element.tree();
-        self.node(tree.root());
+        self.hash_node(tree.root());
     }
 
-    /// The digest of everything so far.
+    /// Returns the digest of all elements added so far.
     pub(crate) fn digest(&self) -> Digest {
         *self.hasher.finalize().as_bytes()
     }
 
-    fn word(&mut self, kind: u8, bytes: &[u8]) {
+    fn hash_token(&mut self, kind: u8, bytes: &[u8]) {
         self.hasher.update(&[kind]);
         self.hasher.update(&(bytes.len() as u64).to_le_bytes());
         self.hasher.update(bytes);
     }
 
-    fn node(&mut self, root: Node<'_>) {
+    fn hash_node(&mut self, root: Node<'_>) {
         enum Task<'t> {
             Value(Node<'t>),
             Close,
@@ -56,17 +58,21 @@ impl Prefix {
                 }
                 Task::Value(node) => node,
             };
-            let node = lone_text(node).filter(|_| self.by_meaning).unwrap_or(node);
+            let node = single_text_block(node).filter(|_| self.by_meaning).unwrap_or(node);
             match node.shape() {
-                Shape::Null | Shape::Bool | Shape::Number => self.word(b'v', node.raw()),
-                Shape::String => self.word(b's', node.text().unwrap_or_default().as_bytes()),
-                Shape::Array => {
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {
+                    self.hash_token(b'v', node.raw());
+                }
+                JsonKind::String => {
+                    self.hash_token(b's', node.text().unwrap_or_default().as_bytes());
+                }
+                JsonKind::Array => {
                     self.hasher.update(b"[");
                     tasks.push(Task::Close);
                     let elements: Vec<_> = node.elements().collect();
                     tasks.extend(elements.into_iter().rev().map(Task::Value));
                 }
-                Shape::Object => {
+                JsonKind::Object => {
                     self.hasher.update(b"{");
                     tasks.push(Task::Close);
                     let counted = node.members().filter(|(name, _)| !name.is("cache_control"));
@@ -84,8 +90,8 @@ impl Prefix {
     }
 }
 
-/// The text of a list that holds one text block and nothing else: the wires take either for the other.
-fn lone_text(node: Node<'_>) -> Option<Node<'_>> {
+/// Returns the text of a list with exactly one text block. The wires treat both forms as equal.
+fn single_text_block(node: Node<'_>) -> Option<Node<'_>> {
     let mut elements = node.elements();
     let block = elements.next().filter(|_| elements.next().is_none())?;
     let mut members = block.members().filter(|(name, _)| !name.is("cache_control"));

@@ -1,66 +1,71 @@
-//! The smallest change after which a provider would take a request.
+//! Computes the smallest change that makes a provider accept a request.
 //!
-//! Each [`Finding`] brings its own [`Mend`](crate::Mend): edits on the text. Repair makes those that do not meet, looks
-//! again, and goes on until nothing is left to mend. It invents no signature and says no thought aloud: what comes back
-//! from the past is byte for byte what was issued, and what cannot come back is left out with what depends on it.
+//! Each [`Finding`] can provide a [`Fix`](crate::Fix): edits of the request text. Repair applies
+//! the fixes that do not overlap, audits again, and repeats until no fix is left. It never invents
+//! a signature and never turns a thought into text. Restored values are byte for byte what was
+//! issued; values that cannot be restored are removed together with the parts that depend on them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use bytes::Bytes;
-use throughline_core::{Body, Did, Encoded, Fate, Item, Request, Seal, Target, Tree, Why, work};
+use throughline_core::{
+    Body, Disposition, ElisionReason, EncodedRequest, Fate, Item, Request, Seal, Target, Tree, work,
+};
 
-use crate::audit::{Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, compatible};
-use crate::{Asked, Codec, CodecError};
+use crate::audit::{
+    Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, select_compatible,
+};
+use crate::{Codec, CodecError, DecodeContext};
 
-/// How many times a request is looked at again. One mend may uncover the next, but not for ever.
+/// The maximum number of audits. One fix may reveal the next problem, but the loop must end.
 const PASSES: usize = 32;
 
-/// How far a repair goes.
+/// The severity down to which a repair applies fixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
-    /// Only what would be refused.
+pub enum RepairLevel {
+    /// Only fix what the provider would reject.
     #[default]
     Refused,
-    /// Also what would be taken at a cost.
+    /// Also fix what the provider would accept with degraded results.
     Degraded,
 }
 
-/// A request after repair.
+/// The result of a repair.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    /// The request; the very bytes that came where nothing had to change.
+    /// The repaired request; the original bytes if nothing changed.
     pub request: Request,
-    /// What was done, in order.
-    pub mended: Vec<Mended>,
-    /// What a provider would still say.
+    /// The applied fixes, in order.
+    pub mended: Vec<AppliedFix>,
+    /// The audit of the repaired request.
     pub audit: Audit,
 }
 
-/// One thing that was mended.
+/// One applied fix.
 #[derive(Clone, Debug)]
-pub struct Mended {
-    /// The rule that demanded it.
+pub struct AppliedFix {
+    /// The violated rule.
     pub rule: &'static Rule,
-    /// The place, in the request as it was at that time.
+    /// The path in the request at the time of the fix.
     pub path: String,
-    /// What was wrong.
+    /// The problem that was found.
     pub message: String,
-    /// What was done, as the start of a sentence.
+    /// The change that was made; starts a sentence.
     pub what: String,
 }
 
-/// Mends what `target` would refuse.
+/// Fixes what `target` would reject, and with [`RepairLevel::Degraded`] also what it would degrade.
 pub fn repair(
     transcript: &Transcript<'_>,
     target: &Target,
-    reach: Reach,
+    reach: RepairLevel,
 ) -> Result<Repair, CodecError> {
-    let mut repair = mended_at(transcript, target, Severity::Refuse, Vec::new())?;
-    if reach == Reach::Degraded && repair.audit.verdict() != Verdict::Refuse {
+    let mut repair = repair_at(transcript, target, Severity::Refuse, Vec::new())?;
+    if reach == RepairLevel::Degraded && repair.audit.verdict() != Verdict::Refuse {
         let again = Transcript { request: &repair.request, ..*transcript };
-        let further = mended_at(&again, target, Severity::Degrade, repair.mended.clone())?;
-        // What only costs is not worth a refusal.
+        let further = repair_at(&again, target, Severity::Degrade, repair.mended.clone())?;
+        // Keep the first repair if fixing degradations led to a rejection.
         if further.audit.verdict() != Verdict::Refuse {
             repair = further;
         }
@@ -68,12 +73,12 @@ pub fn repair(
     Ok(repair)
 }
 
-/// Mends everything that is at least so grave.
-fn mended_at(
+/// Applies all fixes for findings of at least this severity.
+fn repair_at(
     transcript: &Transcript<'_>,
     target: &Target,
     least: Severity,
-    mut mended: Vec<Mended>,
+    mut mended: Vec<AppliedFix>,
 ) -> Result<Repair, CodecError> {
     let mut request = transcript.request.clone();
     for _ in 0..PASSES {
@@ -81,7 +86,7 @@ fn mended_at(
         let is_meant = |finding: &&Finding| finding.severity >= least && finding.mend.is_some();
         let findings: Vec<&Finding> = looked.findings.iter().filter(is_meant).collect();
         let mends: Vec<_> = findings.iter().filter_map(|finding| finding.mend.as_ref()).collect();
-        let taken = compatible(&mends);
+        let taken = select_compatible(&mends);
         let edits: Vec<_> = taken
             .iter()
             .filter_map(|number| mends.get(*number))
@@ -96,7 +101,7 @@ fn mended_at(
         }
         for number in taken {
             if let (Some(finding), Some(mend)) = (findings.get(number), mends.get(number)) {
-                mended.push(Mended {
+                mended.push(AppliedFix {
                     rule: finding.rule,
                     path: finding.path.clone(),
                     message: finding.message.clone(),
@@ -110,36 +115,37 @@ fn mended_at(
     Ok(Repair { request, mended, audit: looked })
 }
 
-/// Takes a repaired request instead of the one that was encoded, and notes in the Fates which reasoning it no longer has.
-/// Returns whether the repaired request says less: something was removed from it, or thinking was switched off.
-pub fn recount(
+/// Replaces the encoded request with a repaired one and updates the Fates of removed reasoning.
+/// Returns whether the repaired request contains less: removed content, or reasoning switched off.
+pub fn refresh_fates(
     to: &dyn Codec,
     target: &Target,
-    encoded: &mut Encoded,
+    encoded: &mut EncodedRequest,
     mended: Request,
 ) -> Result<bool, CodecError> {
-    let asked = Asked::of(target.clone());
+    let asked = DecodeContext::of(target.clone());
     let before = to.decode_request(&encoded.request, &asked)?;
     let after = to.decode_request(&mended, &asked)?;
     let seals = after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant);
-    let mut seals: Counted<&Bytes> = Counted::new(seals);
-    let mut thoughts: Counted<&str> = Counted::new(after.items.iter().filter_map(thought));
-    let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Did::Elided(_));
+    let mut seals: Multiset<&Bytes> = Multiset::new(seals);
+    let mut thoughts: Multiset<&str> = Multiset::new(after.items.iter().filter_map(thought_text));
+    let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Disposition::Elided(_));
     let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
     let mut says_less = after.items.len() < before.items.len()
         || after.tools.len() < before.tools.len()
         || (before.settings.reasoning != after.settings.reasoning);
-    // The Items of a request that was read again stand as they stood; where that is not so, nothing is known of them.
+    // Fates are matched to the decoded Items by position. If the counts differ, the Fates cannot be
+    // updated.
     let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
     if sent.len() == items.len() {
         for (fate, item) in sent.into_iter().zip(items) {
-            if thought(item).is_some_and(|text| !thoughts.take(&text)) {
-                fate.visible = Did::Elided(Why::ByPolicy);
+            if thought_text(item).is_some_and(|text| !thoughts.take(&text)) {
+                fate.visible = Disposition::Elided(ElisionReason::ByPolicy);
                 says_less = true;
             }
             for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
                 if !seals.take(&seal.reveal_to_tenant()) {
-                    *did = Did::Elided(Why::ByPolicy);
+                    *did = Disposition::Elided(ElisionReason::ByPolicy);
                     says_less = true;
                 }
             }
@@ -150,14 +156,14 @@ pub fn recount(
     Ok(says_less)
 }
 
-fn thought(item: &Item) -> Option<&str> {
+fn thought_text(item: &Item) -> Option<&str> {
     matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
 }
 
-/// Values with how often each of them is there.
-struct Counted<T>(HashMap<T, usize>);
+/// A multiset.
+struct Multiset<T>(HashMap<T, usize>);
 
-impl<T: Eq + Hash> Counted<T> {
+impl<T: Eq + Hash> Multiset<T> {
     fn new(values: impl Iterator<Item = T>) -> Self {
         let mut counts = HashMap::new();
         for value in values {
@@ -166,7 +172,7 @@ impl<T: Eq + Hash> Counted<T> {
         Self(counts)
     }
 
-    /// Takes one copy of the value out; false where none is left.
+    /// Removes one copy of the value; returns false if there is none.
     fn take(&mut self, value: &T) -> bool {
         work::step();
         match self.0.get_mut(value) {

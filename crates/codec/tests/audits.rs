@@ -1,7 +1,7 @@
-//! The rule book against recorded traffic: what providers accepted is never refused, what they refused is foreseen, and what
-//! is spoiled in it is found.
+//! Audits recorded traffic: accepted requests are never refused, refused requests are predicted,
+//! and corrupted ones are detected.
 //!
-//! The recordings are not part of the project; where they are absent the tests say so and pass.
+//! The recordings are not part of the repository. Without them the tests print a note and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,14 +20,15 @@ use std::collections::BTreeMap;
 use common::recorded::{exchanges, key, prior_of, recorded_request, report};
 use common::{codec_of, request, target};
 use throughline_codec::{
-    Asked, Audit, IssuedSeals, Prior, Reach, Severity, Transcript, Verdict, audit, repair,
+    Audit, DecodeContext, IssuedSeals, PriorExchanges, RepairLevel, Severity, Transcript, Verdict,
+    audit, repair,
 };
 use throughline_core::{Request, Target};
 use throughline_testkit::{Exchange, figure, recordings, skip};
 
-fn looked(sent: &Request, exchange: &Exchange, to: &Target, prior: &Prior) -> Audit {
+fn looked(sent: &Request, exchange: &Exchange, to: &Target, prior: &PriorExchanges) -> Audit {
     let codec = codec_of(&exchange.wire);
-    audit(&Transcript::of(codec, sent).after(prior), to).unwrap()
+    audit(&Transcript::new(codec, sent).with_prior(prior), to).unwrap()
 }
 
 fn refusals(audit: &Audit) -> Vec<String> {
@@ -49,7 +50,7 @@ fn recordings_accepted_requests_are_not_refused() {
         }
         let sent = recorded_request(recording, index);
         let to = target(&exchange.provider, &exchange.wire, &exchange.model);
-        for prior in [Prior::new(), prior_of(recording, index)] {
+        for prior in [PriorExchanges::new(), prior_of(recording, index)] {
             let sent =
                 request(&exchange.path, if prior.is_empty() { &exchange.request } else { &sent });
             let audit = looked(&sent, exchange, &to, &prior);
@@ -64,10 +65,14 @@ fn recordings_accepted_requests_are_not_refused() {
             {
                 *degraded.entry(format!("{} {knows}", finding.rule.id)).or_default() += 1;
             }
-            // What is accepted is not touched.
+            // Repair leaves accepted requests unchanged.
             let codec = codec_of(&exchange.wire);
-            let mended =
-                repair(&Transcript::of(codec, &sent).after(&prior), &to, Reach::Refused).unwrap();
+            let mended = repair(
+                &Transcript::new(codec, &sent).with_prior(&prior),
+                &to,
+                RepairLevel::Refused,
+            )
+            .unwrap();
             assert_eq!(mended.request.body, sent.body, "{} #{index}", recording.name);
         }
         *counts.entry(key(exchange)).or_default() += 1;
@@ -78,7 +83,7 @@ fn recordings_accepted_requests_are_not_refused() {
 }
 
 #[test]
-fn recordings_refused_requests_are_foreseen() {
+fn recordings_refused_requests_are_predicted() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let expected = [
         ("explicit_effort_xhigh", "anthropic/effort-not-supported"),
@@ -93,7 +98,7 @@ fn recordings_refused_requests_are_foreseen() {
             let exchange = &recording.exchanges[*index];
             let to = target(&exchange.provider, &exchange.wire, &exchange.model);
             let sent = request(&exchange.path, &exchange.request);
-            for prior in [Prior::new(), prior_of(recording, *index)] {
+            for prior in [PriorExchanges::new(), prior_of(recording, *index)] {
                 let audit = looked(&sent, exchange, &to, &prior);
                 let found: Vec<&str> = audit
                     .findings
@@ -103,9 +108,12 @@ fn recordings_refused_requests_are_foreseen() {
                     .collect();
                 assert_eq!(found, [*rule], "{}", recording.name);
                 let codec = codec_of(&exchange.wire);
-                let mended =
-                    repair(&Transcript::of(codec, &sent).after(&prior), &to, Reach::Refused)
-                        .unwrap();
+                let mended = repair(
+                    &Transcript::new(codec, &sent).with_prior(&prior),
+                    &to,
+                    RepairLevel::Refused,
+                )
+                .unwrap();
                 assert_ne!(mended.audit.verdict(), Verdict::Refuse, "{}", recording.name);
             }
             foreseen += 1;
@@ -115,7 +123,8 @@ fn recordings_refused_requests_are_foreseen() {
     assert_eq!(foreseen, 5);
 }
 
-/// An answer with a seal in it, and the request that sends it back, on each wire. `SEAL` stands for the seal.
+/// For each wire, a response with a Seal and the request that sends it back. `SEAL` is a
+/// placeholder.
 const SEALED: [(&str, &str, &str, &str, &str); 5] = [
     (
         "anthropic",
@@ -154,21 +163,21 @@ const SEALED: [(&str, &str, &str, &str, &str); 5] = [
     ),
 ];
 
-/// A store that knows the seals of these Items.
-struct Known(Vec<throughline_core::Item>);
+/// A store that contains the Seals of these Items.
+struct KnownSeals(Vec<throughline_core::Item>);
 
-impl IssuedSeals for Known {
+impl IssuedSeals for KnownSeals {
     fn contains(&self, seal: &[u8]) -> bool {
         let mut seals = self.0.iter().flat_map(|item| &item.seals);
         seals.any(|issued| **issued.reveal_to_tenant() == *seal)
     }
 }
 
-/// A seal that the store or the earlier conversation knows as issued stays unchanged, with every alphabet.
+/// A Seal that the store or the earlier conversation contains stays unchanged, in every alphabet.
 #[test]
 fn issued_seals_survive_audit_and_repair() {
     let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();
-    let mut dice = throughline_testkit::Dice::new(7);
+    let mut dice = throughline_testkit::TestRng::new(7);
     for case in 0..throughline_testkit::cases(120) {
         let length = 1 + dice.below(40);
         let seal: String = (0..length).map(|_| letters[dice.below(letters.len())]).collect();
@@ -177,15 +186,15 @@ fn issued_seals_survive_audit_and_repair() {
             let (codec, to) = (codec_of(wire), target(provider, wire, model));
             let body = body.replace("SEAL", written.as_str());
             let sent = request("", &body);
-            let asked = Asked::of(to.clone());
+            let asked = DecodeContext::of(to.clone());
             let answer = bytes::Bytes::from(answer.replace("SEAL", written.as_str()));
             let reply = codec.decode_reply(&answer, &asked).unwrap();
-            let issued = Known(reply.items);
-            let mut prior = Prior::new();
+            let issued = KnownSeals(reply.items);
+            let mut prior = PriorExchanges::new();
             prior.push_response(codec, &answer, asked).unwrap();
-            let by_store = Transcript { issued: Some(&issued), ..Transcript::of(codec, &sent) };
-            for transcript in [by_store, Transcript::of(codec, &sent).after(&prior)] {
-                let repaired = repair(&transcript, &to, Reach::Degraded).unwrap();
+            let by_store = Transcript { issued: Some(&issued), ..Transcript::new(codec, &sent) };
+            for transcript in [by_store, Transcript::new(codec, &sent).with_prior(&prior)] {
+                let repaired = repair(&transcript, &to, RepairLevel::Degraded).unwrap();
                 let now = String::from_utf8_lossy(&repaired.request.body);
                 assert!(
                     now.contains(written.as_str()),

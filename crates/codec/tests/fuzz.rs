@@ -1,7 +1,7 @@
-//! Hostile input at every parser: no panic, no hang, and memory in proportion to what came in.
+//! Fuzzes every parser: no panic, no hang, and memory in proportion to the input.
 //!
-//! Each target mutates real documents as random edits say, because bytes at random rarely pass the first brace. It runs for
-//! `THROUGHLINE_FUZZ_SECONDS`; `scripts/soak` gives each a minute.
+//! Each target mutates real documents, because random bytes rarely pass the first brace. A target
+//! runs for `THROUGHLINE_FUZZ_SECONDS`; `scripts/soak` gives each one minute.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,14 +20,15 @@ use bolero::TypeGenerator;
 use bytes::Bytes;
 use common::{codec_of, request, samples, stream_events, target};
 use throughline_codec::{
-    Asked, CODECS, Frame, FrameWriter, Framer, Framing, StreamEncoder, events_of, guess,
+    CODECS, DecodeContext, Frame, FrameWriter, Framer, Framing, StreamEncoder, detect,
+    events_from_reply,
 };
 use throughline_core::{Event, Tree, restore_items, store_items};
 use throughline_testkit::{figure, fuzz_seconds, workspace_root};
 
 /// One change to a document.
 #[derive(Clone, Debug, TypeGenerator)]
-enum Edit {
+enum Mutation {
     Flip { at: u32, bit: u8 },
     Insert { at: u32, bytes: Vec<u8> },
     Remove { at: u32, length: u16 },
@@ -36,7 +37,7 @@ enum Edit {
     Cut { at: u32 },
 }
 
-/// Pieces that parsers trip over.
+/// Tokens that often break parsers.
 const TOKENS: &[&[u8]] = &[
     b"null",
     b"[",
@@ -66,42 +67,42 @@ const TOKENS: &[&[u8]] = &[
     b"\"index\":99999999999",
 ];
 
-fn mutate(seed: &[u8], edits: &[Edit]) -> Vec<u8> {
+fn mutate(seed: &[u8], edits: &[Mutation]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for edit in edits {
         let place = |at: u32| at as usize % (bytes.len() + 1);
         let end = |from: usize, length: u16| (from + length as usize).min(bytes.len());
         match edit {
-            Edit::Flip { at, bit } => {
+            Mutation::Flip { at, bit } => {
                 let at = place(*at);
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte ^= 1 << (bit % 8);
                 }
             }
-            Edit::Insert { at, bytes: inserted } => {
+            Mutation::Insert { at, bytes: inserted } => {
                 let at = place(*at);
                 bytes.splice(at..at, inserted.iter().copied());
             }
-            Edit::Remove { at, length } => {
+            Mutation::Remove { at, length } => {
                 let at = place(*at);
                 bytes.drain(at..end(at, *length));
             }
-            Edit::Repeat { at, length } => {
+            Mutation::Repeat { at, length } => {
                 let at = place(*at);
                 let piece = bytes[at..end(at, *length)].to_vec();
                 bytes.splice(at..at, piece);
             }
-            Edit::Token { at, which } => {
+            Mutation::Token { at, which } => {
                 let at = place(*at);
                 bytes.splice(at..at, TOKENS[*which as usize % TOKENS.len()].iter().copied());
             }
-            Edit::Cut { at } => bytes.truncate(place(*at)),
+            Mutation::Cut { at } => bytes.truncate(place(*at)),
         }
     }
     bytes
 }
 
-/// Runs a target over mutations of the seeds, for the time that is given.
+/// Runs a target over mutations of the seeds, for the configured time.
 fn fuzz(seeds: &[Vec<u8>], target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
     assert!(!seeds.is_empty(), "nothing to mutate");
     for seed in seeds {
@@ -109,11 +110,11 @@ fn fuzz(seeds: &[Vec<u8>], target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
     }
     bolero::check!()
         .with_test_time(Duration::from_secs(fuzz_seconds()))
-        .with_type::<(u16, Vec<Edit>)>()
+        .with_type::<(u16, Vec<Mutation>)>()
         .for_each(|(seed, edits)| target(&mutate(&seeds[*seed as usize % seeds.len()], edits)));
 }
 
-/// The fixtures of a wire whose name ends so.
+/// Returns the fixtures of a wire whose file name has this ending.
 fn seeds(wire: &str, ending: &str) -> Vec<Vec<u8>> {
     let folder = workspace_root().join("crates/codec/tests/fixtures").join(wire);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -121,14 +122,15 @@ fn seeds(wire: &str, ending: &str) -> Vec<Vec<u8>> {
     files.map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-/// A target for documents of a wire: the model that a request names, so that nothing has to change in it.
-fn asked_by(wire: &str, sent: &throughline_core::Request) -> Asked {
+/// Returns a context for documents of a wire with the request's own model, so the encoder changes
+/// nothing.
+fn asked_by(wire: &str, sent: &throughline_core::Request) -> DecodeContext {
     let model = codec_of(wire).model_of(sent);
     let provider = asked(wire).target.origin.provider.clone();
-    model.map_or_else(|| asked(wire), |model| Asked::of(target(&provider, wire, &model)))
+    model.map_or_else(|| asked(wire), |model| DecodeContext::of(target(&provider, wire, &model)))
 }
 
-fn asked(wire: &str) -> Asked {
+fn asked(wire: &str) -> DecodeContext {
     let (provider, model) = match wire {
         "anthropic-messages" => ("anthropic", "claude-sonnet-4-5"),
         "openai-responses" => ("openai", "gpt-5.2"),
@@ -136,10 +138,11 @@ fn asked(wire: &str) -> Asked {
         "gemini" => ("gemini", "gemini-3-pro-preview"),
         _ => ("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
     };
-    Asked::of(target(provider, wire, model))
+    DecodeContext::of(target(provider, wire, model))
 }
 
-/// A request is refused, or goes back as it came, and can be said on every other wire.
+/// Checks that a request is rejected, or encodes to the same bytes and translates to every other
+/// wire.
 fn read_request(wire: &str, bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let sent =
@@ -155,7 +158,7 @@ fn read_request(wire: &str, bytes: &[u8]) {
     let sent = request(path, text);
     let Ok(mut call) = codec_of(wire).decode_request(&sent, &asked_by(wire, &sent)) else { return };
     let encoded = codec_of(wire).encode(&call).unwrap();
-    // A request that names no model gets one.
+    // A request without a model gets one.
     if codec_of(wire).model_of(&sent).is_some() {
         assert_eq!(encoded.request.body, sent.body);
     }
@@ -175,7 +178,7 @@ fn read_response(wire: &str, bytes: &[u8]) {
     for codec in CODECS {
         assert!(Tree::parse(codec.encode_reply(&reply).unwrap()).is_ok());
         let mut stream = StreamEncoder::new(*codec);
-        for event in events_of(&reply) {
+        for event in events_from_reply(&reply) {
             stream.push(&event, &mut Vec::new()).unwrap();
         }
     }
@@ -210,7 +213,7 @@ macro_rules! wires {
                     fuzz(&all, |bytes| read_stream($wire, Framing::Sse, bytes));
                     return;
                 }
-                // Fixtures of the binary framing are kept as lines; the bytes are made here.
+                // Fixtures of the binary framing are stored as lines; this encodes them.
                 all = seeds($wire, "stream.jsonl").iter().map(|lines| event_stream($wire, lines)).collect();
                 fuzz(&all, |bytes| read_stream($wire, Framing::EventStream, bytes));
             }
@@ -225,7 +228,7 @@ wires! {
     converse "bedrock-converse"
 }
 
-/// A stream in the wire's own framing, from a fixture of lines.
+/// Encodes a fixture of lines in the wire's own framing.
 fn event_stream(wire: &str, lines: &[u8]) -> Vec<u8> {
     let codec = codec_of(wire);
     let events = stream_events(codec, &asked(wire), Framing::JsonLines, [lines]).unwrap();
@@ -284,36 +287,36 @@ fn fuzz_json() {
 }
 
 #[test]
-fn fuzz_guess() {
+fn fuzz_detect() {
     let mut all = seeds("gemini", ".json");
     all.extend(seeds("openai-chat", ".json"));
-    fuzz(&all, |bytes| drop(guess(&Bytes::copy_from_slice(bytes))));
+    fuzz(&all, |bytes| drop(detect(&Bytes::copy_from_slice(bytes))));
 }
 
-/// What can be read from a store can be stored again, and is then the same.
+/// Checks that restored Items can be stored again without change.
 #[test]
 fn fuzz_stored() {
-    // No JSON text holds this byte.
-    const BETWEEN: u8 = 0x1e;
+    // No JSON text contains this byte.
+    const SEPARATOR: u8 = 0x1e;
     let samples = samples::fixtures();
     let stored = samples.iter().map(|sample| {
         let items = if sample.is_request() { sample.call().items } else { sample.reply().items };
         let texts: Vec<_> =
             store_items(&items).into_iter().map(|stored| stored.json.bytes().to_vec()).collect();
-        texts.join(&BETWEEN)
+        texts.join(&SEPARATOR)
     });
     let all: Vec<Vec<u8>> = stored.filter(|stored| stored.len() < 100_000).collect();
     fuzz(&all, |bytes| {
-        let texts = bytes.split(|byte| *byte == BETWEEN).map(Bytes::copy_from_slice);
+        let texts = bytes.split(|byte| *byte == SEPARATOR).map(Bytes::copy_from_slice);
         let Ok(items) = restore_items(texts.map(Some)) else { return };
         let again = store_items(&items).into_iter().map(|stored| stored.json.bytes().clone());
         assert_eq!(restore_items(again.map(Some)).unwrap(), items);
     });
 }
 
-/// Documents that were made to hurt, through every parser of every wire.
+/// Feeds adversarial documents to every parser of every wire.
 #[test]
-fn hostile_documents_are_refused_or_read_within_bounds() {
+fn hostile_documents_stay_within_bounds() {
     let deep = |open: &str, close: &str| open.repeat(10_000) + "1" + &close.repeat(10_000);
     let long = "x".repeat(50_000_000);
     let hostile: Vec<(&str, Vec<u8>)> = vec![
@@ -350,7 +353,7 @@ fn hostile_documents_are_refused_or_read_within_bounds() {
     }
 }
 
-/// The most memory that this process ever had, where the system tells.
+/// Returns the peak memory of this process, if the system reports it.
 fn peak_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,7 +1,8 @@
-//! The laws, over every codec and every fixture, and over the recorded traffic where it is there.
+//! Checks the invariants over every codec and fixture, and over the recorded traffic if present.
 //!
-//! A fixture's name is `<provider>--<model>--<what>.<kind>`, in the folder of its wire. Kinds: `request.json`, `response.json`, and
-//! streams as `stream.sse`, `stream.jsonl`, `stream.array.json`.
+//! A fixture is named `<provider>--<model>--<what>.<kind>`, in the folder of its wire. Kinds:
+//! `request.json`, `response.json`, and streams as `stream.sse`, `stream.jsonl`,
+//! `stream.array.json`.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,20 +19,21 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use common::mix::{plain_thought, user_text, with_secret, with_thoughts};
-use common::samples::{Kind, Sample, samples, targets};
+use common::samples::{Sample, SampleKind, samples, targets};
 use common::{reply_in, request, stream_events, strings};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
-use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_of};
+use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_from_reply};
 use throughline_core::{
-    Body, Call, Did, Encoded, Event, How, Item, Json, Native, Node, Origin, Place, Reply, Role,
-    SIDE_CHANNEL, Stop, Target, Tree, Why, Wire,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Item, ItemPosition, Json,
+    NativePart, Node, Origin, Reply, ReshapeKind, Role, SIDE_CHANNEL, StopReason, Target, Tree,
+    Wire,
 };
 use throughline_testkit::{cases, chunks, figure, proptest_config, split};
 
 #[test]
-fn law_1_a_request_goes_back_byte_for_byte() {
+fn law_1_request_encodes_byte_for_byte() {
     let samples = samples();
     let requests: Vec<_> = samples.iter().filter(|sample| sample.is_request()).collect();
     for sample in &requests {
@@ -39,10 +41,11 @@ fn law_1_a_request_goes_back_byte_for_byte() {
         assert_eq!(encoded.request, sample.request(), "{}", sample.name);
         assert_eq!(encoded.warnings, [], "{}", sample.name);
     }
-    figure("requests that went back byte for byte", requests.len());
+    figure("requests that encode to the same bytes", requests.len());
 }
 
-/// Own Seals come out of a request that goes on from their reply, equal and in order; each on the part that holds the same words.
+/// A request that continues a reply contains the reply's own Seals unchanged, in order, each on the
+/// part with the same text.
 #[test]
 fn law_1_own_seals_survive_decode_and_encode() {
     let mut seals = 0;
@@ -62,7 +65,7 @@ fn law_1_own_seals_survive_decode_and_encode() {
         assert_eq!(sealed(&again.items), sealed(&reply.items), "{}", sample.name);
         seals += sealed(&reply.items).len();
     }
-    figure("own Seals that survived", seals);
+    figure("own Seals preserved", seals);
 }
 
 fn kind_of(item: &Item) -> String {
@@ -79,7 +82,7 @@ fn kind_of(item: &Item) -> String {
     }
 }
 
-/// All endpoints that speak the sample's wire, and one of every other.
+/// Returns all endpoints of the sample's wire, and one endpoint of every other wire.
 fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     let catalog = Catalog::builtin();
     let model = sample.asked.target.model();
@@ -89,9 +92,9 @@ fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     neighbours.chain(others).collect()
 }
 
-/// What a sample says, as a Call that was read from a request, or one that goes on from a reply. Thoughts that the caller made
-/// are mixed in.
-fn call_in(sample: &Sample) -> Call {
+/// Returns the sample as a Call, decoded from a request or continuing a reply, with thoughts of the
+/// caller mixed in.
+fn sample_call(sample: &Sample) -> Call {
     let mut call = if sample.is_request() {
         sample.call()
     } else {
@@ -102,12 +105,14 @@ fn call_in(sample: &Sample) -> Call {
     };
     call.items = with_thoughts(&call.items);
     if let Some(place) = call.items.last().map(|item| item.place) {
-        call.items.push(plain_thought(1_000_000, Place { message: place.message + 1, part: 0 }));
+        call.items
+            .push(plain_thought(1_000_000, ItemPosition { message: place.message + 1, part: 0 }));
     }
     with_secret(call)
 }
 
-/// The Call as one that nothing was read into, to somebody else; and as it is, with another target.
+/// Returns the Call without its source for another target, and the original Call with another
+/// target.
 fn sent_to(call: &Call, to: &Target) -> [Call; 2] {
     let mut fresh = Call::new(to.clone());
     fresh.system.clone_from(&call.system);
@@ -120,7 +125,7 @@ fn law_2_foreign_seals_and_thoughts_never_reach_another_provider() {
     let mut pairs = 0;
     let mut wrong = BTreeMap::new();
     for sample in samples() {
-        let call = call_in(&sample);
+        let call = sample_call(&sample);
         let from = &sample.asked.target.origin;
         for (codec, to) in everywhere(&sample) {
             if to.origin.provider == from.provider && to.origin.endpoint == from.endpoint {
@@ -140,7 +145,7 @@ fn law_2_foreign_seals_and_thoughts_never_reach_another_provider() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The Seals and provider's thoughts in a request to somebody who did not make them.
+/// Returns the Seals and provider thoughts in a request to an endpoint that did not issue them.
 fn leaks(call: &Call, to: &Target, body: &[u8]) -> Vec<String> {
     let holds = |needle: &[u8]| needle.len() >= 12 && find(body, needle);
     let is_own = |origin: &Origin| {
@@ -157,7 +162,7 @@ fn leaks(call: &Call, to: &Target, body: &[u8]) -> Vec<String> {
         }
         let said = throughline_core::json::string(&thought.content);
         let words = said.as_str().trim_matches('"').as_bytes();
-        let is_in = |native: &Native| find(native.json.bytes(), words);
+        let is_in = |native: &NativePart| find(native.json.bytes(), words);
         let is_also_text = || {
             let others = call.items.iter().filter(|other| !matches!(other.body, Body::Thought(_)));
             let mut natives = others.filter_map(|other| other.native.as_ref());
@@ -179,7 +184,7 @@ fn law_3_every_item_and_seal_has_a_fate() {
     let mut wrong = BTreeMap::new();
     let mut found = 0;
     for sample in samples() {
-        let call = call_in(&sample);
+        let call = sample_call(&sample);
         let mut wires = targets();
         wires.push((sample.codec, sample.asked.target.clone()));
         for (codec, to) in wires {
@@ -203,12 +208,12 @@ fn law_3_every_item_and_seal_has_a_fate() {
             }
         }
     }
-    figure("requests in which everything was found that their Fates tell of", found);
+    figure("requests that contain everything their Fates report", found);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What the Fates say was sent and no string of the request says.
-fn untold(call: &Call, encoded: &Encoded) -> Vec<String> {
+/// Returns the Items that are sent according to their Fates but are missing in the request.
+fn untold(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
     let tree = Tree::parse(encoded.request.body.clone()).unwrap();
     let mut said = Vec::new();
     for (_, text) in strings(&tree) {
@@ -218,9 +223,13 @@ fn untold(call: &Call, encoded: &Encoded) -> Vec<String> {
     let items = call.system.iter().chain(&call.items);
     let sent = encoded.fates.iter().zip(items).filter(|(fate, item)| match &item.body {
         Body::Text(text) => {
-            text.len() >= 8 && matches!(fate.visible, Did::Kept | Did::Reshaped(How::OtherWire))
+            text.len() >= 8
+                && matches!(
+                    fate.visible,
+                    Disposition::Kept | Disposition::Reshaped(ReshapeKind::OtherWire)
+                )
         }
-        Body::Thought(_) => fate.visible == Did::Reshaped(How::Enveloped),
+        Body::Thought(_) => fate.visible == Disposition::Reshaped(ReshapeKind::Enveloped),
         _ => false,
     });
     let untold =
@@ -229,9 +238,9 @@ fn untold(call: &Call, encoded: &Encoded) -> Vec<String> {
 }
 
 #[test]
-fn law_3_a_callers_payload_goes_aside_to_whoever_declares_its_tag_and_stays_for_them() {
+fn law_3_caller_payload_reaches_only_targets_that_declare_its_tag() {
     let payload = r#"{"handle": 7}"#;
-    let mut opaque = plain_thought(7, Place::new(1, 0));
+    let mut opaque = plain_thought(7, ItemPosition::new(1, 0));
     if let Body::Thought(thought) = &mut opaque.body {
         thought.payload = Some(Json::parse(payload.to_owned()).unwrap());
         thought.replay_compatibility = Some("own-handle-v1".into());
@@ -240,24 +249,37 @@ fn law_3_a_callers_payload_goes_aside_to_whoever_declares_its_tag_and_stays_for_
         let mut call = with_secret(Call::new(target));
         call.items = vec![user_text("Go on."), opaque.clone()];
         let sent = |call: &Call| {
-            let Encoded { request, fates, .. } = codec.encode(call).unwrap();
+            let EncodedRequest { request, fates, .. } = codec.encode(call).unwrap();
             let body = String::from_utf8(request.body.to_vec()).unwrap();
-            assert!(!body.contains("A caller's own thought"), "it is never inlined: {body}");
+            assert!(
+                !body.contains("A caller's own thought"),
+                "the thought must never be inlined: {body}"
+            );
             let aside = Tree::parse(body).unwrap().root().get(SIDE_CHANNEL).map(Node::json);
             (aside.map(|aside| aside.as_str().to_owned()), fates[1].visible.clone())
         };
-        assert_eq!(sent(&call), (None, Did::Elided(Why::ByPolicy)), "{}", codec.wire());
+        assert_eq!(
+            sent(&call),
+            (None, Disposition::Elided(ElisionReason::ByPolicy)),
+            "{}",
+            codec.wire()
+        );
         call.replay.takes = vec!["own-handle-v1".into()];
         let aside = format!(
             r#"[{{"id":"plain-7","replayCompatibility":"own-handle-v1","payload":{payload}}}]"#
         );
-        assert_eq!(sent(&call), (Some(aside), Did::Reshaped(How::SideChannel)), "{}", codec.wire());
+        assert_eq!(
+            sent(&call),
+            (Some(aside), Disposition::Reshaped(ReshapeKind::SideChannel)),
+            "{}",
+            codec.wire()
+        );
     }
 }
 
-/// The request that a Call was read from saves work and says nothing of its own: without it the same is said.
+/// The source request is only an optimisation: without it the Call encodes the same content.
 #[test]
-fn law_3_a_call_says_the_same_without_its_source() {
+fn law_3_call_encodes_the_same_without_its_source() {
     let mut wrong = BTreeMap::new();
     let mut same = 0;
     for sample in samples().iter().filter(|sample| sample.is_request()) {
@@ -288,11 +310,11 @@ fn law_3_a_call_says_the_same_without_its_source() {
             found.0 += 1;
         }
     }
-    figure("Calls that say the same without their source", same);
+    figure("Calls that encode the same without their source", same);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A number of cases for each sample: the count that was asked for is one of all samples together.
+/// Configures cases per sample; the requested count applies to all samples together.
 fn spread(each: u32, samples: usize) -> Config {
     let samples = u32::try_from(samples).unwrap();
     let all = cases(each * samples);
@@ -300,12 +322,12 @@ fn spread(each: u32, samples: usize) -> Config {
 }
 
 #[test]
-fn law_5_any_split_of_a_stream_gives_the_same_events() {
+fn law_5_any_stream_chunking_yields_the_same_events() {
     let samples: Vec<_> =
-        samples().into_iter().filter(|s| matches!(s.kind, Kind::Stream(_))).collect();
+        samples().into_iter().filter(|s| matches!(s.kind, SampleKind::Stream(_))).collect();
     let mut runner = TestRunner::new(spread(4, samples.len()));
     for sample in &samples {
-        let Kind::Stream(framing) = sample.kind else { continue };
+        let SampleKind::Stream(framing) = sample.kind else { continue };
         let read = |chunks: Vec<&[u8]>| {
             stream_events(sample.codec, &sample.asked, framing, chunks).unwrap()
         };
@@ -319,20 +341,20 @@ fn law_5_any_split_of_a_stream_gives_the_same_events() {
             })
             .unwrap();
     }
-    figure("streams cut at random", samples.len());
+    figure("streams split at random", samples.len());
 }
 
 #[test]
-fn law_5_a_reply_survives_its_own_stream() {
+fn law_5_reply_round_trips_through_a_stream() {
     let mut replies = 0;
     for sample in samples().iter().filter(|sample| !sample.is_request()) {
         let reply = sample.reply();
-        if reply.stop == Stop::Cut {
+        if reply.stop == StopReason::Cut {
             continue;
         }
         let mut bytes = Vec::new();
         let mut encoder = StreamEncoder::new(sample.codec);
-        for event in events_of(&reply) {
+        for event in events_from_reply(&reply) {
             encoder.push(&event, &mut bytes).unwrap();
         }
         encoder.finish(&mut bytes);
@@ -342,21 +364,21 @@ fn law_5_a_reply_survives_its_own_stream() {
         same_reply(reply_in(&events).unwrap(), &reply, &sample.name);
         replies += 1;
     }
-    figure("replies that survived their own stream", replies);
+    figure("replies preserved by their own stream", replies);
 }
 
 #[test]
-fn law_5_a_reply_survives_its_own_response() {
+fn law_5_reply_round_trips_through_a_response() {
     for sample in samples().iter().filter(|sample| !sample.is_request()) {
         let reply = sample.reply();
-        if reply.stop == Stop::Cut {
+        if reply.stop == StopReason::Cut {
             continue;
         }
         let body = sample.codec.encode_reply(&reply).unwrap();
         let again = sample.codec.decode_reply(&body, &sample.asked);
         let again = again.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
         if sample.codec.wire() == Wire::OPENAI_CHAT {
-            // A chat message has a slot for each kind of part, so a whole one cannot tell in which order they came.
+            // A whole chat message has one slot per kind of part, so the order of parts is lost.
             same_reply(&by_slot(again), &by_slot(reply), &sample.name);
         } else {
             same_reply(&again, &reply, &sample.name);
@@ -364,7 +386,7 @@ fn law_5_a_reply_survives_its_own_response() {
     }
 }
 
-/// The Reply with its Items in the order of the slots, and its texts as one.
+/// Sorts the Items of a Reply by slot and joins its texts.
 fn by_slot(mut reply: Reply) -> Reply {
     let (texts, mut others): (Vec<_>, Vec<_>) =
         reply.items.into_iter().partition(|item| matches!(item.body, Body::Text(_)));
@@ -375,7 +397,8 @@ fn by_slot(mut reply: Reply) -> Reply {
     reply
 }
 
-/// Equal in everything that a reader can tell: what was said, sealed and where, in which order, and how it ended.
+/// Checks equality of all observable properties: content, Seals and their positions, order, and
+/// stop reason.
 fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
     let told = |reply: &Reply| -> Vec<_> {
         let items = reply.items.iter();
@@ -400,11 +423,11 @@ fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
 }
 
 #[test]
-fn law_5_a_stream_that_ended_early_yields_nothing_replayable() {
+fn law_5_truncated_stream_yields_nothing_replayable() {
     let samples = samples();
     let mut runner = TestRunner::new(spread(8, samples.len()));
-    for sample in samples.iter().filter(|sample| matches!(sample.kind, Kind::Stream(_))) {
-        let Kind::Stream(framing) = sample.kind else { continue };
+    for sample in samples.iter().filter(|sample| matches!(sample.kind, SampleKind::Stream(_))) {
+        let SampleKind::Stream(framing) = sample.kind else { continue };
         runner
             .run(&(0..sample.bytes.len()), |end| {
                 let cut = &sample.bytes[..end];
@@ -412,7 +435,7 @@ fn law_5_a_stream_that_ended_early_yields_nothing_replayable() {
                     return Ok(());
                 };
                 let reply = reply_in(&events).expect("a stream ends in a reply");
-                if reply.stop != Stop::Cut {
+                if reply.stop != StopReason::Cut {
                     return Ok(());
                 }
                 for item in &reply.items {
@@ -432,9 +455,9 @@ fn law_5_a_stream_that_ended_early_yields_nothing_replayable() {
     }
 }
 
-/// The request of a longer conversation begins with the messages of the shorter one.
+/// The request of a longer conversation starts with the messages of the shorter one.
 #[test]
-fn law_9_the_next_request_extends_the_last() {
+fn law_9_next_request_extends_the_last() {
     let mut extended = 0;
     for sample in samples().iter().filter(|sample| sample.is_request()) {
         let mut call = sample.call();
@@ -453,7 +476,7 @@ fn law_9_the_next_request_extends_the_last() {
                 key.unwrap().elements().map(Node::json).collect()
             };
             let whole = messages(&call.items);
-            // A request ends where the model speaks next.
+            // A request ends where the model's next message starts.
             let ends = call.items.windows(2).enumerate().filter(|(_, pair)| {
                 pair[0].role != Role::Assistant && pair[1].role == Role::Assistant
             });
@@ -466,10 +489,10 @@ fn law_9_the_next_request_extends_the_last() {
             }
         }
     }
-    figure("requests that the next one extends", extended);
+    figure("requests extended by the next one", extended);
 }
 
-/// Members that nobody knows, in every object of a request, survive.
+/// Unknown members in any object of a request survive.
 #[test]
 fn law_14_unknown_members_survive() {
     let samples = samples();
@@ -506,12 +529,12 @@ fn law_14_unknown_members_survive() {
     }
 }
 
-/// A member that nobody knows, in every object of what a model said, survives into the Items and out again.
+/// An unknown member in any object of a model's output survives into the Items and back.
 #[test]
 fn law_14_unknown_members_of_a_response_survive() {
     let mut wrong = BTreeMap::new();
     let mut tried = 0;
-    for sample in samples().iter().filter(|sample| matches!(sample.kind, Kind::Response)) {
+    for sample in samples().iter().filter(|sample| matches!(sample.kind, SampleKind::Response)) {
         let Ok(whole) = serde_json::from_slice::<Value>(&sample.bytes) else { continue };
         let wire = sample.codec.wire();
         let is_ollama = whole.get("message").is_some();
@@ -536,11 +559,11 @@ fn law_14_unknown_members_of_a_response_survive() {
             tried += 1;
             let needle = br#""x_unknown":["kept",{"deep":1}]"#;
             let mut natives = reply.items.iter().filter_map(|item| item.native.as_ref());
-            // A chat message is a frame around its slots, and what else stands in it is no Item's own.
+            // Other members of a chat message belong to no Item.
             let slots = ["/content", "/tool_calls", "/reasoning_details"];
             let is_frame = wire == Wire::OPENAI_CHAT
                 && !slots.iter().any(|slot| place[home.len()..].starts_with(slot));
-            let holds = |native: &Native| {
+            let holds = |native: &NativePart| {
                 let envelope = native.envelope.as_ref().map(|envelope| envelope.json.bytes());
                 find(native.json.bytes(), needle) || envelope.is_some_and(|json| find(json, needle))
             };
@@ -562,7 +585,7 @@ fn law_14_unknown_members_of_a_response_survive() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The pointers of all objects in a value.
+/// Returns the pointers of all objects in a value.
 fn objects_in(value: &Value, path: &str) -> Vec<String> {
     match value {
         Value::Object(members) => {
@@ -580,7 +603,7 @@ fn objects_in(value: &Value, path: &str) -> Vec<String> {
     }
 }
 
-/// Where objects open, outside strings.
+/// Returns the offsets of opening braces outside strings.
 fn objects(text: &[u8]) -> Vec<usize> {
     let (mut places, mut in_string, mut escaped) = (Vec::new(), false, false);
     for (at, byte) in text.iter().enumerate() {
@@ -597,7 +620,7 @@ fn objects(text: &[u8]) -> Vec<usize> {
 
 #[test]
 fn unknown_frames_are_passed_on() {
-    for sample in samples().iter().filter(|s| matches!(s.kind, Kind::Stream(Framing::Sse))) {
+    for sample in samples().iter().filter(|s| matches!(s.kind, SampleKind::Stream(Framing::Sse))) {
         let mut bytes = b"data: {\"type\":\"x.unknown\",\"x\":1}\n\n".to_vec();
         bytes.extend_from_slice(&sample.bytes);
         let events =

@@ -1,7 +1,7 @@
-//! Recorded traffic of real providers: everything decodes, every request goes back as it came, and what was read from a
-//! response is put where the recorded client put it.
+//! Checks recorded traffic of real providers: all of it decodes, requests encode to the same bytes,
+//! and decoded values return to the places where the recorded client put them.
 //!
-//! The recordings are not part of the project; where they are absent the tests say so and pass.
+//! The recordings are not part of the repository. Without them the tests print a note and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,14 +23,14 @@ use bytes::Bytes;
 use common::recorded::{asked_of, exchanges, key, reply_of, report};
 use common::{codec_of, reply_in, request, stream_events, strings, target};
 use serde_json::Value;
-use throughline_codec::{Asked, CodecError, Framing};
-use throughline_core::{Item, Reply, Stop, Tree};
+use throughline_codec::{CodecError, DecodeContext, Framing};
+use throughline_core::{Item, Reply, StopReason, Tree};
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
 
-/// Differences between what we would send and what the recorded client sent, each with its reason. An entry names the
-/// recording and a word of the difference; it must be needed, or the test fails.
+/// Differences between our encoding and the recorded client's, each with its reason. An entry names
+/// the recording and part of the difference. The test fails if an entry is not needed.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    // The client repeats the first call's signature on its sibling; the provider let it pass.
+    // The client repeats the first call's signature on the second call; the provider accepted it.
     (
         "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls",
         "/contents/1/parts/1/",
@@ -44,14 +44,15 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "llm-gemini--test_gemini--test_tools_with_gemini_3_thought_signatures",
         "/contents/1/parts/1/",
     ),
-    // The client merged the streamed text with the signed empty part behind it, which the documentation forbids.
+    // The client merged the streamed text with the following signed empty part, which the
+    // documentation forbids.
     ("test_google_model_file_search_grounding_gemini_3-True", "/contents/1/parts/2/"),
-    // The client also returned the unsigned summary of a thought, so that everything behind it stands one place later.
+    // The client also returned an unsigned thought summary, so all later parts shift by one.
     ("test_google_model_thinking_part", "/contents/1/parts/1/"),
 ];
 
 #[test]
-fn recordings_requests_go_back_as_they_came() {
+fn recordings_requests_encode_byte_for_byte() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -71,7 +72,7 @@ fn recordings_requests_go_back_as_they_came() {
             Err(error) => wrong.push(format!("{} #{index}: {error}", recording.name)),
         }
     }
-    report("requests equal to the byte", &counts);
+    report("requests equal byte for byte", &counts);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -83,7 +84,9 @@ fn recordings_responses_decode() {
     for (recording, index, exchange) in exchanges(&recordings) {
         let is_failure = exchange.status >= 400;
         match reply_of(exchange) {
-            Ok(reply) if !is_failure && reply.stop != Stop::Cut && !reply.items.is_empty() => {
+            Ok(reply)
+                if !is_failure && reply.stop != StopReason::Cut && !reply.items.is_empty() =>
+            {
                 *counts.entry(key(exchange)).or_default() += 1;
             }
             Err(CodecError::Provider(failure)) if is_failure && !failure.message.is_empty() => {
@@ -110,7 +113,7 @@ fn recordings_captures_decode() {
     let mut wrong = Vec::new();
     for capture in &captures {
         let codec = codec_of(&capture.wire);
-        let asked = Asked::of(target(&capture.provider, &capture.wire, "unknown"));
+        let asked = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
         let bytes = Bytes::from(capture.response.clone());
         let decoded = if capture.framing == "json" {
             codec.decode_reply(&bytes, &asked).map(|reply| reply.items.len())
@@ -122,7 +125,7 @@ fn recordings_captures_decode() {
             Ok(items) if items > 0 => {
                 *counts.entry(format!("{} {}", capture.wire, capture.provider)).or_default() += 1;
             }
-            Ok(_) => wrong.push(format!("{}: nothing was read", capture.name)),
+            Ok(_) => wrong.push(format!("{}: decoded no items", capture.name)),
             Err(error) => wrong.push(format!("{}: {error}", capture.name)),
         }
     }
@@ -131,7 +134,7 @@ fn recordings_captures_decode() {
 }
 
 #[test]
-fn recordings_opaque_values_are_put_back_in_their_place() {
+fn recordings_opaque_values_return_to_their_place() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let mut checked: BTreeMap<String, usize> = BTreeMap::new();
     let mut turns: BTreeMap<String, usize> = BTreeMap::new();
@@ -163,11 +166,12 @@ fn recordings_opaque_values_are_put_back_in_their_place() {
     for line in &expected {
         println!("EXCEPTION {line}");
     }
-    // What a client sent and no answer of that provider had: stand-ins and other providers' values.
+    // Values that a client sent but no response of that provider contained: stand-ins and other
+    // providers' values.
     for line in &unissued {
         println!("NOT ISSUED {line}");
     }
-    figure("opaque values that no earlier answer had", unissued.len());
+    figure("opaque values in no earlier response", unissued.len());
     let stale: Vec<_> = EXCEPTIONS
         .iter()
         .filter(|(name, what)| !wrong.iter().any(|line| line.contains(name) && line.contains(what)))
@@ -181,19 +185,20 @@ fn recordings_opaque_values_are_put_back_in_their_place() {
     assert!(stale.is_empty(), "exceptions that are no longer needed: {stale:?}");
 }
 
-struct Outcome {
+struct ReplayOutcome {
     found: usize,
     wrong: Vec<String>,
 }
 
-/// Rebuilds request `index` from the request before it and the answer to that, and looks for every opaque value that the
-/// recorded request has.
-fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> Outcome {
+/// Rebuilds request `index` from the previous request and its response, and looks for every opaque
+/// value of the recorded request.
+fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> ReplayOutcome {
     let tree = Tree::parse(exchange.request.clone()).unwrap();
     let issued = issued_before(recording, index, exchange);
     let expected = sealed_strings(&tree, &issued);
-    let mut best: Option<Outcome> = None;
-    // The conversation usually goes on from the exchange before; some recordings hold more than one conversation.
+    let mut best: Option<ReplayOutcome> = None;
+    // A conversation usually continues the previous exchange; some recordings hold several
+    // conversations.
     for earlier in recording.exchanges.iter().take(index).rev() {
         if earlier.wire != exchange.wire || earlier.provider != exchange.provider {
             continue;
@@ -213,15 +218,15 @@ fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> Outcome {
                 }
             })
             .collect();
-        let outcome = Outcome { found: found.len(), wrong };
+        let outcome = ReplayOutcome { found: found.len(), wrong };
         if best.as_ref().is_none_or(|best| outcome.wrong.len() < best.wrong.len()) {
             best = Some(outcome);
         }
     }
-    best.unwrap_or(Outcome { found: 0, wrong: Vec::new() })
+    best.unwrap_or(ReplayOutcome { found: 0, wrong: Vec::new() })
 }
 
-/// The Seals of a request that no earlier answer of its provider has.
+/// Returns the Seals of a request that no earlier response of its provider contains.
 fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<String> {
     let issued = issued_before(recording, index, exchange);
     let sent = request(&exchange.path, &exchange.request);
@@ -233,7 +238,7 @@ fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<
         .collect()
 }
 
-/// The request that goes on from an exchange, as far as its answer.
+/// Encodes the request that continues an exchange, up to its response.
 fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     let codec = codec_of(&earlier.wire);
     let sent = request(&earlier.path, &earlier.request);
@@ -242,8 +247,8 @@ fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     Tree::parse(codec.encode(&call).unwrap().request.body).unwrap()
 }
 
-/// The opaque values of all earlier answers of the same provider, in one alphabet: those that we read, and those that anybody
-/// finds who knows nothing but their names.
+/// Returns the opaque values of all earlier responses of the same provider, in one alphabet:
+/// decoded Seals, and values found by member name alone.
 fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> HashSet<Vec<u8>> {
     let earlier = recording.exchanges.iter().take(index);
     let earlier: Vec<&Exchange> = earlier
@@ -257,9 +262,9 @@ fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> Ha
     seals.chain(named.map(|value| normal(value.as_bytes()))).collect()
 }
 
-/// Every opaque value is one that our decoder reads as a Seal: in answers as they came, found by their names alone.
+/// Every opaque value of a response, found by member name alone, is decoded as a Seal.
 #[test]
-fn recordings_opaque_values_are_read_as_seals() {
+fn recordings_opaque_values_are_decoded_as_seals() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut wrong: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -281,12 +286,12 @@ fn recordings_opaque_values_are_read_as_seals() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The opaque values of an answer, by the names of their members.
+/// Returns the opaque values of a response, found by member name.
 fn opaque_in(exchange: &Exchange) -> Vec<String> {
     let mut found = Vec::new();
     for frame in frames_of(exchange) {
         let is_responses = exchange.wire == "openai-responses";
-        // Only what `done` says of an item may be sent back.
+        // Only the item of the `done` event may be sent back.
         if exchange.stream && is_responses {
             if frame["type"] == "response.output_item.done" {
                 opaque_values(&frame["item"], &mut found);
@@ -298,7 +303,7 @@ fn opaque_in(exchange: &Exchange) -> Vec<String> {
     found
 }
 
-/// The JSON values of an answer: one, or each frame's.
+/// Returns the JSON values of a response: the body, or each frame.
 fn frames_of(exchange: &Exchange) -> Vec<Value> {
     let bytes = &exchange.response;
     if let Ok(value) = serde_json::from_slice(bytes) {
@@ -308,7 +313,7 @@ fn frames_of(exchange: &Exchange) -> Vec<Value> {
         let lines = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
         return lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
     }
-    // AWS event stream: length, length of headers, checksum; headers, payload, checksum.
+    // AWS event stream: total length, header length, checksum; headers, payload, checksum.
     let (mut frames, mut rest) = (Vec::new(), &bytes[..]);
     while let [a, b, c, d, e, f, g, h, ..] = *rest {
         let whole = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -334,7 +339,7 @@ fn opaque_values(value: &Value, found: &mut Vec<String>) {
                 };
                 match value.as_str() {
                     Some(text) if is_opaque && !text.is_empty() => found.push(text.to_owned()),
-                    // Arguments of a call are the model's words.
+                    // The arguments of a call are model output.
                     _ if matches!(&**key, "args" | "input" | "arguments") => {}
                     _ => opaque_values(value, found),
                 }
@@ -357,7 +362,8 @@ fn sealed_strings(tree: &Tree, issued: &HashSet<Vec<u8>>) -> HashMap<String, Vec
     all.filter(|(_, value)| issued.contains(value)).collect()
 }
 
-/// Gemini's clients answer standard base64 with the URL-safe alphabet and drop the padding.
+/// Normalises base64: Gemini clients return standard base64 in the URL-safe alphabet without
+/// padding.
 fn normal(value: &[u8]) -> Vec<u8> {
     let standard: Vec<u8> = value
         .iter()

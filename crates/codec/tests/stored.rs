@@ -1,6 +1,7 @@
-//! Items as a store keeps them: everything that was ever read from a wire comes back equal, at a size that is close to what came in.
+//! Checks that stored Items restore without change, at a size close to the input.
 //!
-//! Over every fixture, and over the recorded traffic where it lies beside the project; where it is absent the tests say so and pass.
+//! The tests run over every fixture, and over the recorded traffic if present. Without recordings
+//! they print a note and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,29 +21,29 @@ use bytes::Bytes;
 use common::recorded::{asked_of, exchanges, reply_of};
 use common::samples::fixtures;
 use common::{codec_of, reply_in, request, stream_events, target};
-use throughline_codec::{Asked, Framing};
+use throughline_codec::{DecodeContext, Framing};
 use throughline_core::{
     Envelope, Item, StoredItem, holds_siblings, restore_items, store_items, without_siblings,
 };
 use throughline_testkit::{captures, figure, recordings, skip};
 
-/// What was stored, of one wire.
+/// Storage totals of one wire.
 #[derive(Clone, Copy, Default)]
 struct Sizes {
     items: usize,
     seals: usize,
-    /// What the Items' parts have as they came, and what the messages have that they were cut from.
+    /// Bytes of the Items' parts, and of the messages that contained them.
     native: usize,
     messages: usize,
     stored: usize,
-    /// Both, of the Items that are no large media.
+    /// Both totals for Items without large media.
     small_native: usize,
     small_stored: usize,
     holding_siblings: usize,
 }
 
 #[test]
-fn fixtures_come_back_equal() {
+fn fixtures_restore_unchanged() {
     let mut sizes = BTreeMap::new();
     for sample in fixtures() {
         let lists = if sample.is_request() {
@@ -59,7 +60,7 @@ fn fixtures_come_back_equal() {
 }
 
 #[test]
-fn recordings_come_back_equal() {
+fn recordings_restore_unchanged() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let mut sizes = BTreeMap::new();
     for (recording, index, exchange) in exchanges(&recordings) {
@@ -73,16 +74,19 @@ fn recordings_come_back_equal() {
         }
     }
     let total = report("recordings", &sizes);
-    assert!(total.stored * 100 <= total.native * 125, "more than 1.25 times what came in");
+    assert!(
+        total.stored * 100 <= total.native * 125,
+        "the stored size exceeds 1.25 times the input"
+    );
 }
 
 #[test]
-fn recordings_captures_come_back_equal() {
+fn recordings_captures_restore_unchanged() {
     let Some(captures) = captures() else { return skip("no recordings beside the project") };
     let mut sizes = BTreeMap::new();
     for capture in &captures {
         let codec = codec_of(&capture.wire);
-        let asked = Asked::of(target(&capture.provider, &capture.wire, "unknown"));
+        let asked = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
         let bytes = Bytes::from(capture.response.clone());
         let items = if capture.framing == "json" {
             codec.decode_reply(&bytes, &asked).unwrap().items
@@ -95,19 +99,19 @@ fn recordings_captures_come_back_equal() {
     report("captures", &sizes);
 }
 
-/// Stores Items and reads them again: all of them, and all but one.
+/// Stores and restores Items: all of them, and all except one.
 fn keep(name: &str, wire: &str, items: &[Item], sizes: &mut BTreeMap<String, Sizes>) {
     let stored = store_items(items);
     let restored = restore_items(stored.iter().map(text_of).map(Some)).unwrap();
     assert_eq!(restored, items, "{name}");
     assert_opaque_values_are_equal(name, items, &restored);
     for (ours, theirs) in items.windows(2).zip(restored.windows(2)) {
-        assert_eq!(share(ours), share(theirs), "{name}: the message is shared as it was");
+        assert_eq!(share(ours), share(theirs), "{name}: the items must share the same message");
     }
     for forgotten in 0..items.len() {
         forget(name, items, &stored, forgotten);
     }
-    assert_nobody_holds_anothers_words(name, items, &stored);
+    assert_no_text_is_shared_between_items(name, items, &stored);
     let sizes = sizes.entry(wire.to_owned()).or_default();
     sizes.items += items.len();
     sizes.seals += items.iter().map(|item| item.seals.len()).sum::<usize>();
@@ -146,7 +150,8 @@ fn assert_opaque_values_are_equal(name: &str, items: &[Item], restored: &[Item])
     assert!(values(items) == values(restored), "{name}: an opaque value differs");
 }
 
-/// Without one Item the others are as they were, except that nobody has the message any more that it was part of.
+/// Checks that removing one Item changes no other Item, except that its siblings lose the shared
+/// message.
 fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
     let message = envelope_of(&items[forgotten]);
     let is_sibling = |item: &Item| {
@@ -167,8 +172,9 @@ fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
     assert!(closed == expected, "{name}: without Item {forgotten}, and without a gap");
 }
 
-/// No text holds a long string of another Item's part, unless it says so or its own part has that, too.
-fn assert_nobody_holds_anothers_words(name: &str, items: &[Item], stored: &[StoredItem]) {
+/// Checks that no stored text contains a long string of another Item's part, unless it declares so
+/// or its own part contains the string too.
+fn assert_no_text_is_shared_between_items(name: &str, items: &[Item], stored: &[StoredItem]) {
     let raw = |item: &Item| {
         item.native.as_ref().map(|native| native.json.as_str().to_owned()).unwrap_or_default()
     };
@@ -176,21 +182,22 @@ fn assert_nobody_holds_anothers_words(name: &str, items: &[Item], stored: &[Stor
         assert_eq!(holds_siblings(&text.json), text.holds_siblings, "{name}");
         let text = without_siblings(&text.json);
         assert!(!holds_siblings(&text));
-        let (own_part, own_message) = (raw(own), envelope_of(own));
+        let (open_native_part, own_message) = (raw(own), envelope_of(own));
         let is_sibling = |item: &&Item| {
             let envelopes = own_message.zip(envelope_of(item));
             !std::ptr::eq(*item, own) && envelopes.is_some_and(|(a, b)| Arc::ptr_eq(a, b))
         };
         for other in items.iter().filter(is_sibling) {
             let said = other.visible().into_iter().flat_map(|text| text.split(['"', '\\', '\n']));
-            for words in said.filter(|words| words.len() > 12 && !own_part.contains(words)) {
+            for words in said.filter(|words| words.len() > 12 && !open_native_part.contains(words))
+            {
                 assert!(!text.as_str().contains(words), "{name}: {} holds {}", own.id, other.id);
             }
         }
     }
 }
 
-/// The bytes of the messages that Items were cut from, or of the Items' own parts.
+/// Returns the bytes of the messages that contained the Items, or of the Items' own parts.
 fn message_bytes(items: &[Item]) -> usize {
     let mut bytes = 0;
     let mut last: Option<&Arc<Envelope>> = None;

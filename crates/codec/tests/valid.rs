@@ -1,7 +1,8 @@
-//! A request to any endpoint, made from any other's conversation, is one that the endpoint takes.
+//! Checks that a request to any endpoint, built from any other endpoint's conversation, is valid
+//! there.
 //!
-//! The rules are written here a second time and from the providers' side, on plain JSON: nothing of the codecs' own
-//! knowledge is used to check what they wrote.
+//! The rules are written here a second time, from the provider's side and on plain JSON, so the
+//! checks are independent of the codecs.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,10 +22,10 @@ use common::mix::{answers, is_sound, user_text, with_secret, with_thoughts};
 use common::samples::{Sample, samples};
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Codec};
-use throughline_core::{Body, Call, CallIds, Item, Name, Stop, Target, Tool};
+use throughline_core::{Body, Call, CallIds, Item, Name, StopReason, Target, Tool};
 use throughline_testkit::figure;
 
-/// A typical model of every row. Where a wire's rules depend on the model, one of each kind.
+/// Returns typical models of every provider row; one of each kind if the rules depend on the model.
 fn models(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-5-5"],
@@ -62,20 +63,20 @@ fn all_targets() -> Vec<(&'static dyn Codec, Target)> {
     .collect()
 }
 
-/// One conversation of a sample, that goes on: read from a request, or a reply with what led to it.
+/// Returns the conversation of a sample: its request, or its reply after a short user message.
 fn conversation(sample: &Sample) -> Option<Call> {
     let mut call = if sample.is_request() {
         sample.call()
     } else {
         let reply = sample.reply();
-        if reply.stop == Stop::Cut {
+        if reply.stop == StopReason::Cut {
             return None;
         }
         let mut call = Call::new(sample.asked.target.clone());
         call.extend([user_text("Please begin.")]);
         call.extend(reply.items);
         call
-    }; // What strict JSON does not allow, as half a surrogate pair, is copied where it came from.
+    }; // Text that strict JSON rejects, such as half a surrogate pair, is copied verbatim.
     let is_strict = !sample.is_request() || serde_json::from_slice::<Value>(&sample.bytes).is_ok();
     if !is_strict || !is_sound(&call.items) {
         return None;
@@ -92,7 +93,7 @@ fn conversation(sample: &Sample) -> Option<Call> {
     Some(call)
 }
 
-/// The tools that a conversation used.
+/// Declares the tools that a conversation used.
 fn tools_called(items: &[Item]) -> Vec<Tool> {
     let calls = items.iter().filter_map(|item| match &item.body {
         Body::Call(call) => Some(&call.name),
@@ -109,7 +110,7 @@ fn tools_called(items: &[Item]) -> Vec<Tool> {
     names.into_iter().map(tool).collect()
 }
 
-/// The Calls to try at a target, with what each is.
+/// Returns the variants of a Call to try at a target, with their names.
 fn variants(call: &Call, to: &Target) -> Vec<(&'static str, Call)> {
     let mut fresh = Call::new(to.clone());
     fresh.system.clone_from(&call.system);
@@ -141,9 +142,9 @@ fn every_request_is_valid_at_every_endpoint() {
     let calls: Vec<(&Sample, Call)> =
         samples.iter().filter_map(|sample| Some((sample, conversation(sample)?))).collect();
     let share = calls.len().div_ceil(4).max(1);
-    let mut findings = Findings::default();
+    let mut findings = ValidationReport::default();
     let work = |part: &[(&Sample, Call)]| {
-        let mut findings = Findings::default();
+        let mut findings = ValidationReport::default();
         for (sample, call) in part {
             for (codec, to) in &targets {
                 try_one(sample, call, *codec, to, &mut findings);
@@ -159,7 +160,7 @@ fn every_request_is_valid_at_every_endpoint() {
             findings.join(worker.join().unwrap());
         }
     });
-    figure("conversations that are not sound themselves", samples.len() - calls.len());
+    figure("conversations that are invalid themselves", samples.len() - calls.len());
     for (wire, count) in &findings.checked {
         figure(&format!("foreign requests checked: {wire}"), count);
     }
@@ -167,31 +168,32 @@ fn every_request_is_valid_at_every_endpoint() {
 }
 
 #[derive(Default)]
-struct Findings {
+struct ValidationReport {
     checked: BTreeMap<String, usize>,
-    /// By the wires and the rule.
-    problems: BTreeMap<(String, String), Finding>,
+    /// By wires and rule.
+    problems: BTreeMap<(String, String), ValidationIssue>,
 }
 
-struct Finding {
+struct ValidationIssue {
     count: usize,
     rows: BTreeMap<String, usize>,
     example: String,
 }
 
-impl Finding {
+impl ValidationIssue {
     fn of(example: String) -> Self {
         Self { count: 0, rows: BTreeMap::new(), example }
     }
 }
 
-impl Findings {
-    fn join(&mut self, other: Findings) {
+impl ValidationReport {
+    fn join(&mut self, other: ValidationReport) {
         for (wire, count) in other.checked {
             *self.checked.entry(wire).or_default() += count;
         }
         for (key, other) in other.problems {
-            let found = self.problems.entry(key).or_insert_with(|| Finding::of(other.example));
+            let found =
+                self.problems.entry(key).or_insert_with(|| ValidationIssue::of(other.example));
             found.count += other.count;
             for (row, count) in other.rows {
                 *found.rows.entry(row).or_default() += count;
@@ -201,7 +203,7 @@ impl Findings {
 
     fn report(&self) -> String {
         let lines = self.problems.iter().map(|((wires, rule), found)| {
-            let Finding { count, rows, example } = found;
+            let ValidationIssue { count, rows, example } = found;
             let rows: Vec<_> = rows.iter().map(|(row, count)| format!("{row} {count}")).collect();
             format!("{wires}: {rule} ({count}: {})\n    e.g. {example}\n", rows.join(", "))
         });
@@ -209,13 +211,19 @@ impl Findings {
     }
 }
 
-fn try_one(sample: &Sample, call: &Call, codec: &dyn Codec, to: &Target, findings: &mut Findings) {
+fn try_one(
+    sample: &Sample,
+    call: &Call,
+    codec: &dyn Codec,
+    to: &Target,
+    findings: &mut ValidationReport,
+) {
     let wires = format!("{} to {}", sample.codec.wire(), codec.wire());
     for (variant, call) in variants(call, to) {
         *findings.checked.entry(codec.wire().to_string()).or_default() += 1;
         let encoded = codec.encode(&call).unwrap();
         let body = &encoded.request.body;
-        let mut problems = Problems::default();
+        let mut problems = ProblemList::default();
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => {
                 check(codec.wire().as_str(), &value, &call, &mut problems);
@@ -243,7 +251,8 @@ fn try_one(sample: &Sample, call: &Call, codec: &dyn Codec, to: &Target, finding
             let name = &sample.name;
             let example = format!("{name} to {row} {} [{variant}]: {detail}", to.model());
             let key = (wires.clone(), rule.to_owned());
-            let found = findings.problems.entry(key).or_insert_with(|| Finding::of(example));
+            let found =
+                findings.problems.entry(key).or_insert_with(|| ValidationIssue::of(example));
             found.count += 1;
             *found.rows.entry(format!("{row} {variant}")).or_default() += 1;
         }
@@ -251,9 +260,9 @@ fn try_one(sample: &Sample, call: &Call, codec: &dyn Codec, to: &Target, finding
 }
 
 #[derive(Default)]
-struct Problems(Vec<(&'static str, String)>);
+struct ProblemList(Vec<(&'static str, String)>);
 
-impl Problems {
+impl ProblemList {
     fn add(&mut self, rule: &'static str, detail: &str) {
         self.0.push((rule, detail.chars().take(160).collect()));
     }
@@ -265,7 +274,7 @@ impl Problems {
     }
 }
 
-fn check(wire: &str, body: &Value, call: &Call, problems: &mut Problems) {
+fn check(wire: &str, body: &Value, call: &Call, problems: &mut ProblemList) {
     match wire {
         "anthropic-messages" => anthropic(body, call, problems),
         "openai-responses" => responses(body, call, problems),
@@ -275,7 +284,7 @@ fn check(wire: &str, body: &Value, call: &Call, problems: &mut Problems) {
     }
 }
 
-// ---- what several wires share -------------------------------------------------------------------------------------
+// ---- shared by several wires ----
 
 const NONE: &[Value] = &[];
 
@@ -287,7 +296,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether a number, where it is there, is a whole one above zero.
+/// Returns whether a number is absent or a positive integer.
 fn is_count(value: Option<&Value>) -> bool {
     value.is_none_or(|value| value.is_null() || value.as_u64().is_some_and(|count| count > 0))
 }
@@ -301,7 +310,7 @@ fn is_safe(id: &str, longest: usize) -> bool {
     !id.is_empty() && id.len() <= longest && id.chars().all(is_safe)
 }
 
-/// Whether an id is one that the row's endpoint takes.
+/// Returns whether the endpoint accepts the form of an id.
 fn fits(id: &str, ids: CallIds) -> bool {
     match ids {
         CallIds::Plain => is_safe(id, 64),
@@ -317,20 +326,20 @@ fn is_own(call: &Call, item: &Item) -> bool {
     })
 }
 
-/// Whether everything that a model said came from the endpoint that is asked: then ids are its own business.
+/// Returns whether the target endpoint produced assistant Items; its own ids are then accepted.
 fn is_home(call: &Call) -> bool {
     call.items.iter().any(|item| item.origin.is_some() && is_own(call, item))
 }
 
-/// Calls and answers by their ids, where answers come in the turn behind.
-struct Pairs {
+/// Matches calls and results by id, where results are in the next turn.
+struct CallPairs {
     open: Vec<String>,
     seen: HashSet<String>,
-    /// Whether the conversation itself came with ids that repeat, and was taken.
+    /// Whether the source conversation has repeated ids and was accepted.
     repeats: bool,
 }
 
-impl Pairs {
+impl CallPairs {
     fn of(call: &Call) -> Self {
         let mut seen = HashSet::new();
         let mut ids = call.items.iter().filter_map(|item| match &item.body {
@@ -341,30 +350,30 @@ impl Pairs {
         Self { open: Vec::new(), seen: HashSet::new(), repeats }
     }
 
-    fn call(&mut self, id: &str, problems: &mut Problems) {
+    fn call(&mut self, id: &str, problems: &mut ProblemList) {
         if !self.seen.insert(id.to_owned()) && !self.repeats {
             problems.add("an id names two calls", id);
         }
         self.open.push(id.to_owned());
     }
 
-    fn answer(&mut self, id: &str, problems: &mut Problems) {
+    fn answer(&mut self, id: &str, problems: &mut ProblemList) {
         match self.open.iter().position(|open| open == id) {
             Some(at) => drop(self.open.remove(at)),
-            None => problems.add("an answer to no open call", id),
+            None => problems.add("a result without an open call", id),
         }
     }
 
-    fn close(&mut self, problems: &mut Problems) {
+    fn close(&mut self, problems: &mut ProblemList) {
         for id in self.open.drain(..) {
-            problems.add("a call without an answer right behind", &id);
+            problems.add("a call without a result directly after it", &id);
         }
     }
 }
 
-// ---- anthropic-messages -------------------------------------------------------------------------------------------
+// ---- anthropic-messages ----
 
-fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
+fn anthropic(body: &Value, call: &Call, problems: &mut ProblemList) {
     let is_anthropic = &*call.target.origin.provider == "anthropic";
     let limit = body.get("max_tokens").and_then(Value::as_u64);
     problems.demand(limit.is_some_and(|n| n > 0), "max_tokens", &body["max_tokens"]);
@@ -414,7 +423,7 @@ fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
         "the first message is not the user's",
         &messages[0],
     );
-    let mut pairs = Pairs::of(call);
+    let mut pairs = CallPairs::of(call);
     for (at, (role, blocks)) in turns.iter().enumerate() {
         let mut has_spoken = false;
         for block in blocks {
@@ -430,16 +439,16 @@ fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
                 "tool_use" => {
                     let id = text(block, "id");
                     problems.demand(is_safe(id, 64) || is_home(call), "id of a call", block);
-                    problems.demand(block["input"].is_object(), "input is no object", block);
+                    problems.demand(block["input"].is_object(), "input is not an object", block);
                     pairs.call(id, problems);
                 }
                 "tool_result" => {
-                    problems.demand(!has_spoken, "an answer behind other blocks", block);
+                    problems.demand(!has_spoken, "a result after other blocks", block);
                     pairs.answer(text(block, "tool_use_id"), problems);
                     for part in list(block, "content") {
                         let is_empty =
                             text(part, "type") == "text" && text(part, "text").is_empty();
-                        problems.demand(!is_empty, "empty text in an answer", block);
+                        problems.demand(!is_empty, "empty text in a result", block);
                     }
                 }
                 "thinking" if is_anthropic => {
@@ -449,7 +458,7 @@ fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
                         block,
                     );
                 }
-                "" => problems.demand(false, "a block without type", block),
+                "" => problems.demand(false, "a block without a type", block),
                 _ => has_spoken = true,
             }
         }
@@ -465,7 +474,7 @@ fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
             blocks.last().unwrap_or(&&Value::Null),
         );
     }
-    // In a tool loop, manual thinking wants the turn to begin with a thought.
+    // In a tool loop, manual thinking requires the turn to start with a thought.
     if is_manual
         && is_anthropic
         && let [.., (_, turn), (_, answers)] = &turns[..]
@@ -480,9 +489,9 @@ fn anthropic(body: &Value, call: &Call, problems: &mut Problems) {
     }
 }
 
-// ---- bedrock-converse ---------------------------------------------------------------------------------------------
+// ---- bedrock-converse ----
 
-fn converse(body: &Value, call: &Call, problems: &mut Problems) {
+fn converse(body: &Value, call: &Call, problems: &mut ProblemList) {
     let is_claude = call.target.model().contains("claude");
     let config = &body["inferenceConfig"];
     problems.demand(is_count(config.get("maxTokens")), "maxTokens", config);
@@ -501,7 +510,7 @@ fn converse(body: &Value, call: &Call, problems: &mut Problems) {
     );
     let messages = list(body, "messages");
     problems.demand(!messages.is_empty(), "no messages", body);
-    let mut pairs = Pairs::of(call);
+    let mut pairs = CallPairs::of(call);
     let mut wanted = "user";
     let mut calls = false;
     for message in messages {
@@ -521,7 +530,7 @@ fn converse(body: &Value, call: &Call, problems: &mut Problems) {
                 calls |= used.get("type").is_none();
                 let id = text(used, "toolUseId");
                 problems.demand(is_safe(id, 64), "id of a call", used);
-                problems.demand(used["input"].is_object(), "input is no object", used);
+                problems.demand(used["input"].is_object(), "input is not an object", used);
                 pairs.call(id, problems);
             }
             if let Some(result) = block.get("toolResult") {
@@ -542,13 +551,13 @@ fn converse(body: &Value, call: &Call, problems: &mut Problems) {
     problems.demand(!calls || !tools.is_empty(), "calls without toolConfig", &body["toolConfig"]);
 }
 
-// ---- gemini -------------------------------------------------------------------------------------------------------
+// ---- gemini ----
 
 fn either<'v>(value: &'v Value, camel: &str, snake: &str) -> Option<&'v Value> {
     value.get(camel).or_else(|| value.get(snake))
 }
 
-fn gemini(body: &Value, call: &Call, problems: &mut Problems) {
+fn gemini(body: &Value, call: &Call, problems: &mut ProblemList) {
     let is_three = call.target.model().contains("gemini-3");
     let config = either(body, "generationConfig", "generation_config").unwrap_or(&Value::Null);
     let limit = either(config, "maxOutputTokens", "max_output_tokens");
@@ -573,7 +582,7 @@ fn gemini(body: &Value, call: &Call, problems: &mut Problems) {
     let mut last = "user";
     for content in contents {
         let parts = list(content, "parts");
-        // Empty texts beside others were taken; a content of nothing else says nothing.
+        // Empty texts next to other parts were accepted; a content with only empty texts is empty.
         let is_blank = |part: &Value| {
             let is_signed = either(part, "thoughtSignature", "thought_signature").is_some();
             part.get("text").is_some_and(|said| said == "") && !is_signed
@@ -611,12 +620,20 @@ fn gemini(body: &Value, call: &Call, problems: &mut Problems) {
             );
             if let Some(function) = either(part, "functionCall", "function_call") {
                 let args = function.get("args");
-                problems.demand(args.is_none_or(Value::is_object), "args is no object", part);
-                problems.demand(!text(function, "name").is_empty(), "a call without name", part);
+                problems.demand(args.is_none_or(Value::is_object), "args is not an object", part);
+                problems.demand(!text(function, "name").is_empty(), "a call without a name", part);
             }
             if let Some(function) = either(part, "functionResponse", "function_response") {
-                problems.demand(function["response"].is_object(), "response is no object", part);
-                problems.demand(!text(function, "name").is_empty(), "an answer without name", part);
+                problems.demand(
+                    function["response"].is_object(),
+                    "response is not an object",
+                    part,
+                );
+                problems.demand(
+                    !text(function, "name").is_empty(),
+                    "a result without a name",
+                    part,
+                );
             }
         }
         let first =
@@ -628,12 +645,12 @@ fn gemini(body: &Value, call: &Call, problems: &mut Problems) {
             let is_signed = signature.and_then(Value::as_str).is_some_and(|seal| !seal.is_empty());
             problems.demand(is_signed, "the first call of a step is unsigned", content);
         }
-        // Contents of one role are one turn: clients that send them so were answered.
+        // Consecutive contents of one role form one turn; providers accepted them.
         let role = role_of(content);
         problems.demand(role == "model" || called.is_empty(), "a call by the user", content);
         if role == "model" && last == "user" {
             if let Some(name) = open.first() {
-                problems.add("a call without an answer right behind", name);
+                problems.add("a call without a result directly after it", name);
             }
             open.clear();
         }
@@ -641,19 +658,19 @@ fn gemini(body: &Value, call: &Call, problems: &mut Problems) {
         for name in answered {
             match open.iter().position(|open| *open == name) {
                 Some(at) => drop(open.remove(at)),
-                None => problems.add("an answer to no open call", &name),
+                None => problems.add("a result without an open call", &name),
             }
         }
         last = role;
     }
-    problems.demand(open.is_empty(), "a call without an answer right behind", &Value::Null);
+    problems.demand(open.is_empty(), "a call without a result directly after it", &Value::Null);
 }
 
-// ---- openai-chat --------------------------------------------------------------------------------------------------
+// ---- openai-chat ----
 
 const REASONING: [&str; 4] = ["reasoning_content", "reasoning", "reasoning_details", "thinking"];
 
-fn chat(body: &Value, call: &Call, problems: &mut Problems) {
+fn chat(body: &Value, call: &Call, problems: &mut ProblemList) {
     let row = &call.target.provider;
     let dialect = &row.dialect;
     let is_native = &*row.name == "ollama-native";
@@ -678,7 +695,7 @@ fn chat(body: &Value, call: &Call, problems: &mut Problems) {
     );
     let messages = list(body, "messages");
     problems.demand(!messages.is_empty(), "no messages", body);
-    let mut pairs = Pairs::of(call);
+    let mut pairs = CallPairs::of(call);
     for message in messages {
         let role = text(message, "role");
         if role == "tool" {
@@ -690,7 +707,7 @@ fn chat(body: &Value, call: &Call, problems: &mut Problems) {
         }
         let is_known = ["system", "user", "assistant", "tool"].contains(&role)
             || role == "developer" && !["deepseek", "mistral"].contains(&&*row.name);
-        // OpenAI's way before tools had ids.
+        // OpenAI's legacy function messages.
         let is_old_way = role == "function"
             && (["openai-chat", "azure-chat", "compatible"].contains(&&*row.name) || is_home(call));
         problems.demand(is_known || is_old_way, "role", message);
@@ -717,7 +734,7 @@ fn chat(body: &Value, call: &Call, problems: &mut Problems) {
             message,
         );
         for part in message["content"].as_array().into_iter().flatten() {
-            problems.demand(!text(part, "type").is_empty(), "a part without type", part);
+            problems.demand(!text(part, "type").is_empty(), "a part without a type", part);
             let is_blank = text(part, "type") == "text" && text(part, "text").is_empty();
             problems.demand(!is_blank, "empty text part", part);
             let is_thought = text(part, "type") == "thinking" && &*row.name != "mistral";
@@ -742,13 +759,13 @@ fn chat(body: &Value, call: &Call, problems: &mut Problems) {
             } else {
                 &called["function"]
             };
-            problems.demand(!text(function, "name").is_empty(), "a call without name", called);
+            problems.demand(!text(function, "name").is_empty(), "a call without a name", called);
             let is_custom = called.get("custom").is_some();
             let knows_custom = !["deepseek", "mistral", "ollama-native"].contains(&&*row.name);
             problems.demand(!is_custom || knows_custom, "a custom call", called);
             if is_native {
                 let is_object = is_custom || function["arguments"].is_object();
-                problems.demand(is_object, "arguments is no object", called);
+                problems.demand(is_object, "arguments is not an object", called);
                 continue;
             }
             let id = text(called, "id");
@@ -758,16 +775,16 @@ fn chat(body: &Value, call: &Call, problems: &mut Problems) {
                 let arguments = function.get("arguments").and_then(Value::as_str);
                 let is_json =
                     arguments.is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
-                problems.demand(is_json || is_home(call), "arguments is no JSON text", called);
+                problems.demand(is_json || is_home(call), "arguments is not JSON text", called);
             }
         }
     }
     pairs.close(problems);
 }
 
-// ---- openai-responses ---------------------------------------------------------------------------------------------
+// ---- openai-responses ----
 
-fn responses(body: &Value, call: &Call, problems: &mut Problems) {
+fn responses(body: &Value, call: &Call, problems: &mut ProblemList) {
     let row = &call.target.provider;
     let is_foreign = !is_home(call);
     problems.demand(
@@ -789,7 +806,7 @@ fn responses(body: &Value, call: &Call, problems: &mut Problems) {
     let is_words = body["input"].as_str().is_some_and(|words| !words.is_empty());
     let input = list(body, "input");
     problems.demand(is_words || !input.is_empty(), "no input", body);
-    let mut pairs = Pairs::of(call);
+    let mut pairs = CallPairs::of(call);
     for item in input {
         let kind = match text(item, "type") {
             "" => "message",
@@ -833,13 +850,13 @@ fn responses(body: &Value, call: &Call, problems: &mut Problems) {
                     "id of a call",
                     item,
                 );
-                problems.demand(!text(item, "name").is_empty(), "a call without name", item);
+                problems.demand(!text(item, "name").is_empty(), "a call without a name", item);
                 pairs.call(id, problems);
                 if kind == "function_call" {
                     let arguments = item.get("arguments").and_then(Value::as_str);
                     let is_json =
                         arguments.is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
-                    problems.demand(is_json || !is_foreign, "arguments is no JSON text", item);
+                    problems.demand(is_json || !is_foreign, "arguments is not JSON text", item);
                 }
             }
             "function_call_output" | "custom_tool_call_output" => {
@@ -848,18 +865,18 @@ fn responses(body: &Value, call: &Call, problems: &mut Problems) {
                 problems.demand(output.is_string() || output.is_array(), "output", item);
             }
             "reasoning" => {
-                problems.demand(item["summary"].is_array(), "reasoning without summary", item);
+                problems.demand(item["summary"].is_array(), "reasoning without a summary", item);
                 problems.demand(!is_foreign, "another endpoint's reasoning", item);
             }
-            _ => problems.demand(!is_foreign, "an item that only its own endpoint knows", item),
+            _ => problems.demand(!is_foreign, "an item that only its own endpoint supports", item),
         }
     }
     pairs.close(problems);
 }
 
-/// The checks find what they are for: a call that is not answered, and an answer to nothing.
+/// The checks detect a call without a result and a result without a call.
 #[test]
-fn the_checks_find_orphans_on_every_wire() {
+fn checks_find_orphans_on_every_wire() {
     let orphans = |wire: &str| match wire {
         "anthropic-messages" => json!({"max_tokens": 9, "messages": [
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
@@ -884,13 +901,13 @@ fn the_checks_find_orphans_on_every_wire() {
     };
     for (codec, target) in all_targets() {
         if &*target.origin.provider == "ollama-native" {
-            continue; // Its answers have no ids.
+            continue; // Results have no ids on this wire.
         }
         let wire = codec.wire();
-        let mut problems = Problems::default();
+        let mut problems = ProblemList::default();
         check(wire.as_str(), &orphans(wire.as_str()), &Call::new(target), &mut problems);
         let found: Vec<_> = problems.0.iter().map(|(rule, _)| *rule).collect();
-        assert!(found.contains(&"an answer to no open call"), "{wire}: {found:?}");
-        assert!(found.contains(&"a call without an answer right behind"), "{wire}: {found:?}");
+        assert!(found.contains(&"a result without an open call"), "{wire}: {found:?}");
+        assert!(found.contains(&"a call without a result directly after it"), "{wire}: {found:?}");
     }
 }

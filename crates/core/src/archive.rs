@@ -1,6 +1,7 @@
-//! The port through which people look at what is kept: lists, proofs, exports and keys of one tenant.
+//! Port for reading stored data: lists, verification, exports and keys of one tenant.
 //!
-//! [`Store`](crate::Store) is what a program needs to go on with its work. This is what a page needs to show it.
+//! Programs continue their work through [`Store`](crate::Store). Consoles and administrators
+//! inspect stored data through this port.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -8,83 +9,87 @@ use jiff::Timestamp;
 use crate::json::Json;
 use crate::name::Name;
 use crate::redaction::RedactionPolicy;
-use crate::store::{Boxed, LogHead, LogId, LogKind, Tenant};
+use crate::store::{LogHead, LogId, LogKind, StoreFuture, Tenant};
 
-/// What is kept, for people to look at.
+/// Read access to stored data for people and exports.
 pub trait Archive: Send + Sync {
-    /// The tenant's logs of that kind, the newest first: at most `limit` of them, behind `after`.
+    /// Lists the tenant's logs of one kind, newest first: at most `limit` of them, starting after
+    /// `after`.
     fn logs<'a>(
         &'a self,
         tenant: &'a Tenant,
         kind: LogKind,
         after: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>>;
+    ) -> StoreFuture<'a, Vec<LogHead>>;
 
-    /// The public key that signs it all, in hexadecimal digits.
+    /// Returns the public key that signs the Journal, as hexadecimal digits.
     fn public_key(&self) -> String;
 
-    /// Proves every link, content and signature: of that tenant's chains, or of all tenants.
-    fn prove<'a>(&'a self, tenant: Option<&'a Tenant>) -> Boxed<'a, Proven>;
+    /// Verifies every hash link, content digest and signature of one tenant's chains, or of all
+    /// tenants.
+    fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary>;
 
-    /// A signed statement about the tenant's chains, to be kept elsewhere.
-    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json>;
+    /// Returns a signed statement about the tenant's chains, to be stored elsewhere.
+    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json>;
 
-    /// Writes the named threads of a tenant, or all of them, with their runs, as redacted lines of JSON. The store is read
-    /// in pages as `out` takes the chunks; an error of `out` ends the export.
+    /// Exports the listed Threads of a tenant, or all of them, with their runs as redacted JSON
+    /// lines. Pages are read from the store as `out` accepts chunks; an error of `out` ends the
+    /// export.
     fn export<'a>(
         &'a self,
         tenant: &'a Tenant,
         threads: &'a [LogId],
         policy: &'a RedactionPolicy,
         out: &'a mut dyn ExportSink,
-    ) -> Boxed<'a, ()>;
+    ) -> StoreFuture<'a, ()>;
 
-    /// The tenant's keys, without what they open.
-    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<KeyHead>>;
+    /// Lists the tenant's API keys without their secrets.
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<KeyHead>>;
 }
 
 /// Receives an export chunk by chunk.
 pub trait ExportSink: Send {
-    /// Takes the next chunk: it returns when there is room for more, and fails when the reader is gone.
-    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()>;
+    /// Accepts the next chunk. Returns when there is room for more, and fails when the reader has
+    /// disconnected.
+    fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()>;
 }
 
-/// What was proven.
+/// The result of verifying the Journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proven {
-    /// Records whose links hold.
+pub struct VerifySummary {
+    /// Number of records whose hash links are valid.
     pub records: u64,
-    /// Of these, records whose content is no more, and whose log says so.
+    /// Number of these records whose content was erased, with the erasure recorded in the log.
     pub gone: u64,
-    /// Segments of chains.
+    /// Number of chain segments.
     pub segments: u64,
-    /// Manifests whose signatures hold.
+    /// Number of manifests with a valid signature.
     pub manifests: u64,
-    /// The first thing that is wrong, if anything is.
+    /// The first failure, if there is one.
     pub broken: Option<Fault>,
 }
 
-/// Something that is not as it was written.
+/// A place in the Journal that differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// The log, record or manifest that failed.
     pub place: String,
-    /// What is wrong there, as the end of a sentence.
+    /// A description of the failure, worded as the end of a sentence.
     pub problem: String,
 }
 
-/// A key, as its tenant may see it.
+/// Metadata of an API key, as shown to its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHead {
-    /// Its id.
+    /// The key's public id.
     pub id: Name,
-    /// What its maker called it.
+    /// The label given when the key was created.
     pub label: Name,
-    /// What it may ask for, and how much of it.
+    /// The permissions and quotas of the key.
     pub limits: Json,
-    /// When it was made.
+    /// When the key was created.
     pub created: Timestamp,
-    /// When it was revoked.
+    /// When the key was revoked.
     pub revoked: Option<Timestamp>,
 }

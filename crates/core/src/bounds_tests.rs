@@ -1,11 +1,11 @@
-//! What is out of bounds.
+//! Tests of blocked hosts and addresses.
 
 use std::net::SocketAddr;
 
-use super::{OutOfBounds, check_host, within_bounds};
+use super::{BlockedAddress, allowed_addresses, check_host};
 
 #[test]
-fn hosts_that_lead_out_of_bounds_are_refused() {
+fn check_host_rejects_blocked_hosts() {
     for host in [
         "169.254.169.254",
         "169.254.0.1",
@@ -18,7 +18,7 @@ fn hosts_that_lead_out_of_bounds_are_refused() {
         "metadata.google.internal",
         "METADATA.Google.Internal.",
     ] {
-        assert_eq!(check_host(host), Err(OutOfBounds(host.to_owned())));
+        assert_eq!(check_host(host), Err(BlockedAddress(host.to_owned())));
     }
     for host in ["localhost", "127.0.0.1", "[::1]", "10.0.0.7", "[fd12:3456::1]", "example.com"] {
         assert_eq!(check_host(host), Ok(()));
@@ -26,10 +26,10 @@ fn hosts_that_lead_out_of_bounds_are_refused() {
 }
 
 #[test]
-fn a_name_keeps_the_addresses_that_are_within_bounds() {
+fn blocked_addresses_of_a_name_are_dropped() {
     let link_local: SocketAddr = "[fe80::2]:0".parse().unwrap();
     let private: SocketAddr = "192.168.1.2:0".parse().unwrap();
-    assert_eq!(within_bounds("mac.local", vec![link_local, private]), Ok(vec![private]));
-    let refused = within_bounds("mac.local", vec![link_local]);
-    assert_eq!(refused, Err(OutOfBounds("fe80::2 (mac.local)".to_owned())));
+    assert_eq!(allowed_addresses("mac.local", vec![link_local, private]), Ok(vec![private]));
+    let refused = allowed_addresses("mac.local", vec![link_local]);
+    assert_eq!(refused, Err(BlockedAddress("fe80::2 (mac.local)".to_owned())));
 }

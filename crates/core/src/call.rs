@@ -1,4 +1,4 @@
-//! What we ask a model, as a value and as a request.
+//! A model request, as a value and as an HTTP request.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,40 +6,41 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::fate::{Fate, Warning};
-use crate::item::{Item, Native};
+use crate::item::{Item, NativePart};
 use crate::json::Json;
 use crate::name::{Digest, Name, Wire};
 use crate::origin::Target;
 use crate::replay::ReplayPolicy;
 use crate::settings::Settings;
 
-/// What we ask a model.
+/// A model request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Whom we ask.
+    /// The model and endpoint to call.
     pub target: Target,
-    /// The system prompt, where the wire keeps it apart from the messages.
+    /// The system prompt, where the wire separates it from the messages.
     pub system: Vec<Item>,
-    /// What the model may use.
+    /// The tools that the model may call.
     pub tools: Vec<Tool>,
     /// The conversation.
     pub items: Vec<Item>,
-    /// Whether the answer should be streamed.
+    /// Whether to stream the response.
     pub stream: bool,
-    /// How to answer.
+    /// Sampling, reasoning and output settings.
     pub settings: Settings,
-    /// Members of the request that no field above speaks for, verbatim, with the wire that knows them.
+    /// Request members that no field above covers, verbatim, with the wire that defines them.
     pub extras: Vec<Extra>,
-    /// The answer that this Call goes on from, where the provider keeps it (`previous_response_id`).
+    /// The response that this Call continues, where the provider stores it
+    /// (`previous_response_id`).
     pub resumes: Option<Name>,
-    /// Which thoughts may be sent, and how.
+    /// Which Thoughts may be sent, and in which form.
     pub replay: ReplayPolicy,
-    /// The request that the Call was read from. What has not changed since goes out as it came.
-    pub source: Option<Arc<Received>>,
+    /// The request that the Call was decoded from. Unchanged parts are sent verbatim.
+    pub source: Option<Arc<ReceivedRequest>>,
 }
 
 impl Call {
-    /// A Call with nothing in it yet.
+    /// Creates an empty Call.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -55,7 +56,7 @@ impl Call {
         }
     }
 
-    /// Adds what was answered, or what is said next: the Items' messages are counted on from the last one here.
+    /// Appends Items and numbers their messages after the last message of the Call.
     pub fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
         let next = self.items.last().map_or(0, |item| item.place.message + 1);
         self.items.extend(items.into_iter().map(|mut item| {
@@ -64,89 +65,89 @@ impl Call {
         }));
     }
 
-    /// The request that it was read from, if that was on this wire.
-    pub fn source_on(&self, wire: &Wire) -> Option<&Received> {
+    /// Returns the request that the Call was decoded from, if it used this wire.
+    pub fn source_on(&self, wire: &Wire) -> Option<&ReceivedRequest> {
         self.source.as_deref().filter(|source| source.wire == *wire)
     }
 }
 
-/// A member of a request that only its own wire understands.
+/// A request member that only one wire defines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extra {
-    /// The wire that knows it; nothing where the caller added it for whatever wire is used.
+    /// The wire that defines the member; `None` if the caller added it for any wire.
     pub wire: Option<Wire>,
-    /// The member's name.
+    /// The name of the member.
     pub key: Name,
-    /// Its value.
+    /// The verbatim value.
     pub value: Json,
 }
 
-/// What the model may use.
+/// A tool that the model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// Its name.
+    /// The name by which the model calls the tool.
     pub name: Name,
-    /// What it does.
+    /// The description shown to the model.
     pub description: Option<Name>,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub schema: Option<Json>,
-    /// Whether the provider runs it.
+    /// Whether the provider runs the tool.
     pub hosted: bool,
-    /// What the wire said.
-    pub native: Option<Native>,
+    /// The definition as received on the wire.
+    pub native: Option<NativePart>,
 }
 
 impl Tool {
-    /// What the given wire said, if this tool came from it.
-    pub fn native_on(&self, wire: &Wire) -> Option<&Native> {
+    /// Returns the definition as received, if the tool came from the given wire.
+    pub fn native_on(&self, wire: &Wire) -> Option<&NativePart> {
         self.native.as_ref().filter(|native| native.wire == *wire)
     }
 }
 
-/// A request: codecs read and write this and never a bare body, because model, stream flag and betas may
-/// live in the path and the headers.
+/// An HTTP request to a model. Codecs use this type instead of a bare body, because the model, the
+/// stream flag and betas may be in the path or headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The path and query.
     pub path: Name,
-    /// The headers that say something about the request: never credentials.
+    /// The headers that affect the request, without credentials.
     pub headers: Vec<(Name, Name)>,
-    /// The body.
+    /// The request body.
     pub body: Bytes,
 }
 
 impl Request {
-    /// The value of a header, whatever the case of its name.
+    /// Returns the value of a header; the name is case-insensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
     }
 }
 
-/// A request as it was received, with the places of its body's members.
+/// A received request, with the byte ranges of its body members.
 #[derive(Clone, Debug)]
-pub struct Received {
-    /// The wire that it was read on.
+pub struct ReceivedRequest {
+    /// The wire on which the request was received.
     pub wire: Wire,
-    /// Whom it was meant for.
+    /// The model and endpoint that the client requested.
     pub target: Target,
-    /// The request.
+    /// The request itself.
     pub request: Request,
-    /// The body's members, in order: name and place of the value.
+    /// The body members in order: name and byte range of the value.
     pub members: Vec<(Name, Range<usize>)>,
-    /// What its settings said.
+    /// The settings that were decoded from the request.
     pub settings: Settings,
 }
 
-/// A request made from a Call, with an account of everything that went into it.
+/// A request encoded from a Call, with a full account of its content.
 #[derive(Clone, Debug)]
-pub struct Encoded {
-    /// The request.
+pub struct EncodedRequest {
+    /// The request to send.
     pub request: Request,
-    /// What became of every Item and every Seal: the system's, then the conversation's.
+    /// The Fate of every Item and Seal: first the system prompt, then the conversation.
     pub fates: Vec<Fate>,
-    /// What became of every setting that could not be carried as it was.
+    /// One warning for each setting that could not be carried unchanged.
     pub warnings: Vec<Warning>,
-    /// A digest of everything that the answer will stand behind, where the model binds its seals to it.
+    /// A digest of everything before the reply, where the model binds its Seals to that prefix.
     pub prefix: Option<Digest>,
 }

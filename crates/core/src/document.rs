@@ -1,4 +1,4 @@
-//! Reading the members of a JSON document one by one, and saying clearly which of them is wrong.
+//! Reads the members of a JSON document one by one and reports which member is invalid.
 
 mod members;
 mod schema;
@@ -10,28 +10,31 @@ use crate::name::{Label, Name};
 use crate::number::Number;
 
 pub use crate::document::members::Nullable;
-pub(crate) use crate::document::members::{Member, Record, object, record};
-pub(crate) use crate::document::schema::{Definitions, Shape, list_of, of_type};
+pub(crate) use crate::document::members::{DocumentRecord, RecordMember, object, record};
+pub(crate) use crate::document::schema::{Definitions, SchemaBuilder, array_schema, type_schema};
 
-/// What is wrong with a document, and where.
+/// The error for an invalid document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct InvalidDocument {
-    /// The member, from the document's name down, as `LLMMessage.toolCalls[0].name`.
+    /// The path of the member from the document name down, such as `LLMMessage.toolCalls[0].name`.
     pub field: Name,
-    /// What is wrong with it and what to write instead, as the end of a sentence.
+    /// The problem and its correction, worded as the end of a sentence.
     pub problem: Label,
 }
 
-/// An object whose members are being read. A member that is `null` is absent.
+/// Reads the members of an object. A member that is `null` counts as absent.
 pub(crate) struct Fields<'t> {
     node: Node<'t>,
     path: String,
 }
 
 impl<'t> Fields<'t> {
-    /// The members of `node`, which must be an object.
-    pub(crate) fn of(node: Node<'t>, path: impl Into<String>) -> Result<Self, InvalidDocument> {
+    /// Wraps `node`, which must be an object.
+    pub(crate) fn from_node(
+        node: Node<'t>,
+        path: impl Into<String>,
+    ) -> Result<Self, InvalidDocument> {
         let path = path.into();
         if !node.is_object() {
             let problem = Label::Borrowed("must be an object");
@@ -40,7 +43,7 @@ impl<'t> Fields<'t> {
         Ok(Self { node, path })
     }
 
-    /// The member's name, from the document's name down.
+    /// Returns the path of a member, starting with the document name.
     pub(crate) fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -53,8 +56,8 @@ impl<'t> Fields<'t> {
         self.node.present(key)
     }
 
-    /// The member's value, `null` included: of a member that may be anything, `null` is a value like any other.
-    pub(crate) fn given(&self, key: &str) -> Option<Node<'t>> {
+    /// Returns the member's value including `null`, for members that may hold any JSON value.
+    pub(crate) fn get(&self, key: &str) -> Option<Node<'t>> {
         self.node.get(key)
     }
 
@@ -79,26 +82,29 @@ impl<'t> Fields<'t> {
     }
 
     pub(crate) fn number(&self, key: &str) -> Result<Option<Number>, InvalidDocument> {
-        self.read(key, Number::of_node, "must be a number")
+        self.read(key, Number::from_node, "must be a number")
     }
 
-    /// One of the words of a closed list.
-    pub(crate) fn word<T: Word>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
+    /// Reads a member that must be one of a closed list of strings.
+    pub(crate) fn string_enum<T: StringEnum>(
+        &self,
+        key: &str,
+    ) -> Result<Option<T>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
         let found = T::ALL.iter().find(|word| node.is(word.as_str()));
         found
             .copied()
             .map(Some)
-            .ok_or_else(|| self.error(key, format!("must be one of {}", list_of_words::<T>())))
+            .ok_or_else(|| self.error(key, format!("must be one of {}", join_variants::<T>())))
     }
 
-    /// The member has to say exactly that.
-    pub(crate) fn must_say(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
+    /// Checks that the member is exactly the string `word`.
+    pub(crate) fn expect_string(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
         let says = self.present(key).is_some_and(|node| node.is(word));
         if says { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
     }
 
-    /// The strings of an array.
+    /// Reads an array of strings.
     pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<Name>>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
         if !node.is_array() {
@@ -110,7 +116,7 @@ impl<'t> Fields<'t> {
         node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The values of an object whose names are content, each with the path that ends in its name.
+    /// Returns the entries of an object whose keys are data, each with a path that ends in its key.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
         let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
         members.map(|(key, value)| {
@@ -119,7 +125,8 @@ impl<'t> Fields<'t> {
         })
     }
 
-    /// Refuses a member that `known` does not name: a misspelt setting would otherwise be ignored in silence.
+    /// Rejects members that are not in `known`. Otherwise a misspelt setting would be ignored
+    /// silently.
     pub(crate) fn refuse_unknown(&self, known: &[&str]) -> Result<(), InvalidDocument> {
         match self.extras(known).first() {
             None => Ok(()),
@@ -129,17 +136,20 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// The elements of an array, each with its own path.
+    /// Reads an array of objects; each element has its own path.
     pub(crate) fn list(&self, key: &str) -> Result<Vec<Fields<'t>>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(Vec::new()) };
         if !node.is_array() {
             return Err(self.error(key, "must be an array"));
         }
         let at = |position| format!("{}[{position}]", self.path(key));
-        node.elements().enumerate().map(|(place, node)| Fields::of(node, at(place))).collect()
+        node.elements()
+            .enumerate()
+            .map(|(place, node)| Fields::from_node(node, at(place)))
+            .collect()
     }
 
-    /// The members that `known` does not name, verbatim.
+    /// Returns the members that are not in `known`, verbatim.
     pub(crate) fn extras(&self, known: &[&str]) -> Vec<(Name, Json)> {
         let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
         let unknown = members.filter(|(key, _)| !known.contains(&&**key));
@@ -157,22 +167,22 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// A word of a closed list.
-pub(crate) trait Word: Copy + 'static {
-    /// The whole list.
+/// An enum that is written as one of a closed list of strings.
+pub(crate) trait StringEnum: Copy + 'static {
+    /// All variants.
     const ALL: &'static [Self];
 
-    /// The word.
+    /// Returns the string of the variant.
     fn as_str(self) -> &'static str;
 }
 
-/// The words of a closed list, for a sentence.
-pub(crate) fn list_of_words<T: Word>() -> String {
+/// Joins all strings of an enum for an error message.
+pub(crate) fn join_variants<T: StringEnum>() -> String {
     let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
     words.join(", ")
 }
 
-/// Declares a closed list of documented words.
+/// Declares an enum whose variants are documented strings.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$about])*
@@ -180,13 +190,13 @@ macro_rules! words {
         pub enum $name { $($(#[$note])* $variant,)+ }
 
         impl $name {
-            /// The documented word.
+            /// Returns the documented string.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
         }
 
-        impl crate::document::Word for $name {
+        impl crate::document::StringEnum for $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             fn as_str(self) -> &'static str { self.as_str() }
@@ -201,37 +211,31 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// Writes the members that no field speaks for, except those whose names `known` has.
+/// Writes the extra members, except those listed in `known`.
 pub(crate) fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str]) {
     for (key, value) in extras.iter().filter(|(key, _)| !known.contains(&&**key)) {
         out.raw(key, value);
     }
 }
 
-/// An opaque text of a document: a signature, or sealed data. It shows its size and never itself.
+/// Opaque text of a document: a signature or sealed data. Its `Debug` output shows only the size.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Opaque(Arc<str>);
 
 impl Opaque {
-    /// The text, for the tenant whose document it is. Never for a log.
+    /// Returns the text for the tenant that owns the document. Never log it.
     pub fn reveal_to_tenant(&self) -> &str {
         &self.0
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has none, in which case it seals nothing.
+    /// Whether the text is empty, in which case it seals nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// The text of a Seal; nothing where it has none.
-    pub(crate) fn of(seal: &crate::Seal) -> Option<Self> {
-        let text = std::str::from_utf8(seal.reveal_to_tenant()).ok()?;
-        (!text.is_empty()).then(|| Self(Arc::from(text)))
     }
 
     pub(crate) fn bytes(&self) -> bytes::Bytes {

@@ -1,64 +1,64 @@
-//! What a Call did with each Item and each Seal. Nothing else may vanish.
+//! The outcome of a Call for each Item and each Seal. No content is dropped without a report.
 
 use crate::name::{ItemId, Name};
 
-/// What one Call did with one Item's visible content, and separately with each of its Seals.
+/// The outcome of one Call for an Item's visible content and for each of its Seals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// The Item.
+    /// The Item's id.
     pub item: ItemId,
-    /// What happened to what can be read.
-    pub visible: Did,
-    /// What happened to each Seal, in the Item's order.
-    pub seals: Vec<Did>,
+    /// The outcome for the readable content.
+    pub visible: Disposition,
+    /// The outcome for each Seal, in the Item's order.
+    pub seals: Vec<Disposition>,
 }
 
-/// What happened.
+/// The outcome for one piece of content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Did {
-    /// It was sent as it is.
+pub enum Disposition {
+    /// Sent unchanged.
     Kept,
-    /// The client had lost it; it was found again.
+    /// The client had dropped the content, and the gateway restored it.
     Restored(Evidence),
-    /// It was sent in another shape.
-    Reshaped(How),
-    /// It was not sent. It stays in the Thread.
-    Elided(Why),
+    /// Sent in another form.
+    Reshaped(ReshapeKind),
+    /// Not sent. The content stays in the Thread.
+    Elided(ElisionReason),
 }
 
-impl Did {
-    /// The word for it, as `kept`.
-    pub fn word(&self) -> &'static str {
+impl Disposition {
+    /// Returns the outcome as a single word, such as `kept`.
+    pub fn as_str(&self) -> &'static str {
         match self {
-            Did::Kept => "kept",
-            Did::Restored(_) => "restored",
-            Did::Reshaped(_) => "reshaped",
-            Did::Elided(_) => "elided",
+            Disposition::Kept => "kept",
+            Disposition::Restored(_) => "restored",
+            Disposition::Reshaped(_) => "reshaped",
+            Disposition::Elided(_) => "elided",
         }
     }
 }
 
-impl std::fmt::Display for Did {
+impl std::fmt::Display for Disposition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Did::Kept => f.write_str("kept"),
-            Did::Restored(evidence) => write!(f, "restored: {evidence}"),
-            Did::Reshaped(how) => write!(f, "reshaped: {how}"),
-            Did::Elided(why) => write!(f, "elided: {why}"),
+            Disposition::Kept => f.write_str("kept"),
+            Disposition::Restored(evidence) => write!(f, "restored: {evidence}"),
+            Disposition::Reshaped(how) => write!(f, "reshaped: {how}"),
+            Disposition::Elided(why) => write!(f, "elided: {why}"),
         }
     }
 }
 
-/// On what grounds something was restored.
+/// The grounds on which content was restored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// A handle that we gave out came back.
+    /// A Claim that the gateway had issued came back.
     Claim,
-    /// An id named exactly one captured turn of this tenant.
+    /// An id matched exactly one captured turn of this tenant.
     UniqueId,
-    /// The whole visible conversation up to here is the same.
+    /// The whole visible conversation up to this point matches.
     Chain {
-        /// How many other captured turns look the same.
+        /// The number of other captured turns with the same visible content.
         siblings: u32,
     },
 }
@@ -70,107 +70,107 @@ impl std::fmt::Display for Evidence {
             Evidence::UniqueId => f.write_str("by unique id"),
             Evidence::Chain { siblings: 0 } => f.write_str("by the visible conversation"),
             Evidence::Chain { siblings } => {
-                write!(f, "by the visible conversation ({siblings} alike)")
+                write!(f, "by the visible conversation ({siblings} other matches)")
             }
         }
     }
 }
 
-/// In what way something was reshaped.
+/// The way in which content was reshaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum How {
-    /// Said in another wire's words.
+pub enum ReshapeKind {
+    /// Encoded for another wire.
     OtherWire,
-    /// A documented value stands in for it.
+    /// Replaced by a documented placeholder.
     StandIn,
-    /// Its ids were left out, because what they pair with is gone.
+    /// Sent without ids, because their counterparts are missing.
     IdsDropped,
-    /// Joined with its neighbour.
+    /// Joined with the neighbouring Item.
     Merged,
-    /// Structure became text.
+    /// Structure was converted to text.
     Flattened,
-    /// Sent as it was sent before, though it has changed since.
+    /// Sent as in an earlier request, although the content has changed since.
     Frozen,
-    /// Put in the `<thought>` envelope.
+    /// Wrapped in the `<thought>` envelope.
     Enveloped,
-    /// Put under the side-channel key of the request.
+    /// Placed under the side-channel key of the request.
     SideChannel,
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for ReshapeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            How::OtherWire => "said on another wire",
-            How::StandIn => "a documented stand-in",
-            How::IdsDropped => "ids dropped",
-            How::Merged => "merged with its neighbour",
-            How::Flattened => "flattened to text",
-            How::Frozen => "sent as before",
-            How::Enveloped => "in a thought envelope",
-            How::SideChannel => "in the side channel",
+            ReshapeKind::OtherWire => "encoded for another wire",
+            ReshapeKind::StandIn => "replaced by a documented placeholder",
+            ReshapeKind::IdsDropped => "ids dropped",
+            ReshapeKind::Merged => "merged with its neighbour",
+            ReshapeKind::Flattened => "flattened to text",
+            ReshapeKind::Frozen => "sent as before",
+            ReshapeKind::Enveloped => "in a thought envelope",
+            ReshapeKind::SideChannel => "in the side channel",
         })
     }
 }
 
-/// Why something was not sent.
+/// The reason why content was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
-    /// Another provider or endpoint issued it.
+pub enum ElisionReason {
+    /// Another provider or endpoint issued the Seal.
     Foreign,
-    /// Another account's.
+    /// Another account owns the Seal.
     OtherAccount,
-    /// The target model cannot read that family's seals.
+    /// The target model cannot read Seals of that family.
     OtherModel,
-    /// What stood before it has changed.
+    /// The content before the Seal has changed.
     PrefixChanged,
-    /// A thought without a seal, where the wire takes sealed ones only.
+    /// The Thought has no Seal, and the wire accepts only sealed ones.
     Unsigned,
-    /// The stream ended before it was whole.
+    /// The stream ended before the content was complete.
     Cut,
-    /// It is not what the provider issued.
+    /// The content differs from what the provider issued.
     Altered,
-    /// A summary stands for it.
+    /// A summary replaces the Item.
     Covered,
-    /// It was forgotten on request.
+    /// The content was erased on request.
     Forgotten,
-    /// It outlived its retention.
+    /// The retention period has passed.
     Expired,
-    /// The wire has no place for it.
+    /// The wire cannot express the content.
     NotOnThisWire,
-    /// The caller's policy says so.
+    /// The caller's policy excludes the content.
     ByPolicy,
 }
 
-impl std::fmt::Display for Why {
+impl std::fmt::Display for ElisionReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Why::Foreign => "foreign: another provider issued it",
-            Why::OtherAccount => "another account's",
-            Why::OtherModel => "the model cannot read it",
-            Why::PrefixChanged => "what stood before it changed",
-            Why::Unsigned => "unsigned",
-            Why::Cut => "cut off in the stream",
-            Why::Altered => "altered",
-            Why::Covered => "covered by a summary",
-            Why::Forgotten => "forgotten",
-            Why::Expired => "expired",
-            Why::NotOnThisWire => "no place on this wire",
-            Why::ByPolicy => "by policy",
+            ElisionReason::Foreign => "foreign: another provider issued it",
+            ElisionReason::OtherAccount => "owned by another account",
+            ElisionReason::OtherModel => "the model cannot read it",
+            ElisionReason::PrefixChanged => "the content before it changed",
+            ElisionReason::Unsigned => "unsigned",
+            ElisionReason::Cut => "truncated stream",
+            ElisionReason::Altered => "altered",
+            ElisionReason::Covered => "covered by a summary",
+            ElisionReason::Forgotten => "forgotten",
+            ElisionReason::Expired => "expired",
+            ElisionReason::NotOnThisWire => "not supported by this wire",
+            ElisionReason::ByPolicy => "by policy",
         })
     }
 }
 
-/// A setting of the Call that could not be carried, or not as it was.
+/// A setting of the Call that could not be carried unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The setting, as the source wire or our own type calls it.
+    /// The setting's name on the source wire or in our types.
     pub setting: Name,
-    /// What became of it, as a sentence.
+    /// A sentence that describes what happened to the setting.
     pub message: Name,
 }
 
 impl Warning {
-    /// A warning about that setting.
+    /// Creates a warning about a setting.
     pub fn new(setting: impl Into<Name>, message: impl Into<Name>) -> Self {
         Self { setting: setting.into(), message: message.into() }
     }

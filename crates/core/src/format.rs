@@ -1,26 +1,26 @@
-//! Whose shape a piece of reasoning has.
+//! The provider format of a piece of reasoning.
 
 use crate::name::Name;
 
-/// Whose shape a piece of reasoning has. An unknown name is kept as it is.
+/// The provider format of a piece of reasoning. Unknown names are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReasoningFormat {
-    /// Anthropic's thinking blocks.
+    /// Anthropic thinking blocks.
     AnthropicClaudeV1,
-    /// Gemini's thoughts and part signatures.
+    /// Gemini thoughts and part signatures.
     GoogleGeminiV1,
-    /// OpenAI's reasoning items.
+    /// OpenAI reasoning items.
     OpenAiResponsesV1,
-    /// OpenAI's reasoning items, issued by Azure.
+    /// OpenAI reasoning items issued by Azure.
     AzureOpenAiResponsesV1,
-    /// xAI's reasoning items.
+    /// xAI reasoning items.
     XaiResponsesV1,
     /// Any other name.
     Other(Name),
 }
 
 impl ReasoningFormat {
-    /// The format of that name.
+    /// Returns the format with that name.
     pub fn new(name: &str) -> Self {
         match name {
             "anthropic-claude-v1" => Self::AnthropicClaudeV1,
@@ -32,12 +32,12 @@ impl ReasoningFormat {
         }
     }
 
-    /// The format that nobody named.
+    /// The format of reasoning whose source did not specify one.
     pub fn unknown() -> Self {
         Self::Other(Name::from("unknown"))
     }
 
-    /// Its name.
+    /// Returns the documented name.
     pub fn as_str(&self) -> &str {
         match self {
             Self::AnthropicClaudeV1 => "anthropic-claude-v1",

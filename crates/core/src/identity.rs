@@ -1,24 +1,25 @@
-//! Who speaks: a name for the system that is never sent, and a name for the model.
+//! The speaker of a message: an identifier for the system, which is never sent, and a name for the
+//! model.
 
 use crate::document::{Fields, InvalidDocument};
-use crate::json::{self, Json, Node, Shape};
+use crate::json::{self, Json, JsonKind, Node};
 use crate::name::Label;
 
-/// Who speaks.
+/// The speaker of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
-    /// For the system. Never sent to a model.
+    /// The identifier used by the system. Never sent to a model.
     pub identifier: Identifier,
-    /// For the model.
+    /// The name shown to the model.
     pub representation: Label,
 }
 
-/// The system's name for somebody: text, or a number.
+/// The system's identifier of a speaker: text or a number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Identifier {
-    /// Text.
+    /// A string.
     Text(Label),
-    /// A number, as it was written.
+    /// A number, verbatim.
     Number(Json),
 }
 
@@ -29,14 +30,15 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Somebody whom the system and the model call the same.
+    /// Creates a speaker with the same name for the system and the model.
     pub fn named(name: impl Into<Label>) -> Self {
         let representation = name.into();
         Self { identifier: Identifier::Text(representation.clone()), representation }
     }
 
-    /// Whether both are the same speaker: by the identifier, so that a new name for the model changes nothing. An identity
-    /// that has only a name, as older Threads have them, is compared by that name.
+    /// Whether both are the same speaker. Identifiers decide, so a new representation does not
+    /// change the speaker. Identities of older Threads have only a name and are compared by that
+    /// name.
     pub fn is_same(&self, other: &Self) -> bool {
         let has_only_name =
             |one: &Self| one.identifier == Identifier::Text(one.representation.clone());
@@ -47,8 +49,8 @@ impl Identity {
 }
 
 impl Identity {
-    /// Reads a plain string, which is both names, or `{"identifier", "representation"}`, where both are
-    /// demanded. The error names the member, below `path`.
+    /// Reads a string, which sets both names, or an object `{"identifier", "representation"}` with
+    /// both members required. The error names the member below `path`.
     pub(crate) fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {
         let error = |field: &str, problem: &'static str| InvalidDocument {
             field: field.into(),
@@ -61,11 +63,11 @@ impl Identity {
                 name => Ok(Self::named(name.to_owned())),
             };
         }
-        let fields = Fields::of(node, path)
+        let fields = Fields::from_node(node, path)
             .map_err(|_| error(path, "must be a string or {identifier, representation}"))?;
         let identifier = match fields.present("identifier").map(|node| (node, node.shape())) {
-            Some((node, Shape::Number)) => Identifier::Number(node.json()),
-            Some((node, Shape::String)) if !node.is("") => {
+            Some((node, JsonKind::Number)) => Identifier::Number(node.json()),
+            Some((node, JsonKind::String)) if !node.is("") => {
                 Identifier::Text(node.text().unwrap_or_default().into_owned().into())
             }
             Some(_) => {
@@ -80,7 +82,7 @@ impl Identity {
         Ok(Self { identifier, representation: representation.to_string().into() })
     }
 
-    /// The object `{"identifier", "representation"}`.
+    /// Returns the object `{"identifier", "representation"}`.
     pub fn json(&self) -> Json {
         json::object(|out| {
             match &self.identifier {
@@ -92,14 +94,14 @@ impl Identity {
     }
 }
 
-/// Who speaks, as a caller gives it.
+/// A speaker as supplied by a caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawIdentity {
-    /// A plain string: what the system and the model both say.
+    /// A string that becomes both the identifier and the representation.
     Named(Label),
-    /// A raw object `{"identifier", "representation"}`, which is checked.
+    /// A raw object `{"identifier", "representation"}`, which is validated.
     Raw(Json),
-    /// A ready value, which passes through.
+    /// A validated value, used as is.
     Ready(Identity),
 }
 

@@ -1,4 +1,4 @@
-//! Reading instants.
+//! Tests of timestamp parsing.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -12,12 +12,12 @@ fn read(given: impl Into<RawInstant>) -> Result<String, InvalidInstant> {
 
 fn number(text: &str) -> Option<String> {
     let json = Json::parse(text.to_owned()).unwrap();
-    let raw = RawInstant::of(json.tree().root())?;
+    let raw = RawInstant::from_node(json.tree().root())?;
     raw.timestamp().ok().map(|instant| instant.to_string())
 }
 
 #[test]
-fn iso_8601_with_an_offset_is_that_instant() {
+fn iso_8601_offset_is_applied() {
     assert_eq!(read("2026-01-31T12:00:00Z").unwrap(), "2026-01-31T12:00:00Z");
     assert_eq!(read("2026-01-31T12:00:00+02:00").unwrap(), "2026-01-31T10:00:00Z");
     assert_eq!(
@@ -47,7 +47,7 @@ fn numbers_below_ten_to_the_eleventh_are_seconds_and_others_milliseconds() {
 }
 
 #[test]
-fn numbers_are_read_as_they_are_written() {
+fn numbers_are_parsed_exactly() {
     assert_eq!(number("1769860800.123456789").unwrap(), "2026-01-31T12:00:00.123456789Z");
     assert_eq!(number("1.7698608e9").unwrap(), "2026-01-31T12:00:00Z");
     assert_eq!(number("1.769860800123E+12").unwrap(), "2026-01-31T12:00:00.123Z");
@@ -60,20 +60,20 @@ fn numbers_are_read_as_they_are_written() {
 }
 
 #[test]
-fn a_ready_value_passes_through() {
+fn typed_timestamp_passes_through() {
     let ready: Timestamp = "2026-01-31T12:00:00.000000001Z".parse().unwrap();
     assert_eq!(RawInstant::from(ready).timestamp().unwrap(), ready);
 }
 
 #[test]
-fn anything_else_is_refused_with_advice() {
+fn other_values_are_rejected_with_advice() {
     for text in ["", "soon", "2026-13-01", "2026-01-31T25:00", "9999-12-31T23:59:59-23:00", "12:00"]
     {
         assert!(read(text).is_err(), "{text:?}");
     }
     assert_eq!(
         read("soon").unwrap_err().to_string(),
-        "\"soon\" is not an instant: write ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
+        "\"soon\" is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
     );
     assert!(read("2026-01-31T12:00:00[America/New_York]").is_err());
     assert!(read(f64::NAN).is_err());
@@ -82,25 +82,25 @@ fn anything_else_is_refused_with_advice() {
 
 proptest! {
     #[test]
-    fn every_instant_survives_printing(nanoseconds in -62_135_596_800_000_000_000_i128..253_402_207_200_000_000_000_i128) {
+    fn every_timestamp_round_trips(nanoseconds in -62_135_596_800_000_000_000_i128..253_402_207_200_000_000_000_i128) {
         let instant = Timestamp::from_nanosecond(nanoseconds).unwrap();
         prop_assert_eq!(RawInstant::from(instant.to_string()).timestamp().unwrap(), instant);
     }
 
     #[test]
-    fn seconds_are_seconds(seconds in -62_135_596_800_i64..100_000_000_000_i64) {
+    fn small_numbers_are_seconds(seconds in -62_135_596_800_i64..100_000_000_000_i64) {
         let read = RawInstant::from(seconds).timestamp().unwrap();
         prop_assert_eq!(read.as_second(), seconds);
     }
 
     #[test]
-    fn milliseconds_are_milliseconds(milliseconds in 100_000_000_000_i64..253_402_207_200_000_i64) {
+    fn large_numbers_are_milliseconds(milliseconds in 100_000_000_000_i64..253_402_207_200_000_i64) {
         let read = RawInstant::from(milliseconds).timestamp().unwrap();
         prop_assert_eq!(read.as_millisecond(), milliseconds);
     }
 
     #[test]
-    fn any_text_is_read_or_refused_by_name(text in any::<String>()) {
+    fn errors_contain_the_rejected_input(text in any::<String>()) {
         for raw in [RawInstant::from(text.as_str()), RawInstant::Number(text.as_str().into())] {
             if let Err(error) = raw.timestamp() {
                 prop_assert_eq!(&*error.given, text.as_str());

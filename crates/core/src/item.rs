@@ -1,4 +1,5 @@
-//! One part of one message. Flat: message borders are data on the Item, because signatures sit on parts.
+//! One part of one message. The list is flat, with message boundaries as data on each Item, because
+//! signatures belong to parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,46 +13,46 @@ use crate::origin::Origin;
 use crate::seal::Seal;
 use crate::thought::Thought;
 
-/// One part of one message. What it *is* is its place and id; its content may equal another's.
+/// One part of one message. Its id and position identify it; two Items may have equal content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Identifies it within its Thread.
+    /// The id within the Thread.
     pub id: ItemId,
-    /// Which message, and which part of it.
-    pub place: Place,
-    /// Who speaks.
+    /// The message, and the part of that message.
+    pub place: ItemPosition,
+    /// The role of the speaker.
     pub role: Role,
-    /// What it says.
+    /// The content.
     pub body: Body,
-    /// What the provider sealed. Any kind of Item may carry any number of them.
+    /// The Seals issued by the provider. Any kind of Item may carry any number.
     pub seals: Vec<Seal>,
-    /// What the wire said, verbatim; nothing where we made the Item.
-    pub native: Option<Native>,
-    /// Who made it; nothing where the caller did.
+    /// The part as received, verbatim; `None` if Throughline created the Item.
+    pub native: Option<NativePart>,
+    /// The model that produced the Item; `None` if the caller supplied it.
     pub origin: Option<Arc<Origin>>,
-    /// The agent whose model answered with it. A Thought has an identity of its own instead. Items that no agent's model
-    /// produced have none, nor have those that were stored before authors were recorded.
+    /// The agent whose model produced the Item. A Thought has its own identity instead. `None` for
+    /// other Items, and for Items stored before authors were recorded.
     pub author: Option<Arc<Identity>>,
-    /// Seen by the model and by every log, never kept in the Thread.
+    /// Whether the model and all logs see the Item, but the Thread does not store it.
     pub ephemeral: bool,
 }
 
 impl Item {
-    /// An Item that we or the caller made.
-    pub fn new(id: impl Into<ItemId>, place: Place, role: Role, body: Body) -> Self {
+    /// Creates an Item that did not come from a wire.
+    pub fn new(id: impl Into<ItemId>, place: ItemPosition, role: Role, body: Body) -> Self {
         let (seals, native, origin, author) = (Vec::new(), None, None, None);
         Self { id: id.into(), place, role, body, seals, native, origin, author, ephemeral: false }
     }
 
-    /// Says something else. What the wire said is then no longer what this Item is, and its Seals seal nothing.
-    pub fn rewrite(&mut self, body: Body) {
+    /// Replaces the content. The received part and the Seals no longer match it and are removed.
+    pub fn replace_body(&mut self, body: Body) {
         self.body = body;
         self.native = None;
         self.seals.clear();
     }
 
-    /// Notes that the stream was cut: what came can be read, and can never be replayed.
-    pub fn cut_off(&mut self) {
+    /// Marks the Item as truncated by an interrupted stream: readable, but never replayable.
+    pub fn mark_truncated(&mut self) {
         if let Body::Thought(thought) = &mut self.body {
             thought.whole = false;
         }
@@ -61,7 +62,7 @@ impl Item {
         }
     }
 
-    /// The call that it is, if it is one.
+    /// Returns the tool call, if the Item is one.
     pub fn call(&self) -> Option<&ToolCall> {
         match &self.body {
             Body::Call(call) => Some(call),
@@ -76,12 +77,12 @@ impl Item {
         }
     }
 
-    /// What the given wire said, if this Item came from it.
-    pub fn native_on(&self, wire: &Wire) -> Option<&Native> {
+    /// Returns the part as received, if the Item came from the given wire.
+    pub fn native_on(&self, wire: &Wire) -> Option<&NativePart> {
         self.native.as_ref().filter(|native| native.wire == *wire)
     }
 
-    /// The readable text of a text, thought or summary.
+    /// Returns the readable text of a text, Thought, summary or provider-run step.
     pub fn visible(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) | Body::Summary { text, .. } => Some(text),
@@ -94,68 +95,68 @@ impl Item {
     }
 }
 
-/// Which message of a request or reply, and which part of that message.
+/// The position of an Item: the message of a request or reply, and the part of that message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The message, counted from 0.
+pub struct ItemPosition {
+    /// The message index, from 0.
     pub message: u32,
-    /// The part of the message, counted from 0.
+    /// The part index within the message, from 0.
     pub part: u32,
 }
 
-impl Place {
-    /// That part of that message.
+impl ItemPosition {
+    /// Creates a position.
     pub fn new(message: usize, part: usize) -> Self {
         let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Self { message: narrow(message), part: narrow(part) }
     }
 }
 
-/// Who speaks.
+/// The role of a speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The system prompt.
     System,
-    /// OpenAI's developer, between system and user.
+    /// OpenAI's developer role, ranked between system and user.
     Developer,
     /// The user.
     User,
     /// The model.
     Assistant,
-    /// A tool's answer.
+    /// A tool result.
     Tool,
 }
 
-/// What an Item says.
+/// The content of an Item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Plain text.
     Text(Arc<str>),
-    /// A picture, a document, a sound.
+    /// An image, document or audio clip.
     Media(Media),
     /// Reasoning.
     Thought(Thought),
-    /// The model asks for a tool.
+    /// A tool call by the model.
     Call(ToolCall),
-    /// A tool's answer.
+    /// The result of a tool call.
     Result(ToolResult),
-    /// A step that the provider ran itself: a web search, code execution, a call to an MCP server.
-    Hosted(Hosted),
+    /// A step that the provider ran: a web search, code execution, or an MCP call.
+    Hosted(HostedStep),
     /// The provider's own compaction; its content is sealed.
     Compaction,
-    /// Our summary of earlier Items.
+    /// A summary of earlier Items, created by Throughline.
     Summary {
-        /// The summary.
+        /// The text of the summary.
         text: Arc<str>,
-        /// The sequence numbers that it covers.
+        /// The sequence numbers of the summarized Items.
         covers: Range<u64>,
     },
-    /// Something we do not know. `native` is all there is.
+    /// Content of an unknown kind; only `native` describes it.
     Unknown,
 }
 
 impl Body {
-    /// The same in memory of its own: of a longer text that it was cut from it holds nothing more.
+    /// Copies the content into its own memory, so that it no longer keeps a larger buffer alive.
     #[must_use]
     pub fn detached(&self) -> Self {
         match self {
@@ -189,46 +190,46 @@ impl Body {
     }
 }
 
-/// The model asks for a tool.
+/// A tool call by the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
-    /// Our own id, unique in the Thread.
+    /// Throughline's id, unique in the Thread.
     pub id: CallId,
-    /// The id that the wire gave it, if any; not always unique.
+    /// The id on the wire, if any; not always unique.
     pub wire_id: Option<Name>,
-    /// The tool.
+    /// The name of the tool.
     pub name: Name,
-    /// The arguments: an object, or a string where `custom`.
+    /// The arguments: an object, or a string if `custom` is set.
     pub args: Json,
     /// Whether the arguments are free text instead of an object.
     pub custom: bool,
 }
 
-/// A tool's answer.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
-    /// The call that it answers.
+    /// The call that produced the result.
     pub call: CallId,
-    /// The id by which the wire names that call, if any.
+    /// The id of that call on the wire, if any.
     pub wire_id: Option<Name>,
-    /// The tool, where the wire says it.
+    /// The tool name, if the wire includes it.
     pub name: Option<Name>,
-    /// How it went.
+    /// Whether the call succeeded.
     pub outcome: Outcome,
-    /// What it says: texts, media and values.
+    /// The content: texts, media and values.
     pub parts: Vec<Part>,
 }
 
-/// One piece of a tool's answer.
+/// One part of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// Plain text.
     Text(Arc<str>),
-    /// A JSON value, where the wire has structured results.
+    /// A JSON value, for wires with structured results.
     Value(Json),
-    /// A picture or document.
+    /// An image or document.
     Media(Media),
-    /// Something we do not know, with the wire that wrote it.
+    /// Content of an unknown kind, with the wire that defines it.
     Unknown(Wire, Json),
 }
 
@@ -243,49 +244,49 @@ impl Part {
     }
 }
 
-/// How a tool call went.
+/// The outcome of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It worked.
+    /// The call succeeded.
     Ok,
-    /// It failed and says why.
+    /// The call failed with an error message.
     Error,
-    /// A crash hid how it ended.
+    /// The outcome was lost in a crash.
     Unknown,
-    /// A person or a policy said no.
+    /// A person or a policy denied the call.
     Denied,
 }
 
-/// A step that the provider ran itself.
+/// A step that the provider ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hosted {
-    /// The tool, as `web_search`.
+pub struct HostedStep {
+    /// The tool name, such as `web_search`.
     pub name: Name,
-    /// The id that joins the step and its result.
+    /// The id that links the step to its result.
     pub pairs: Option<Name>,
-    /// Whether this is the result of the step.
+    /// Whether this Item is the result of the step.
     pub is_result: bool,
-    /// What can be read of it.
+    /// The readable content.
     pub visible: Arc<str>,
 }
 
-/// A picture, a document, a sound.
+/// An image, document or audio clip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Media {
-    /// The bytes themselves, in the base64 text that the wire used.
+    /// Inline content, as the base64 text from the wire.
     Inline {
-        /// The media type, as `image/png`.
+        /// The media type, such as `image/png`.
         mime: Name,
         /// The base64 text.
         base64: Bytes,
     },
-    /// Somewhere else: a web address, or a file at one provider.
+    /// Remote content: a web address, or a file stored at one provider.
     Remote {
-        /// The media type, where it was said.
+        /// The media type, if it was specified.
         mime: Option<Name>,
         /// The address or file id.
         uri: Name,
-        /// The provider whose file it is; nothing for a web address.
+        /// The provider that stores the file; `None` for a web address.
         owner: Option<Arc<Origin>>,
     },
 }
@@ -301,7 +302,7 @@ impl Media {
         }
     }
 
-    /// A digest of what it shows, for comparing without the bytes.
+    /// Returns a digest of the content, so that media can be compared without the bytes.
     pub fn digest(&self) -> Digest {
         match self {
             Media::Inline { base64, .. } => *blake3::hash(base64).as_bytes(),
@@ -310,49 +311,109 @@ impl Media {
     }
 }
 
-/// What the wire said.
+/// A part as received on a wire.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Native {
-    /// The wire.
+pub struct NativePart {
+    /// The wire that defines the part.
     pub wire: Wire,
-    /// Whether it was said to a model or by one.
-    pub side: Side,
-    /// The id that the wire gave the part, if any.
+    /// Whether the part came from a request or from a response.
+    pub side: Direction,
+    /// The id of the part on the wire, if any.
     pub id: Option<Name>,
-    /// The part itself.
+    /// The verbatim part.
     pub json: Json,
-    /// Whether we wrote `json` once from the fragments of a stream.
+    /// Whether `json` was assembled from stream fragments.
     pub assembled: bool,
-    /// Where in its message it stood, on wires whose messages have more than one list of parts.
+    /// The list within the message that contained the part, on wires with several lists per
+    /// message.
     pub slot: Label,
-    /// The message that it was cut from.
+    /// The message that contained the part.
     pub envelope: Option<Arc<Envelope>>,
 }
 
-impl Native {
-    /// A part that came whole.
-    pub fn new(wire: Wire, side: Side, json: Json) -> Self {
+impl NativePart {
+    /// Creates a part that was received in one piece.
+    pub fn new(wire: Wire, side: Direction, json: Json) -> Self {
         let slot = Label::Borrowed("");
         Self { wire, side, id: None, json, assembled: false, slot, envelope: None }
     }
 }
 
-/// Whether something was said to a model or by one. What a model said must pass the wire's input projection
-/// before it can be said back.
+/// The direction in which a part was sent. A response part must pass the wire's input projection
+/// before it can be part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// To a model.
+pub enum Direction {
+    /// Sent to a model.
     Request,
-    /// By a model.
+    /// Sent by a model.
     Response,
 }
 
-/// A message as it came, shared by the Items that were cut from it. While all of them are there and none has
-/// changed, the message goes out as these bytes.
+/// A message as received, shared by the Items decoded from it. It is sent as these bytes if all its
+/// Items are present and unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
-    /// The whole message.
+    /// The verbatim message.
     pub json: Json,
-    /// How many Items were cut from it.
+    /// The number of Items decoded from the message.
     pub parts: usize,
+}
+
+impl ItemId {
+    /// Builds an id from a position: `2.0`, prefixed with the id of the reply that contains the
+    /// Item.
+    pub fn from_position(reply: &str, place: ItemPosition) -> Self {
+        // Every Item of every request needs an id, so the digits are formatted without a heap
+        // allocation.
+        let mut digits = Digits::default();
+        digits.push(place.part);
+        digits.push_dot();
+        digits.push(place.message);
+        if reply.is_empty() {
+            return Self(Name::from(digits.as_str()));
+        }
+        Self(Name::from([reply, ".", digits.as_str()].concat()))
+    }
+}
+
+/// Formats dot-separated numbers from right to left.
+struct Digits {
+    text: [u8; 24],
+    start: usize,
+}
+
+impl Default for Digits {
+    fn default() -> Self {
+        Self { text: [0; 24], start: 24 }
+    }
+}
+
+impl Digits {
+    fn push_byte(&mut self, byte: u8) {
+        self.start = self.start.saturating_sub(1);
+        if let Some(place) = self.text.get_mut(self.start) {
+            *place = byte;
+        }
+    }
+
+    fn push(&mut self, mut number: u32) {
+        loop {
+            self.push_byte(b'0' + u8::try_from(number % 10).unwrap_or_default());
+            number /= 10;
+            if number == 0 {
+                return;
+            }
+        }
+    }
+
+    fn push_dot(&mut self) {
+        self.push_byte(b'.');
+    }
+
+    fn as_str(&self) -> &str {
+        self.text
+            .get(self.start..)
+            .and_then(|text| std::str::from_utf8(text).ok())
+            .unwrap_or_default()
+    }
 }

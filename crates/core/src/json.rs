@@ -1,11 +1,13 @@
-//! JSON as it was received.
+//! JSON kept as it was received.
 //!
-//! Providers sign and encrypt what they wrote, so a value that is parsed and written again is a different
-//! value: key order, `1e2`, `\u00e9`, large integers and duplicate keys do not survive a parsed tree. [`Json`] is
-//! therefore verbatim text that was checked once. [`Tree`] is an index over that text: one linear pass notes
-//! where each value begins and ends, and everything else is a slice of the same bytes.
+//! Providers sign and encrypt the text they wrote, and a value that is parsed and rewritten is a
+//! different text: a parsed tree loses key order, `1e2`, `\u00e9`, large integers and duplicate
+//! keys. [`Json`] is therefore verbatim text that was validated once. [`Tree`] is an index over
+//! that text: one linear pass records where each value begins and ends, and every value is a slice
+//! of
+//! the same bytes.
 //!
-//! Nothing here recurses, so ten thousand nested arrays are as safe as ten.
+//! Nothing here recurses, so deep nesting cannot overflow the stack.
 
 mod measure;
 mod scan;
@@ -19,8 +21,8 @@ mod json_tests;
 
 use bytes::Bytes;
 
-pub use crate::json::measure::{Measure, SizeLimits, TooMany};
-pub use crate::json::tree::{Elements, Members, Node, Shape, Tree};
+pub use crate::json::measure::{Measure, SizeLimitExceeded, SizeLimits};
+pub use crate::json::tree::{Elements, JsonKind, Members, Node, Tree};
 pub use crate::json::write::{
     Array, Object, array, array_of, object, object_of, push_number, push_string, string,
 };
@@ -30,50 +32,50 @@ pub use crate::json::write::{
 pub struct Json(Bytes);
 
 impl Json {
-    /// Checks the text and keeps it. Surrounding white space is not part of the value.
+    /// Validates and keeps the text, without surrounding whitespace.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         Ok(Tree::parse(text)?.into_json())
     }
 
-    /// Wraps bytes that this crate cut from a checked text or wrote itself.
-    pub(crate) fn trusted(bytes: Bytes) -> Self {
+    /// Wraps bytes that this crate cut from validated text or wrote itself.
+    pub(crate) fn from_trusted(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    /// The JSON value `null`.
+    /// Returns the JSON value `null`.
     pub fn null() -> Self {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// The verbatim text.
+    /// Returns the verbatim text.
     pub fn as_str(&self) -> &str {
-        // The bytes were checked when the value was made, so the fallback is never taken.
+        // The bytes were validated on construction, so the fallback is unreachable.
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// The verbatim bytes.
+    /// Returns the verbatim bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The same in memory of its own: of a longer text that it was cut from it holds nothing more.
+    /// Copies the value into its own memory, so that it no longer keeps a larger buffer alive.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
-    /// An index over the value, for reading it.
+    /// Builds an index for reading the value.
     pub fn tree(&self) -> Tree {
-        Tree::of_checked(&self.0)
+        Tree::from_checked(&self.0)
     }
 
-    /// Whether both say the same thing: white space, escapes and the order of members aside.
-    pub fn says_the_same_as(&self, other: &Json) -> bool {
+    /// Whether both values are equal, apart from whitespace, escapes and the order of members.
+    pub fn is_equivalent_to(&self, other: &Json) -> bool {
         self.0 == other.0 || self.canonical() == other.canonical()
     }
 
-    /// The value with members sorted, white space removed and strings escaped in one way. Two texts that
-    /// mean the same value have the same canonical form; numbers are compared as they were written.
+    /// Returns the value with sorted members, no whitespace and uniform escapes. Two texts of the
+    /// same value have the same canonical form; numbers are compared as written.
     pub fn canonical(&self) -> String {
         self.tree().root().canonical()
     }
@@ -81,7 +83,7 @@ impl Json {
 
 impl std::fmt::Debug for Json {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Values may hold seals, so only their size is told.
+        // Values may contain Seals, so only the size is printed.
         write!(f, "Json({} B)", self.0.len())
     }
 }
@@ -119,17 +121,17 @@ impl<'de> serde::Deserialize<'de> for Json {
     }
 }
 
-/// Where and why a text is not JSON.
+/// A JSON syntax error with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at line {line} column {column}")]
 pub struct SyntaxError {
-    /// What was wrong, as the end of a sentence.
+    /// The problem, worded as the end of a sentence.
     pub what: &'static str,
-    /// The byte at which it was noticed.
+    /// The byte offset of the error.
     pub offset: usize,
-    /// The line of that byte, from 1.
+    /// The line of the error, from 1.
     pub line: usize,
-    /// The column of that byte in its line, from 1.
+    /// The column of the error, from 1.
     pub column: usize,
 }
 
@@ -141,7 +143,7 @@ impl SyntaxError {
         Self { what, offset, line, column: offset.saturating_sub(line_start) + 1 }
     }
 
-    /// Whether too many arrays and objects stand in each other: see [`Tree::parse_within`].
+    /// Whether arrays and objects are nested too deeply; see [`Tree::parse_within`].
     pub fn is_too_deep(&self) -> bool {
         self.what == scan::TOO_DEEP
     }

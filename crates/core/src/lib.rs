@@ -1,30 +1,34 @@
-//! The nouns of Throughline: what reasoning is, whoever's wire it came over.
+//! Core types of Throughline: a provider-neutral model of reasoning and conversations.
 //!
-//! Everything a provider says is an [`Item`]; reasoning is an Item whose body is a [`Thought`]; whatever is opaque in
-//! it is a [`Seal`] with an owner. A [`Call`] asks, a [`Reply`] answers, and a [`Fate`] tells what one Call did with each Item.
-//! Each document that the nouns unite has a view here, which prints that document's own JSON and reads it back:
-//! [`RawThought`], [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`], [`RunEvent`].
-//! A [`RedactionPolicy`] says what people and sinks are not shown of them.
-//! This crate does no I/O, reads no clock and knows no provider.
+//! Everything that a provider returns is an [`Item`]. Reasoning is an Item whose body is a
+//! [`Thought`], and each opaque value in it is a [`Seal`] with an owner. A [`Call`] is a model
+//! request, a [`Reply`] its response, and a [`Fate`] reports what one Call did with each Item.
+//!
+//! Each supported document has a view that reads and prints its JSON: [`RawThought`], [`Message`],
+//! [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`], [`RunEvent`]. A
+//! [`RedactionPolicy`] defines what people and sinks do not see.
+//!
+//! This crate does no I/O, reads no clock and contains no provider-specific code.
 
 mod archive;
-mod bounds;
 mod call;
+mod completed_call;
 mod document;
-mod ended_call;
+mod egress;
 mod fate;
 mod format;
 mod identity;
 mod instant;
 mod item;
+mod item_json;
 pub mod json;
+mod memoized;
 mod model;
 mod name;
 mod number;
 mod origin;
 mod profile;
 mod reasoning;
-mod recall;
 mod redaction;
 mod replay;
 mod reply;
@@ -34,7 +38,6 @@ mod seal;
 mod settings;
 mod state;
 mod store;
-mod stored;
 pub mod tag;
 mod thought;
 mod trace_parent;
@@ -42,38 +45,42 @@ mod upstream;
 mod view;
 pub mod work;
 
-pub use crate::archive::{Archive, ExportSink, Fault, KeyHead, Proven};
-pub use crate::bounds::{OutOfBounds, check_host, within_bounds};
-pub use crate::call::{Call, Encoded, Extra, Received, Request, Tool};
+pub use crate::archive::{Archive, ExportSink, Fault, KeyHead, VerifySummary};
+pub use crate::call::{Call, EncodedRequest, Extra, ReceivedRequest, Request, Tool};
+pub use crate::completed_call::CompletedCall;
 pub use crate::document::{InvalidDocument, Nullable, Opaque};
-pub use crate::ended_call::EndedCall;
-pub use crate::fate::{Did, Evidence, Fate, How, Warning, Why};
+pub use crate::egress::{BlockedAddress, allowed_addresses, check_host};
+pub use crate::fate::{Disposition, ElisionReason, Evidence, Fate, ReshapeKind, Warning};
 pub use crate::format::ReasoningFormat;
 pub use crate::identity::{Identifier, Identity, RawIdentity};
 pub use crate::instant::{InvalidInstant, RawInstant};
 pub use crate::item::{
-    Body, Envelope, Hosted, Item, Media, Native, Outcome, Part, Place, Role, Side, ToolCall,
-    ToolResult,
+    Body, Direction, Envelope, HostedStep, Item, ItemPosition, Media, NativePart, Outcome, Part,
+    Role, ToolCall, ToolResult,
 };
-pub use crate::json::{Json, Node, Shape, SyntaxError, Tree};
+pub use crate::item_json::{
+    StoredItem, holds_siblings, restore_items, store_items, without_siblings,
+};
+pub use crate::json::{Json, JsonKind, Node, SyntaxError, Tree};
+pub use crate::memoized::Memoized;
 pub use crate::model::{
-    Asking, Clock, CostEstimator, Events, Ids, Model, ModelError, Models, Saying, Trouble,
+    Clock, CostEstimator, EventStream, IdGenerator, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelRegistry, ModelStream,
 };
 pub use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
 pub use crate::number::Number;
 pub use crate::origin::{Origin, Target};
 pub use crate::profile::{
-    Binding, Budget, CallIds, Channel, Contract, Dialect, ForcedTools, Mode, Profile, Provider,
-    Switch, Vendor, fits,
+    Binding, CallIds, Contract, Dialect, ForcedTools, Mode, Profile, Provider, ReasoningChannel,
+    ReasoningSwitch, TokenBudget, Vendor, matches_pattern,
 };
 pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
     ReflectionMode, ResolvedReasoning, Section,
 };
-pub use crate::recall::Recall;
-pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, Thoughts};
-pub use crate::replay::{Judgement, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
-pub use crate::reply::{Delta, Event, Failure, Reply, Stop, Usage};
+pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, ThoughtRedaction};
+pub use crate::replay::{ReplayForm, ReplayPolicy, SIDE_CHANNEL, ThreadSecret};
+pub use crate::reply::{Delta, Event, Failure, Reply, StopReason, Usage};
 pub use crate::run_event::{
     CancelledEvent, EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition,
     GuardrailEvent, GuardrailPhase, HandoffEvent, LimitEvent, MessageEvent, MetadataEvent,
@@ -83,8 +90,8 @@ pub use crate::run_event::{
     ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent, UserQuestionEventStatus,
 };
 pub use crate::run_fold::{Attempt, AttemptChange, AttemptEnd, RunCounts, RunFold};
-pub use crate::seal::{Attachment, Bound, Seal};
-pub use crate::settings::{Choice, NativeReasoning, Output, Settings};
+pub use crate::seal::{Attachment, Seal, SealBinding};
+pub use crate::settings::{NativeReasoning, OutputFormat, Settings, ToolChoice};
 pub use crate::state::{
     MemoryFact, MemoryScope, PendingToolApproval, PendingUserQuestion, Plan, PlanStepRecord,
     PlanStepStatus, QuestionTool, ReflectionRecord, ReflectionUsage, SmartState, StateChange,
@@ -94,18 +101,19 @@ pub use crate::state::{
     UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
 };
 pub use crate::store::{
-    Append, Asked, Batch, Boxed, Content, Era, EventWriter, Fence, Fold, Folded, Follow, ForkPoint,
-    Found, Lease, LogHead, LogId, LogKind, LogOpening, NewRecord, NodeId, Pack, Pending,
-    PendingStatus, RUNNING, Receipt, Record, Rewind, Sight, Store, StoreError, Tenant, Unattended,
-    VaultKey, VaultNode, VaultTurn, Written, kind, pack, split, unpack,
+    Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint, Lease,
+    LogFollower, LogHead, LogId, LogKind, LogOpening, NewRecord, NewVaultTurn, Pack, PendingEntry,
+    PendingRequest, PendingStatus, RUNNING, Receipt, Record, Rewind, StaleRun, Store, StoreError,
+    StoreFuture, Tenant, TurnId, VaultKey, VaultLookup, VaultMatch, VaultTurn, WrittenRange, kind,
+    pack_events, split_pack, unpack_events,
 };
-pub use crate::stored::{StoredItem, holds_siblings, restore_items, store_items, without_siblings};
 pub use crate::thought::{
     PLAIN_TEXT, ReasoningSource, Thought, ThoughtKind, ThoughtRecord, TokenCounter,
 };
 pub use crate::trace_parent::TraceParent;
 pub use crate::upstream::{
-    Answer, Answering, Chunks, Credential, Outgoing, Upstream, UpstreamError, Waiting,
+    BodyStream, Credential, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture, UpstreamRequest,
+    UpstreamResponse,
 };
 pub use crate::view::{
     DetailMeta, HiddenReasoningMessage, HiddenState, InvalidThought, LettaHeader, LettaReasoning,

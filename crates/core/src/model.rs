@@ -1,8 +1,8 @@
-//! The port behind which the models lie: a [`Call`] goes in, and what the model says comes out.
+//! Port to the models: a [`Call`] goes in, and a stream of [`Event`]s comes out.
 //!
-//! A model is a wire's translator and an endpoint together, so whoever asks one needs to know neither. What is said to it is
-//! decided before anything is sent, and accounted for; what it says comes as [`Event`]s, the last of which is
-//! [`Event::Ended`] with the whole Reply.
+//! A model combines a codec and an endpoint, so callers need to know neither. The encoded request
+//! and its Fates are final before anything is sent. The last event is [`Event::Ended`] with the
+//! whole Reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,120 +17,123 @@ use crate::name::Name;
 use crate::origin::Target;
 use crate::reply::{Event, Usage};
 
-/// What a model is saying.
-pub type Events = Pin<Box<dyn Stream<Item = Result<Event, ModelError>> + Send>>;
+/// The events of a streaming reply.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, ModelError>> + Send>>;
 
-/// A question on its way.
-pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<Saying, ModelError>> + Send + 'a>>;
+/// A model call in progress.
+pub type ModelFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<ModelStream, ModelError>> + Send + 'a>>;
 
-/// A model that can be asked.
+/// A model that accepts Calls.
 pub trait Model: Send + Sync {
-    /// Who it is: a Call is made for this target.
+    /// Returns the model and endpoint; Calls must be built for this target.
     fn target(&self) -> &Target;
 
-    /// Asks, and waits until the model begins to answer. Dropping what it gives ends the request.
-    fn ask(&self, call: Call) -> Asking<'_>;
+    /// Sends the Call and waits until the model starts to answer. Dropping the result cancels the
+    /// request.
+    fn send(&self, call: Call) -> ModelFuture<'_>;
 }
 
-/// The models, by the names that people give them.
-pub trait Models: Send + Sync {
-    /// The model of that name.
+/// Looks up models by their configured names.
+pub trait ModelRegistry: Send + Sync {
+    /// Returns the model with that name.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 }
 
-/// A model that answers.
-pub struct Saying {
-    /// What became of every Item and every Seal of the Call.
+/// A streaming reply, with the account of its request.
+pub struct ModelStream {
+    /// The Fate of every Item and Seal of the Call.
     pub fates: Vec<Fate>,
-    /// What became of every setting that could not be carried as it was.
+    /// One warning for each setting that could not be carried unchanged.
     pub warnings: Vec<Warning>,
-    /// What it says.
-    pub events: Events,
+    /// The reply as a stream of events.
+    pub events: EventStream,
 }
 
-impl std::fmt::Debug for Saying {
+impl std::fmt::Debug for ModelStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Saying").field("fates", &self.fates.len()).finish_non_exhaustive()
     }
 }
 
-/// Why a model did not answer.
+/// The error of a failed model call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind of failure it is, by which is decided whether to ask again.
-    pub kind: Trouble,
-    /// What went wrong, in words that hold no key and no seal.
+    /// The kind of failure, which decides whether to retry.
+    pub kind: ModelErrorKind,
+    /// The error message, without keys or Seals.
     pub message: Name,
 }
 
 impl ModelError {
-    /// A failure of that kind.
-    pub fn new(kind: Trouble, message: impl Into<Name>) -> Self {
+    /// Creates an error.
+    pub fn new(kind: ModelErrorKind, message: impl Into<Name>) -> Self {
         Self { kind, message: message.into() }
     }
 }
 
-/// What kind of failure a model's is.
+/// The kind of a model failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Trouble {
-    /// It is the provider's, and may pass: a 5xx, a broken connection, a time that was up.
+pub enum ModelErrorKind {
+    /// A temporary provider failure: a 5xx, a broken connection, or a timeout.
     Transient,
-    /// Too much was asked in too short a time.
+    /// The provider's rate limit was exceeded.
     RateLimit,
-    /// It failed again and again, and is left alone for a while.
+    /// The circuit breaker is open after repeated failures.
     CircuitOpen,
-    /// Its answer is not what it had to be.
+    /// The answer does not match the required schema.
     Schema,
-    /// The provider refuses the request, or there is no such model: asking again changes nothing.
+    /// The provider refuses the request, or the model does not exist; a retry cannot help.
     Other,
 }
 
-impl Trouble {
-    /// The documented word.
+impl ModelErrorKind {
+    /// Returns the documented name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Trouble::Transient => "5xx-transient",
-            Trouble::RateLimit => "rate-limit",
-            Trouble::CircuitOpen => "circuit-open",
-            Trouble::Schema => "schema-fail",
-            Trouble::Other => "unknown",
+            ModelErrorKind::Transient => "5xx-transient",
+            ModelErrorKind::RateLimit => "rate-limit",
+            ModelErrorKind::CircuitOpen => "circuit-open",
+            ModelErrorKind::Schema => "schema-fail",
+            ModelErrorKind::Other => "unknown",
         }
     }
 
-    /// The kind of that word.
+    /// Parses the documented name.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [
-            Trouble::Transient,
-            Trouble::RateLimit,
-            Trouble::CircuitOpen,
-            Trouble::Schema,
-            Trouble::Other,
+            ModelErrorKind::Transient,
+            ModelErrorKind::RateLimit,
+            ModelErrorKind::CircuitOpen,
+            ModelErrorKind::Schema,
+            ModelErrorKind::Other,
         ];
         all.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for ModelErrorKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// Says what time it is.
+/// Provides the current time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// Makes up ids that nobody else makes up.
-pub trait Ids: Send + Sync {
-    /// A new one, after that prefix, as `run_…`.
-    fn fresh(&self, prefix: &str) -> Name;
+/// Generates unique ids.
+pub trait IdGenerator: Send + Sync {
+    /// Returns a new id with that prefix, such as `run_…`.
+    fn generate(&self, prefix: &str) -> Name;
 }
 
-/// Says what an answer cost, in US dollars. There is no table of prices in the library: whoever asks brings one.
+/// Estimates the cost of an answer in US dollars. The library contains no prices; the caller
+/// supplies them.
 pub trait CostEstimator: Send + Sync {
-    /// What it cost; nothing where the model has no price.
+    /// Returns the cost; `None` if the model has no price.
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64>;
 }

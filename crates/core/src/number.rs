@@ -1,37 +1,37 @@
-//! Numbers as documents write them.
+//! Numbers as written in documents.
 
 use bytes::Bytes;
 
 use crate::json::{Json, Node};
 use crate::name::Name;
 
-/// A number as it was written. It prints as it was read: `1.0` stays `1.0`, and is not the same text as `1`.
+/// A number that keeps its text: `1.0` is printed as `1.0` and differs from `1`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Number(Name);
 
 impl Number {
-    /// The number, unless it is one that JSON cannot write: infinite, or none at all.
-    pub fn of(value: f64) -> Option<Self> {
+    /// Converts a float; `None` if it is infinite or NaN, which JSON cannot write.
+    pub fn from_f64(value: f64) -> Option<Self> {
         value.is_finite().then(|| Self(Name::from(value.to_string())))
     }
 
-    pub(crate) fn of_node(node: Node<'_>) -> Option<Self> {
+    pub(crate) fn from_node(node: Node<'_>) -> Option<Self> {
         node.number().map(|text| Self(Name::from(text)))
     }
 
-    /// The number as it was written.
+    /// Returns the number as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The nearest value that can be counted with; a number too large for that is infinite.
+    /// Returns the nearest float; infinite if the number is too large.
     pub fn value(&self) -> f64 {
         self.0.parse().unwrap_or_default()
     }
 
-    /// The number as JSON.
+    /// Returns the number as JSON.
     pub fn json(&self) -> Json {
-        Json::trusted(Bytes::copy_from_slice(self.0.as_bytes()))
+        Json::from_trusted(Bytes::copy_from_slice(self.0.as_bytes()))
     }
 }
 

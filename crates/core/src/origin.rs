@@ -1,49 +1,51 @@
-//! Who made an Item, and to whom a Call goes.
+//! The producer of an Item, and the target of a Call.
 
 use std::sync::Arc;
 
 use crate::name::{Name, Wire};
 use crate::profile::{Profile, Provider};
 
-/// Who made an Item. `account` is a configured label and not a hash of the key: keys rotate, accounts do not.
+/// The producer of an Item. `account` is a configured label, not a hash of the key, because keys
+/// rotate and accounts do not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The provider's row, as `anthropic` or `openrouter`.
+    /// The provider's name, such as `anthropic` or `openrouter`.
     pub provider: Name,
-    /// Where it answers: the same provider may sign differently at each of its endpoints.
+    /// The endpoint; one provider may sign differently at each endpoint.
     pub endpoint: Name,
     /// The configured label of the account.
     pub account: Name,
-    /// The protocol that was spoken.
+    /// The protocol of the request.
     pub wire: Wire,
-    /// The model that was asked for.
+    /// The requested model.
     pub asked: Name,
-    /// The model that says it answered; often a dated name of the one asked for.
+    /// The model that the response names; often a dated version of the requested one.
     pub answered: Name,
-    /// The model family, which decides who may read whose seals.
+    /// The model family, which decides which models can read a Seal.
     pub family: Name,
-    /// The upstream that a router chose, where it told.
+    /// The upstream provider that a router chose, if it was reported.
     pub routed: Option<Name>,
 }
 
-/// To whom a Call goes: the origin that its Reply will have, and what that endpoint and model demand.
+/// The target of a Call: the Origin that its Reply will have, and the requirements of that endpoint
+/// and model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Who would be the author of the Reply.
+    /// The Origin that the Reply will have.
     pub origin: Arc<Origin>,
-    /// The endpoint's row.
+    /// The endpoint's catalog entry.
     pub provider: Arc<Provider>,
-    /// The model family's row.
+    /// The model family's catalog entry.
     pub profile: Arc<Profile>,
 }
 
 impl Target {
-    /// The model's name, as the provider calls it.
+    /// Returns the provider's name of the model.
     pub fn model(&self) -> &str {
         &self.origin.asked
     }
 
-    /// The same target with the model that turned out to answer.
+    /// Returns the Origin with the model and upstream that the response named.
     pub fn answered_by(&self, model: Option<&str>, routed: Option<Name>) -> Arc<Origin> {
         let model = model.unwrap_or(&self.origin.answered);
         if *model == *self.origin.answered && routed == self.origin.routed {

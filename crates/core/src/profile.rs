@@ -1,6 +1,7 @@
-//! What varies between endpoints and between models, as rows of data.
+//! Differences between endpoints and models, as data.
 //!
-//! The rows themselves are `providers.toml` and `profiles.toml` of the codec crate; users add their own.
+//! The entries are in `providers.toml` and `profiles.toml` of the codec crate; users can add their
+//! own.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +9,60 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, Wire};
 
-/// An endpoint kind: which protocol it speaks, in which dialect, and where it is found.
+/// A kind of endpoint: its protocol, dialect and default address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provider {
-    /// The row's name, as `anthropic`.
+    /// The name of the entry, such as `anthropic`.
     pub name: Name,
     /// The protocol.
     pub wire: Wire,
-    /// The default address, up to the wire's own path.
+    /// The default base URL, up to the path that the wire defines.
     pub base_url: Name,
-    /// The environment variable that usually holds the key, if one is needed.
+    /// The environment variable that usually holds the API key, if one is required.
     pub key_env: Option<Name>,
-    /// How this endpoint's reasoning differs from the wire's own.
+    /// How reasoning at this endpoint differs from the wire's default.
     pub dialect: Dialect,
 }
 
-/// How an endpoint writes reasoning on the `openai-chat` and `openai-responses` wires. Other wires have one way only.
+/// How an endpoint represents reasoning on the `openai-chat` and `openai-responses` wires. Other
+/// wires have only one form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Dialect {
     /// Where an assistant message carries reasoning.
-    pub channel: Channel,
-    /// Whether the channel's key must be on every assistant message with tool calls, if only as `""`.
+    pub channel: ReasoningChannel,
+    /// Whether every assistant message with tool calls must have the channel's key, even if only as
+    /// `""`.
     pub demanded_with_tools: bool,
-    /// What stands in for reasoning that another model produced, where the key is demanded.
+    /// The placeholder for reasoning of another model, where the key is required.
     pub stand_in: Option<String>,
-    /// What ids of tool calls look like.
+    /// The accepted format of tool call ids.
     pub call_ids: CallIds,
-    /// How reasoning is switched on, off and sized in a request.
-    pub switch: Switch,
-    /// Whether the Responses clone keeps what it answered, so that item ids resolve.
+    /// How a request enables, disables and sizes reasoning.
+    pub switch: ReasoningSwitch,
+    /// Whether the Responses clone stores its responses, so that item ids resolve.
     pub stores: bool,
-    /// Whether the ids that it keeps pair reasoning with the item it led to, so that neither is taken without the other.
+    /// Whether stored ids pair reasoning with the item that follows, so that neither is accepted
+    /// without the other.
     pub pairs: bool,
-    /// Whether nothing but their outputs may follow calls that were made at once.
+    /// Whether only their outputs may follow parallel calls.
     pub calls_together: bool,
-    /// Whether a router hands reasoning to the upstream unmended, so that the upstream's refusals are its own.
+    /// Whether a router passes reasoning to the upstream unchanged, so that the upstream's own
+    /// checks apply.
     pub relays: bool,
-    /// Whether settings that the model does not take are refused. Others drop them, or have models of their own making.
+    /// Whether unsupported settings are rejected. Other endpoints drop them, or serve only their
+    /// own models.
     pub checks_settings: bool,
-    /// Whether every tool call must be answered, and every answer belong to a call.
+    /// Whether every tool call needs a result and every result needs a call.
     pub pairs_calls: bool,
 }
 
-/// What ids of tool calls an endpoint takes.
+/// The tool call ids that an endpoint accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallIds {
-    /// Letters, digits, `_` and `-`, up to 60 of them.
+    /// Up to 60 letters, digits, `_` and `-`.
     #[default]
     Plain,
     /// The same, up to 40.
@@ -68,11 +74,11 @@ pub enum CallIds {
 /// Where an assistant message of the `openai-chat` wire carries reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Channel {
-    /// What the server emitted is what it gets back.
+pub enum ReasoningChannel {
+    /// Replay uses the same member in which the server sent the reasoning.
     #[default]
     AsEmitted,
-    /// Reasoning is not part of this endpoint's chat messages.
+    /// The endpoint has no reasoning in chat messages.
     None,
     /// OpenRouter's `reasoning` and `reasoning_details`.
     Details,
@@ -80,7 +86,7 @@ pub enum Channel {
     ReasoningContent,
     /// `reasoning`, a string.
     Reasoning,
-    /// Ollama's own `thinking`, a string.
+    /// Ollama's native `thinking`, a string.
     Thinking,
     /// Mistral's `thinking` chunks inside `content`.
     Chunks,
@@ -88,100 +94,103 @@ pub enum Channel {
     Tags,
 }
 
-/// How a chat request asks for reasoning.
+/// How a chat request enables reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Switch {
+pub enum ReasoningSwitch {
     /// `reasoning_effort: "low"`
     #[default]
     Effort,
     /// OpenRouter: `reasoning: {effort | max_tokens, exclude}`
     Object,
-    /// `thinking: {type: "enabled" | "disabled"}`, and `reasoning_effort` where the profile lists efforts.
+    /// `thinking: {type: "enabled" | "disabled"}`, and `reasoning_effort` where the profile lists
+    /// efforts.
     Toggle,
     /// Qwen: `enable_thinking`, `thinking_budget`
     Flag,
-    /// Ollama's own: `think: true | "low"`
+    /// Ollama's native API: `think: true | "low"`
     Think,
-    /// Nothing to set.
+    /// The request has no such setting.
     None,
 }
 
-/// What a model family can do, and what it demands.
+/// The capabilities and requirements of a model family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Profile {
-    /// The row's name, which is also the family's.
+    /// The name of the entry, which is also the name of the family.
     pub name: String,
-    /// Patterns of model names, where `*` stands for anything. The longest pattern that fits wins.
+    /// Patterns of model names, where `*` matches anything. The longest matching pattern wins.
     pub models: Vec<String>,
-    /// Who makes it, where that decides what it is held to: whose rules it keeps, and whose shape its seals have.
+    /// The vendor, where it determines the rules and the format of Seals.
     pub vendor: Option<Vendor>,
-    /// The modes of thinking that a request may ask for; empty where the wire has no modes.
+    /// The thinking modes that a request may select; empty if the wire has no modes.
     pub modes: Vec<Mode>,
-    /// Whether the model thinks when the request does not say.
+    /// Whether the model thinks by default.
     pub thinks_by_default: bool,
-    /// Whether thinking cannot be switched off.
+    /// Whether thinking cannot be disabled.
     pub always_thinks: bool,
-    /// The efforts that it takes; empty where there is no such knob.
+    /// The supported effort values; empty if there is no such setting.
     pub efforts: Vec<String>,
-    /// Gemini's thinking levels; empty on models that take a budget.
+    /// Gemini's thinking levels; empty for models with a token budget.
     pub levels: Vec<String>,
-    /// The smallest and largest budget of thinking tokens.
-    pub budget: Option<Budget>,
-    /// Whether `temperature`, `top_p` and `top_k` are refused.
+    /// The range of the thinking token budget.
+    pub budget: Option<TokenBudget>,
+    /// Whether `temperature`, `top_p` and `top_k` are rejected.
     pub fixed_sampling: bool,
-    /// Whether they are refused while it reasons.
+    /// Whether these settings are rejected while the model reasons.
     pub unsampled_while_reasoning: bool,
-    /// Under which circumstances a forced tool choice is refused.
+    /// When a forced tool choice is rejected.
     pub forced_tools: ForcedTools,
-    /// When its reasoning must be sent back.
+    /// When reasoning must be sent back.
     pub contract: Contract,
-    /// The families whose seals it reads, where `*` stands for anything; its own is always among them.
+    /// Families whose Seals the model can read, where `*` matches anything. Its own family is
+    /// always included.
     pub reads: Vec<String>,
-    /// The families whose seals it is known to drop unread, although a pattern of `reads` covers them.
+    /// Families whose Seals the model silently drops, although a pattern of `reads` matches them.
     pub ignores: Vec<String>,
-    /// What its seals are bound to.
+    /// The bindings of the family's Seals.
     pub bound: Binding,
-    /// A documented value that stands in for a signature it did not issue.
+    /// A documented placeholder for a signature that the model did not issue.
     pub stand_in: Option<String>,
-    /// More facts that only one wire understands.
+    /// Additional facts for one specific wire.
     pub notes: BTreeMap<String, String>,
 }
 
 impl Profile {
-    /// Whether it can read seals that `family` issued.
+    /// Whether the model can read Seals issued by `family`.
     pub fn reads_seals_of(&self, family: &str) -> bool {
-        let among = |families: &[String]| families.iter().any(|pattern| fits(pattern, family));
+        let among =
+            |families: &[String]| families.iter().any(|pattern| matches_pattern(pattern, family));
         self.name == family || (among(&self.reads) && !among(&self.ignores))
     }
 
-    /// The length of the longest of its patterns that a model's name fits, whatever the case of either.
-    pub fn fit(&self, model: &str) -> Option<usize> {
-        self.models.iter().filter(|pattern| fits(pattern, model)).map(String::len).max()
+    /// Returns the length of the longest pattern that matches the model name, ignoring case.
+    pub fn longest_match(&self, model: &str) -> Option<usize> {
+        self.models.iter().filter(|pattern| matches_pattern(pattern, model)).map(String::len).max()
     }
 
-    /// Whether it can think at all.
+    /// Whether the model supports thinking.
     pub fn can_think(&self) -> bool {
         self.thinks_by_default
             || self.always_thinks
-            || self.takes(Mode::Enabled)
+            || self.supports_mode(Mode::Enabled)
             || !self.efforts.is_empty()
     }
 
-    /// Whose seals it issues and reads; nothing for a model that seals nothing.
-    pub fn seals_as(&self) -> Option<Vendor> {
+    /// Returns the vendor whose Seals the model issues and reads; `None` for models without Seals.
+    pub fn seal_vendor(&self) -> Option<Vendor> {
         self.vendor.filter(|_| self.bound.model)
     }
 
-    /// Whether the model takes requests in that mode.
-    pub fn takes(&self, mode: Mode) -> bool {
+    /// Whether the model supports that mode.
+    pub fn supports_mode(&self, mode: Mode) -> bool {
         self.modes.contains(&mode)
     }
 }
 
-/// Who makes models whose reasoning is sealed.
+/// A vendor of models whose reasoning is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
@@ -189,59 +198,59 @@ pub enum Vendor {
     Anthropic,
     /// Gemini.
     Google,
-    /// GPT and the o series, wherever they are served.
+    /// GPT and the o series, on any endpoint.
     OpenAi,
-    /// Grok, wherever it is served.
+    /// Grok, on any endpoint.
     Xai,
 }
 
-/// A way of thinking that a request can ask for.
+/// A thinking mode that a request can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// With a budget of tokens.
+    /// With a token budget.
     Enabled,
-    /// As the model sees fit, steered by effort.
+    /// Chosen by the model, guided by effort.
     Adaptive,
-    /// Not at all.
+    /// No thinking.
     Disabled,
-    /// Between tool calls only.
+    /// Only between tool calls.
     BetweenTools,
 }
 
-/// The limits of a budget of thinking tokens.
+/// The range of a thinking token budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Budget {
-    /// The smallest that is taken.
+pub struct TokenBudget {
+    /// The smallest accepted value.
     pub min: u64,
-    /// The largest that is taken.
+    /// The largest accepted value.
     pub max: u64,
-    /// Whether `0` switches thinking off.
+    /// Whether `0` disables thinking.
     #[serde(default)]
     pub zero: bool,
 }
 
-/// Under which circumstances a model refuses to be told which tool to call.
+/// When a model rejects a forced tool choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForcedTools {
     /// Never.
     #[default]
     Allowed,
-    /// While it thinks with a manual budget.
+    /// While thinking with a manual budget.
     RefusedWithBudget,
-    /// While it thinks.
+    /// While thinking.
     RefusedWhileThinking,
     /// Always.
     Refused,
 }
 
-/// When a provider demands its reasoning back.
+/// When a provider requires its reasoning back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contract {
-    /// Never: sending it back is welcome or ignored.
+    /// Never; reasoning that is sent back is used or ignored.
     #[default]
     Stateless,
     /// In a turn that called tools.
@@ -251,7 +260,7 @@ pub enum Contract {
 }
 
 impl Contract {
-    /// The word for it.
+    /// Returns the configured name.
     pub fn as_str(self) -> &'static str {
         match self {
             Contract::Stateless => "stateless",
@@ -267,7 +276,7 @@ impl std::fmt::Display for Contract {
     }
 }
 
-/// What a family's seals are bound to, besides the endpoint that issued them.
+/// The bindings of a family's Seals, in addition to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Binding {
@@ -275,14 +284,14 @@ pub struct Binding {
     pub model: bool,
     /// To the account.
     pub account: bool,
-    /// To everything that was sent before them.
+    /// To everything that was sent before the Seal.
     pub prefix: bool,
 }
 
-/// Whether `text` fits a pattern in which `*` stands for anything, whatever the case of either.
-pub fn fits(pattern: &str, text: &str) -> bool {
+/// Whether `text` matches a pattern in which `*` matches anything, ignoring case.
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let (pattern, mut text) = (pattern.as_bytes(), text.as_bytes());
-    // Many patterns are tried for each text, and most of them differ from it in the first letter.
+    // Each text is tested against many patterns, and most of them differ in the first letter.
     match (pattern.first(), text.first()) {
         (Some(b'*') | None, _) => {}
         (Some(wanted), Some(first)) if wanted.eq_ignore_ascii_case(first) => {}
@@ -296,7 +305,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     }
     let Some(tail) = pieces.next_back() else { return text.is_empty() };
     for piece in pieces {
-        match behind(text, piece) {
+        match after_first(text, piece) {
             Some(rest) => text = rest,
             None => return false,
         }
@@ -305,8 +314,8 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     end.is_some_and(|end| end.eq_ignore_ascii_case(tail))
 }
 
-/// What stands behind the first place of a piece in a text, whatever the case of either.
-fn behind<'t>(text: &'t [u8], piece: &[u8]) -> Option<&'t [u8]> {
+/// Returns the text after the first occurrence of `piece`, ignoring case.
+fn after_first<'t>(text: &'t [u8], piece: &[u8]) -> Option<&'t [u8]> {
     let Some(first) = piece.first() else { return Some(text) };
     let is_here = |window: &[u8]| {
         window.first().is_some_and(|byte| byte.eq_ignore_ascii_case(first))

@@ -1,6 +1,7 @@
-//! `ReasoningConfig`: how an agent's model thinks, and how the agent reflects, as a caller writes it.
+//! `ReasoningConfig`: how an agent's model thinks and how the agent reflects, as configured by a
+//! caller.
 //!
-//! A level presets everything; whatever is said explicitly wins over it.
+//! A level sets defaults for everything; explicit settings override it.
 
 use std::sync::Arc;
 
@@ -9,41 +10,41 @@ use crate::json::{self, Json, Object};
 use crate::name::Name;
 use crate::settings::NativeReasoning;
 
-/// How a model thinks and how its agent reflects.
+/// Configures the model's thinking and the agent's reflections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReasoningConfig {
-    /// `false` turns everything off. Where it is absent, saying anything else turns reasoning on.
+    /// `false` disables everything. If absent, any other setting enables reasoning.
     pub enabled: Option<bool>,
-    /// What presets all that is not said; medium where it is absent.
+    /// The level that sets all defaults; medium if absent.
     pub level: Option<Level>,
-    /// The provider's own reasoning.
+    /// The provider's native reasoning.
     pub native: Option<Section<NativeConfig>>,
     /// Short notes between tool calls.
     pub reflection: Option<Section<ReflectionConfig>>,
 }
 
 words! {
-    /// How much to reason.
+    /// The overall amount of reasoning.
     Level {
-        /// A little.
+        /// Less reasoning.
         Low = "low",
-        /// As usual.
+        /// The default amount.
         Medium = "medium",
-        /// A lot.
+        /// More reasoning.
         High = "high",
     }
 }
 
 words! {
-    /// How hard a model thinks.
+    /// The reasoning effort of a model.
     Effort {
-        /// Hardly.
+        /// Almost no reasoning.
         Minimal = "minimal",
-        /// A little.
+        /// Less reasoning.
         Low = "low",
-        /// As usual.
+        /// The default amount.
         Medium = "medium",
-        /// A lot.
+        /// More reasoning.
         High = "high",
     }
 }
@@ -55,103 +56,103 @@ words! {
         Off = "off",
         /// After every turn.
         EveryTurn = "every_turn",
-        /// After tools have answered.
+        /// After tool results.
         AfterTool = "after_tool",
-        /// When the tools in use change.
+        /// When the set of tools in use changes.
         OnBranch = "on_branch",
     }
 }
 
 words! {
-    /// How a reflection is asked for.
+    /// How a reflection is requested.
     ReflectionMode {
-        /// In the conversation itself.
+        /// Within the conversation itself.
         Piggyback = "piggyback",
-        /// In a Call of its own.
+        /// In a separate Call.
         Separate = "separate",
     }
 }
 
-/// A part of the configuration that can be refused whole.
+/// A section of the configuration that can be disabled as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section<T> {
     /// `false`
     Off,
-    /// An object.
+    /// An object with settings.
     On(T),
 }
 
-/// The provider's own reasoning, as a caller asks for it.
+/// Settings of the provider's native reasoning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NativeConfig {
-    /// How hard to think; the level where it is absent.
+    /// The reasoning effort; the level if absent.
     pub effort: Option<Effort>,
-    /// How many tokens to think with.
+    /// The token budget for thinking.
     pub budget_tokens: Option<u64>,
-    /// Whether readable thoughts are wanted in the answer.
+    /// Whether the answer should contain readable thoughts.
     pub include_thoughts: Option<bool>,
-    /// Merged into the request last, as they are.
+    /// Members that are merged into the request last, verbatim.
     pub provider_extras: Vec<(Name, Json)>,
 }
 
-/// Reflections, as a caller asks for them.
+/// Settings of reflections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReflectionConfig {
-    /// `false` turns reflections off.
+    /// `false` disables reflections.
     pub enabled: Option<bool>,
     /// When to reflect.
     pub cadence: Option<Cadence>,
-    /// How to ask.
+    /// How to request a reflection.
     pub mode: Option<ReflectionMode>,
-    /// The most tokens of one reflection.
+    /// Maximum number of tokens of one reflection.
     pub max_tokens: Option<u64>,
-    /// The most characters that are kept of one.
+    /// Maximum number of characters that are kept of one reflection.
     pub max_chars: Option<u64>,
-    /// How many of the latest the model is shown.
+    /// How many of the latest reflections the model sees.
     pub keep_last: Option<u64>,
-    /// Whether older ones are summarised.
+    /// Whether older reflections are summarised.
     pub summarize: Option<bool>,
-    /// What to ask.
+    /// The prompt that requests a reflection.
     pub prompt_template: Option<Arc<str>>,
-    /// Whether each is announced as an event.
+    /// Whether each reflection emits an event.
     pub emit_events: Option<bool>,
-    /// The most reflections in one run.
+    /// Maximum number of reflections in one run.
     pub max_per_run: Option<u64>,
-    /// The fewest tool turns between two.
+    /// Minimum number of tool turns between two reflections.
     pub every_n_turns: Option<u64>,
 }
 
-/// What a configuration comes to.
+/// A configuration with all defaults applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResolvedReasoning {
-    /// How to ask for the provider's own reasoning; nothing where it is off.
+    /// Settings of the provider's native reasoning; `None` leaves the model's default.
     pub native: Option<NativeReasoning>,
-    /// How to reflect; nothing where that is off.
+    /// Settings of reflections; `None` if they are disabled.
     pub reflection: Option<Reflection>,
 }
 
-/// How an agent reflects, with nothing left open.
+/// Settings of reflections with all defaults applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reflection {
     /// When to reflect; never [`Cadence::Off`].
     pub cadence: Cadence,
-    /// How to ask.
+    /// How to request a reflection.
     pub mode: ReflectionMode,
-    /// The most tokens of one reflection.
+    /// Maximum number of tokens of one reflection.
     pub max_tokens: u64,
-    /// The most characters that are kept of one.
+    /// Maximum number of characters that are kept of one reflection.
     pub max_chars: u64,
-    /// How many of the latest the model is shown.
+    /// How many of the latest reflections the model sees.
     pub keep_last: u64,
-    /// Whether older ones are summarised.
+    /// Whether older reflections are summarised.
     pub summarize: bool,
-    /// What to ask, where the caller says.
+    /// The prompt that requests a reflection, if the caller supplied one.
     pub prompt_template: Option<Arc<str>>,
-    /// Whether each is announced as an event.
+    /// Whether each reflection emits an event.
     pub emit_events: bool,
-    /// The most reflections in one run; nothing where there is no limit.
+    /// Maximum number of reflections in one run; `None` for no limit.
     pub max_per_run: Option<u64>,
-    /// The fewest tool turns between two.
+    /// Minimum number of tool turns between two reflections.
     pub every_n_turns: u64,
 }
 
@@ -172,20 +173,21 @@ const REFLECTION: [&str; 11] = [
 ];
 
 impl ReasoningConfig {
-    /// Reads and checks the configuration. JSON `null` means absent; a key that is no setting is an error.
+    /// Parses and validates the configuration. JSON `null` means absent; an unknown key is an
+    /// error.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "reasoning")?;
+        let fields = Fields::from_node(tree.root(), "reasoning")?;
         fields.refuse_unknown(&CONFIG)?;
         Ok(Self {
             enabled: fields.bool("enabled")?,
-            level: fields.word("level")?,
+            level: fields.string_enum("level")?,
             native: section(&fields, "native", NativeConfig::read)?,
             reflection: section(&fields, "reflection", ReflectionConfig::read)?,
         })
     }
 
-    /// The configuration as it was said: nothing that was left open is filled in.
+    /// Returns the configuration as written, without defaults.
     pub fn json(&self) -> Json {
         json::object(|out| {
             maybe_bool(out, "enabled", self.enabled);
@@ -195,10 +197,10 @@ impl ReasoningConfig {
         })
     }
 
-    /// What the configuration comes to: the level's presets, under what is said explicitly.
+    /// Applies the level's defaults and the explicit settings.
     pub fn resolve(&self) -> ResolvedReasoning {
         let is_said = self.level.is_some() || self.native.is_some() || self.reflection.is_some();
-        // Off has to be said: many models think unless they are told not to.
+        // Disabling must be explicit, because many models think by default.
         let off = NativeReasoning { enabled: Some(false), ..NativeReasoning::default() };
         if !self.enabled.unwrap_or(is_said) {
             let native = self.enabled.is_some().then_some(off);
@@ -223,9 +225,9 @@ impl NativeConfig {
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
         fields.refuse_unknown(&NATIVE)?;
         let extras = fields.present("providerExtras");
-        let extras = extras.map(|node| Fields::of(node, fields.path("providerExtras")));
+        let extras = extras.map(|node| Fields::from_node(node, fields.path("providerExtras")));
         Ok(Self {
-            effort: fields.word("effort")?,
+            effort: fields.string_enum("effort")?,
             budget_tokens: fields.count("budgetTokens")?,
             include_thoughts: fields.bool("includeThoughts")?,
             provider_extras: extras.transpose()?.map_or_else(Vec::new, |e| e.extras(&[])),
@@ -267,8 +269,8 @@ impl ReflectionConfig {
         }
         Ok(Self {
             enabled: fields.bool("enabled")?,
-            cadence: fields.word("cadence")?,
-            mode: fields.word("mode")?,
+            cadence: fields.string_enum("cadence")?,
+            mode: fields.string_enum("mode")?,
             max_tokens: fields.count("maxTokens")?,
             max_chars: fields.count("maxChars")?,
             keep_last: fields.count("keepLast")?,
@@ -294,7 +296,7 @@ impl ReflectionConfig {
         maybe_number(out, "everyNTurns", self.every_n_turns);
     }
 
-    /// Nothing where reflections are off.
+    /// Returns `None` if reflections are disabled.
     fn resolve(&self, level: Level) -> Option<Reflection> {
         let (max_tokens, max_chars, cadence) = match level {
             Level::Low => (200, 600, Cadence::OnBranch),
@@ -329,7 +331,7 @@ fn section<T>(
     if node.bool() == Some(false) {
         return Ok(Some(Section::Off));
     }
-    let inner = Fields::of(node, fields.path(key))
+    let inner = Fields::from_node(node, fields.path(key))
         .map_err(|_| fields.error(key, "must be an object or false"))?;
     read(&inner).map(|section| Some(Section::On(section)))
 }

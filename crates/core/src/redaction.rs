@@ -1,11 +1,12 @@
-//! Redaction: what people and sinks are not shown.
+//! Redaction of everything that people and sinks see.
 //!
-//! A provider must get back exactly what it issued, so redaction never touches the copy that is replayed. It works on the copies
-//! that are made for views, logs and exports, and changes only what it has to: where nothing matches, the very same value is
-//! handed back. What a provider sealed stays as it is, unless its name is among the policy's `keys`: nobody can read it anyway.
+//! A provider must get back exactly what it issued, so redaction never touches the replayed copy.
+//! It works on the copies for views, logs and exports, and returns the same value if nothing
+//! matches. Sealed values stay unchanged unless the policy's `keys` list their names, because they
+//! are unreadable anyway.
 //!
-//! Patterns are regular expressions in the syntax of the crate `regex`, which takes time in proportion to the text whatever
-//! the pattern. What matches becomes [`REDACTED`]; redacting twice is redacting once.
+//! Patterns use the syntax of the `regex` crate, whose matching time is linear in the text. Matches
+//! become [`REDACTED`]. Redaction is idempotent.
 
 mod document;
 mod pattern;
@@ -26,36 +27,38 @@ use crate::view::{Message, ThinkingBlock};
 
 pub use crate::redaction::pattern::{InvalidPattern, Pattern};
 
-/// What stands where something was.
+/// The replacement for redacted text.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// What is to be redacted. [`RedactionPolicy::default`] knows the secrets that are usual in this trade, and nothing else.
+/// Defines what to redact. [`RedactionPolicy::default`] matches common secrets only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedactionPolicy {
-    /// Members of these names lose their values, wherever they stand.
+    /// Names of members whose values are removed at any depth.
     pub keys: Vec<Name>,
-    /// So do members whose names match.
+    /// Patterns of member names whose values are removed.
     pub patterns: Vec<Pattern>,
-    /// In members of these names, the values at the paths: `address.street`. An array on the way stands for all its values.
+    /// Paths below members of these names whose values are removed, such as `address.street`. A
+    /// path passes through arrays to all their elements.
     pub fields: Vec<(Name, Vec<Name>)>,
-    /// Events whose names match lose all that they say.
+    /// Patterns of event names whose payload is removed.
     pub emit_patterns: Vec<Pattern>,
-    /// What matches in thoughts.
+    /// Patterns that are redacted in Thoughts.
     pub thinking_patterns: Vec<Pattern>,
-    /// What matches in any text, thoughts and the names of members included. Ours.
+    /// Patterns that are redacted in all texts, including Thoughts and member names. A Throughline
+    /// extension.
     pub secret_patterns: Vec<Pattern>,
-    /// Whether [`RedactionPolicy::built_in`] is looked for too. Ours.
+    /// Whether [`RedactionPolicy::built_in`] applies too. A Throughline extension.
     pub built_in_secrets: bool,
 }
 
-/// Whether `thinkingPatterns` are to be looked for.
+/// Where `thinkingPatterns` apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thoughts {
-    /// Thoughts are redacted as such.
+pub enum ThoughtRedaction {
+    /// To Thoughts, recognized by their position.
     Redact,
-    /// Thoughts are text like any other: only secrets are redacted.
+    /// Nowhere: Thoughts are treated as other text, so only secrets are redacted.
     Leave,
-    /// Every text may be a thought: stored records have thoughts where their place does not show it.
+    /// To every text, because the position in a stored record does not identify Thoughts.
     Anywhere,
 }
 
@@ -66,7 +69,7 @@ impl Default for RedactionPolicy {
 }
 
 impl RedactionPolicy {
-    /// A policy that redacts nothing.
+    /// Returns a policy that redacts nothing.
     pub fn nothing() -> Self {
         Self {
             keys: Vec::new(),
@@ -79,23 +82,24 @@ impl RedactionPolicy {
         }
     }
 
-    /// The secrets that are usual in this trade: providers' keys, bearer tokens, cloud credentials, private keys.
+    /// Returns the patterns of common secrets: provider keys, bearer tokens, cloud credentials,
+    /// private keys.
     pub fn built_in() -> &'static [Pattern] {
         pattern::built_in()
     }
 
-    /// A text without the secrets in it.
+    /// Redacts the secrets in a text.
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        text::redact(text, &self.secrets())
+        text::redact(text, &self.active_secret_patterns())
     }
 
-    /// A thought without what no thought may say, and without the secrets in it.
+    /// Redacts the secrets and the thinking patterns in a Thought.
     pub fn redact_thought<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        text::redact(text, &self.secrets_of_thoughts())
+        text::redact(text, &self.active_thought_patterns())
     }
 
-    /// Thinking blocks with their content redacted, and nothing else: signatures, sealed data and the provider's extras stay
-    /// as they are.
+    /// Redacts the content of thinking blocks. Signatures, sealed data and provider extras stay
+    /// unchanged.
     pub fn redact_thinking_blocks<'b>(
         &self,
         blocks: &'b [ThinkingBlock],
@@ -111,8 +115,8 @@ impl RedactionPolicy {
         redacted
     }
 
-    /// A message with everything in it redacted that can be read: its text, its thoughts, what it asks of tools, and the members
-    /// that the document does not know.
+    /// Redacts all readable content of a message: its text, Thoughts, tool arguments and unknown
+    /// members.
     pub fn redact_message<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
         let mut redacted = Cow::Borrowed(message);
         if let Cow::Owned(content) = self.redact_text(&message.content) {
@@ -122,7 +126,7 @@ impl RedactionPolicy {
             redacted.to_mut().thinking_blocks = blocks;
         }
         for (place, call) in message.tool_calls.iter().enumerate() {
-            if let Cow::Owned(args) = self.redact_json(&call.args, Thoughts::Redact)
+            if let Cow::Owned(args) = self.redact_json(&call.args, ThoughtRedaction::Redact)
                 && let Some(copy) = redacted.to_mut().tool_calls.get_mut(place)
             {
                 copy.args = args;
@@ -138,25 +142,26 @@ impl RedactionPolicy {
         redacted
     }
 
-    /// A JSON value in which only what has to go is changed; every other byte stays. Strings lose their secrets, and members
-    /// their values, as the policy says.
+    /// Redacts a JSON value; all other bytes stay unchanged. Secrets in strings and the values of
+    /// members are removed as the policy specifies.
     ///
-    /// A thought is known by its place: in an object whose `type` says thinking, thought, reasoning or reflection, in a part with
-    /// `"thought": true`, or in a member such as `thinking`, `reasoning` and `reasoning_content`.
-    pub fn redact_json<'j>(&self, value: &'j Json, thoughts: Thoughts) -> Cow<'j, Json> {
+    /// A Thought is recognized by its position: in an object whose `type` contains thinking,
+    /// thought, reasoning or reflection, in a part with `"thought": true`, or in a member such as
+    /// `thinking`, `reasoning` or `reasoning_content`.
+    pub fn redact_json<'j>(&self, value: &'j Json, thoughts: ThoughtRedaction) -> Cow<'j, Json> {
         tree::redact(self, value, thoughts)
     }
 
-    /// What an event of that name says; [`REDACTED`] where the policy forbids such events to say anything.
+    /// Redacts the payload of a named event; the whole payload if an emit pattern matches.
     pub fn redact_event<'p>(&self, name: &str, payload: &'p Json) -> Cow<'p, Json> {
         if self.emit_patterns.iter().any(|pattern| pattern.is_match(name)) {
             return Cow::Owned(json::string(REDACTED));
         }
-        self.redact_json(payload, Thoughts::Redact)
+        self.redact_json(payload, ThoughtRedaction::Redact)
     }
 
-    /// What an event of a run says. What is looked for may be cut anywhere, so where the policy has patterns of its own a piece
-    /// says nothing: it is told whole later.
+    /// Redacts a run event. A match may span several stream pieces, so pieces are removed whole if
+    /// the policy has its own patterns. A later event contains the complete text.
     pub fn redact_run_event(&self, event: &RunEvent) -> Json {
         let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
         let document = match event {
@@ -173,24 +178,24 @@ impl RedactionPolicy {
     }
 
     fn redact_member<'j>(&self, name: &str, value: &'j Json) -> Cow<'j, Json> {
-        if self.removes(name) {
+        if self.removes_member(name) {
             return Cow::Owned(json::string(REDACTED));
         }
-        self.redact_json(value, Thoughts::Redact)
+        self.redact_json(value, ThoughtRedaction::Redact)
     }
 
     /// Whether members of that name lose their values.
-    fn removes(&self, name: &str) -> bool {
+    fn removes_member(&self, name: &str) -> bool {
         self.keys.iter().any(|key| &**key == name)
             || self.patterns.iter().any(|pattern| pattern.is_match(name))
     }
 
-    fn secrets(&self) -> Vec<&Pattern> {
+    fn active_secret_patterns(&self) -> Vec<&Pattern> {
         let built_in = if self.built_in_secrets { pattern::built_in() } else { &[] };
         built_in.iter().chain(&self.secret_patterns).collect()
     }
 
-    fn secrets_of_thoughts(&self) -> Vec<&Pattern> {
-        self.thinking_patterns.iter().chain(self.secrets()).collect()
+    fn active_thought_patterns(&self) -> Vec<&Pattern> {
+        self.thinking_patterns.iter().chain(self.active_secret_patterns()).collect()
     }
 }

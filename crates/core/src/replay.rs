@@ -1,27 +1,27 @@
-//! Which thoughts a Call may carry, and how a plain one reaches a model.
+//! Decides which Thoughts a Call may carry and how plain ones reach a model.
 
 use crate::identity::Identity;
 use crate::item::Item;
 use crate::name::{ItemId, Label, Name};
 use crate::thought::Thought;
 
-/// Which thoughts a Call may carry.
+/// Which Thoughts a Call may carry.
 #[derive(Clone, Debug)]
 pub struct ReplayPolicy {
-    /// Tags that the target takes besides those of its own wire. Their payloads go under
-    /// [`SIDE_CHANNEL`] where the wire has no typed place for them.
+    /// Tags that the target accepts in addition to those of its wire. Their payloads are sent under
+    /// [`SIDE_CHANNEL`] if the wire has no typed member for them.
     pub takes: Vec<Name>,
-    /// Whether the caller's plain thoughts are sent, in the `<thought>` envelope.
+    /// Whether the caller's plain Thoughts are sent in the `<thought>` envelope.
     pub plain: bool,
-    /// Which agent is asking: everybody else's thoughts are a peer's.
+    /// The calling agent; Thoughts of all other agents are marked as a peer's.
     pub me: Identity,
-    /// The Thread's secret, from which envelope nonces are made. Without one no envelope can be made that a reader could
-    /// not forge, and plain thoughts stay behind.
+    /// The Thread's secret, from which envelope nonces are derived. Without it an envelope could be
+    /// forged, so plain Thoughts are not sent.
     pub secret: Option<ThreadSecret>,
 }
 
-/// The member of a request body that carries declared payloads where the wire has no typed place for them:
-/// a list of `{"id", "replayCompatibility", "payload"}`.
+/// The request member that carries declared payloads for which the wire has no typed member: a list
+/// of `{"id", "replayCompatibility", "payload"}`.
 pub const SIDE_CHANNEL: &str = "throughline_thoughts";
 
 impl Default for ReplayPolicy {
@@ -32,12 +32,12 @@ impl Default for ReplayPolicy {
 
 impl ReplayPolicy {
     /// Whether the tag was declared.
-    pub fn takes(&self, tag: &str) -> bool {
+    pub fn accepts_tag(&self, tag: &str) -> bool {
         self.takes.iter().any(|taken| **taken == *tag)
     }
 
-    /// The text in which a plain thought reaches a model: it cannot be mistaken for the model's own output, nor
-    /// closed by anything that the thought says.
+    /// Renders a plain Thought for a model. The nonce prevents the Thought from closing the
+    /// envelope, and the envelope distinguishes the Thought from the model's own output.
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
         let who = &thought.identity.representation;
@@ -60,49 +60,50 @@ impl ReplayPolicy {
         ))
     }
 
-    /// What to do with a thought that the caller made. Thoughts with an Origin are the wires' own business.
-    pub fn judge(&self, item: &Item, thought: &Thought, native_tags: &[&str]) -> Judgement {
+    /// Decides how to send a Thought that the caller created. Codecs handle Thoughts with an
+    /// Origin.
+    pub fn replay_form(&self, item: &Item, thought: &Thought, native_tags: &[&str]) -> ReplayForm {
         let tag = thought.replay_compatibility.as_deref();
-        let declared = tag.is_some_and(|tag| native_tags.contains(&tag) || self.takes(tag));
+        let declared = tag.is_some_and(|tag| native_tags.contains(&tag) || self.accepts_tag(tag));
         match (&thought.payload, tag) {
-            (Some(_), Some(tag)) if native_tags.contains(&tag) => Judgement::Typed,
-            (Some(_), Some(_)) if declared => Judgement::SideChannel,
+            (Some(_), Some(tag)) if native_tags.contains(&tag) => ReplayForm::Typed,
+            (Some(_), Some(_)) if declared => ReplayForm::SideChannel,
             (None, _) if thought.is_plain() || declared => {
                 if self.plain && self.secret.is_some() && item.origin.is_none() {
-                    Judgement::Envelope
+                    ReplayForm::Envelope
                 } else {
-                    Judgement::Keep
+                    ReplayForm::Keep
                 }
             }
-            (Some(_) | None, _) => Judgement::Keep,
+            (Some(_) | None, _) => ReplayForm::Keep,
         }
     }
 }
 
-/// What to do with a thought that the caller made.
+/// How to send a Thought that the caller created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// Its payload is a part of this wire and goes there.
+pub enum ReplayForm {
+    /// The payload is a typed part of this wire.
     Typed,
-    /// Its payload goes under [`SIDE_CHANNEL`].
+    /// The payload is sent under [`SIDE_CHANNEL`].
     SideChannel,
-    /// Its text goes in the `<thought>` envelope.
+    /// The text is sent in the `<thought>` envelope.
     Envelope,
-    /// It stays in the Thread for another Call.
+    /// The Thought stays in the Thread for another Call.
     Keep,
 }
 
-/// A secret of one Thread. Never printed.
+/// The secret of one Thread. Never printed.
 #[derive(Clone)]
 pub struct ThreadSecret([u8; 32]);
 
 impl ThreadSecret {
-    /// A secret of these bytes.
+    /// Wraps the bytes of a secret.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Unguessable for whoever lacks the secret, yet the same in every request.
+    /// Derives a nonce that is unguessable without the secret and stable across requests.
     pub fn nonce(&self, id: &ItemId) -> String {
         let hash = blake3::keyed_hash(&self.0, id.0.as_bytes());
         hash.to_hex().chars().take(16).collect()

@@ -1,4 +1,4 @@
-//! What a model answered: finally, and while it is answering.
+//! Model responses: final replies and streaming events.
 
 use std::sync::Arc;
 
@@ -9,141 +9,142 @@ use crate::json::Json;
 use crate::name::Name;
 use crate::origin::Origin;
 
-/// What a model finally answered.
+/// The final response of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The answer's id.
+    /// The provider's response id.
     pub id: Option<Name>,
-    /// What it said.
+    /// The content.
     pub items: Vec<Item>,
-    /// Why it ended.
-    pub stop: Stop,
-    /// What it cost.
+    /// Why the response ended.
+    pub stop: StopReason,
+    /// Token usage.
     pub usage: Usage,
-    /// Who answered.
+    /// The model and endpoint that answered.
     pub origin: Arc<Origin>,
-    /// What else the response said, verbatim, by the wire's own names: everything but the Items.
+    /// All other members of the response, verbatim and with their wire names.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// Why an answer ended.
+/// Why a response ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Stop {
-    /// The model had said all.
+pub enum StopReason {
+    /// The model finished.
     Done,
-    /// It waits for tools.
+    /// The model waits for tool results.
     Tools,
-    /// It reached the limit of tokens.
+    /// The token limit was reached.
     Length,
-    /// It met a stop sequence.
+    /// A stop sequence was generated.
     Sequence(Option<Name>),
-    /// The provider paused a long turn, to be gone on with.
+    /// The provider paused a long turn, which the client can continue.
     Paused,
-    /// It refused, for this reason.
+    /// The model refused, for this reason.
     Refused(Name),
-    /// The stream ended early: nothing in it can be replayed.
+    /// The stream ended early; nothing in it can be replayed.
     Cut,
-    /// Something else, in the provider's word.
+    /// Another reason, in the provider's terms.
     Other(Name),
 }
 
-/// What an answer cost, in tokens.
+/// Token usage of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All input, cached or not.
+    /// All input tokens, including cached ones.
     pub input: u64,
-    /// Input that was read from a cache.
+    /// Input tokens read from a cache.
     pub cached: u64,
-    /// Input that was written to a cache.
+    /// Input tokens written to a cache.
     pub written: u64,
-    /// All output, thoughts included.
+    /// All output tokens, including reasoning.
     pub output: u64,
-    /// Output that was thought.
+    /// Reasoning tokens.
     pub thought: u64,
 }
 
 impl Usage {
-    /// Input that no cache knew.
-    pub fn fresh(&self) -> u64 {
+    /// Returns the input tokens that were neither read from nor written to a cache.
+    pub fn uncached_input(&self) -> u64 {
         self.input.saturating_sub(self.cached).saturating_sub(self.written)
     }
 
-    /// Everything together.
+    /// Returns the sum of input and output tokens.
     pub fn total(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 }
 
-/// Something that happened while a model was answering.
+/// An event of a streaming response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The answer began.
+    /// The response started.
     Began {
-        /// Its id, where the wire tells it early.
+        /// The response id, if the wire sends it at the start.
         id: Option<Name>,
-        /// Who answers.
+        /// The model and endpoint that answer.
         origin: Arc<Origin>,
     },
-    /// An Item began.
+    /// An Item started.
     Opened {
-        /// Its number in the answer, counted from 0.
+        /// The index of the Item in the response, from 0.
         index: u32,
-        /// The id that the wire gave the part, where it tells one this early: parts of one message may share it.
+        /// The wire's id of the part, if it is sent at the start. Parts of one message may share an
+        /// id.
         id: Option<Name>,
-        /// What is known of it: its kind, names and ids.
+        /// The content known so far: kind, names and ids.
         body: Body,
     },
-    /// An Item went on.
+    /// An Item grew.
     Delta {
-        /// Its number in the answer.
+        /// The index of the Item in the response.
         index: u32,
-        /// What was added.
+        /// The added content.
         delta: Delta,
     },
-    /// An Item is whole. Seals appear here and nowhere earlier.
+    /// An Item is complete. Seals appear only here.
     Closed {
-        /// Its number in the answer.
+        /// The index of the Item in the response.
         index: u32,
-        /// The Item.
+        /// The complete Item.
         item: Box<Item>,
     },
-    /// What it cost so far.
+    /// Token usage so far.
     Usage(Usage),
-    /// The answer is whole.
+    /// The response is complete.
     Ended(Box<Reply>),
-    /// The provider says that it failed.
+    /// The provider reported an error.
     Failed(Failure),
-    /// A frame that we do not know, verbatim.
+    /// An unknown frame, verbatim.
     Alien(Json),
 }
 
-/// What was added to an Item.
+/// An addition to an Item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
     /// Text.
     Text(Arc<str>),
-    /// Readable thought.
+    /// Readable reasoning.
     Thought(Arc<str>),
-    /// A piece of the arguments' JSON text.
+    /// A fragment of the arguments' JSON text.
     Args(Arc<str>),
-    /// A value at a place in the arguments.
+    /// A value at a path in the arguments.
     ArgsAt {
-        /// The place, as a `JSONPath`.
+        /// The path as a `JSONPath`.
         path: Name,
-        /// The value, or a piece of a string.
+        /// The value, or a fragment of a string.
         value: Json,
     },
 }
 
-/// A provider's own account of why it failed.
+/// An error that the provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The HTTP status, where one came.
+    /// The HTTP status, if there is one.
     pub status: Option<u16>,
-    /// The provider's word for the kind of failure.
+    /// The provider's error type.
     pub kind: Option<Name>,
-    /// The provider's sentence.
+    /// The provider's error message.
     pub message: Name,
-    /// The whole body, verbatim.
+    /// The response body, verbatim.
     pub body: Bytes,
 }

@@ -1,7 +1,8 @@
-//! What a run tells while it goes on: one event for each thing that happened.
+//! Run events: one event for each thing that happens in a run.
 //!
-//! Each event is an object with a `type`. An event of a type that nobody knows is kept raw. What came from another agent's run
-//! says so in members that no event declares (`subagentId`, `subagentName`, `delegatedTo`); they are kept like any other.
+//! Each event is an object with a `type`; events of unknown types are kept raw. Events of another
+//! agent's run are marked by members that no event declares (`subagentId`, `subagentName`,
+//! `delegatedTo`), which are kept like all unknown members.
 
 mod events;
 
@@ -16,103 +17,111 @@ pub use crate::run_event::events::{
 
 use std::borrow::Cow;
 
-use crate::document::{Definitions, Fields, InvalidDocument, Record};
+use crate::document::{Definitions, DocumentRecord, Fields, InvalidDocument};
 use crate::json::{self, Json};
 
-/// One thing that happened in a run.
+/// One event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
-    /// A tool began, answered, failed or was left out.
+    /// A tool started, returned, failed or was skipped.
     ToolCall(ToolCallEvent),
-    /// A tool call waits for a person, or the person decided.
+    /// A tool call waits for a person's approval, or was decided.
     ToolApproval(ToolApprovalEvent),
-    /// The model asked a person, or the person answered.
+    /// The model asked the user a question, or the user answered.
     UserQuestion(UserQuestionEvent),
     /// The plan was read or changed.
     Plan(PlanEvent),
     /// Older messages were summarised.
     Summarization(Box<SummarizationEvent>),
-    /// The agent answered.
+    /// The agent gave its final answer.
     FinalAnswer(FinalAnswerEvent),
-    /// What the run cost, and which limits it has.
+    /// Usage and limits of the run.
     Metadata(MetadataEvent),
-    /// Another agent goes on.
+    /// Another agent takes over.
     Handoff(HandoffEvent),
-    /// A guardrail objected.
+    /// A guardrail reported a violation.
     Guardrail(GuardrailEvent),
-    /// How far the run is.
+    /// Progress of the run.
     Progress(ProgressEvent),
-    /// A piece of text that the model is writing.
+    /// A piece of streamed text.
     Stream(StreamEvent),
-    /// The run was stopped.
+    /// The run was cancelled.
     Cancelled(CancelledEvent),
-    /// An agent that works for this one began, answered, failed or paused.
+    /// A subagent started, returned, failed or paused.
     Subagent(SubagentEvent),
-    /// The agent noted something.
+    /// The agent recorded a reflection.
     Reflection(ReflectionEvent),
-    /// A run began, waits, goes on or ended.
+    /// A run started, waits, resumed or ended.
     Run(RunStatusEvent),
-    /// A model was asked, and answered.
+    /// A model call started or ended.
     Turn(TurnEvent),
-    /// Something was said to the model.
+    /// A message was sent to the model.
     Message(MessageEvent),
-    /// The model thinks, or has thought.
+    /// A Thought is streamed or complete.
     Thought(ThoughtEvent),
     /// A limit of the run was reached.
     Limit(LimitEvent),
-    /// An answer did not pass the gate, or passed after all.
+    /// An answer failed a gate check, or passed after a retry.
     Gate(GateEvent),
-    /// What became of the Items and Seals of a request.
+    /// The Fates of a request's Items and Seals.
     Replay(ReplayEvent),
-    /// What a turn cost, and the run so far.
+    /// Usage and cost of a turn and of the run so far.
     Usage(Box<UsageEvent>),
     /// An event of another type, verbatim.
     Unknown(Json),
 }
 
 impl RunEvent {
-    /// Reads the document: an object with a `type`. What is wrong with an event of a known type is an error; what is unknown
-    /// is kept.
+    /// Parses the document: an object with a `type`. An invalid event of a known type is an error;
+    /// unknown types are kept.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let kind = Fields::of(tree.root(), "RunEvent")?.required_text("type")?;
-        let fields = |name: &str| Fields::of(tree.root(), name);
+        let kind = Fields::from_node(tree.root(), "RunEvent")?.required_text("type")?;
+        let fields = |name: &str| Fields::from_node(tree.root(), name);
         Ok(match &*kind {
-            ToolCallEvent::TYPE => Self::ToolCall(Record::read(&fields("ToolCallEvent")?)?),
+            ToolCallEvent::TYPE => Self::ToolCall(DocumentRecord::read(&fields("ToolCallEvent")?)?),
             ToolApprovalEvent::TYPE => {
-                Self::ToolApproval(Record::read(&fields("ToolApprovalEvent")?)?)
+                Self::ToolApproval(DocumentRecord::read(&fields("ToolApprovalEvent")?)?)
             }
             UserQuestionEvent::TYPE => {
-                Self::UserQuestion(Record::read(&fields("UserQuestionEvent")?)?)
+                Self::UserQuestion(DocumentRecord::read(&fields("UserQuestionEvent")?)?)
             }
-            PlanEvent::TYPE => Self::Plan(Record::read(&fields("PlanEvent")?)?),
+            PlanEvent::TYPE => Self::Plan(DocumentRecord::read(&fields("PlanEvent")?)?),
             SummarizationEvent::TYPE => {
-                Self::Summarization(Box::new(Record::read(&fields("SummarizationEvent")?)?))
+                Self::Summarization(Box::new(DocumentRecord::read(&fields("SummarizationEvent")?)?))
             }
             FinalAnswerEvent::TYPE => {
-                Self::FinalAnswer(Record::read(&fields("FinalAnswerEvent")?)?)
+                Self::FinalAnswer(DocumentRecord::read(&fields("FinalAnswerEvent")?)?)
             }
-            MetadataEvent::TYPE => Self::Metadata(Record::read(&fields("MetadataEvent")?)?),
-            HandoffEvent::TYPE => Self::Handoff(Record::read(&fields("HandoffEvent")?)?),
-            GuardrailEvent::TYPE => Self::Guardrail(Record::read(&fields("GuardrailEvent")?)?),
-            ProgressEvent::TYPE => Self::Progress(Record::read(&fields("ProgressEvent")?)?),
-            StreamEvent::TYPE => Self::Stream(Record::read(&fields("StreamEvent")?)?),
-            CancelledEvent::TYPE => Self::Cancelled(Record::read(&fields("CancelledEvent")?)?),
-            SubagentEvent::TYPE => Self::Subagent(Record::read(&fields("SubagentEvent")?)?),
-            ReflectionEvent::TYPE => Self::Reflection(Record::read(&fields("ReflectionEvent")?)?),
-            RunStatusEvent::TYPE => Self::Run(Record::read(&fields("RunStatusEvent")?)?),
-            TurnEvent::TYPE => Self::Turn(Record::read(&fields("TurnEvent")?)?),
-            MessageEvent::TYPE => Self::Message(Record::read(&fields("MessageEvent")?)?),
-            ThoughtEvent::TYPE => Self::Thought(Record::read(&fields("ThoughtEvent")?)?),
-            LimitEvent::TYPE => Self::Limit(Record::read(&fields("LimitEvent")?)?),
-            GateEvent::TYPE => Self::Gate(Record::read(&fields("GateEvent")?)?),
-            ReplayEvent::TYPE => Self::Replay(Record::read(&fields("ReplayEvent")?)?),
-            UsageEvent::TYPE => Self::Usage(Box::new(Record::read(&fields("UsageEvent")?)?)),
+            MetadataEvent::TYPE => Self::Metadata(DocumentRecord::read(&fields("MetadataEvent")?)?),
+            HandoffEvent::TYPE => Self::Handoff(DocumentRecord::read(&fields("HandoffEvent")?)?),
+            GuardrailEvent::TYPE => {
+                Self::Guardrail(DocumentRecord::read(&fields("GuardrailEvent")?)?)
+            }
+            ProgressEvent::TYPE => Self::Progress(DocumentRecord::read(&fields("ProgressEvent")?)?),
+            StreamEvent::TYPE => Self::Stream(DocumentRecord::read(&fields("StreamEvent")?)?),
+            CancelledEvent::TYPE => {
+                Self::Cancelled(DocumentRecord::read(&fields("CancelledEvent")?)?)
+            }
+            SubagentEvent::TYPE => Self::Subagent(DocumentRecord::read(&fields("SubagentEvent")?)?),
+            ReflectionEvent::TYPE => {
+                Self::Reflection(DocumentRecord::read(&fields("ReflectionEvent")?)?)
+            }
+            RunStatusEvent::TYPE => Self::Run(DocumentRecord::read(&fields("RunStatusEvent")?)?),
+            TurnEvent::TYPE => Self::Turn(DocumentRecord::read(&fields("TurnEvent")?)?),
+            MessageEvent::TYPE => Self::Message(DocumentRecord::read(&fields("MessageEvent")?)?),
+            ThoughtEvent::TYPE => Self::Thought(DocumentRecord::read(&fields("ThoughtEvent")?)?),
+            LimitEvent::TYPE => Self::Limit(DocumentRecord::read(&fields("LimitEvent")?)?),
+            GateEvent::TYPE => Self::Gate(DocumentRecord::read(&fields("GateEvent")?)?),
+            ReplayEvent::TYPE => Self::Replay(DocumentRecord::read(&fields("ReplayEvent")?)?),
+            UsageEvent::TYPE => {
+                Self::Usage(Box::new(DocumentRecord::read(&fields("UsageEvent")?)?))
+            }
             _ => Self::Unknown(document.clone()),
         })
     }
 
-    /// The document.
+    /// Returns the document as JSON.
     pub fn json(&self) -> Json {
         match self {
             Self::ToolCall(event) => event.json(),
@@ -141,32 +150,32 @@ impl RunEvent {
         }
     }
 
-    /// The JSON Schema of all events.
+    /// Returns the JSON Schema of all events.
     pub fn schema() -> Json {
         let mut definitions = Definitions::default();
         let known = [
-            (ToolCallEvent::TYPE, definitions.refer::<ToolCallEvent>()),
-            (ToolApprovalEvent::TYPE, definitions.refer::<ToolApprovalEvent>()),
-            (UserQuestionEvent::TYPE, definitions.refer::<UserQuestionEvent>()),
-            (PlanEvent::TYPE, definitions.refer::<PlanEvent>()),
-            (SummarizationEvent::TYPE, definitions.refer::<SummarizationEvent>()),
-            (FinalAnswerEvent::TYPE, definitions.refer::<FinalAnswerEvent>()),
-            (MetadataEvent::TYPE, definitions.refer::<MetadataEvent>()),
-            (HandoffEvent::TYPE, definitions.refer::<HandoffEvent>()),
-            (GuardrailEvent::TYPE, definitions.refer::<GuardrailEvent>()),
-            (ProgressEvent::TYPE, definitions.refer::<ProgressEvent>()),
-            (StreamEvent::TYPE, definitions.refer::<StreamEvent>()),
-            (CancelledEvent::TYPE, definitions.refer::<CancelledEvent>()),
-            (SubagentEvent::TYPE, definitions.refer::<SubagentEvent>()),
-            (ReflectionEvent::TYPE, definitions.refer::<ReflectionEvent>()),
-            (RunStatusEvent::TYPE, definitions.refer::<RunStatusEvent>()),
-            (TurnEvent::TYPE, definitions.refer::<TurnEvent>()),
-            (MessageEvent::TYPE, definitions.refer::<MessageEvent>()),
-            (ThoughtEvent::TYPE, definitions.refer::<ThoughtEvent>()),
-            (LimitEvent::TYPE, definitions.refer::<LimitEvent>()),
-            (GateEvent::TYPE, definitions.refer::<GateEvent>()),
-            (ReplayEvent::TYPE, definitions.refer::<ReplayEvent>()),
-            (UsageEvent::TYPE, definitions.refer::<UsageEvent>()),
+            (ToolCallEvent::TYPE, definitions.reference::<ToolCallEvent>()),
+            (ToolApprovalEvent::TYPE, definitions.reference::<ToolApprovalEvent>()),
+            (UserQuestionEvent::TYPE, definitions.reference::<UserQuestionEvent>()),
+            (PlanEvent::TYPE, definitions.reference::<PlanEvent>()),
+            (SummarizationEvent::TYPE, definitions.reference::<SummarizationEvent>()),
+            (FinalAnswerEvent::TYPE, definitions.reference::<FinalAnswerEvent>()),
+            (MetadataEvent::TYPE, definitions.reference::<MetadataEvent>()),
+            (HandoffEvent::TYPE, definitions.reference::<HandoffEvent>()),
+            (GuardrailEvent::TYPE, definitions.reference::<GuardrailEvent>()),
+            (ProgressEvent::TYPE, definitions.reference::<ProgressEvent>()),
+            (StreamEvent::TYPE, definitions.reference::<StreamEvent>()),
+            (CancelledEvent::TYPE, definitions.reference::<CancelledEvent>()),
+            (SubagentEvent::TYPE, definitions.reference::<SubagentEvent>()),
+            (ReflectionEvent::TYPE, definitions.reference::<ReflectionEvent>()),
+            (RunStatusEvent::TYPE, definitions.reference::<RunStatusEvent>()),
+            (TurnEvent::TYPE, definitions.reference::<TurnEvent>()),
+            (MessageEvent::TYPE, definitions.reference::<MessageEvent>()),
+            (ThoughtEvent::TYPE, definitions.reference::<ThoughtEvent>()),
+            (LimitEvent::TYPE, definitions.reference::<LimitEvent>()),
+            (GateEvent::TYPE, definitions.reference::<GateEvent>()),
+            (ReplayEvent::TYPE, definitions.reference::<ReplayEvent>()),
+            (UsageEvent::TYPE, definitions.reference::<UsageEvent>()),
         ];
         let other = json::object(|out| {
             out.string("description", "An event of another type, verbatim.");
@@ -185,7 +194,7 @@ impl RunEvent {
                 list.string("type");
             });
         });
-        let about = "One thing that happened in a run. Members that are not declared are kept.";
+        let about = "One event of a run. Undeclared members are kept.";
         definitions.document("RunEvent", about, |out| {
             out.array("oneOf", |list| {
                 for (_, schema) in &known {
@@ -196,7 +205,7 @@ impl RunEvent {
         })
     }
 
-    /// The event's `type`, by which sinks choose and policies redact.
+    /// Returns the event's `type`, which sinks filter by and policies redact by.
     pub fn name(&self) -> Cow<'static, str> {
         let name = match self {
             Self::ToolCall(_) => ToolCallEvent::TYPE,

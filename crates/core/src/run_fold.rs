@@ -1,10 +1,11 @@
-//! One fold over a run's events: its turns, the attempts of each turn, and what became of thoughts.
+//! Folds the events of a run into its turns, the attempts of each turn, and the Fates of Thoughts.
 //!
-//! The console, the trace and the thought map all count with [`RunFold`], so they show the same numbers.
+//! The console, the trace and the thought map all use [`RunFold`], so they show the same numbers.
 //!
-//! An attempt is one model call. A turn has several attempts when the gate retries it, or when a process takes over a
-//! run whose previous process died in the middle of an answer. Journals written before resumed attempts had a `turn start`
-//! of their own are folded the same way: after `turn discarded`, the first event of an answer implies the missing start.
+//! An attempt is one model call. A turn has several attempts if the gate retries it, or if a
+//! process takes over a run whose previous process died during an answer. Older Journals have no
+//! `turn start` for resumed attempts. For these, the first event of an answer after `turn
+//! discarded` implies the missing start.
 
 #[cfg(test)]
 #[path = "run_fold_tests.rs"]
@@ -21,12 +22,12 @@ use crate::run_event::{
     TurnPhase,
 };
 
-/// The numbers of a run.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// The number of the last turn.
     pub turns: u64,
-    /// Model calls for turns; reflections and summaries are not counted.
+    /// Model calls for turns, without reflections and summaries.
     pub attempts: u64,
     /// Attempts whose answer was discarded.
     pub discarded: u64,
@@ -34,13 +35,13 @@ pub struct RunCounts {
     pub tools: u64,
     /// Thoughts in accepted answers.
     pub thoughts: u64,
-    /// Bytes of the seals of these thoughts.
+    /// Size in bytes of the Seals of these Thoughts.
     pub sealed_bytes: u64,
     /// Thoughts sent back unchanged, summed over all model calls.
     pub kept: u64,
-    /// Thoughts that were put back, summed over all model calls.
+    /// Thoughts that were restored, summed over all model calls.
     pub restored: u64,
-    /// Thoughts sent back in another shape, summed over all model calls.
+    /// Thoughts sent back in another form, summed over all model calls.
     pub reshaped: u64,
     /// Thoughts that were left out, summed over all model calls.
     pub elided: u64,
@@ -48,7 +49,7 @@ pub struct RunCounts {
 
 impl RunCounts {
     /// Writes the members `turns`, `attempts`, `discarded`, `tools` and `thoughts`.
-    pub fn put(&self, o: &mut json::Object<'_>) {
+    pub fn write_members(&self, o: &mut json::Object<'_>) {
         o.number("turns", self.turns).number("attempts", self.attempts);
         o.number("discarded", self.discarded).number("tools", self.tools);
         o.object("thoughts", |o| {
@@ -68,9 +69,9 @@ pub struct Attempt {
     pub number: u64,
     /// When the call started.
     pub start: Timestamp,
-    /// The requested model, where the journal has it.
+    /// The requested model, if the Journal contains it.
     pub model: Option<Name>,
-    /// The purpose of the call, where it is not the next step: `reflection`, `summary`, `final`.
+    /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
     pub purpose: Option<Name>,
 }
 
@@ -81,7 +82,7 @@ impl Attempt {
     }
 
     /// Whether the call is a reflection or a summary. These have no `turn end`.
-    pub fn is_aside(&self) -> bool {
+    pub fn is_side_call(&self) -> bool {
         self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
     }
 }
@@ -93,58 +94,58 @@ pub enum AttemptEnd {
     Accepted,
     /// The answer was discarded.
     Discarded,
-    /// The journal has no end: the next event of the run shows that the call is over.
+    /// The Journal has no end event; the next event of the run implies that the call is over.
     Left,
 }
 
-/// How one event changed the attempts of a run. The parts apply in this order.
+/// How one event changed the attempts of a run. The changes apply in field order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptChange {
-    /// The attempt that was open before this event and ended without an event of its own.
+    /// The attempt that was open before this event and has no end event.
     pub left: Option<Attempt>,
-    /// The attempt that this event opens, by a `turn start` or by implication.
+    /// The attempt that this event opens, through a `turn start` or by implication.
     pub opened: Option<Attempt>,
     /// The attempt that this event ends.
     pub ended: Option<(Attempt, AttemptEnd)>,
 }
 
-/// Folds the events of one run, in the order of the journal.
+/// Folds the events of one run in Journal order.
 #[derive(Clone, Debug, Default)]
 pub struct RunFold {
     counts: RunCounts,
     models: Vec<Name>,
     open: Option<Attempt>,
-    /// The discarded attempt that an event of an answer would show to be repeated.
+    /// The discarded attempt that is repeated if an event of an answer follows.
     repeatable: Option<Attempt>,
-    /// The last attempt, to number the attempts of its turn.
+    /// The last attempt, used to number the attempts of its turn.
     last: Option<Attempt>,
-    /// Tool calls that were started and have not ended: one that is started again counts once.
+    /// Tool calls that started and have not ended; a restarted call counts once.
     started: BTreeSet<Name>,
 }
 
 impl RunFold {
-    /// The numbers so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> RunCounts {
         self.counts
     }
 
-    /// The requested models, in the order of their first call.
+    /// Returns the requested models in the order of their first call.
     pub fn models(&self) -> &[Name] {
         &self.models
     }
 
-    /// The attempt that is under way.
+    /// Returns the attempt in progress.
     pub fn open(&self) -> Option<&Attempt> {
         self.open.as_ref()
     }
 
-    /// Events at this place were erased, so the open attempt has an unknown end.
+    /// Records that events at this position were erased, so the end of the open attempt is unknown.
     pub fn skip_erased(&mut self) {
         self.open = None;
         self.repeatable = None;
     }
 
-    /// Folds the next event. Pieces of text may be left out: they change no number.
+    /// Folds the next event. Stream pieces may be omitted, because they do not affect the counts.
     pub fn push(&mut self, at: Timestamp, event: &RunEvent) -> AttemptChange {
         match event {
             RunEvent::Turn(event) => self.turn(at, event),
@@ -168,12 +169,13 @@ impl RunFold {
                 AttemptChange { left: self.open.take(), ..AttemptChange::default() }
             }
             RunEvent::Gate(_) | RunEvent::Limit(_) => {
-                // The gate writes the start of its retry; after a limit nothing is repeated.
+                // The gate writes a start event for its retry, and nothing is repeated after a
+                // limit.
                 self.repeatable = None;
                 AttemptChange::default()
             }
             RunEvent::Reflection(_) | RunEvent::Summarization(_) => {
-                let left = self.open.take_if(|open| open.is_aside());
+                let left = self.open.take_if(|open| open.is_side_call());
                 AttemptChange { left, ..AttemptChange::default() }
             }
             RunEvent::ToolApproval(_)
@@ -200,15 +202,15 @@ impl RunFold {
         }
         let mut change = self.answer();
         if self.open.is_none() && event.phase == TurnPhase::End {
-            // The start was erased.
+            // The start event was erased.
             change.opened = Some(self.begin(Attempt::new(at, event)));
         }
-        // A turn that is discarded before a model was called has no attempt.
+        // A turn that is discarded before the model call has no attempt.
         let Some(attempt) = self.open.take() else { return change };
         let end = match event.phase {
             TurnPhase::Start | TurnPhase::End => AttemptEnd::Accepted,
             TurnPhase::Discarded => {
-                self.counts.discarded += u64::from(!attempt.is_aside());
+                self.counts.discarded += u64::from(!attempt.is_side_call());
                 self.repeatable = Some(Attempt { start: at, ..attempt.clone() });
                 AttemptEnd::Discarded
             }
@@ -221,7 +223,7 @@ impl RunFold {
         self.repeatable = None;
         let models = &mut self.models;
         models.extend(attempt.model.clone().filter(|model| !models.contains(model)));
-        if !attempt.is_aside() {
+        if !attempt.is_side_call() {
             let before = self.last.as_ref().filter(|last| last.turn == attempt.turn);
             attempt.number = before.map_or(1, |last| last.number + 1);
             self.counts.attempts += 1;
@@ -231,7 +233,8 @@ impl RunFold {
         attempt
     }
 
-    /// A part of an answer: it implies a start where the journal has none after a discarded attempt.
+    /// Handles a part of an answer, which implies a start if the Journal has none after a discarded
+    /// attempt.
     fn answer(&mut self) -> AttemptChange {
         let repeated = self.repeatable.take().filter(|_| self.open.is_none());
         let opened = repeated.map(|attempt| self.begin(attempt));

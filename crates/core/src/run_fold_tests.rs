@@ -1,4 +1,4 @@
-//! Crashes, retries, switches and older journals give the same counts.
+//! Crashes, retries, switches and older Journals give the same counts.
 
 use jiff::Timestamp;
 
@@ -73,15 +73,15 @@ fn gate_retry_has_one_attempt_for_each_start() {
 }
 
 #[test]
-fn turn_discarded_before_a_call_is_no_attempt() {
-    // The breaker of the model is open, so the gate asks another one.
+fn turn_discarded_before_a_call_is_not_an_attempt() {
+    // The model's breaker is open, so the gate calls another model.
     let (fold, ends) = fold(&[START_1, END_1, GONE_2, GATE, START_2, END_2]);
     assert_eq!((fold.counts().attempts, fold.counts().discarded), (2, 0));
     assert_eq!(ends.len(), 2);
 }
 
 #[test]
-fn reflections_are_no_attempts_but_their_thoughts_count() {
+fn reflections_are_not_attempts_but_their_thoughts_count() {
     let aside = r#"{"type":"turn","phase":"start","turn":1,"model":"n","purpose":"reflection"}"#;
     let note = r#"{"type":"reflection","id":"r","turn":1,"text":"fine"}"#;
     let replay = r#"{"type":"replay","turn":1,"kept":3}"#;

@@ -1,50 +1,52 @@
-//! Opaque bytes that a provider issued, and who may see them.
+//! Opaque bytes issued by a provider, with access control.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::fate::Why;
+use crate::document::Opaque;
+use crate::fate::ElisionReason;
 use crate::name::{Digest, ItemId, Label};
 use crate::origin::{Origin, Target};
 
-/// A signature, an encrypted thought, redacted data or a fingerprint. Never parsed, never edited, never printed;
-/// it opens for its owner only, and for the tenant whose Thread it is.
+/// A signature, encrypted reasoning, redacted data or a fingerprint. Never parsed, edited or
+/// printed. Only the issuing endpoint and the tenant that owns the Thread can read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seal {
     bytes: Bytes,
-    /// What kind of opaque value it is, as `anthropic.signature`.
+    /// The kind of opaque value, such as `anthropic.signature`.
     pub format: Label,
-    /// Who issued it.
+    /// The Origin that issued the Seal.
     pub owner: Arc<Origin>,
-    /// Where it sits.
+    /// The position of the Seal.
     pub attached: Attachment,
-    /// What it is bound to, besides its owner's endpoint.
-    pub bound: Bound,
+    /// The binding of the Seal, in addition to the issuing endpoint.
+    pub bound: SealBinding,
 }
 
-/// Where a Seal sits: a pointer inside its own Item's native JSON, and the Item it must stand right before.
+/// The position of a Seal: a pointer into its Item's native JSON, and the Item that must follow
+/// directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// A JSON pointer into the Item's native JSON.
     pub at: Label,
-    /// The Item that it must stand right before, where the wire pairs them.
+    /// The Item that must follow directly, where the wire pairs them.
     pub leads: Option<ItemId>,
 }
 
-/// What a Seal is bound to, besides its owner's endpoint.
+/// The binding of a Seal, in addition to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bound {
-    /// It is read by some model families only.
+pub struct SealBinding {
+    /// Only certain model families can read the Seal.
     pub model: bool,
-    /// It is read in its own account only.
+    /// Only the issuing account can read the Seal.
     pub account: bool,
-    /// It is read only behind the exact prefix of this digest.
+    /// The Seal is valid only after the exact prefix with this digest.
     pub prefix: Option<Digest>,
 }
 
 impl Seal {
-    /// A Seal at `at` inside its Item's native JSON.
+    /// Creates a Seal at `at` in its Item's native JSON.
     pub fn new(
         bytes: Bytes,
         format: impl Into<Label>,
@@ -52,53 +54,54 @@ impl Seal {
         at: impl Into<Label>,
     ) -> Self {
         let attached = Attachment { at: at.into(), leads: None };
-        Self { bytes, format: format.into(), owner, attached, bound: Bound::default() }
+        Self { bytes, format: format.into(), owner, attached, bound: SealBinding::default() }
     }
 
-    /// The same Seal, bound.
+    /// Sets the binding.
     #[must_use]
-    pub fn bound_to(mut self, bound: Bound) -> Self {
+    pub fn bound_to(mut self, bound: SealBinding) -> Self {
         self.bound = bound;
         self
     }
 
-    /// The same Seal, which must stand right before `item`.
+    /// Requires `item` to follow directly.
     #[must_use]
-    pub fn leading(mut self, item: ItemId) -> Self {
+    pub fn preceding(mut self, item: ItemId) -> Self {
         self.attached.leads = Some(item);
         self
     }
 
-    /// The bytes, if a Call to `to` behind a prefix of this digest may carry them; else why not. Without a
-    /// digest the prefix is taken to be the one that the Seal was issued behind.
-    pub fn open_for(&self, to: &Target, prefix: Option<&Digest>) -> Result<&Bytes, Why> {
+    /// Returns the bytes if a Call to `to` after a prefix with this digest may carry them,
+    /// otherwise the reason. Without a digest the prefix is assumed to be unchanged.
+    pub fn open_for(&self, to: &Target, prefix: Option<&Digest>) -> Result<&Bytes, ElisionReason> {
         let (owner, reader) = (&self.owner, &to.origin);
         if owner.provider != reader.provider || owner.endpoint != reader.endpoint {
-            return Err(Why::Foreign);
+            return Err(ElisionReason::Foreign);
         }
         if self.bound.account && owner.account != reader.account {
-            return Err(Why::OtherAccount);
+            return Err(ElisionReason::OtherAccount);
         }
         if self.bound.model && !to.profile.reads_seals_of(&owner.family) {
-            return Err(Why::OtherModel);
+            return Err(ElisionReason::OtherModel);
         }
         match (&self.bound.prefix, prefix) {
-            (Some(bound), Some(now)) if bound != now => Err(Why::PrefixChanged),
+            (Some(bound), Some(now)) if bound != now => Err(ElisionReason::PrefixChanged),
             (Some(_) | None, _) => Ok(&self.bytes),
         }
     }
 
-    /// The bytes, for the tenant whose Thread it is: replies, views, exports and the store. Never for a Call.
+    /// Returns the bytes for the tenant that owns the Thread: replies, views, exports and the
+    /// store. Never use them for a Call.
     pub fn reveal_to_tenant(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it has none, in which case it seals nothing.
+    /// Whether the Seal is empty, in which case it seals nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -113,6 +116,14 @@ impl std::fmt::Debug for Seal {
 impl std::fmt::Display for Seal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} B, {}, {}", self.len(), self.format, self.owner.provider)
+    }
+}
+
+impl Opaque {
+    /// Returns the text of a Seal; `None` if it is empty or not UTF-8.
+    pub(crate) fn of(seal: &Seal) -> Option<Self> {
+        let text = std::str::from_utf8(seal.reveal_to_tenant()).ok()?;
+        (!text.is_empty()).then(|| Self::from(text))
     }
 }
 

@@ -1,11 +1,12 @@
-//! A Seal shows nothing and opens for its owner only.
+//! A Seal is never printed and opens only for its owner.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::{
-    Bound, Dialect, Digest, Name, Origin, Profile, Provider, Seal, Target, ThreadSecret, Why, Wire,
+    Dialect, Digest, ElisionReason, Name, Origin, Profile, Provider, Seal, SealBinding, Target,
+    ThreadSecret, Wire,
 };
 
 const SECRET: &str = "c2VjcmV0LWJ5dGVz";
@@ -43,18 +44,18 @@ fn target(change: impl FnOnce(&mut Origin), reads: &[&str]) -> Target {
     }
 }
 
-fn seal(bound: Bound) -> Seal {
+fn seal(bound: SealBinding) -> Seal {
     let bytes = Bytes::from_static(SECRET.as_bytes());
     Seal::new(bytes, "anthropic.signature", Arc::new(origin()), "/signature").bound_to(bound)
 }
 
-fn opened(seal: &Seal, to: &Target, prefix: Option<&Digest>) -> Result<Bytes, Why> {
+fn opened(seal: &Seal, to: &Target, prefix: Option<&Digest>) -> Result<Bytes, ElisionReason> {
     seal.open_for(to, prefix).cloned()
 }
 
 #[test]
 fn debug_and_display_never_show_the_bytes() {
-    let seal = seal(Bound { model: true, account: true, prefix: Some([7; 32]) });
+    let seal = seal(SealBinding { model: true, account: true, prefix: Some([7; 32]) });
     assert_eq!(format!("{seal}"), "16 B, anthropic.signature, anthropic");
     assert_eq!(format!("{seal:?}"), "Seal(16 B, anthropic.signature, anthropic)");
     assert_eq!(format!("{seal:#?}"), "Seal(16 B, anthropic.signature, anthropic)");
@@ -62,62 +63,65 @@ fn debug_and_display_never_show_the_bytes() {
 }
 
 #[test]
-fn it_opens_for_its_owner() {
+fn seal_opens_for_its_owner() {
     let bytes = Bytes::from_static(SECRET.as_bytes());
-    assert_eq!(opened(&seal(Bound::default()), &target(|_| {}, &[]), None), Ok(bytes.clone()));
-    let bound = Bound { model: true, account: true, prefix: Some([7; 32]) };
+    assert_eq!(
+        opened(&seal(SealBinding::default()), &target(|_| {}, &[]), None),
+        Ok(bytes.clone())
+    );
+    let bound = SealBinding { model: true, account: true, prefix: Some([7; 32]) };
     assert_eq!(opened(&seal(bound), &target(|_| {}, &[]), Some(&[7; 32])), Ok(bytes));
 }
 
 #[test]
-fn another_provider_is_a_stranger() {
+fn seal_is_foreign_to_another_provider() {
     let other = target(|origin| origin.provider = "openrouter".into(), &[]);
-    assert_eq!(opened(&seal(Bound::default()), &other, None), Err(Why::Foreign));
+    assert_eq!(opened(&seal(SealBinding::default()), &other, None), Err(ElisionReason::Foreign));
 }
 
 #[test]
-fn another_endpoint_of_the_same_provider_is_a_stranger() {
+fn seal_is_foreign_to_another_endpoint_of_its_provider() {
     let other = target(|origin| origin.endpoint = "https://eu.api.anthropic.com".into(), &[]);
-    assert_eq!(opened(&seal(Bound::default()), &other, None), Err(Why::Foreign));
+    assert_eq!(opened(&seal(SealBinding::default()), &other, None), Err(ElisionReason::Foreign));
 }
 
 #[test]
-fn another_account_is_refused_where_the_seal_is_bound_to_its_own() {
+fn account_bound_seal_rejects_another_account() {
     let other = target(|origin| origin.account = "second".into(), &[]);
-    let bound = Bound { account: true, ..Bound::default() };
-    assert_eq!(opened(&seal(bound), &other, None), Err(Why::OtherAccount));
-    assert!(opened(&seal(Bound::default()), &other, None).is_ok());
+    let bound = SealBinding { account: true, ..SealBinding::default() };
+    assert_eq!(opened(&seal(bound), &other, None), Err(ElisionReason::OtherAccount));
+    assert!(opened(&seal(SealBinding::default()), &other, None).is_ok());
 }
 
 #[test]
-fn another_model_family_is_refused_unless_its_profile_reads_the_owners() {
-    let bound = Bound { model: true, ..Bound::default() };
+fn model_bound_seal_rejects_families_that_cannot_read_it() {
+    let bound = SealBinding { model: true, ..SealBinding::default() };
     let haiku = |origin: &mut Origin| origin.family = "claude-haiku".into();
-    assert_eq!(opened(&seal(bound), &target(haiku, &[]), None), Err(Why::OtherModel));
+    assert_eq!(opened(&seal(bound), &target(haiku, &[]), None), Err(ElisionReason::OtherModel));
     assert!(opened(&seal(bound), &target(haiku, &["claude-opus"]), None).is_ok());
-    assert!(opened(&seal(Bound::default()), &target(haiku, &[]), None).is_ok());
+    assert!(opened(&seal(SealBinding::default()), &target(haiku, &[]), None).is_ok());
 }
 
 #[test]
-fn another_model_of_the_same_family_is_the_owner() {
-    let bound = Bound { model: true, ..Bound::default() };
+fn model_bound_seal_opens_within_its_family() {
+    let bound = SealBinding { model: true, ..SealBinding::default() };
     let newer = target(|origin| origin.asked = Name::from("claude-opus-next"), &[]);
     assert!(opened(&seal(bound), &newer, None).is_ok());
 }
 
 #[test]
-fn a_changed_prefix_is_refused_where_the_seal_is_bound_to_it() {
-    let bound = Bound { prefix: Some([7; 32]), ..Bound::default() };
+fn prefix_bound_seal_rejects_a_changed_prefix() {
+    let bound = SealBinding { prefix: Some([7; 32]), ..SealBinding::default() };
     let me = target(|_| {}, &[]);
-    assert_eq!(opened(&seal(bound), &me, Some(&[8; 32])), Err(Why::PrefixChanged));
+    assert_eq!(opened(&seal(bound), &me, Some(&[8; 32])), Err(ElisionReason::PrefixChanged));
     assert!(opened(&seal(bound), &me, Some(&[7; 32])).is_ok());
     assert!(opened(&seal(bound), &me, None).is_ok());
-    assert!(opened(&seal(Bound::default()), &me, Some(&[8; 32])).is_ok());
+    assert!(opened(&seal(SealBinding::default()), &me, Some(&[8; 32])).is_ok());
 }
 
 #[test]
-fn the_tenant_may_read_it_and_an_empty_one_seals_nothing() {
-    assert_eq!(seal(Bound::default()).reveal_to_tenant(), SECRET.as_bytes());
+fn tenant_can_read_the_bytes_and_empty_seals_are_detected() {
+    assert_eq!(seal(SealBinding::default()).reveal_to_tenant(), SECRET.as_bytes());
     let empty = Seal::new(Bytes::new(), "x", Arc::new(origin()), "/signature");
     assert!(empty.is_empty());
 }

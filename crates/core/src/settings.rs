@@ -1,79 +1,79 @@
-//! How to answer: the settings that more than one wire knows.
+//! Model settings that more than one wire supports.
 
 use crate::json::Json;
 use crate::name::Name;
 
-/// The settings that more than one wire knows. Numbers stay as they were written.
+/// Model settings that more than one wire supports. Numbers are kept as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The most tokens to answer with.
+    /// Maximum number of output tokens.
     pub max_tokens: Option<u64>,
-    /// The temperature.
+    /// Sampling temperature.
     pub temperature: Option<Json>,
-    /// The nucleus.
+    /// Nucleus sampling threshold.
     pub top_p: Option<Json>,
-    /// The number of candidates for each token.
+    /// Number of candidates for each token.
     pub top_k: Option<Json>,
-    /// Where to stop.
+    /// Stop sequences.
     pub stop: Vec<Name>,
-    /// Which tool to use.
-    pub choice: Option<Choice>,
-    /// Whether several tools may be called at once.
+    /// Tool choice.
+    pub choice: Option<ToolChoice>,
+    /// Whether parallel tool calls are allowed.
     pub parallel: Option<bool>,
-    /// How to reason.
+    /// Reasoning settings.
     pub reasoning: Option<NativeReasoning>,
-    /// What the answer must look like.
-    pub output: Option<Output>,
+    /// Required format of the answer.
+    pub output: Option<OutputFormat>,
 }
 
-/// Which tool to use.
+/// Which tool the model may or must call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// As the model sees fit.
+pub enum ToolChoice {
+    /// The model decides.
     Auto,
-    /// None.
+    /// No tool.
     None,
-    /// Some tool.
+    /// Any tool, but at least one.
     Any,
-    /// This one.
+    /// This tool.
     Tool(Name),
-    /// Something else that only the request's own wire understands.
+    /// A choice that only the request's own wire supports.
     Other(Json),
 }
 
-/// What the answer must look like.
+/// The required format of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputFormat {
     /// Any JSON.
     Json,
-    /// JSON of this schema.
+    /// JSON that matches a schema.
     Schema {
-        /// The schema's name, where the wire wants one.
+        /// The name of the schema, where the wire requires one.
         name: Option<Name>,
-        /// The schema.
+        /// The JSON Schema.
         schema: Json,
-        /// Whether the provider must enforce it.
+        /// Whether the provider must enforce the schema.
         strict: Option<bool>,
     },
 }
 
-/// How a model's native reasoning is asked for.
+/// Settings of a model's native reasoning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NativeReasoning {
-    /// On or off; nothing leaves it to the model's default.
+    /// Whether reasoning is enabled; `None` leaves the model's default.
     pub enabled: Option<bool>,
-    /// How hard to think: `none`, `minimal`, `low`, `medium`, `high`, or a provider's own word.
+    /// The effort: `none`, `minimal`, `low`, `medium`, `high`, or a provider-specific value.
     pub effort: Option<Name>,
-    /// How many tokens to think with.
+    /// The token budget for thinking.
     pub budget_tokens: Option<u64>,
-    /// Whether readable thoughts are wanted in the answer.
+    /// Whether the answer should contain readable thoughts.
     pub include_thoughts: Option<bool>,
-    /// Merged into the request last, as they are.
+    /// Members that are merged into the request last, verbatim.
     pub provider_extras: Vec<(Name, Json)>,
 }
 
 impl NativeReasoning {
-    /// Whether it asks for no reasoning at all. Effort `none` beats a budget.
+    /// Whether reasoning is disabled. Effort `none` overrides a budget.
     pub fn is_off(&self) -> bool {
         self.enabled == Some(false) || self.effort.as_deref() == Some("none")
     }

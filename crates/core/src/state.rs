@@ -1,8 +1,9 @@
-//! `SmartState`: all that an agent's run knows, as one document that can be kept, shown and handed back.
+//! `SmartState`: the complete state of an agent's run as one document that can be stored, shown and
+//! resumed.
 //!
-//! Every record prints its members in the order of the document, leaves out what is absent, and keeps what it does not know.
-//! An empty list is told from an absent one, so a document that is read and printed says what it said. Dates are kept as
-//! they were written; [`crate::RawInstant`] reads them.
+//! Every record prints its members in document order, omits absent members and keeps unknown ones.
+//! Empty and absent lists are distinct, so a document survives parsing and printing. Dates are kept
+//! as written; [`crate::RawInstant`] parses them.
 
 mod approval;
 mod memory;
@@ -38,40 +39,40 @@ record! {
     SmartState {
         /// The conversation.
         "messages" => messages: Vec<Message>,
-        /// What the tools did.
+        /// The tool executions.
         "toolHistory" => tool_history?: Vec<ToolExecution>,
-        /// What tools did whose answers the model no longer sees in full.
+        /// Tool executions whose results the model no longer sees in full.
         "toolHistoryArchived" => tool_history_archived?: Vec<ToolExecution>,
-        /// What stands for older messages, as text.
+        /// The summaries of older messages, as text.
         "summaries" => summaries?: Vec<Name>,
-        /// The same, taken apart.
+        /// The summaries of older messages in structured form.
         "summaryRecords" => summary_records?: Vec<SummaryRecord>,
-        /// What is worth remembering.
+        /// Facts to remember.
         "memoryFacts" => memory_facts?: Vec<MemoryFact>,
-        /// The current plan. `null` says that there is none; see [`SmartState::current_plan`].
+        /// The current plan. `null` means that there is none; see [`SmartState::current_plan`].
         "plan" => plan?: Nullable<Plan>,
         /// The version of the latest plan.
         "planVersion" => plan_version?: u64,
         /// The notes between tool calls, for timelines and review.
         "reflections" => reflections?: Vec<ReflectionRecord>,
-        /// The tool calls that wait for a person's decision, or had one.
+        /// Tool calls that wait for a person's decision or have received it.
         "pendingApprovals" => pending_approvals?: Vec<PendingToolApproval>,
-        /// The questions that wait for a person's answer, or had one.
+        /// Questions that wait for a person's answer or have received it.
         "pendingUserQuestions" => pending_user_questions?: Vec<PendingUserQuestion>,
-        /// Whatever the run keeps for itself and its caller, verbatim.
+        /// Arbitrary data of the run and its caller, verbatim.
         "ctx" => ctx?: Vec<(Name, Json)>,
     }
 }
 
 impl SmartState {
-    /// The JSON Schema of the state and of its records.
+    /// Returns the JSON Schema of the state and its records.
     pub fn schema() -> Json {
         let mut definitions = Definitions::default();
-        let state = definitions.refer::<Self>();
-        // Nothing in the state holds these two: people send them.
-        definitions.refer::<ToolApprovalResolution>();
-        definitions.refer::<UserQuestionResolution>();
-        let about = "All that an agent's run knows. Members that are not declared are kept.";
+        let state = definitions.reference::<Self>();
+        // The state does not contain these two records; clients send them.
+        definitions.reference::<ToolApprovalResolution>();
+        definitions.reference::<UserQuestionResolution>();
+        let about = "The state of an agent's run. Undeclared members are kept.";
         definitions.document("SmartState", about, |out| {
             for (name, value) in state.tree().root().members() {
                 out.node(&name.text().unwrap_or_default(), value);
@@ -79,7 +80,7 @@ impl SmartState {
         })
     }
 
-    /// The plan, where there is one.
+    /// Returns the plan, if there is one.
     pub fn current_plan(&self) -> Option<&Plan> {
         self.plan.as_ref()?.value()
     }

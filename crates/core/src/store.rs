@@ -1,10 +1,11 @@
-//! The port behind which everything durable lies.
+//! Port to durable storage.
 //!
-//! What happened is kept as [`Record`]s in logs: one log per Thread, one per Run. A log is append-only; its records are
-//! numbered from 1 without a gap, and their order is that number and never a time. There is one write, [`Store::commit`]:
-//! it takes a [`Batch`], everything that belongs to one decision, and keeps all of it or nothing.
+//! Everything is stored as [`Record`]s in logs: one log per Thread and one per Run. A log is
+//! append-only. Its records are numbered from 1 without gaps, and their order is that number, never
+//! a time. The only write is [`Store::commit`], which stores a [`Batch`] with all effects of one
+//! decision atomically.
 //!
-//! Every call names a tenant, and sees only what is that tenant's.
+//! Every call names a tenant and sees only that tenant's data.
 
 mod batch;
 mod error;
@@ -21,115 +22,134 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 pub use crate::store::batch::{
-    Append, Asked, Batch, ForkPoint, LogKind, LogOpening, NewRecord, Receipt, Written, kind,
+    Append, Batch, ForkPoint, LogKind, LogOpening, NewRecord, PendingRequest, Receipt,
+    WrittenRange, kind,
 };
 pub use crate::store::error::StoreError;
-pub use crate::store::events::{EventWriter, Follow, Pack, pack, split, unpack};
-pub use crate::store::fold::{Fold, Folded};
-pub use crate::store::vault::{Era, Found, NodeId, Sight, VaultKey, VaultNode, VaultTurn};
+pub use crate::store::events::{
+    EventWriter, LogFollower, Pack, pack_events, split_pack, unpack_events,
+};
+pub use crate::store::fold::{Fold, FoldedLog};
+pub use crate::store::vault::{
+    ErasureEpoch, NewVaultTurn, TurnId, VaultKey, VaultLookup, VaultMatch, VaultTurn,
+};
 
-use crate::fate::Why;
+use crate::fate::ElisionReason;
 use crate::name::Name;
 
-/// What a port answers, later.
-pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+/// The future of a port method.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Whose data it is. Nothing of one tenant is ever visible to another.
+/// The owner of data. A tenant's data is never visible to another tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(pub Name);
 
-/// The name of a log: a Thread's or a Run's id.
+/// The id of a log: a Thread id or a Run id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogId(pub Name);
 
 crate::name::text_id!(Tenant, LogId);
 
-/// Everything durable.
+/// Durable storage.
 pub trait Store: Send + Sync {
-    /// Keeps all of the batch or nothing. It is acknowledged when it is durable.
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt>;
+    /// Stores the whole batch or nothing. Returns when the batch is durable.
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
-    /// The records of a log after that sequence number, at most `limit` of them. A fork's history is read through it.
+    /// Reads at most `limit` records of a log after a sequence number. A fork includes the history
+    /// of its source.
     fn read<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         after: u64,
         limit: u32,
-    ) -> Boxed<'a, Vec<Record>>;
+    ) -> StoreFuture<'a, Vec<Record>>;
 
-    /// The sequence number after which the events with a higher number than `event` are read.
-    fn place_of_event<'a>(
+    /// Returns the sequence number after which all events with a number above `event` are found.
+    fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         event: u64,
-    ) -> Boxed<'a, u64>;
+    ) -> StoreFuture<'a, u64>;
 
-    /// Waits until the log has a record after that sequence number, whichever process wrote it.
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()>;
+    /// Waits until the log has a record after that sequence number, written by any process.
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()>;
 
-    /// What the log is and how far it goes.
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>>;
+    /// Returns the metadata of a log.
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>>;
 
-    /// The last checkpoint that still holds, at or before that sequence number.
+    /// Returns the last valid checkpoint at or before that sequence number.
     fn checkpoint<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         at_most: u64,
-    ) -> Boxed<'a, Option<Record>>;
+    ) -> StoreFuture<'a, Option<Record>>;
 
-    /// Takes the log for `owner`, until the time is up. Nobody else can write behind a fence meanwhile.
+    /// Leases the log to `owner` for a limited time. Until then, only the holder of the fence can
+    /// write.
     fn lease<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         owner: &'a str,
         time: Duration,
-    ) -> Boxed<'a, Lease>;
+    ) -> StoreFuture<'a, Lease>;
 
-    /// Holds a lease for longer. It is [`StoreError::Fenced`] once the time was up.
+    /// Extends a lease. Fails with [`StoreError::Fenced`] if the lease has expired.
     fn renew<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         fence: Fence,
         time: Duration,
-    ) -> Boxed<'a, Lease>;
+    ) -> StoreFuture<'a, Lease>;
 
-    /// Gives a lease back. One that was lost already is not an error.
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()>;
+    /// Releases a lease. A lease that was already lost is not an error.
+    fn release<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()>;
 
-    /// The captured turns that these keys name, one answer for each key, and the era in which they stand so.
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight>;
+    /// Finds the captured turns of these keys, one result per key, with the erasure epoch of the
+    /// lookup.
+    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey])
+    -> StoreFuture<'a, VaultLookup>;
 
-    /// Destroys all that a Run says, for good: nobody reads it any more. That there was a Run stays, and that it was forgotten.
-    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()>;
+    /// Irreversibly erases the content of a Run. The Run's existence and the erasure stay recorded.
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()>;
 
-    /// Writes the events of a Run, which exists, by that right.
+    /// Returns a writer for the events of an existing Run, with the fence that authorises the
+    /// writes.
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter>;
 
-    /// The Runs of a Thread, the newest first: at most `limit` of them, older than `before`.
+    /// Lists the Runs of a Thread, newest first: at most `limit` of them, older than `before`.
     fn runs_of<'a>(
         &'a self,
         tenant: &'a Tenant,
         thread: &'a LogId,
         before: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>>;
+    ) -> StoreFuture<'a, Vec<LogHead>>;
 
-    /// What waits for a person, of one log or of all.
-    fn pending<'a>(&'a self, tenant: &'a Tenant, log: Option<&'a LogId>)
-    -> Boxed<'a, Vec<Pending>>;
+    /// Lists the pending requests to people, of one log or of all.
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Vec<PendingEntry>>;
 
-    /// The Runs of all tenants that nobody holds although there is something to do: they stand as [`RUNNING`] and nobody has
-    /// written to them for so long, or they wait for somebody whose time was up since. At most `limit` of them, behind the one of that place. It is the one reading that names no tenant: whoever asks goes on
-    /// with Runs for all of them.
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>>;
+    /// Lists Runs of all tenants that need a process: marked [`RUNNING`] with no lease and no
+    /// writes for `idle`, or with an expired pending request. Returns at most `limit` Runs after
+    /// the position `after`. This is the only read without a tenant, because the caller resumes
+    /// Runs of all tenants.
+    fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>>;
 
-    /// Writes something small that changes nothing, to learn whether writes succeed.
-    fn probe(&self) -> Boxed<'_, ()> {
+    /// Writes a small record without effect, to test whether writes succeed.
+    fn probe(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let (tenant, log) = (Tenant::from("throughline-probe"), LogId::from("probe"));
             let lease = self.lease(&tenant, &log, "probe", Duration::from_millis(1)).await;
@@ -141,46 +161,46 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// The status of a Run that somebody should be at.
+/// The status of a Run that a process should be executing.
 pub const RUNNING: &str = "running";
 
-/// A Run that nobody is at.
+/// A Run without an active process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unattended {
-    /// Whose it is.
+pub struct StaleRun {
+    /// The tenant that owns the Run.
     pub tenant: Tenant,
-    /// The Run.
+    /// The id of the Run.
     pub run: LogId,
-    /// Where it stands among those of all tenants.
+    /// The position in the list over all tenants.
     pub place: u64,
 }
 
 /// One entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number in the log, from 1, without a gap.
+    /// The sequence number in the log, from 1, without gaps.
     pub seq: u64,
-    /// What it is; see [`kind`].
+    /// The kind of record; see [`kind`].
     pub kind: Name,
-    /// When the database took it. For people: order is by `seq`.
+    /// When the database stored the record. For display only; `seq` defines the order.
     pub at: Timestamp,
-    /// The numbers of the events that it holds: the first and the last.
+    /// The numbers of the first and last event in the record.
     pub events: Option<(u64, u64)>,
-    /// What it says.
+    /// The content.
     pub content: Content,
 }
 
-/// What a record says, if it can still be said.
+/// The content of a record, unless it was erased.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Content {
-    /// The bytes, exactly as they were given.
+    /// The bytes, exactly as they were written.
     Here(Bytes),
-    /// They are no more: [`Why::Forgotten`] or [`Why::Expired`].
-    Gone(Why),
+    /// The content was erased: [`ElisionReason::Forgotten`] or [`ElisionReason::Expired`].
+    Gone(ElisionReason),
 }
 
 impl Content {
-    /// The bytes, if they are there.
+    /// Returns the bytes if they exist.
     pub fn bytes(&self) -> Option<&Bytes> {
         match self {
             Content::Here(bytes) => Some(bytes),
@@ -191,7 +211,7 @@ impl Content {
 
 impl std::fmt::Debug for Content {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Contents may hold seals, so only their size is told.
+        // Contents may include Seals, so only the size is printed.
         match self {
             Content::Here(bytes) => write!(f, "Here({} B)", bytes.len()),
             Content::Gone(why) => write!(f, "Gone({why})"),
@@ -199,38 +219,39 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// What a log is and how far it goes.
+/// The metadata of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHead {
-    /// Its name.
+    /// The id of the log.
     pub log: LogId,
-    /// A Thread or a Run.
+    /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
     /// The Thread of a Run.
     pub of: Option<LogId>,
-    /// Where it was forked off.
+    /// The fork point, if the log is a fork.
     pub fork: Option<ForkPoint>,
-    /// The rewinds, oldest first: the record that rewound, and to where.
+    /// The rewinds, oldest first.
     pub rewinds: Vec<Rewind>,
-    /// A word that its writers keep up to date, as `running`.
+    /// A status maintained by the writers, such as `running`.
     pub status: Option<Name>,
     /// The last sequence number.
     pub last: u64,
-    /// The last event's number.
+    /// The number of the last event.
     pub events: u64,
-    /// How many bytes its own records have, before sealing.
+    /// The size of the log's own records in bytes, before encryption.
     pub bytes: u64,
-    /// When it began.
+    /// When the log was created.
     pub created: Timestamp,
-    /// When it was last written to.
+    /// When the log was last written.
     pub updated: Timestamp,
-    /// Whether its content is no more, and why.
-    pub gone: Option<Why>,
+    /// Why the content was erased, if it was.
+    pub gone: Option<ElisionReason>,
 }
 
 impl LogHead {
-    /// The spans of sequence numbers that hold when the log is read up to `last`: what was rewound is not among them.
-    pub fn spans(&self, last: u64) -> Vec<std::ops::RangeInclusive<u64>> {
+    /// Returns the ranges of valid sequence numbers up to `last`, without the records that were
+    /// rewound.
+    pub fn valid_ranges(&self, last: u64) -> Vec<std::ops::RangeInclusive<u64>> {
         let mut spans: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
         let mut from = 1;
         for rewind in self.rewinds.iter().filter(|rewind| rewind.at <= last) {
@@ -247,60 +268,60 @@ impl LogHead {
     }
 }
 
-/// A rewind: history goes on from an earlier place, and nothing is deleted.
+/// A rewind: history continues from an earlier record, and nothing is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewind {
-    /// The record that says so.
+    /// The sequence number of the rewind record.
     pub at: u64,
-    /// The last record before it that still holds.
+    /// The last record before the rewind that is still valid.
     pub to: u64,
 }
 
-/// The right to write to a log, as a number that only ever grows.
+/// The right to write to a log, as a number that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub NonZeroU64);
 
-/// A log that is held.
+/// An exclusive right to write to a log for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What each write must show.
+    /// The fence that each write must present.
     pub fence: Fence,
-    /// Until when, by the database's clock.
+    /// When the lease expires, by the database's clock.
     pub until: Timestamp,
 }
 
-/// Something that waits for a person.
+/// A pending request to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
-    /// Its id, unique in the tenant.
+pub struct PendingEntry {
+    /// The id, unique within the tenant.
     pub id: Name,
-    /// What it is, as `approval` or `question`.
+    /// The kind of request, such as `approval` or `question`.
     pub kind: Name,
-    /// The log that waits.
+    /// The log that waits for the answer.
     pub log: LogId,
-    /// The record that says what is asked.
+    /// The record that contains the request.
     pub seq: u64,
-    /// When it was asked.
+    /// When the request was created.
     pub opened: Timestamp,
-    /// When it is too late to answer.
+    /// When the request expires.
     pub expires: Option<Timestamp>,
-    /// What became of it.
+    /// The status of the request.
     pub status: PendingStatus,
 }
 
-/// What became of something that waited for a person.
+/// The status of a request to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PendingStatus {
-    /// It waits.
+    /// Waiting for an answer.
     Open,
-    /// It was decided, once.
+    /// Decided; a request can be decided only once.
     Taken,
-    /// Nobody decided in time.
+    /// Expired without a decision.
     Expired,
 }
 
 impl PendingStatus {
-    /// The word for it.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             PendingStatus::Open => "open",

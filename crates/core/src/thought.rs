@@ -1,4 +1,4 @@
-//! Reasoning: readable text or a summary of it, or nothing readable at all.
+//! Reasoning: readable text, a summary, or nothing readable.
 
 use std::sync::Arc;
 
@@ -9,39 +9,39 @@ use crate::identity::Identity;
 use crate::json::Json;
 use crate::name::Name;
 
-/// The tag of a thought that every model may read.
+/// The tag of a Thought that every model may read.
 pub const PLAIN_TEXT: &str = "plain-text";
 
-/// Reasoning. It is the body of an [`Item`](crate::Item), which carries its id, its Seals and its Origin.
+/// Reasoning. It is the body of an [`Item`](crate::Item), which carries its id, Seals and Origin.
 ///
-/// A thought that a provider issued never becomes visible text. A thought that the caller made (no Origin) and
-/// that has no payload is plain: it reaches any model inside the `<thought>` envelope.
+/// A Thought issued by a provider never becomes visible text. A Thought created by the caller (no
+/// Origin) without a payload is plain: every model receives it in the `<thought>` envelope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thought {
-    /// What can be read of it; empty where everything is sealed.
+    /// The readable content; empty if everything is sealed.
     pub content: Arc<str>,
-    /// What kind of reasoning it is.
+    /// The kind of reasoning.
     pub kind: ThoughtKind,
-    /// Whether it arrived to its end. One that was cut off can never be replayed.
+    /// Whether the Thought arrived completely. A truncated Thought can never be replayed.
     pub whole: bool,
-    /// Whose shape it has.
+    /// The provider format.
     pub format: ReasoningFormat,
-    /// Its position among the reasoning of its turn, where the wire numbers it.
+    /// The position among the reasoning of its turn, if the wire numbers it.
     pub index: Option<u64>,
-    /// Whether a reasoning model produced it, or it was asked for by prompting.
+    /// Whether a reasoning model produced the Thought, or prompting did.
     pub source: ReasoningSource,
-    /// Which agent had it.
+    /// The agent that produced the Thought.
     pub identity: Identity,
-    /// What only one provider understands: any JSON value, verbatim. Demands `replay_compatibility`.
+    /// Provider-specific JSON, verbatim. Requires `replay_compatibility`.
     pub payload: Option<Json>,
-    /// Which wire shape it can be replayed into.
+    /// The wire format into which the Thought can be replayed.
     pub replay_compatibility: Option<Name>,
-    /// When it was recorded, and in whose context; nothing for a thought fresh from a wire.
+    /// When and in which context the Thought was recorded; `None` for a Thought fresh from a wire.
     pub record: Option<Box<ThoughtRecord>>,
 }
 
 impl Thought {
-    /// A thought that a provider issued.
+    /// Creates a Thought issued by a provider.
     pub fn issued(
         content: impl Into<Arc<str>>,
         kind: ThoughtKind,
@@ -61,53 +61,53 @@ impl Thought {
         }
     }
 
-    /// Whether a model other than the one it was made by may read it as text.
+    /// Whether other models may read the Thought as text.
     pub fn is_plain(&self) -> bool {
         self.payload.is_none()
             && self.replay_compatibility.as_deref().is_none_or(|tag| tag == PLAIN_TEXT)
     }
 
-    /// Notes when it was recorded, unless that is known.
-    pub fn record_at(&mut self, now: Timestamp) {
+    /// Sets the time of recording, unless it is already set.
+    pub fn set_recorded_at(&mut self, now: Timestamp) {
         let fresh = || ThoughtRecord { created_at: now, updated_at: now, ..Default::default() };
         self.record.get_or_insert_with(|| Box::new(fresh()));
     }
 
-    /// How many tokens its readable content has, by the counter's reckoning.
+    /// Estimates the number of tokens of the readable content.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> u64 {
         counter.count(&self.content)
     }
 }
 
-/// Counts tokens. The provider's own usage is the truth; this is for estimates before a Call.
+/// Counts tokens for estimates before a Call. The provider's usage is authoritative.
 pub trait TokenCounter: Send + Sync {
-    /// How many tokens the text has.
+    /// Returns the number of tokens of the text.
     fn count(&self, text: &str) -> u64;
 }
 
-/// What kind of reasoning a thought is.
+/// The kind of reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThoughtKind {
     /// The reasoning itself.
     Text,
-    /// The provider's summary of it.
+    /// The provider's summary of the reasoning.
     Summary,
     /// Nothing readable.
     Encrypted,
 }
 
-/// Whether reasoning came natively from a reasoning model or was asked for by prompting.
+/// Whether reasoning came from a reasoning model or from prompting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReasoningSource {
-    /// Natively.
+    /// Native reasoning.
     ReasonerModel,
-    /// By prompting.
+    /// Prompted reasoning.
     #[default]
     NonReasonerModel,
 }
 
 impl ReasoningSource {
-    /// The documented word.
+    /// Returns the documented name.
     pub fn as_str(self) -> &'static str {
         match self {
             ReasoningSource::ReasonerModel => "reasoner_model",
@@ -116,27 +116,27 @@ impl ReasoningSource {
     }
 }
 
-/// When a thought was recorded, and in whose context.
+/// When and in which context a Thought was recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThoughtRecord {
-    /// When it was recorded.
+    /// When the Thought was recorded.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the Thought last changed.
     pub updated_at: Timestamp,
     /// The name of the sender.
     pub name: Option<Name>,
     /// The id of the sender.
     pub sender_id: Option<Name>,
-    /// The client's own id for the message, by which retries are recognised.
+    /// The client's id of the message, by which retries are recognized.
     pub otid: Option<Name>,
-    /// The run it belongs to.
+    /// The run that the Thought belongs to.
     pub run_id: Option<Name>,
     /// The step of the run.
     pub step_id: Option<Name>,
-    /// Its number in the run's stream of events.
+    /// The number in the run's event stream.
     pub seq_id: Option<i64>,
-    /// Whether it belongs to a step that failed.
+    /// Whether the Thought belongs to a failed step.
     pub is_err: Option<bool>,
-    /// Members of the document that it was read from and that no field speaks for, verbatim.
+    /// Undeclared members of the source document, verbatim.
     pub extras: Vec<(Name, Json)>,
 }

@@ -1,42 +1,43 @@
-//! The place of a call in somebody's trace: the header `traceparent` of the W3C's Trace Context.
+//! The W3C Trace Context header `traceparent`, which links a call to the caller's trace.
 
 use std::fmt;
 
-/// A span of a trace, by its ids.
+/// A span of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
-    /// The trace.
+    /// The trace id.
     pub trace: [u8; 16],
-    /// The span within it.
+    /// The span id.
     pub span: [u8; 8],
-    /// Whether whoever began the trace keeps it.
+    /// Whether the caller samples the trace.
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// The header's name.
+    /// The name of the header.
     pub const HEADER: &'static str = "traceparent";
 
-    /// What a header says; nothing where it is not one that can be gone on from.
+    /// Parses the header; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
         let (version, trace, span, flags) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let [version] = bytes::<1>(version)?;
-        // A later version may say more behind this; the first says nothing else, and the last is none.
+        let [version] = parse_hex::<1>(version)?;
+        // Later versions may append fields, version 0 may not, and version 0xff is invalid.
         if version == 0xff || (version == 0 && parts.next().is_some()) {
             return None;
         }
-        let (trace, span, [flags]) = (bytes::<16>(trace)?, bytes::<8>(span)?, bytes::<1>(flags)?);
+        let (trace, span, [flags]) =
+            (parse_hex::<16>(trace)?, parse_hex::<8>(span)?, parse_hex::<1>(flags)?);
         if trace == [0; 16] || span == [0; 8] {
             return None;
         }
         Some(Self { trace, span, is_sampled: flags & 1 == 1 })
     }
 
-    /// The same trace, at another span.
+    /// Returns the same trace with another span.
     #[must_use]
-    pub fn at(self, span: [u8; 8]) -> Self {
+    pub fn with_span(self, span: [u8; 8]) -> Self {
         Self { span, ..self }
     }
 }
@@ -56,8 +57,8 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// Bytes that are written as so many lower-case digits.
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Decodes exactly `N` bytes from lower-case hexadecimal digits.
+fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(is_digit) {
         return None;
@@ -76,7 +77,7 @@ mod tests {
     const HEADER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_header_survives_reading_and_writing() {
+    fn traceparent_round_trips() {
         assert_eq!(TraceParent::parse(HEADER).unwrap().to_string(), HEADER);
         let later = "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-more";
         let read = TraceParent::parse(later).unwrap();
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_not_gone_on_from() {
+    fn invalid_traceparent_is_rejected() {
         for text in [
             "",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",

@@ -1,7 +1,7 @@
-//! The port behind which the providers' endpoints lie: a request goes out, and a status, headers and bytes come back.
+//! Port to the providers' endpoints: sends a request and returns status, headers and body bytes.
 //!
-//! Nothing is read or changed on the way. What is asked and answered is the codecs' affair; credentials, retries and
-//! connections are the affair of whoever implements [`Upstream`].
+//! Implementations of [`Upstream`] handle credentials, retries and connections, and pass content
+//! through unchanged. Codecs interpret the content.
 
 mod error;
 
@@ -12,49 +12,52 @@ use bytes::Bytes;
 use futures_core::Stream;
 use zeroize::Zeroizing;
 
-pub use crate::upstream::error::{UpstreamError, Waiting};
+pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
 
 use crate::name::Name;
 
-/// An answer, once its first byte has come.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, UpstreamError>> + Send + 'a>>;
+/// A pending response, which completes at its first byte.
+pub type UpstreamFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>>;
 
-/// The bytes of an answer, as they come.
-pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
+/// The body of a response as a stream.
+pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
 
-/// The providers' endpoints.
+/// Sends requests to the providers' endpoints.
 pub trait Upstream: Send + Sync {
-    /// Sends a request, and waits for the first byte of the answer. A refusal by the provider is an answer like any other.
-    fn send(&self, outgoing: Outgoing) -> Answering<'_>;
+    /// Sends a request and waits for the first byte of the response. A provider's error status is a
+    /// normal response.
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_>;
 
-    /// How many requests were sent again so far.
+    /// Returns the number of retries so far.
     fn retries(&self) -> u64 {
         0
     }
 }
 
-/// A request on its way out.
+/// A request to an endpoint.
 #[derive(Clone)]
-pub struct Outgoing {
-    /// The configured endpoint that it goes to.
+pub struct UpstreamRequest {
+    /// The name of the configured endpoint.
     pub endpoint: Name,
-    /// The model that it asks, if it asks one. Failures count for this model, not for the whole endpoint.
+    /// The requested model, if there is one. Failures count against this model instead of the whole
+    /// endpoint.
     pub model: Option<Name>,
-    /// The method, as `POST`.
+    /// The HTTP method, such as `POST`.
     pub method: Name,
-    /// The path behind the endpoint's base address, with its query.
+    /// The path after the endpoint's base URL, with its query.
     pub path: Name,
-    /// The headers. Credentials among them are not sent: they go as `credential`.
+    /// The headers. Credentials in them are not sent; use `credential` instead.
     pub headers: Vec<(Name, Name)>,
-    /// The body.
+    /// The request body.
     pub body: Bytes,
-    /// The caller's own key, which is used only where the endpoint has none.
+    /// The caller's API key, used only if the endpoint has none.
     pub credential: Option<Credential>,
 }
 
-impl std::fmt::Debug for Outgoing {
+impl std::fmt::Debug for UpstreamRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Queries and headers may hold keys, so only names are told.
+        // Queries and headers may contain keys, so only names are printed.
         f.debug_struct("Outgoing")
             .field("endpoint", &self.endpoint)
             .field("model", &self.model)
@@ -67,25 +70,26 @@ impl std::fmt::Debug for Outgoing {
     }
 }
 
-/// What came back.
-pub struct Answer {
-    /// The status, as 200.
+/// A response from an endpoint.
+pub struct UpstreamResponse {
+    /// The HTTP status.
     pub status: u16,
-    /// The headers, but for those that speak of the connection only.
+    /// The headers, without hop-by-hop headers.
     pub headers: Vec<(Name, Name)>,
-    /// The body exactly as it came, compressed or not. Dropping it ends the request at the provider.
-    pub body: Chunks,
+    /// The body as received, with its content encoding. Dropping it cancels the request at the
+    /// provider.
+    pub body: BodyStream,
 }
 
-impl Answer {
-    /// The value of a header, whatever the case of its name.
+impl UpstreamResponse {
+    /// Returns the value of a header; the name is case-insensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
     }
 }
 
-impl std::fmt::Debug for Answer {
+impl std::fmt::Debug for UpstreamResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Answer")
             .field("status", &self.status)
@@ -94,17 +98,17 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-/// A key. It is never printed, and its memory is wiped when it is dropped.
+/// An API key. It is never printed, and its memory is zeroed on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(Zeroizing<String>);
 
 impl Credential {
-    /// A key of that text.
+    /// Wraps a key.
     pub fn new(key: impl Into<String>) -> Self {
         Self(Zeroizing::new(key.into()))
     }
 
-    /// The key itself, for the request that carries it and for nothing else.
+    /// Returns the key, only for the request that carries it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

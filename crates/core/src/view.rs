@@ -1,7 +1,7 @@
-//! Views: each prints one document's own JSON and reads it back.
+//! Views: each reads and prints the JSON of one document.
 //!
-//! A view is only a view. The Items are the truth: they hold the order of the parts, the Seals with their owners,
-//! and what the wire said. Each view says in its own words what it leaves out.
+//! The Items are authoritative: they hold the order of parts, the Seals with their owners, and the
+//! native JSON. Each view documents what it omits.
 
 mod details;
 mod letta;

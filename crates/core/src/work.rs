@@ -1,15 +1,17 @@
-//! Counts steps of work in debug builds, so that tests can assert how work grows with the size of a request.
+//! Counts steps of work in debug builds, so that tests can assert how work grows with the size of a
+//! request.
 //!
-//! Time depends on the machine and its load; a count does not. The JSON iterators count each value that they visit, and
-//! code that looks entries up counts each candidate that it examines. A scan inside a loop therefore shows up as a count
-//! that grows with the square of the input. Release builds count nothing.
+//! Time depends on the machine and its load; a count does not. The JSON iterators count each value
+//! that they visit, and lookups count each candidate that they examine. A scan inside a loop
+//! therefore shows up as a count that grows with the square of the input. Release builds count
+//! nothing.
 
 #[cfg(debug_assertions)]
 mod counter {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Steps that a thread collects before it adds them to the total.
+    /// Number of steps that a thread collects before it adds them to the total.
     const BATCH: u64 = 1024;
 
     static TOTAL: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +22,7 @@ mod counter {
 
     #[inline]
     pub(super) fn add(count: u64) {
-        // A thread that is ending has no counter anymore; its last steps are not counted.
+        // A thread that is ending has no counter; its last steps are not counted.
         let _ended = OWN.try_with(|own| {
             let sum = own.get().saturating_add(count);
             if sum < BATCH {
@@ -52,7 +54,8 @@ pub fn steps(count: usize) {
     let _ = count;
 }
 
-/// The steps of all threads so far, short of the last thousand of each other thread. Always 0 in release builds.
+/// Returns the steps of all threads so far, without up to the last thousand of each other thread.
+/// Always 0 in release builds.
 pub fn total() -> u64 {
     #[cfg(debug_assertions)]
     return counter::total();

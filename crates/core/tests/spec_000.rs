@@ -1,4 +1,4 @@
-//! Document 000, `RawThought`: its JSON in and out, and its rules one by one.
+//! Document 000, `RawThought`: round trips of its JSON, and its rules one by one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use throughline_core::{
-    Body, Identifier, Identity, InvalidThought, Item, ItemId, Json, Native, Node, Origin,
-    PLAIN_TEXT, Place, RawIdentity, RawThought, ReasoningFormat, Role, Side, Thought, ThoughtKind,
-    TokenCounter, Wire, raw_thought_json, tag,
+    Body, Direction, Identifier, Identity, InvalidThought, Item, ItemId, ItemPosition, Json,
+    NativePart, Node, Origin, PLAIN_TEXT, RawIdentity, RawThought, ReasoningFormat, Role, Thought,
+    ThoughtKind, TokenCounter, Wire, raw_thought_json, tag,
 };
 
 fn json(text: &str) -> Json {
@@ -28,7 +28,7 @@ fn thought(item: &Item) -> &Thought {
     thought
 }
 
-/// A valid document with one member replaced, or added.
+/// A valid document with one member replaced or added.
 fn with(key: &str, value: &str) -> String {
     let members = [
         ("id", r#""t1""#),
@@ -107,11 +107,11 @@ fn instants_are_iso_8601_or_unix_seconds_or_milliseconds() {
 }
 
 #[test]
-fn ready_instants_and_identities_pass_through() {
+fn typed_timestamps_and_identities_pass_through() {
     let at: jiff::Timestamp = "2026-01-31T12:00:00.000000001Z".parse().unwrap();
     let ann = Identity { identifier: Identifier::Text("a-1".into()), representation: "Ann".into() };
     let content: Arc<str> = Arc::from("ready");
-    let item = RawThought::new("t1", content, at).by(ann.clone()).into_item().unwrap();
+    let item = RawThought::new("t1", content, at).with_identity(ann.clone()).into_item().unwrap();
     let read = thought(&item);
     assert_eq!(read.identity, ann);
     assert_eq!(read.record.as_deref().unwrap().created_at, at);
@@ -135,7 +135,7 @@ fn content_may_be_absent_or_empty_only_with_a_payload() {
 }
 
 #[test]
-fn content_can_be_token_counted() {
+fn content_tokens_can_be_counted() {
     struct Words;
     impl TokenCounter for Words {
         fn count(&self, text: &str) -> u64 {
@@ -147,14 +147,14 @@ fn content_can_be_token_counted() {
 }
 
 #[test]
-fn a_payload_demands_a_replay_compatibility() {
+fn payload_requires_replay_compatibility() {
     assert_eq!(blamed(&with("payload", "{}")), "replayCompatibility");
     assert_eq!(blamed(&with("payload", "false")), "replayCompatibility");
     assert_eq!(blamed(&with("replayCompatibility", "\"\"")), "replayCompatibility");
     assert_eq!(blamed(&with("replayCompatibility", "1")), "replayCompatibility");
     assert_eq!(
         parse(&with("payload", "{}")).unwrap_err().to_string(),
-        "E_INVALID_INITIAL_THOUGHT_VALUE: replayCompatibility is missing: a payload needs the tag of the wire shape that can read it"
+        "E_INVALID_INITIAL_THOUGHT_VALUE: replayCompatibility is missing: a payload needs the tag of its wire format"
     );
 }
 
@@ -238,7 +238,7 @@ fn an_identity_needs_both_parts() {
 }
 
 #[test]
-fn a_document_that_is_no_object_is_refused() {
+fn non_objects_are_rejected() {
     for text in ["[]", "null", "\"t\"", "1"] {
         assert_eq!(blamed(text), "thought");
     }
@@ -253,8 +253,8 @@ fn unknown_members_are_kept() {
 
 fn captured(wire: &Wire, native: &str) -> Item {
     let body = Thought::issued("deep", ThoughtKind::Text, ReasoningFormat::unknown());
-    let mut item = Item::new("t1", Place::default(), Role::Assistant, Body::Thought(body));
-    item.native = Some(Native::new(wire.clone(), Side::Response, json(native)));
+    let mut item = Item::new("t1", ItemPosition::default(), Role::Assistant, Body::Thought(body));
+    item.native = Some(NativePart::new(wire.clone(), Direction::Response, json(native)));
     item.origin = Some(Arc::new(Origin {
         provider: "p".into(),
         endpoint: "e".into(),
@@ -270,11 +270,11 @@ fn captured(wire: &Wire, native: &str) -> Item {
 
 fn record(item: &mut Item) {
     let Body::Thought(thought) = &mut item.body else { panic!("not a thought") };
-    thought.record_at("2026-01-31T12:00:00Z".parse().unwrap());
+    thought.set_recorded_at("2026-01-31T12:00:00Z".parse().unwrap());
 }
 
 #[test]
-fn a_captured_thought_prints_what_the_wire_said_and_the_wires_tag() {
+fn captured_thought_prints_its_native_json_and_wire_tag() {
     let tags = [
         (Wire::ANTHROPIC_MESSAGES, "anthropic-messages-thinking-v1"),
         (Wire::OPENAI_RESPONSES, "openai-responses-reasoning-item-v1"),
@@ -315,14 +315,14 @@ fn a_captured_thought_that_cannot_be_replayed_never_becomes_plain() {
 }
 
 #[test]
-fn other_items_have_no_such_view() {
-    let text = Item::new("i", Place::default(), Role::User, Body::Text("hello".into()));
+fn other_items_have_no_raw_thought() {
+    let text = Item::new("i", ItemPosition::default(), Role::User, Body::Text("hello".into()));
     assert_eq!(raw_thought_json(&text), None);
 }
 
 proptest! {
     #[test]
-    fn every_valid_thought_survives_printing(
+    fn every_valid_thought_round_trips(
         id in ".{1,20}",
         content in ".{0,40}",
         tag in proptest::option::of(".{1,20}"),
@@ -330,7 +330,7 @@ proptest! {
         name in ".{1,10}",
         seconds in -62_135_596_800_i64..100_000_000_000_i64,
     ) {
-        let mut raw = RawThought::new(id.as_str(), content.as_str(), seconds).by(name.as_str());
+        let mut raw = RawThought::new(id.as_str(), content.as_str(), seconds).with_identity(name.as_str());
         raw.replay_compatibility = tag.as_deref().map(Into::into);
         raw.payload = payload.as_deref().map(throughline_core::json::string);
         let is_valid = (raw.payload.is_none() || tag.is_some())

@@ -1,4 +1,4 @@
-//! Document 001, `LLMMessage`: its JSON in and out, and its rules one by one.
+//! Document 001, `LLMMessage`: round trips of its JSON, and its rules one by one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use throughline_core::{
-    Body, CallId, Item, Json, Message, MessageCall, MessageRole, Native, Node, Opaque, Origin,
-    Outcome, Part, Place, ReasoningFormat, Role, Seal, Side, ThinkingBlock, ThinkingKind, Thought,
-    ThoughtKind, ToolCall, ToolResult, Wire, tag,
+    Body, CallId, Direction, Item, ItemPosition, Json, Message, MessageCall, MessageRole,
+    NativePart, Node, Opaque, Origin, Outcome, Part, ReasoningFormat, Role, Seal, ThinkingBlock,
+    ThinkingKind, Thought, ThoughtKind, ToolCall, ToolResult, Wire, tag,
 };
 
 fn json(text: &str) -> Json {
@@ -44,7 +44,7 @@ fn owner(wire: Wire) -> Arc<Origin> {
 const FULL: &str = r#"{"role":"assistant","content":"Checking.","ephemeral":true,"thinkingBlocks":[{"type":"thinking","content":"hm","signature":"c2ln+/==","providerMeta":{"b":1e2}},{"type":"redacted_thinking","content":"","signature":"ZGF0YQ=="},{"type":"thinking","content":"step","summary":true,"mood":null}],"toolCalls":[{"id":"c1","name":"weather","args":{"city": "Z\u00fcrich"},"providerMeta":{"thoughtSignature":"Z2Vt"},"cost":2}],"injectedBy":"gate"}"#;
 
 #[test]
-fn every_field_of_an_assistant_message_goes_in_and_comes_out() {
+fn all_fields_of_an_assistant_message_round_trip() {
     let message = parse(FULL);
     assert_eq!(message.role, MessageRole::Assistant);
     assert_eq!(&*message.content, "Checking.");
@@ -87,7 +87,7 @@ fn tool_calls_are_an_empty_list_on_text_only_assistant_turns_and_absent_elsewher
         let calling = format!(
             r#"{{"role":"{role}","content":"","toolCalls":[{{"id":"c","name":"n","args":{{}}}}]}}"#
         );
-        assert_eq!(refusal(&calling), "LLMMessage.toolCalls belongs on assistant messages only");
+        assert_eq!(refusal(&calling), "LLMMessage.toolCalls is allowed only on assistant messages");
     }
 }
 
@@ -104,7 +104,7 @@ fn thinking_blocks_are_empty_or_absent_when_there_are_none() {
     }
     let text =
         r#"{"role":"user","content":"","thinkingBlocks":[{"type":"thinking","content":""}]}"#;
-    assert_eq!(refusal(text), "LLMMessage.thinkingBlocks belongs on assistant messages only");
+    assert_eq!(refusal(text), "LLMMessage.thinkingBlocks is allowed only on assistant messages");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_ephemeral_message_is_an_ephemeral_item_and_stays_visible() {
     let items = message.items(0, None).unwrap();
     assert!(items.iter().all(|item| item.ephemeral));
     assert_eq!(items[0].visible(), Some("try again"));
-    assert_eq!(Message::of(&items), [message]);
+    assert_eq!(Message::from_items(&items), [message]);
     let kept = parse(r#"{"role":"user","content":"hi","ephemeral":false}"#);
     assert!(!kept.items(0, None).unwrap()[0].ephemeral);
     assert_eq!(kept.json().as_str(), r#"{"role":"user","content":"hi"}"#);
@@ -145,11 +145,11 @@ fn what_is_wrong_is_named() {
         ),
         (
             r#"{"role":"user","content":"","toolCallId":"c"}"#,
-            "LLMMessage.toolCallId belongs on tool messages only",
+            "LLMMessage.toolCallId is allowed only on tool messages",
         ),
         (
             r#"{"role":"assistant","content":"","toolName":"n"}"#,
-            "LLMMessage.toolName belongs on tool messages only",
+            "LLMMessage.toolName is allowed only on tool messages",
         ),
         (
             r#"{"role":"assistant","content":"","toolCalls":{}}"#,
@@ -161,7 +161,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             r#"{"role":"assistant","content":"","toolCalls":[{"id":"c","name":"n"}]}"#,
-            "LLMMessage.toolCalls[0].args is missing: give {} where there are no arguments",
+            "LLMMessage.toolCalls[0].args is missing: use {} if there are no arguments",
         ),
         (
             r#"{"role":"assistant","content":"","thinkingBlocks":[{"type":"mood"}]}"#,
@@ -177,18 +177,18 @@ fn what_is_wrong_is_named() {
     let orphan = parse(r#"{"role":"tool","content":"x"}"#).items(0, None).unwrap_err();
     assert_eq!(
         orphan.to_string(),
-        "LLMMessage.toolCallId is missing: a tool message must name the call that it answers"
+        "LLMMessage.toolCallId is missing: a tool message must name its tool call"
     );
 }
 
 #[test]
-fn a_message_becomes_items_and_prints_again_exactly() {
+fn message_round_trips_through_items() {
     let message = parse(FULL);
     for owner in [None, Some(owner(Wire::ANTHROPIC_MESSAGES))] {
         let items = message.items(3, owner.as_ref()).unwrap();
         let places: Vec<_> = items.iter().map(|item| item.place).collect();
-        assert_eq!(places, (0..5).map(|part| Place::new(3, part)).collect::<Vec<_>>());
-        assert_eq!(Message::of(&items)[0].json().as_str(), FULL);
+        assert_eq!(places, (0..5).map(|part| ItemPosition::new(3, part)).collect::<Vec<_>>());
+        assert_eq!(Message::from_items(&items)[0].json().as_str(), FULL);
     }
 }
 
@@ -208,15 +208,15 @@ fn without_an_owner_a_thought_is_opaque_and_never_plain() {
     let Body::Thought(thought) = &items[0].body else { panic!("a thought first") };
     assert_eq!(thought.replay_compatibility.as_deref(), Some(tag::THINKING_BLOCK));
     assert!(!thought.is_plain());
-    // Blocks still print from their payloads when the message has changed.
-    let message = Message::of(&items[..2]).remove(0);
+    // Blocks are still printed from their payloads when the message has changed.
+    let message = Message::from_items(&items[..2]).remove(0);
     assert_eq!(message.thinking_blocks, parse(FULL).thinking_blocks[..2]);
 }
 
 /// A captured turn: thinking, text, a signed call, more thinking, more text.
 fn captured() -> Vec<Item> {
     let owner = owner(Wire::GEMINI);
-    let place = |part| Place::new(1, part);
+    let place = |part| ItemPosition::new(1, part);
     let issued = |text: &str| {
         Body::Thought(Thought::issued(text, ThoughtKind::Text, ReasoningFormat::unknown()))
     };
@@ -249,7 +249,7 @@ fn captured() -> Vec<Item> {
     items[0].seals.push(seal("c2lnMQ"));
     items[2].seals.push(seal("c2lnMg"));
     let part = r#"{"functionCall":{"name":"weather","args":{}},"thoughtSignature":"c2lnMg"}"#;
-    items[2].native = Some(Native::new(Wire::GEMINI, Side::Response, json(part)));
+    items[2].native = Some(NativePart::new(Wire::GEMINI, Direction::Response, json(part)));
     for item in &mut items {
         item.origin = Some(Arc::clone(&owner));
     }
@@ -258,7 +258,7 @@ fn captured() -> Vec<Item> {
 
 #[test]
 fn captured_items_print_as_one_message_with_opaque_extras_on_the_call() {
-    let [message] = &Message::of(&captured())[..] else { panic!("one message") };
+    let [message] = &Message::from_items(&captured())[..] else { panic!("one message") };
     assert_eq!(
         message.json().as_str(),
         r#"{"role":"assistant","content":"Look. Done.","thinkingBlocks":[{"type":"thinking","content":"one","signature":"c2lnMQ"},{"type":"thinking","content":"two"}],"toolCalls":[{"id":"ours","name":"weather","args":{},"providerMeta":{"functionCall":{"name":"weather","args":{}},"thoughtSignature":"c2lnMg"}}]}"#
@@ -266,10 +266,10 @@ fn captured_items_print_as_one_message_with_opaque_extras_on_the_call() {
 }
 
 #[test]
-fn the_view_leaves_the_order_of_the_items_as_it_was() {
+fn view_keeps_the_order_of_the_items() {
     let items = captured();
     let before = items.clone();
-    let _view = Message::of(&items);
+    let _view = Message::from_items(&items);
     assert_eq!(items, before);
     let order: Vec<_> = items.iter().map(|item| (item.place.part, item.id.0.as_ref())).collect();
     assert_eq!(order, [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "e")]);
@@ -279,18 +279,18 @@ fn the_view_leaves_the_order_of_the_items_as_it_was() {
 fn a_redacted_thought_prints_its_data_as_signature_and_its_part_as_extras() {
     let owner = owner(Wire::ANTHROPIC_MESSAGES);
     let body = Thought::issued("", ThoughtKind::Encrypted, ReasoningFormat::AnthropicClaudeV1);
-    let mut item = Item::new("r", Place::default(), Role::Assistant, Body::Thought(body));
+    let mut item = Item::new("r", ItemPosition::default(), Role::Assistant, Body::Thought(body));
     item.seals.push(Seal::new(Bytes::from_static(b"ZGF0YQ=="), "x", owner, "/data"));
     let part = json(r#"{"type":"redacted_thinking","data":"ZGF0YQ=="}"#);
-    item.native = Some(Native::new(Wire::ANTHROPIC_MESSAGES, Side::Response, part));
+    item.native = Some(NativePart::new(Wire::ANTHROPIC_MESSAGES, Direction::Response, part));
     assert_eq!(
-        Message::of(&[item])[0].json().as_str(),
+        Message::from_items(&[item])[0].json().as_str(),
         r#"{"role":"assistant","content":"","thinkingBlocks":[{"type":"redacted_thinking","content":"","signature":"ZGF0YQ==","providerMeta":{"type":"redacted_thinking","data":"ZGF0YQ=="}}],"toolCalls":[]}"#
     );
 }
 
 #[test]
-fn each_tool_answer_is_a_message_of_its_own() {
+fn each_tool_result_is_a_separate_message() {
     let result = |part: usize, id: &str| {
         let body = Body::Result(ToolResult {
             call: CallId::from(id),
@@ -299,10 +299,10 @@ fn each_tool_answer_is_a_message_of_its_own() {
             outcome: Outcome::Ok,
             parts: vec![Part::Text("sunny ".into()), Part::Value(json(r#"{"c": 20}"#))],
         });
-        Item::new(format!("r{part}"), Place::new(2, part), Role::User, body)
+        Item::new(format!("r{part}"), ItemPosition::new(2, part), Role::User, body)
     };
-    let text = Item::new("t", Place::new(2, 2), Role::User, Body::Text("and?".into()));
-    let printed: Vec<_> = Message::of(&[result(0, "c1"), result(1, "c2"), text])
+    let text = Item::new("t", ItemPosition::new(2, 2), Role::User, Body::Text("and?".into()));
+    let printed: Vec<_> = Message::from_items(&[result(0, "c1"), result(1, "c2"), text])
         .iter()
         .map(|message| message.json().as_str().to_owned())
         .collect();
@@ -351,7 +351,7 @@ fn any_call() -> impl Strategy<Value = MessageCall> {
 
 proptest! {
     #[test]
-    fn every_assistant_message_survives_printing_and_items(
+    fn every_assistant_message_round_trips_through_json_and_items(
         content in ".{0,40}",
         ephemeral in any::<bool>(),
         blocks in proptest::collection::vec(any_block(), 0..4),
@@ -366,7 +366,7 @@ proptest! {
         prop_assert_eq!(&Message::parse(&message.json()).unwrap(), &message);
         for owner in [None, Some(owner(Wire::ANTHROPIC_MESSAGES))] {
             let items = message.items(0, owner.as_ref()).unwrap();
-            prop_assert_eq!(&Message::of(&items), std::slice::from_ref(&message));
+            prop_assert_eq!(&Message::from_items(&items), std::slice::from_ref(&message));
         }
     }
 }

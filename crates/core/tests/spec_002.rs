@@ -1,4 +1,5 @@
-//! Document 002, Letta's `ReasoningMessage` and its hidden sibling: JSON in and out, and the rules one by one.
+//! Document 002, Letta's `ReasoningMessage` and `HiddenReasoningMessage`: round trips of their
+//! JSON, and the rules one by one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,9 +12,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use throughline_core::{
-    Body, HiddenReasoningMessage, HiddenState, Item, Json, LettaHeader, LettaReasoning, Opaque,
-    Origin, Place, ReasoningFormat, ReasoningMessage, ReasoningSource, Role, Seal, Thought,
-    ThoughtKind, Wire, tag,
+    Body, HiddenReasoningMessage, HiddenState, Item, ItemPosition, Json, LettaHeader,
+    LettaReasoning, Opaque, Origin, ReasoningFormat, ReasoningMessage, ReasoningSource, Role, Seal,
+    Thought, ThoughtKind, Wire, tag,
 };
 
 fn json(text: &str) -> Json {
@@ -54,8 +55,8 @@ fn owner() -> Arc<Origin> {
 
 fn captured(id: &str, text: &str, kind: ThoughtKind, seal: Option<&'static str>) -> Item {
     let mut thought = Thought::issued(text, kind, ReasoningFormat::AnthropicClaudeV1);
-    thought.record_at("2026-01-31T12:00:00Z".parse().unwrap());
-    let mut item = Item::new(id, Place::default(), Role::Assistant, Body::Thought(thought));
+    thought.set_recorded_at("2026-01-31T12:00:00Z".parse().unwrap());
+    let mut item = Item::new(id, ItemPosition::default(), Role::Assistant, Body::Thought(thought));
     item.origin = Some(owner());
     let seal = seal.map(|text| Seal::new(Bytes::from_static(text.as_bytes()), "x", owner(), "/s"));
     item.seals = seal.into_iter().collect();
@@ -63,7 +64,7 @@ fn captured(id: &str, text: &str, kind: ThoughtKind, seal: Option<&'static str>)
 }
 
 fn printed(item: &Item) -> String {
-    LettaReasoning::of(item).unwrap().json().as_str().to_owned()
+    LettaReasoning::from_item(item).unwrap().json().as_str().to_owned()
 }
 
 const FULL: &str = r#"{"id":"message-1","date":"2026-01-31T12:00:00Z","name":"Ann","message_type":"reasoning_message","otid":"o-1","sender_id":"s-1","step_id":"step-1","is_err":false,"seq_id":-7,"run_id":"run-1","source":"reasoner_model","reasoning":"hm","signature":"c2ln+/=="}"#;
@@ -109,7 +110,7 @@ fn null_means_absent() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named() {
+fn errors_name_missing_and_invalid_members() {
     let base = [("id", r#""m""#), ("date", r#""2026-01-31T12:00:00Z""#), ("reasoning", r#""r""#)];
     let with = |key: &str, value: &str| {
         let mut members: Vec<_> = base.iter().filter(|(name, _)| *name != key).copied().collect();
@@ -128,7 +129,7 @@ fn what_is_missing_or_wrong_is_named() {
         (
             "date",
             r#""soon""#,
-            "ReasoningMessage.date is wrong: \"soon\" is not an instant: write ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds",
+            "ReasoningMessage.date is invalid: \"soon\" is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds",
         ),
         ("reasoning", "", "ReasoningMessage.reasoning is missing: it must be a string"),
         ("reasoning", "[]", "ReasoningMessage.reasoning must be a string"),
@@ -153,7 +154,7 @@ fn what_is_missing_or_wrong_is_named() {
     ] {
         assert_eq!(refusal(&with(key, value)), message);
         let document = json(&with(key, value));
-        // What we refuse, the schema refuses.
+        // The schema rejects everything that the parser rejects.
         assert!(!is_valid(&document), "{key} {value}");
     }
     assert_eq!(refusal("[]"), "ReasoningMessage must be an object");
@@ -195,7 +196,7 @@ fn each_thought_is_one_message_with_its_own_signature() {
 #[test]
 fn a_signature_without_text_is_still_shown_with_its_signature() {
     let item = captured("t", "", ThoughtKind::Text, Some("c2ln"));
-    let LettaReasoning::Shown(message) = LettaReasoning::of(&item).unwrap() else {
+    let LettaReasoning::Shown(message) = LettaReasoning::from_item(&item).unwrap() else {
         panic!("hidden")
     };
     assert_eq!(&*message.reasoning, "");
@@ -203,7 +204,7 @@ fn a_signature_without_text_is_still_shown_with_its_signature() {
 }
 
 #[test]
-fn an_encrypted_thought_is_redacted_and_one_without_anything_is_omitted() {
+fn encrypted_thought_is_redacted_and_empty_thought_is_omitted() {
     assert_eq!(
         printed(&captured("t", "", ThoughtKind::Encrypted, Some("ZGF0YQ"))),
         r#"{"id":"t","date":"2026-01-31T12:00:00Z","message_type":"hidden_reasoning_message","state":"redacted","hidden_reasoning":"ZGF0YQ"}"#
@@ -215,7 +216,7 @@ fn an_encrypted_thought_is_redacted_and_one_without_anything_is_omitted() {
 }
 
 #[test]
-fn a_hidden_message_goes_in_and_comes_out() {
+fn hidden_message_round_trips() {
     let text = r#"{"id":"m","date":"2026-01-31T12:00:00Z","name":"Ann","message_type":"hidden_reasoning_message","otid":"o","sender_id":"s","step_id":"st","is_err":true,"seq_id":1,"run_id":"r","state":"redacted","hidden_reasoning":"ZGF0YQ","source":"kept"}"#;
     let message = HiddenReasoningMessage::parse(&json(text)).unwrap();
     assert_eq!(message.state, HiddenState::Redacted);
@@ -236,7 +237,7 @@ fn a_hidden_message_goes_in_and_comes_out() {
 }
 
 #[test]
-fn with_an_owner_the_signature_is_its_seal() {
+fn signature_becomes_a_seal_of_its_owner() {
     let item = parse(FULL).item(Some(&owner()));
     assert_eq!(item.seals[0].reveal_to_tenant().as_ref(), b"c2ln+/==");
     assert_eq!(item.seals[0].owner, owner());
@@ -263,17 +264,17 @@ fn debug_output_never_shows_a_signature() {
 }
 
 #[test]
-fn an_item_that_was_never_recorded_or_is_no_thought_has_no_such_view() {
-    let text = Item::new("i", Place::default(), Role::User, Body::Text("hello".into()));
-    assert_eq!(LettaReasoning::of(&text), None);
+fn unrecorded_thoughts_and_other_items_have_no_letta_view() {
+    let text = Item::new("i", ItemPosition::default(), Role::User, Body::Text("hello".into()));
+    assert_eq!(LettaReasoning::from_item(&text), None);
     let thought = Thought::issued("x", ThoughtKind::Text, ReasoningFormat::unknown());
-    let fresh = Item::new("i", Place::default(), Role::Assistant, Body::Thought(thought));
-    assert_eq!(LettaReasoning::of(&fresh), None);
+    let fresh = Item::new("i", ItemPosition::default(), Role::Assistant, Body::Thought(thought));
+    assert_eq!(LettaReasoning::from_item(&fresh), None);
 }
 
 proptest! {
     #[test]
-    fn every_message_is_valid_and_survives_printing_and_items(
+    fn every_message_is_valid_and_round_trips_through_items(
         id in ".{0,20}",
         reasoning in ".{0,40}",
         name in proptest::option::of(".{0,10}"),
@@ -295,11 +296,11 @@ proptest! {
         };
         prop_assert_eq!(&ReasoningMessage::parse(&message.json()).unwrap(), &message);
         prop_assert!(is_valid(&message.json()));
-        let unowned = LettaReasoning::of(&message.item(None)).unwrap();
+        let unowned = LettaReasoning::from_item(&message.item(None)).unwrap();
         if is_native || signature.is_some() || !reasoning.is_empty() {
             prop_assert_eq!(unowned, LettaReasoning::Shown(message.clone()));
         }
-        let owned = LettaReasoning::of(&message.item(Some(&owner()))).unwrap();
+        let owned = LettaReasoning::from_item(&message.item(Some(&owner()))).unwrap();
         if signature.is_some() || !reasoning.is_empty() {
             prop_assert_eq!(owned, LettaReasoning::Shown(message));
         }

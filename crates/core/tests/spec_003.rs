@@ -1,5 +1,5 @@
-//! Document 003, provider-agnostic reasoning replay: the three variants, the format discriminator, where a handle attaches,
-//! and when replay is required. One test for each of its sentences.
+//! Document 003, provider-agnostic reasoning replay: the three variants, the format discriminator,
+//! the attachment of handles, and when replay is required. One test for each of its sentences.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use throughline_core::{
-    Binding, Body, CallId, Contract, DetailMeta, Dialect, Item, Json, Name, Opaque,
-    OpenRouterReasoningCodec, Origin, Place, Profile, Provider, ReasoningCodec, ReasoningFormat,
+    Binding, Body, CallId, Contract, DetailMeta, Dialect, Item, ItemPosition, Json, Name, Opaque,
+    OpenRouterReasoningCodec, Origin, Profile, Provider, ReasoningCodec, ReasoningFormat,
     ReasoningItem, ReplayAudit, ReplayContract, ReplayTurn, ReplayViolation, Role, Seal, Target,
     Thought, ThoughtKind, ToolCall, Wire, audit_replay, parse_details, print_details,
 };
@@ -64,7 +64,7 @@ fn plain_text_has_an_optional_signature() {
 }
 
 #[test]
-fn a_summary_is_a_summary() {
+fn summary_has_no_seal() {
     let item = parse(SUMMARY);
     let expected = ReasoningItem::Summary {
         meta: meta("r2", ReasoningFormat::OpenAiResponsesV1, 1),
@@ -76,7 +76,7 @@ fn a_summary_is_a_summary() {
 }
 
 #[test]
-fn a_blob_is_fully_encrypted() {
+fn encrypted_element_has_only_sealed_data() {
     let item = parse(ENCRYPTED);
     let expected = ReasoningItem::Encrypted {
         meta: meta("r3", ReasoningFormat::GoogleGeminiV1, 2),
@@ -88,7 +88,7 @@ fn a_blob_is_fully_encrypted() {
 }
 
 #[test]
-fn every_format_is_told_by_its_name() {
+fn every_format_is_parsed_by_name() {
     for (name, format) in [
         ("anthropic-claude-v1", ReasoningFormat::AnthropicClaudeV1),
         ("google-gemini-v1", ReasoningFormat::GoogleGeminiV1),
@@ -105,7 +105,7 @@ fn every_format_is_told_by_its_name() {
 }
 
 #[test]
-fn an_unknown_format_is_kept_as_it_is() {
+fn unknown_format_is_kept() {
     let text = r#"{"type":"reasoning.summary","summary":"s","format":"meta-responses-v9"}"#;
     assert_eq!(parse(text).format(), ReasoningFormat::Other("meta-responses-v9".into()));
     assert_eq!(parse(text).json().as_str(), text);
@@ -123,14 +123,17 @@ fn an_empty_signature_means_none_and_empty_data_seals_nothing() {
     ] {
         assert_eq!(parse(text).sealed(), None);
         assert!(
-            parse(text).item("i", Place::default(), &owner(Wire::OPENAI_CHAT)).seals.is_empty()
+            parse(text)
+                .item("i", ItemPosition::default(), &owner(Wire::OPENAI_CHAT))
+                .seals
+                .is_empty()
         );
         assert_eq!(parse(text).json().as_str(), text);
     }
 }
 
 #[test]
-fn a_last_fragment_may_bring_only_the_signature() {
+fn last_fragment_may_contain_only_the_signature() {
     let text = r#"{"type":"reasoning.text","signature":"c2ln","index":0}"#;
     let ReasoningItem::Text { text: None, signature: Some(_), .. } = parse(text) else {
         panic!("a signature without text")
@@ -166,11 +169,11 @@ fn a_list_keeps_its_order() {
 }
 
 #[test]
-fn each_becomes_a_thought_with_its_seal_and_prints_again() {
+fn each_element_round_trips_through_a_thought_with_its_seal() {
     let owner = owner(Wire::OPENAI_CHAT);
     let kinds = [ThoughtKind::Text, ThoughtKind::Summary, ThoughtKind::Encrypted];
     for ((text, kind), index) in [TEXT, SUMMARY, ENCRYPTED].into_iter().zip(kinds).zip(0..) {
-        let item = parse(text).item("i", Place::default(), &owner);
+        let item = parse(text).item("i", ItemPosition::default(), &owner);
         let Body::Thought(thought) = &item.body else { panic!("not a thought") };
         assert_eq!(thought.kind, kind);
         assert_eq!(thought.index, Some(index));
@@ -182,17 +185,17 @@ fn each_becomes_a_thought_with_its_seal_and_prints_again() {
             assert_eq!(&found, seal.reveal_to_tenant());
         }
         assert_eq!(item.seals.len(), usize::from(kind != ThoughtKind::Summary));
-        assert_eq!(ReasoningItem::of(&item), [parse(text)]);
+        assert_eq!(ReasoningItem::from_item(&item), [parse(text)]);
     }
     let unknown = parse(r#"{"type":"reasoning.new","x":1}"#);
-    let item = unknown.item("i", Place::default(), &owner);
+    let item = unknown.item("i", ItemPosition::default(), &owner);
     assert_eq!(item.body, Body::Unknown);
-    assert_eq!(ReasoningItem::of(&item), [unknown]);
+    assert_eq!(ReasoningItem::from_item(&item), [unknown]);
 }
 
 fn captured(kind: ThoughtKind, format: ReasoningFormat, text: &str) -> Item {
     let body = Body::Thought(Thought::issued(text, kind, format));
-    let mut item = Item::new("i", Place::default(), Role::Assistant, body);
+    let mut item = Item::new("i", ItemPosition::default(), Role::Assistant, body);
     let owner = owner(Wire::OPENAI_RESPONSES);
     item.seals.push(Seal::new(Bytes::from_static(b"c2Vj"), "x", owner, "/s"));
     item
@@ -200,7 +203,7 @@ fn captured(kind: ThoughtKind, format: ReasoningFormat, text: &str) -> Item {
 
 #[test]
 fn thoughts_of_other_wires_print_as_their_variants() {
-    let print = |item: &Item| print_details(&ReasoningItem::of(item)).as_str().to_owned();
+    let print = |item: &Item| print_details(&ReasoningItem::from_item(item)).as_str().to_owned();
     assert_eq!(
         print(&captured(ThoughtKind::Text, ReasoningFormat::AnthropicClaudeV1, "hm")),
         r#"[{"type":"reasoning.text","text":"hm","signature":"c2Vj","format":"anthropic-claude-v1"}]"#
@@ -216,7 +219,7 @@ fn thoughts_of_other_wires_print_as_their_variants() {
 }
 
 #[test]
-fn a_handle_on_a_call_attaches_by_the_calls_id() {
+fn seal_on_a_call_attaches_by_call_id() {
     let owner = owner(Wire::GEMINI);
     let call = ToolCall {
         id: CallId::from("ours"),
@@ -225,13 +228,13 @@ fn a_handle_on_a_call_attaches_by_the_calls_id() {
         args: json("{}"),
         custom: false,
     };
-    let mut item = Item::new("i", Place::default(), Role::Assistant, Body::Call(call));
+    let mut item = Item::new("i", ItemPosition::default(), Role::Assistant, Body::Call(call));
     item.origin = Some(Arc::clone(&owner));
-    assert_eq!(ReasoningItem::of(&item), []);
+    assert_eq!(ReasoningItem::from_item(&item), []);
     let bytes = Bytes::from_static(b"Z2Vt");
     item.seals.push(Seal::new(bytes, "x", owner, "/thoughtSignature"));
     assert_eq!(
-        print_details(&ReasoningItem::of(&item)).as_str(),
+        print_details(&ReasoningItem::from_item(&item)).as_str(),
         r#"[{"type":"reasoning.encrypted","data":"Z2Vt","id":"call_1","format":"google-gemini-v1"}]"#
     );
 }
@@ -244,7 +247,7 @@ fn debug_output_never_shows_opaque_bytes() {
     assert!(shown.contains("Opaque(8 B)"), "{shown}");
 }
 
-// ---- replay ---------------------------------------------------------------------------------------------------------
+// Replay.
 
 fn signed(format: &str, signature: &str, index: u64) -> ReasoningItem {
     parse(&format!(
@@ -279,7 +282,7 @@ fn violations(items: &[ReasoningItem]) -> Vec<ReplayViolation> {
 
 /// "Captures provider-native reasoning content from one assistant turn and replays it on the next".
 #[test]
-fn what_one_turn_said_is_replayed_on_the_next() {
+fn reasoning_of_one_turn_is_replayed_on_the_next() {
     let codec = OpenRouterReasoningCodec;
     let message = format!(
         r#"{{"role":"assistant","content":null,"reasoning_details":[{TEXT},{ENCRYPTED}]}}"#
@@ -297,9 +300,9 @@ fn what_one_turn_said_is_replayed_on_the_next() {
     );
 }
 
-/// A turn that thought nothing is left as it came; what stood there before is replaced, not doubled.
+/// A turn without Thoughts is unchanged; existing details are replaced, not duplicated.
 #[test]
-fn the_codec_adds_nothing_and_doubles_nothing() {
+fn codec_neither_adds_nor_duplicates_details() {
     let codec = OpenRouterReasoningCodec;
     let message = json(&format!(r#"{{"role": "assistant", "reasoning_details": [{SUMMARY}]}}"#));
     assert_eq!(codec.write_assistant(&message, &[]), message);
@@ -311,12 +314,16 @@ fn the_codec_adds_nothing_and_doubles_nothing() {
     assert_eq!(codec.parse_response(&json(r#"{"reasoning_details":null}"#)), []);
 }
 
-/// "Gemini binds `thoughtSignature` to a specific Part": the handle names its call, and a sibling's is no substitute.
+/// "Gemini binds `thoughtSignature` to a specific Part": the handle names its call, and another
+/// call's handle does not count.
 #[test]
 fn geminis_signature_belongs_to_its_own_call() {
     let calls = [Name::from("call_1"), Name::from("call_2")];
     let judge = |items: &[ReasoningItem]| {
-        ReplayTurn::of(items).calling(&calls).audit(Contract::RequiredWithTools, true).violations
+        ReplayTurn::new(items)
+            .with_calls(&calls)
+            .audit(Contract::RequiredWithTools, true)
+            .violations
     };
     assert_eq!(judge(&[encrypted(GEMINI, "c2ln", "call_1")]), []);
     let missing = ReplayViolation::UnsignedCall { call: Name::from("call_1") };
@@ -337,9 +344,10 @@ fn anthropics_signature_belongs_to_its_own_block() {
     assert_eq!(violations(&[signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1)]), [unsigned_block]);
 }
 
-/// "OpenAI/xAI carry `encrypted_content` on a separate reasoning input item": a summary needs no seal of its own.
+/// "OpenAI/xAI carry `encrypted_content` on a separate reasoning input item": a summary needs no
+/// Seal.
 #[test]
-fn openais_handle_is_an_item_of_its_own() {
+fn openai_handle_is_a_separate_item() {
     assert_eq!(violations(&[summary(GPT), encrypted(GPT, "Z0FB", "rs_1")]), []);
     let formats = vec![ReasoningFormat::OpenAiResponsesV1];
     let contract = ReplayContract::RequiredWithTools;
@@ -356,7 +364,7 @@ fn gemini_requires_replay_whenever_there_are_tools() {
     let items = [encrypted(GEMINI, "", "call_1")];
     assert_eq!(ReasoningFormat::GoogleGeminiV1.replay_contract(), Contract::RequiredWithTools);
     for next_turn_carries_tools in [true, false] {
-        let turn = ReplayTurn::of(&items).calling(&calls);
+        let turn = ReplayTurn::new(&items).with_calls(&calls);
         let audit = turn.audit(Contract::RequiredWithTools, next_turn_carries_tools);
         assert_eq!(audit.violations.len(), 2, "the blob is empty, and so the call is unsigned");
     }
@@ -368,7 +376,7 @@ fn gemini_requires_replay_whenever_there_are_tools() {
 fn anthropic_requires_replay_only_before_a_tool_result() {
     let (items, calls) = ([unsigned(CLAUDE, 0)], [Name::from("toolu_1")]);
     let judge = |next_turn_carries_tools| {
-        let turn = ReplayTurn::of(&items).calling(&calls);
+        let turn = ReplayTurn::new(&items).with_calls(&calls);
         turn.audit(ReasoningFormat::AnthropicClaudeV1.replay_contract(), next_turn_carries_tools)
     };
     assert!(judge(false).is_clean());
@@ -380,8 +388,11 @@ fn anthropic_requires_replay_only_before_a_tool_result() {
 fn openai_requires_replay_when_the_turn_called_a_function() {
     let (items, calls) = ([encrypted(GPT, "", "rs_1")], [Name::from("call_1")]);
     let contract = ReasoningFormat::OpenAiResponsesV1.replay_contract();
-    assert!(ReplayTurn::of(&items).audit(contract, false).is_clean());
-    assert_eq!(ReplayTurn::of(&items).calling(&calls).audit(contract, false).violations.len(), 1);
+    assert!(ReplayTurn::new(&items).audit(contract, false).is_clean());
+    assert_eq!(
+        ReplayTurn::new(&items).with_calls(&calls).audit(contract, false).violations.len(),
+        1
+    );
 }
 
 /// "Grok stateless)".
@@ -393,15 +404,15 @@ fn grok_requires_nothing() {
     assert!(OpenRouterReasoningCodec.audit(&items, true).is_clean());
 }
 
-/// "A flat opaque-bytes abstraction collapses the attachment point and breaks Gemini": the same bytes on another call are
-/// another thing.
+/// "A flat opaque-bytes abstraction collapses the attachment point and breaks Gemini": the same
+/// bytes on another call are not equivalent.
 #[test]
-fn the_same_bytes_on_another_call_are_another_thing() {
+fn same_bytes_on_another_call_are_rejected() {
     let calls = [Name::from("call_1"), Name::from("call_2")];
     let (right, wrong) = (encrypted(GEMINI, "c2ln", "call_1"), encrypted(GEMINI, "c2ln", "call_2"));
     assert_eq!(right.sealed().unwrap().0, wrong.sealed().unwrap().0);
     let is_clean = |item: &ReasoningItem| {
-        let turn = ReplayTurn::of(std::slice::from_ref(item)).calling(&calls);
+        let turn = ReplayTurn::new(std::slice::from_ref(item)).with_calls(&calls);
         turn.audit(Contract::RequiredWithTools, true).is_clean()
     };
     assert!(is_clean(&right) && !is_clean(&wrong));
@@ -409,7 +420,7 @@ fn the_same_bytes_on_another_call_are_another_thing() {
 
 /// "The bridge stores the typed enum verbatim; the codec is a stateless translator".
 #[test]
-fn the_codec_translates_the_same_way_every_time() {
+fn codec_is_deterministic() {
     let codec = OpenRouterReasoningCodec;
     let message = json(r#"{"role":"assistant"}"#);
     let once = codec.write_assistant(&message, &[parse(TEXT), parse(SUMMARY)]);
@@ -418,9 +429,10 @@ fn the_codec_translates_the_same_way_every_time() {
     assert_eq!(codec.write_assistant(&once, &items), once);
 }
 
-/// "Covers every provider OpenRouter routes to": the strictest demand among the formats is the turn's.
+/// "Covers every provider OpenRouter routes to": the strictest contract among the formats applies
+/// to the turn.
 #[test]
-fn the_default_codec_knows_every_providers_contract() {
+fn default_codec_returns_every_providers_contract() {
     let contract = |items: &[ReasoningItem]| OpenRouterReasoningCodec.replay_contract(items);
     for format in [CLAUDE, GEMINI, GPT, "azure-openai-responses-v1", "bedrock-openai-responses-v1"]
     {
@@ -433,9 +445,10 @@ fn the_default_codec_knows_every_providers_contract() {
     assert_eq!(contract(&[]), ReplayContract::Stateless);
 }
 
-/// "Whether this turn's reasoning items satisfy the next-turn replay contract": the profile's word and the document's are one.
+/// "Whether this turn's reasoning items satisfy the next-turn replay contract": the profile and the
+/// document use the same contract type.
 #[test]
-fn the_contract_is_the_profiles_own() {
+fn replay_contract_is_the_profiles_contract() {
     let profile = Profile { contract: ReplayContract::AlwaysRequired, ..Profile::default() };
     assert_eq!(profile.contract, Contract::AlwaysRequired);
     assert!(!audit_replay(&[unsigned(CLAUDE, 0)], profile.contract, false).is_clean());
@@ -445,9 +458,10 @@ fn the_contract_is_the_profiles_own() {
     }
 }
 
-/// "A specific way the audited turn would fail": an empty signature is no signature, and one signed item excuses no other.
+/// "A specific way the audited turn would fail": an empty signature counts as none, and one signed
+/// item excuses no other.
 #[test]
-fn every_block_is_judged_for_itself() {
+fn every_block_is_checked_separately() {
     let unsigned_at =
         |item| ReplayViolation::Unsigned { item, format: ReasoningFormat::AnthropicClaudeV1 };
     let items = [
@@ -459,9 +473,9 @@ fn every_block_is_judged_for_itself() {
     assert_eq!(violations(&items), [unsigned_at(1), unsigned_at(2)]);
 }
 
-/// The order of the blocks is the provider's, each stands once, and fragments of a stream are not blocks.
+/// Blocks must be in the provider's order without duplicates, and stream fragments are not blocks.
 #[test]
-fn order_repetition_and_fragments_are_found() {
+fn wrong_order_duplicates_and_fragments_are_reported() {
     let (one, two) = (signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1));
     assert_eq!(violations(&[two.clone(), one.clone()]), [ReplayViolation::OutOfOrder { item: 1 }]);
     assert_eq!(violations(&[one.clone(), one.clone()]), [ReplayViolation::Duplicated { item: 1 }]);
@@ -478,7 +492,7 @@ fn order_repetition_and_fragments_are_found() {
             ReplayViolation::Fragmented { item: 1 },
         ]
     );
-    // One endpoint numbers all its details alike, whatever their kind.
+    // Some endpoints give all details the same index, whatever their kind.
     let alike = [
         parse(
             r#"{"type":"reasoning.summary","summary":"s","format":"openai-responses-v1","index":0}"#,
@@ -512,9 +526,9 @@ fn target(family: &str, reads: &[&str], account: &str) -> Target {
     Target { origin: Arc::new(origin), provider: Arc::new(provider), profile: Arc::new(profile) }
 }
 
-/// A turn is one model's, and its seals open for whom that model's vendor lets read them.
+/// A turn belongs to one model, and its Seals open only for models that can read them.
 #[test]
-fn owner_and_model_are_judged() {
+fn foreign_owner_and_model_are_reported() {
     let foreign = |item, format| ReplayViolation::Foreign { item, format };
     assert_eq!(
         violations(&[signed(CLAUDE, "YQ==", 0), encrypted(GPT, "Z0FB", "rs_1")]),
@@ -523,7 +537,7 @@ fn owner_and_model_are_judged() {
     let items = [signed(CLAUDE, "YQ==", 0)];
     let issuer = Origin { family: "claude-4".into(), ..Origin::clone(&owner(Wire::OPENAI_CHAT)) };
     let judge = |target: &Target| {
-        let turn = ReplayTurn::of(&items).issued_by(&issuer).sent_to(target);
+        let turn = ReplayTurn::new(&items).with_issuer(&issuer).with_target(target);
         turn.audit(Contract::RequiredWithTools, true).violations
     };
     let mine = foreign(0, ReasoningFormat::AnthropicClaudeV1);
@@ -538,7 +552,7 @@ fn owner_and_model_are_judged() {
 fn the_audit_prints_its_json() {
     let items = [signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1), summary("unknown")];
     let audit = audit_replay(&items, ReplayContract::RequiredWithTools, true);
-    let violation = r#"{"kind":"unsigned","item":1,"format":"anthropic-claude-v1","message":"element 1 has the format anthropic-claude-v1 and no signature"}"#;
+    let violation = r#"{"kind":"unsigned","item":1,"format":"anthropic-claude-v1","message":"element 1 of format anthropic-claude-v1 has no signature"}"#;
     assert_eq!(
         audit.json().as_str(),
         format!(
@@ -574,18 +588,18 @@ fn any_item() -> impl Strategy<Value = ReasoningItem> {
 
 proptest! {
     #[test]
-    fn every_list_survives_printing_and_items(items in proptest::collection::vec(any_item(), 0..5)) {
+    fn every_list_round_trips_through_json_and_items(items in proptest::collection::vec(any_item(), 0..5)) {
         let printed = print_details(&items);
         prop_assert_eq!(&parse_details(&printed).unwrap(), &items);
         let owner = owner(Wire::OPENAI_CHAT);
         let through = |item: &ReasoningItem| {
-            ReasoningItem::of(&item.item("i", Place::default(), &owner))
+            ReasoningItem::from_item(&item.item("i", ItemPosition::default(), &owner))
         };
         prop_assert_eq!(items.iter().flat_map(through).collect::<Vec<_>>(), items);
     }
 
     #[test]
-    fn whatever_is_read_prints_the_same(
+    fn any_parsed_element_prints_equivalent_json(
         kind in "reasoning\\.(text|summary|encrypted|new)",
         members in proptest::collection::vec(
             ("(text|summary|data|signature|id|format|index|mood)", "(null|7|\"\"|\"x\"|\\[\\])"),
@@ -596,6 +610,6 @@ proptest! {
         seen.extend(members);
         let members: Vec<_> = seen.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         let document = json(&format!("{{{}}}", members.join(",")));
-        prop_assert!(ReasoningItem::parse(&document).json().says_the_same_as(&document));
+        prop_assert!(ReasoningItem::parse(&document).json().is_equivalent_to(&document));
     }
 }

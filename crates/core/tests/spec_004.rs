@@ -1,4 +1,4 @@
-//! Document 004, `ReasoningConfig`: its JSON in and out, its presets, and its rules one by one.
+//! Document 004, `ReasoningConfig`: round trips of its JSON, its presets, and its rules one by one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -51,7 +51,7 @@ fn every_field_goes_in_and_comes_out() {
 }
 
 #[test]
-fn explicit_sub_fields_win_over_the_preset() {
+fn explicit_fields_override_the_preset() {
     let resolved = resolve(FULL);
     let native = NativeReasoning {
         enabled: Some(true),
@@ -77,7 +77,7 @@ fn explicit_sub_fields_win_over_the_preset() {
 }
 
 #[test]
-fn one_explicit_field_leaves_the_rest_to_the_preset() {
+fn one_explicit_field_keeps_the_other_defaults() {
     let resolved =
         resolve(r#"{"level":"low","reflection":{"maxChars":5},"native":{"effort":"high"}}"#);
     assert_eq!(resolved.native, Some(native("high")));
@@ -98,7 +98,7 @@ fn each_level_presets_effort_and_reflection() {
 }
 
 #[test]
-fn the_level_is_medium_where_nobody_says() {
+fn level_defaults_to_medium() {
     for text in [r#"{"enabled":true}"#, r#"{"native":{}}"#, r#"{"reflection":{}}"#] {
         assert_eq!(resolve(text), resolve(r#"{"level":"medium"}"#));
     }
@@ -111,7 +111,7 @@ fn enabled_false_turns_everything_off() {
 }
 
 #[test]
-fn saying_anything_else_enables_and_saying_nothing_does_not() {
+fn any_setting_enables_reasoning_and_an_empty_config_does_not() {
     assert_eq!(resolve("{}"), ResolvedReasoning::default());
     assert!(resolve(r#"{"level":"low"}"#).native.is_some());
     assert!(resolve(r#"{"native":{}}"#).native.is_some());
@@ -131,7 +131,7 @@ fn native_false_and_reflection_false_disable_each() {
     assert_eq!(resolve(text), ResolvedReasoning { native: Some(off()), reflection: None });
 }
 
-/// Off has to be said, because many models think unless they are told not to.
+/// Disabling must be explicit, because many models think by default.
 fn off() -> NativeReasoning {
     NativeReasoning { enabled: Some(false), ..NativeReasoning::default() }
 }
@@ -144,7 +144,7 @@ fn reflection_can_be_disabled_or_its_cadence_turned_off() {
 }
 
 #[test]
-fn every_cadence_mode_level_and_effort_is_a_documented_word() {
+fn every_cadence_mode_level_and_effort_is_documented() {
     for (field, words) in [
         ("level", &["low", "medium", "high"][..]),
         ("native.effort", &["minimal", "low", "medium", "high"]),
@@ -244,7 +244,7 @@ fn null_means_absent() {
 
 proptest! {
     #[test]
-    fn every_configuration_survives_printing(
+    fn every_configuration_round_trips(
         enabled in any::<Option<bool>>(),
         level in proptest::option::of("low|medium|high"),
         native in proptest::option::of(any::<Option<(Option<u64>, Option<bool>)>>()),
@@ -283,7 +283,7 @@ proptest! {
             }
         });
         let config = ReasoningConfig::parse(&document).unwrap();
-        prop_assert!(config.json().says_the_same_as(&document));
+        prop_assert!(config.json().is_equivalent_to(&document));
         prop_assert_eq!(&ReasoningConfig::parse(&config.json()).unwrap(), &config);
         let resolved = config.resolve();
         if enabled == Some(false) {

@@ -1,4 +1,5 @@
-//! Document 004, the events of a run: their JSON in and out, and what becomes of events that nobody knows.
+//! Document 004, the events of a run: round trips of their JSON, and the handling of unknown
+//! events.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
 
 use throughline_core::{Json, PlanEvent, PlanSource, ReflectionEvent, RunEvent, UserQuestionEvent};
@@ -15,7 +16,7 @@ const PLAN: &str = r#"{"type":"plan","source":"manage_todo_list","operation":"up
 const REFLECTION: &str = r#"{"type":"reflection","id":"r1","turn":2,"text":"Better ask.","trigger":"on_branch","durationMs":12,"usage":{"inputTokens":1,"reasoningTokens":2},"toolCallIds":["c1","c2"]}"#;
 const QUESTION: &str = r#"{"type":"user_question","status":"answered","id":"q1","toolCallId":"c1","questions":[{"question":"Why?"}],"answers":{"Why?":{"values":["so"]}},"answeredBy":"Ada","allowFreeText":false}"#;
 
-/// Each type of event, with every member and with as few as it takes.
+/// Each type of event, with all members and with the required members only.
 const EVENTS: [(&str, &str, &str); 22] = [
     ("plan", PLAN, r#"{"type":"plan","source":"system"}"#),
     ("reflection", REFLECTION, r#"{"type":"reflection","id":"r1","turn":0,"text":""}"#),
@@ -118,7 +119,7 @@ const EVENTS: [(&str, &str, &str); 22] = [
 ];
 
 #[test]
-fn every_event_goes_in_and_comes_out_full_and_minimal() {
+fn full_and_minimal_events_round_trip() {
     for (name, full, minimal) in EVENTS {
         for text in [full, minimal] {
             let event = RunEvent::parse(&json(text)).unwrap();
@@ -130,7 +131,7 @@ fn every_event_goes_in_and_comes_out_full_and_minimal() {
 }
 
 #[test]
-fn the_documents_events_are_types_of_their_own() {
+fn specified_events_have_their_own_types() {
     let plan = PlanEvent::parse(&json(PLAN)).unwrap();
     assert_eq!(plan.source, PlanSource::ManageTodoList);
     assert_eq!(RunEvent::parse(&json(PLAN)).unwrap(), RunEvent::Plan(plan));
@@ -186,23 +187,23 @@ fn what_is_wrong_is_named_with_its_path() {
 }
 
 #[test]
-fn the_published_schema_of_events_takes_each_and_nothing_that_is_wrong() {
+fn published_event_schema_accepts_valid_events_and_rejects_invalid_ones() {
     let schema: serde_json::Value = serde_json::from_slice(RunEvent::schema().bytes()).unwrap();
     let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     let kept = include_str!("../../../docs/schemas/run-event.json");
     assert!(
         kept == pretty,
-        "docs/schemas/run-event.json: keep what the API gives of it, indented by two"
+        "docs/schemas/run-event.json: store the output of RunEvent::schema() with two-space indentation"
     );
     let check = jsonschema::validator_for(&schema).unwrap();
     let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
     for (name, full, minimal) in EVENTS {
         assert!(takes(full) && takes(minimal), "{name}");
-        // Without its members it is none, unless it needs none.
+        // An event without members is valid only if none is required.
         let bare = format!(r#"{{"type":"{name}"}}"#);
         assert_eq!(takes(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
     }
-    assert!(takes(r#"{"type":"weather","mood":1}"#), "what nobody knows is an event");
+    assert!(takes(r#"{"type":"weather","mood":1}"#), "unknown types are valid events");
     for wrong in ["{}", "1", r#"{"type":"plan","source":"nobody"}"#] {
         assert!(!takes(wrong), "{wrong}");
     }

@@ -1,4 +1,5 @@
-//! Document 004, `SmartState` and its records: their JSON in and out, and what is wrong with a document that is not one.
+//! Document 004, `SmartState` and its records: round trips of their JSON, and the errors of invalid
+//! documents.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
 
 use proptest::prelude::*;
@@ -60,12 +61,12 @@ fn full_state() -> String {
 }
 
 #[test]
-fn every_member_of_the_state_goes_in_and_comes_out() {
+fn state_round_trips() {
     goes_in_and_comes_out!(SmartState: &full_state(), r#"{"messages":[]}"#);
 }
 
 #[test]
-fn every_record_of_the_state_goes_in_and_comes_out_full_and_minimal() {
+fn full_and_minimal_records_round_trip() {
     goes_in_and_comes_out!(UserQuestionOption: OPTION, r#"{"label":"yes"}"#);
     goes_in_and_comes_out!(UserQuestionItem: &item(), r#"{"question":"Why?"}"#);
     goes_in_and_comes_out!(UserQuestionAnswer:
@@ -96,7 +97,7 @@ fn every_record_of_the_state_goes_in_and_comes_out_full_and_minimal() {
 }
 
 #[test]
-fn a_plan_that_is_null_is_not_a_plan_that_is_absent() {
+fn null_plan_differs_from_absent_plan() {
     let absent = SmartState::parse(&json(r#"{"messages":[]}"#)).unwrap();
     let null = SmartState::parse(&json(r#"{"messages":[],"plan":null}"#)).unwrap();
     let planned =
@@ -115,7 +116,7 @@ fn an_empty_list_is_printed_and_an_absent_one_is_not() {
 }
 
 #[test]
-fn members_come_out_in_the_order_of_the_document_and_unknown_ones_last() {
+fn members_are_printed_in_document_order_with_unknown_ones_last() {
     let mixed = r#"{"mood":"good","status":"pending","id":"q1","requestedAt":"now","questions":[],"toolName":"ask_user_question","toolCallId":"c1","notes":null}"#;
     let printed = r#"{"id":"q1","toolCallId":"c1","toolName":"ask_user_question","questions":[],"status":"pending","requestedAt":"now","mood":"good"}"#;
     assert_eq!(PendingUserQuestion::parse(&json(mixed)).unwrap().json().as_str(), printed);
@@ -156,7 +157,7 @@ fn answers_are_found_by_the_text_of_their_question() {
 }
 
 #[test]
-fn records_can_be_made_from_what_they_require() {
+fn records_are_created_from_required_members() {
     let step = PlanStepRecord {
         evidence: Some("a photo".into()),
         ..PlanStepRecord::new(
@@ -177,7 +178,7 @@ fn records_can_be_made_from_what_they_require() {
     );
     let reflection = ReflectionRecord {
         trigger: Some(Cadence::OnBranch),
-        duration_ms: Number::of(0.5),
+        duration_ms: Number::from_f64(0.5),
         ..ReflectionRecord::new("r1".into(), 1, "hm".into(), "now".into())
     };
     let execution = ToolExecution {
@@ -202,8 +203,8 @@ fn a_number_is_kept_as_it_was_written() {
     let written = fact("1.0").unwrap().confidence.unwrap();
     assert_eq!(written.as_str(), "1.0");
     assert!((written.value() - 1.0).abs() < f64::EPSILON);
-    assert_eq!(Number::of(f64::NAN), None);
-    assert_eq!(Number::of(f64::INFINITY), None);
+    assert_eq!(Number::from_f64(f64::NAN), None);
+    assert_eq!(Number::from_f64(f64::INFINITY), None);
     assert_eq!(Number::from(3).as_str(), "3");
 }
 
@@ -261,7 +262,7 @@ fn what_is_wrong_is_named_with_its_path() {
         ),
         (
             r#"{"messages":[],"toolHistory":[{"executionId":"e","toolName":"t"}]}"#,
-            "SmartState.toolHistory[0].args is missing: it must be given, and may be anything",
+            "SmartState.toolHistory[0].args is missing: it must be any JSON value",
         ),
         (
             r#"{"messages":[],"reflections":[{"id":"r","turn":1,"text":"","createdAt":"","usage":{"inputTokens":0.5}}]}"#,
@@ -280,7 +281,7 @@ fn what_is_wrong_is_named_with_its_path() {
 
 proptest! {
     #[test]
-    fn whatever_is_made_prints_and_reads_as_itself(
+    fn any_state_round_trips(
         texts in proptest::collection::vec(".{0,12}", 6),
         version: u64,
         score in proptest::num::f64::ANY,
@@ -302,7 +303,7 @@ proptest! {
                 f.as_str().into(),
             )
         };
-        let plan = Plan { adherence_score: Number::of(score), ..Plan::new(version, Vec::new()) };
+        let plan = Plan { adherence_score: Number::from_f64(score), ..Plan::new(version, Vec::new()) };
         let state = SmartState {
             plan: Some(if is_null { Nullable::Null } else { Nullable::Value(plan) }),
             pending_user_questions: Some(vec![question]),
@@ -314,13 +315,13 @@ proptest! {
 }
 
 #[test]
-fn the_published_schema_of_the_state_takes_what_the_state_prints() {
+fn published_state_schema_accepts_printed_states() {
     let schema: serde_json::Value = serde_json::from_slice(SmartState::schema().bytes()).unwrap();
     let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     let kept = include_str!("../../../docs/schemas/smart-state.json");
     assert!(
         kept == pretty,
-        "docs/schemas/smart-state.json: keep what the API gives of it, indented by two"
+        "docs/schemas/smart-state.json: store the output of SmartState::schema() with two-space indentation"
     );
     let check = jsonschema::validator_for(&schema).unwrap();
     let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());

@@ -1,7 +1,8 @@
-//! Names are looked up, and addresses that nothing is ever sent to are left out.
+//! Resolves host names and drops addresses that must never be contacted.
 //!
-//! The address that is really connected to is what counts, so names are looked up here; literal addresses are never looked
-//! up, and are checked on their own. Loopback and private networks are allowed, since that is where Ollama and vLLM live.
+//! The check applies to the address that is actually connected to, so names are resolved here.
+//! Literal addresses skip DNS and are checked separately. Loopback and private networks are
+//! allowed, because Ollama and vLLM run there.
 
 use std::error::Error;
 use std::future::Future;
@@ -12,47 +13,47 @@ use std::task::{Context, Poll};
 use std::vec;
 
 use hyper_util::client::legacy::connect::dns::Name;
-use throughline_core::{OutOfBounds, check_host, within_bounds};
+use throughline_core::{BlockedAddress, allowed_addresses, check_host};
 use tower_service::Service;
 use url::Url;
 
-/// What a URL itself says about where it leads.
-pub(crate) fn check(url: &Url) -> Result<(), OutOfBounds> {
+/// Checks a literal address in a URL.
+pub(crate) fn check(url: &Url) -> Result<(), BlockedAddress> {
     check_host(url.host_str().unwrap_or_default())
 }
 
-/// Addresses, once they are found.
-type Finding<A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send>>;
+/// Future of a DNS lookup.
+type LookupFuture<A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send>>;
 
-/// How a name is looked up.
-type Lookup = fn(Name) -> Finding<Vec<SocketAddr>, io::Error>;
+/// Function that resolves a name.
+type ResolveFn = fn(Name) -> LookupFuture<Vec<SocketAddr>, io::Error>;
 
-/// Looks names up, and leaves out what is out of bounds.
+/// Resolver that drops blocked addresses.
 #[derive(Clone, Copy)]
-pub(crate) struct Guarded {
-    lookup: Lookup,
+pub(crate) struct FilteredResolver {
+    lookup: ResolveFn,
 }
 
-impl Guarded {
-    /// Looks names up as the system does.
+impl FilteredResolver {
+    /// Uses the system resolver.
     pub(crate) fn system() -> Self {
-        Self::over(|name| {
+        Self::with_lookup(|name| {
             Box::pin(
                 async move { Ok(tokio::net::lookup_host((name.as_str(), 0)).await?.collect()) },
             )
         })
     }
 
-    /// Looks names up in that way.
-    pub(crate) fn over(lookup: Lookup) -> Self {
+    /// Uses a custom lookup function.
+    pub(crate) fn with_lookup(lookup: ResolveFn) -> Self {
         Self { lookup }
     }
 }
 
-impl Service<Name> for Guarded {
+impl Service<Name> for FilteredResolver {
     type Response = vec::IntoIter<SocketAddr>;
     type Error = Box<dyn Error + Send + Sync>;
-    type Future = Finding<Self::Response, Self::Error>;
+    type Future = LookupFuture<Self::Response, Self::Error>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -61,7 +62,7 @@ impl Service<Name> for Guarded {
     fn call(&mut self, name: Name) -> Self::Future {
         let host = name.as_str().to_owned();
         let found = (self.lookup)(name);
-        Box::pin(async move { Ok(within_bounds(&host, found.await?)?.into_iter()) })
+        Box::pin(async move { Ok(allowed_addresses(&host, found.await?)?.into_iter()) })
     }
 }
 

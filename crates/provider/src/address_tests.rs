@@ -1,11 +1,11 @@
-//! What is out of bounds, by whatever spelling.
+//! Tests of blocked addresses in every spelling.
 
 use url::Url;
 
 use super::check;
 
 #[test]
-fn urls_that_lead_out_of_bounds_are_refused_however_they_are_spelled() {
+fn blocked_urls_are_rejected_in_every_spelling() {
     for url in [
         "http://169.254.169.254/latest/meta-data",
         "http://169.254.0.1",

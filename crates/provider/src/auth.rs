@@ -1,24 +1,24 @@
-//! How a request proves whose it is: one way for each kind of endpoint.
+//! Authentication headers for each kind of endpoint.
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use throughline_core::{Credential, Provider, Wire};
 
-/// Where an endpoint looks for a key.
+/// Header in which an endpoint expects its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// `x-api-key`, or `authorization` for the token of a person who logged in.
+    /// `x-api-key`, or `authorization` for an OAuth token.
     Anthropic,
-    /// `authorization: Bearer`
+    /// `authorization: Bearer`.
     Bearer,
-    /// `api-key`, or `authorization` for a token of the directory.
+    /// `api-key`, or `authorization` for a Microsoft Entra token.
     Azure,
     /// `x-goog-api-key`, or `authorization` for an access token.
     Google,
 }
 
 impl Scheme {
-    /// The scheme of a row's wire, at that host.
-    pub fn of(row: &Provider, host: &str) -> Self {
+    /// Returns the scheme of a provider row at this host.
+    pub fn for_row(row: &Provider, host: &str) -> Self {
         if row.wire == Wire::ANTHROPIC_MESSAGES {
             Scheme::Anthropic
         } else if row.wire == Wire::GEMINI {
@@ -37,7 +37,7 @@ impl Scheme {
         key: &Credential,
     ) -> Result<(), InvalidHeaderValue> {
         let key = key.reveal();
-        // Tokens that a login hands out go another way than keys do, and can be told by how they begin.
+        // Login tokens use another header than keys; a known prefix distinguishes them.
         let (own_header, token) = match self {
             Scheme::Bearer => (AUTHORIZATION, true),
             Scheme::Anthropic => (X_API_KEY, key.starts_with("sk-ant-oat")),
@@ -56,7 +56,7 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Adds a header whose value no `Debug` shows.
+/// Adds a header whose value `Debug` does not print.
 pub(crate) fn insert_secret(
     headers: &mut HeaderMap,
     name: HeaderName,
@@ -68,7 +68,7 @@ pub(crate) fn insert_secret(
     Ok(())
 }
 
-/// Headers in which a caller's own credentials come, of whichever provider. They are never passed on.
+/// Headers that carry client credentials for any provider. They are never forwarded.
 const CREDENTIALS: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -81,21 +81,22 @@ const CREDENTIALS: [&str; 9] = [
     "cookie",
 ];
 
-/// Whether a header carries a credential.
+/// Returns whether a header carries a credential.
 pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }
 
-/// Headers that choose an account of the caller's key. With another key they would choose among that key's accounts.
+/// Headers that select an account of the client's key. With another key they would select among
+/// that key's accounts.
 const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
 
-/// Whether a header chooses the account that a request is charged to.
-pub(crate) fn is_account(name: &HeaderName) -> bool {
+/// Returns whether a header selects the account that is charged.
+pub(crate) fn is_account_header(name: &HeaderName) -> bool {
     ACCOUNTS.contains(&name.as_str())
 }
 
-/// A query without the keys that Google's clients may put into it.
-pub(crate) fn without_keys(query: &str) -> String {
+/// Removes the API key that Google clients may put into the query.
+pub(crate) fn strip_query_keys(query: &str) -> String {
     let is_key = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();
         ["key", "access_token"].contains(&name)

@@ -1,12 +1,12 @@
-//! What goes into the headers, and what nobody is shown of it.
+//! Tests of authentication headers and of their redaction in `Debug`.
 
 use http::HeaderMap;
 use throughline_core::Credential;
 
-use super::{Scheme, without_keys};
+use super::{Scheme, strip_query_keys};
 
 #[test]
-fn a_key_in_the_headers_is_not_shown() {
+fn debug_hides_keys_in_headers() {
     for scheme in [Scheme::Anthropic, Scheme::Bearer, Scheme::Azure, Scheme::Google] {
         for key in ["canary", "sk-ant-oat-canary", "eyJ-canary", "ya29.canary"] {
             let mut headers = HeaderMap::new();
@@ -18,8 +18,8 @@ fn a_key_in_the_headers_is_not_shown() {
 }
 
 #[test]
-fn only_keys_are_taken_out_of_a_query() {
-    assert_eq!(without_keys("alt=sse&key=k&access_token=t&keys=1&b"), "alt=sse&keys=1&b");
-    assert_eq!(without_keys("key=k"), "");
-    assert_eq!(without_keys(""), "");
+fn only_keys_are_removed_from_the_query() {
+    assert_eq!(strip_query_keys("alt=sse&key=k&access_token=t&keys=1&b"), "alt=sse&keys=1&b");
+    assert_eq!(strip_query_keys("key=k"), "");
+    assert_eq!(strip_query_keys(""), "");
 }

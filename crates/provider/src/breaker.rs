@@ -1,10 +1,11 @@
-//! Circuit breakers: an endpoint or a model that keeps failing gets no requests for a while.
+//! Circuit breakers: an endpoint or model that keeps failing gets no requests for a while.
 //!
-//! After a number of failures in a row nothing is sent until a pause is over. Then one request is let through as a probe:
-//! if it succeeds, all requests are; if it fails, the pause begins again.
+//! After a number of consecutive failures the breaker opens, and requests are rejected until the
+//! pause ends. One request then probes the endpoint. If it succeeds, the breaker closes; if it
+//! fails, the pause starts again.
 //!
-//! Each model of an endpoint has a breaker of its own, so a model that fails does not stop the others. Failures to connect
-//! say nothing about a model: they count for the endpoint.
+//! Each model of an endpoint has its own breaker, so a failing model does not block the others.
+//! Connection failures are independent of the model and count for the endpoint.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +14,12 @@ use std::time::Duration;
 use throughline_core::Name;
 use tokio::time::Instant;
 
-/// When an endpoint is left alone, and for how long.
+/// Threshold and pause of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// How many failures in a row it takes; 0 means that it is never left alone.
+    /// Consecutive failures that open the breaker; 0 disables it.
     pub failures: u32,
-    /// How long the pause is.
+    /// Time until an open breaker allows a probe.
     pub pause: Duration,
 }
 
@@ -28,13 +29,13 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// What to tell others while one request finds out whether the endpoint is back.
-const WHILE_PROBED: Duration = Duration::from_secs(1);
+/// Retry delay reported to other requests while a probe is in flight.
+const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The most models of one endpoint that have a breaker. Callers choose the names of models, so the number is bounded.
+/// Maximum number of per-model breakers. Clients choose model names, so the number must be bounded.
 const MOST_MODELS: usize = 256;
 
-/// The breakers of one endpoint.
+/// Circuit breakers of one endpoint and its models.
 #[derive(Debug)]
 pub(crate) struct Breakers {
     policy: BreakerPolicy,
@@ -47,12 +48,12 @@ impl Breakers {
         Self { policy, endpoint: Breaker::new(policy), models: Mutex::default() }
     }
 
-    /// The breaker of the endpoint, for failures to connect.
+    /// Returns the endpoint's breaker, which counts connection failures.
     pub(crate) fn endpoint(&self) -> &Breaker {
         &self.endpoint
     }
 
-    /// The breaker of a model; one that all others share where there are too many models.
+    /// Returns the breaker of a model; models above the maximum share one.
     pub(crate) fn model(&self, model: Option<&Name>) -> Arc<Breaker> {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let mut name = model.cloned().unwrap_or_default();
@@ -69,83 +70,83 @@ impl Breakers {
 #[derive(Debug)]
 pub(crate) struct Breaker {
     policy: BreakerPolicy,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug)]
-enum State {
-    /// Requests go through; so many of the last ones failed.
+enum BreakerState {
+    /// Requests pass; counts consecutive failures.
     Closed { failures: u32 },
-    /// Requests are held back until then.
+    /// Requests are rejected until this time.
     Open { until: Instant },
-    /// One request is on its way to see.
+    /// One probe request is in flight.
     Probing,
 }
 
 impl Breaker {
     pub(crate) fn new(policy: BreakerPolicy) -> Self {
-        Self { policy, state: Mutex::new(State::Closed { failures: 0 }) }
+        Self { policy, state: Mutex::new(BreakerState::Closed { failures: 0 }) }
     }
 
-    /// The permission to send one request, or how long to wait for it.
+    /// Returns a permit for one request, or the time to wait.
     pub(crate) fn admit(&self, now: Instant) -> Result<Permit<'_>, Duration> {
         let mut state = self.state();
         match *state {
-            State::Closed { .. } => Ok(Permit { breaker: self, probe: None }),
-            State::Open { until } if now < until => Err(until - now),
-            State::Open { .. } => {
-                *state = State::Probing;
+            BreakerState::Closed { .. } => Ok(Permit { breaker: self, probe: None }),
+            BreakerState::Open { until } if now < until => Err(until - now),
+            BreakerState::Open { .. } => {
+                *state = BreakerState::Probing;
                 Ok(Permit { breaker: self, probe: Some(now) })
             }
-            State::Probing => Err(WHILE_PROBED),
+            BreakerState::Probing => Err(PROBE_RETRY_DELAY),
         }
     }
 
-    /// Whether requests are held back.
+    /// Returns whether requests are rejected.
     pub(crate) fn is_open(&self) -> bool {
-        !matches!(*self.state(), State::Closed { .. })
+        !matches!(*self.state(), BreakerState::Closed { .. })
     }
 
-    /// Whether requests are held back, or the last one failed.
+    /// Returns whether requests are rejected or the last one failed.
     fn has_failures(&self) -> bool {
-        !matches!(*self.state(), State::Closed { failures: 0 })
+        !matches!(*self.state(), BreakerState::Closed { failures: 0 })
     }
 
     fn succeeded(&self) {
-        *self.state() = State::Closed { failures: 0 };
+        *self.state() = BreakerState::Closed { failures: 0 };
     }
 
     fn failed(&self, probes: bool, now: Instant) {
         let mut state = self.state();
-        let open = State::Open { until: now + self.policy.pause };
+        let open = BreakerState::Open { until: now + self.policy.pause };
         match &mut *state {
-            State::Closed { failures } => {
+            BreakerState::Closed { failures } => {
                 *failures = failures.saturating_add(1);
                 if *failures == self.policy.failures {
                     *state = open;
                 }
             }
-            State::Probing if probes => *state = open,
-            // A request from before the pause; what it says is known.
-            State::Probing | State::Open { .. } => {}
+            BreakerState::Probing if probes => *state = open,
+            // A request from before the pause adds no information.
+            BreakerState::Probing | BreakerState::Open { .. } => {}
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The permission to send one request. Whoever gives up before its end lets the next one see.
+/// Permit for one request. Dropping an unsettled probe permit lets the next request probe.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     breaker: &'a Breaker,
-    /// When it was let through to see, if it was.
+    /// Start of the probe, if this request is one.
     probe: Option<Instant>,
 }
 
 impl Permit<'_> {
-    /// Says how it went.
+    /// Records the outcome.
     pub(crate) fn settle(mut self, failed: bool, now: Instant) {
         let probes = self.probe.take().is_some();
         if failed {
@@ -160,8 +161,8 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let Some(since) = self.probe else { return };
         let mut state = self.breaker.state();
-        if matches!(*state, State::Probing) {
-            *state = State::Open { until: since };
+        if matches!(*state, BreakerState::Probing) {
+            *state = BreakerState::Open { until: since };
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The connections of one endpoint: opened where one is needed, shared, and kept for a while. Nothing is followed, changed
-//! or asked again here that was heard.
+//! Connection pool of one endpoint. This layer follows no redirects, modifies nothing, and never
+//! repeats a request that the server may have received.
 
 use std::error::Error;
 use std::future::Future;
@@ -20,27 +20,27 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use crate::address::Guarded;
+use crate::address::FilteredResolver;
 
-/// How long a connection is kept that nobody uses: less than the minute after which balancers close theirs.
+/// Idle timeout of a connection; below the 60 seconds after which load balancers close theirs.
 const IDLE: Duration = Duration::from_secs(50);
 
-/// How often a shared connection is asked whether it is still there, and how long that may take. Without it a dead one would be
-/// noticed only when an answer has taken too long.
+/// Interval and timeout of HTTP/2 pings. Without them, a dead connection would be detected only by
+/// a response timeout.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// The same for the sockets themselves.
+/// TCP keep-alive interval of the sockets.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_TRIES: u32 = 3;
 
-/// The connections of one endpoint.
-pub(crate) struct Client(Pool<Patient, Full<Bytes>>);
+/// HTTP client with the connection pool of one endpoint.
+pub(crate) struct Client(Pool<Connector, Full<Bytes>>);
 
 impl Client {
-    /// None is open yet. Each may take that long to open.
-    pub(crate) fn new(tls: ClientConfig, names: Guarded, limit: Duration) -> Self {
+    /// Creates an empty pool; `limit` is the connect timeout.
+    pub(crate) fn new(tls: ClientConfig, names: FilteredResolver, limit: Duration) -> Self {
         let mut sockets = HttpConnector::new_with_resolver(names);
-        // Whether a connection is encrypted is decided one layer above.
+        // The TLS layer above decides whether a connection is encrypted.
         sockets.enforce_http(false);
         sockets.set_nodelay(true);
         sockets.set_keepalive(Some(KEEP_ALIVE));
@@ -53,11 +53,11 @@ impl Client {
             .pool_idle_timeout(IDLE)
             .http2_keep_alive_interval(SIGN_OF_LIFE)
             .http2_keep_alive_timeout(SIGN_OF_LIFE)
-            .build(Patient { connector, limit });
+            .build(Connector { connector, limit });
         Self(pool)
     }
 
-    /// Sends a request, and waits for the first byte of the answer.
+    /// Sends a request and waits for the response head.
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -66,13 +66,14 @@ impl Client {
     }
 }
 
-/// A connection took too long to open.
+/// The connect timeout expired.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was not opened in time")]
-pub(crate) struct TooSlow;
+pub(crate) struct ConnectTimeout;
 
-/// Whether the other side said that it did not hear the request at all: it goes away, or has too much to do.
-pub(crate) fn was_not_heard(error: &legacy::Error) -> bool {
+/// Returns whether the server reports that it did not process the request: graceful GOAWAY or a
+/// refused stream.
+pub(crate) fn is_unprocessed(error: &legacy::Error) -> bool {
     let Some(error) = cause::<h2::Error>(error).filter(|error| error.is_remote()) else {
         return false;
     };
@@ -81,7 +82,7 @@ pub(crate) fn was_not_heard(error: &legacy::Error) -> bool {
         || error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM)
 }
 
-/// The cause of that type, if it is among those of an error.
+/// Returns the first cause of type `E` in an error chain.
 pub(crate) fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -93,26 +94,26 @@ pub(crate) fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) ->
     None
 }
 
-/// Opens connections: names are looked up, sockets opened and keys agreed upon, all within one limit.
+/// Opens connections; DNS, TCP and TLS share one timeout.
 #[derive(Clone)]
-struct Patient {
-    connector: HttpsConnector<HttpConnector<Guarded>>,
+struct Connector {
+    connector: HttpsConnector<HttpConnector<FilteredResolver>>,
     limit: Duration,
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
+type ConnectError = Box<dyn Error + Send + Sync>;
 
-impl Service<Uri> for Patient {
+impl Service<Uri> for Connector {
     type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failure>> + Send>>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
         self.connector.poll_ready(context)
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
         let connecting = timeout(self.limit, self.connector.call(to));
-        Box::pin(async move { connecting.await.unwrap_or_else(|_| Err(TooSlow.into())) })
+        Box::pin(async move { connecting.await.unwrap_or_else(|_| Err(ConnectTimeout.into())) })
     }
 }

@@ -1,4 +1,4 @@
-//! An endpoint: where it is, whose key it takes, and how patient we are with it.
+//! An endpoint: its address, credentials and limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use throughline_core::{Credential, Name, Provider, UpstreamError};
 use url::Url;
 
-use crate::auth::{Scheme, without_keys};
+use crate::auth::{Scheme, strip_query_keys};
 use crate::breaker::BreakerPolicy;
 use crate::retry::RetryPolicy;
 use crate::sigv4::AwsKeys;
@@ -14,48 +14,50 @@ use crate::sigv4::AwsKeys;
 /// A configured endpoint of a provider.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// What requests call it.
+    /// Name by which requests select the endpoint.
     pub name: Name,
-    /// The catalog's row for its kind.
+    /// Catalog row of the provider.
     pub row: Arc<Provider>,
-    /// Whose key it gets.
-    pub credential: Source,
-    /// Where it looks for a key.
+    /// Source of the key.
+    pub credential: CredentialSource,
+    /// Header that carries the key.
     pub scheme: Scheme,
-    /// How patient we are with it.
+    /// Timeouts, limits, retries and circuit breaker.
     pub options: EndpointOptions,
     pub(crate) base: Url,
 }
 
-/// Whose key an endpoint gets.
+/// Source of an endpoint's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// This one, whatever the caller has.
+pub enum CredentialSource {
+    /// This key, regardless of the client's.
     Key(Credential),
-    /// A signature with these keys, on Bedrock.
+    /// AWS keys that sign requests to Bedrock.
     Aws(AwsKeys),
-    /// The caller's own, and no request goes out without one.
+    /// The client's key; a request without one is rejected.
     Caller,
-    /// The caller's own if there is one, else none: a server that asks for no key.
+    /// The client's key if present, otherwise none: for servers that need no key.
     Open,
-    /// Its own, which is not there for this reason. No request goes out, whatever key the caller has.
+    /// A configured key that is missing, with the reason. All requests are rejected, even with a
+    /// client key.
     Missing(Name),
 }
 
-/// How patient we are with an endpoint.
+/// Timeouts, limits, retries and circuit breaker of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointOptions {
-    /// How long connecting may take.
+    /// Connect timeout.
     pub connect: Duration,
-    /// How long the first byte of an answer may take. Without streaming that is all of the model's thinking.
+    /// Timeout until the first byte of the response. Without streaming it includes all of the
+    /// model's reasoning.
     pub first_byte: Duration,
-    /// How long the next byte may take.
+    /// Timeout between two chunks of the body.
     pub between_bytes: Duration,
-    /// How many bytes an answer may have.
+    /// Maximum size of a response in bytes.
     pub largest_answer: u64,
-    /// What is sent again.
+    /// Retry policy.
     pub retry: RetryPolicy,
-    /// When it is left alone.
+    /// Circuit breaker policy.
     pub breaker: BreakerPolicy,
 }
 
@@ -72,50 +74,51 @@ impl Default for EndpointOptions {
     }
 }
 
-/// Why an endpoint cannot be used. The address itself is not told, since it may hold a password.
+/// Reason why an endpoint cannot be used. It omits the address, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint {name} cannot be used: {problem}")]
 pub struct InvalidEndpoint {
-    /// The endpoint.
+    /// Name of the endpoint.
     pub name: Name,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: Name,
 }
 
 impl Endpoint {
-    /// An endpoint of a row's kind at that address.
+    /// Creates an endpoint of a provider row at this address.
     pub fn new(
         name: impl Into<Name>,
         row: Arc<Provider>,
         base_url: &str,
-        credential: Source,
+        credential: CredentialSource,
     ) -> Result<Self, InvalidEndpoint> {
         let name = name.into();
-        let base = match base(base_url) {
+        let base = match parse_base_url(base_url) {
             Ok(base) => base,
             Err(problem) => return Err(InvalidEndpoint { name, problem: Name::from(problem) }),
         };
-        let scheme = Scheme::of(&row, base.host_str().unwrap_or_default());
+        let scheme = Scheme::for_row(&row, base.host_str().unwrap_or_default());
         Ok(Self { name, row, credential, scheme, options: EndpointOptions::default(), base })
     }
 
-    /// The same with other patience.
+    /// Replaces the options.
     #[must_use]
-    pub fn with(mut self, options: EndpointOptions) -> Self {
+    pub fn with_options(mut self, options: EndpointOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Its address, up to the wire's own path.
+    /// Returns the base URL, up to the path of the wire.
     pub fn base_url(&self) -> &str {
         self.base.as_str()
     }
 
-    /// The address of a path here. It never leads anywhere else, whatever the path says.
+    /// Resolves a path at the endpoint. The result never leaves the endpoint, whatever the path
+    /// contains.
     pub(crate) fn url(&self, path: &str) -> Result<Url, UpstreamError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let query = match self.scheme {
-            Scheme::Google => without_keys(query),
+            Scheme::Google => strip_query_keys(query),
             Scheme::Anthropic | Scheme::Bearer | Scheme::Azure => query.to_owned(),
         };
         let mut text = [self.base.as_str().trim_end_matches('/'), path].concat();
@@ -128,53 +131,58 @@ impl Endpoint {
             url.origin() == self.base.origin() && rest.is_some_and(|rest| rest.starts_with('/'))
         };
         let url = Url::parse(&text).ok().filter(|url| path.starts_with('/') && inside(url));
-        url.ok_or_else(|| self.invalid("its path does not lead to a place there"))
+        url.ok_or_else(|| self.invalid_request("its path leads outside the endpoint"))
     }
 
-    /// Whether a caller's own key goes out, if it brings one.
-    pub(crate) fn takes_callers_key(&self) -> bool {
+    /// Returns whether the client's key is forwarded, if it sends one.
+    pub(crate) fn accepts_client_key(&self) -> bool {
         match self.credential {
-            Source::Caller | Source::Open => true,
-            Source::Key(_) | Source::Aws(_) | Source::Missing(_) => false,
+            CredentialSource::Caller | CredentialSource::Open => true,
+            CredentialSource::Key(_) | CredentialSource::Aws(_) | CredentialSource::Missing(_) => {
+                false
+            }
         }
     }
 
-    /// Whose key a request gets.
-    pub(crate) fn proof(&self, callers: Option<Credential>) -> Result<Source, UpstreamError> {
-        let callers = callers.map(Source::Key);
+    /// Selects the credentials of a request.
+    pub(crate) fn credentials(
+        &self,
+        callers: Option<Credential>,
+    ) -> Result<CredentialSource, UpstreamError> {
+        let callers = callers.map(CredentialSource::Key);
         match &self.credential {
-            Source::Key(_) | Source::Aws(_) => Ok(self.credential.clone()),
-            Source::Open => Ok(callers.unwrap_or(Source::Open)),
-            Source::Caller => callers.ok_or_else(|| UpstreamError::NoCredential {
+            CredentialSource::Key(_) | CredentialSource::Aws(_) => Ok(self.credential.clone()),
+            CredentialSource::Open => Ok(callers.unwrap_or(CredentialSource::Open)),
+            CredentialSource::Caller => callers.ok_or_else(|| UpstreamError::NoCredential {
                 endpoint: Arc::clone(&self.name),
                 variable: self.row.key_env.clone(),
             }),
-            Source::Missing(reason) => Err(self.invalid(reason)),
+            CredentialSource::Missing(reason) => Err(self.invalid_request(reason)),
         }
     }
 
-    pub(crate) fn invalid(&self, problem: &str) -> UpstreamError {
+    pub(crate) fn invalid_request(&self, problem: &str) -> UpstreamError {
         UpstreamError::Invalid { endpoint: Arc::clone(&self.name), problem: Name::from(problem) }
     }
 }
 
-/// An address that everything else is put behind.
-pub(crate) fn base(address: &str) -> Result<Url, &'static str> {
+/// Parses a base URL to which paths are appended.
+pub(crate) fn parse_base_url(address: &str) -> Result<Url, &'static str> {
     if address.is_empty() {
-        return Err("it has no address");
+        return Err("its address is empty");
     }
     if address.contains(['{', '}']) {
-        return Err("a part of its address is left open");
+        return Err("its address contains an unfilled placeholder");
     }
     let url = Url::parse(address).map_err(|_| "its address is not a URL")?;
     if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
-        return Err("its address does not begin with http:// or https:// and a host");
+        return Err("its address must start with http:// or https:// and a host");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("its address holds a user or a password: give the key on its own");
+        return Err("its address contains a user or a password; configure the key separately");
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("its address has a query or a fragment, and paths are put behind it");
+        return Err("its address has a query or a fragment; remove it, because paths are appended");
     }
     Ok(url)
 }

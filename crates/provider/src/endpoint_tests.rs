@@ -1,14 +1,14 @@
-//! Where an endpoint's paths lead, and whose key goes along.
+//! Tests of endpoint paths and credentials.
 
 use std::sync::Arc;
 
 use throughline_codec::{Catalog, codec};
 use throughline_core::{Credential, UpstreamError};
 
-use super::{Endpoint, Source};
+use super::{CredentialSource, Endpoint};
 use crate::auth::Scheme;
 
-fn endpoint(row: &str, base_url: &str, credential: Source) -> Endpoint {
+fn endpoint(row: &str, base_url: &str, credential: CredentialSource) -> Endpoint {
     let row = Catalog::builtin().provider(row).unwrap();
     Endpoint::new("here", row, base_url, credential).unwrap()
 }
@@ -18,19 +18,22 @@ fn url(endpoint: &Endpoint, path: &str) -> Option<String> {
 }
 
 #[test]
-fn paths_are_put_behind_the_address_with_their_query() {
-    let slash = endpoint("openai", "https://api.openai.com/v1/", Source::Caller);
+fn paths_and_queries_are_appended_to_the_base_url() {
+    let slash = endpoint("openai", "https://api.openai.com/v1/", CredentialSource::Caller);
     assert_eq!(
         url(&slash, "/responses?include=a&b=%20").as_deref(),
         Some("https://api.openai.com/v1/responses?include=a&b=%20")
     );
-    let bare = endpoint("anthropic", "https://api.anthropic.com", Source::Caller);
+    let bare = endpoint("anthropic", "https://api.anthropic.com", CredentialSource::Caller);
     assert_eq!(
         url(&bare, "/v1/messages").as_deref(),
         Some("https://api.anthropic.com/v1/messages")
     );
-    let bedrock =
-        endpoint("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", Source::Caller);
+    let bedrock = endpoint(
+        "bedrock",
+        "https://bedrock-runtime.us-east-1.amazonaws.com",
+        CredentialSource::Caller,
+    );
     assert_eq!(
         url(&bedrock, "/model/a.b-v1%3A0/converse").as_deref(),
         Some("https://bedrock-runtime.us-east-1.amazonaws.com/model/a.b-v1%3A0/converse")
@@ -38,7 +41,7 @@ fn paths_are_put_behind_the_address_with_their_query() {
 }
 
 #[test]
-fn a_codecs_path_behind_a_rows_address_is_where_the_vendor_answers() {
+fn codec_paths_match_the_vendors_urls() {
     let catalog = Catalog::builtin();
     for (row, model, address) in [
         ("anthropic", "claude-opus-4-6", "https://api.anthropic.com/v1/messages"),
@@ -62,19 +65,19 @@ fn a_codecs_path_behind_a_rows_address_is_where_the_vendor_answers() {
     ] {
         let target = catalog.target_for(row, model, "mine").unwrap();
         let path = codec(&target.provider.wire).unwrap().path(&target, false);
-        let here = endpoint(row, &target.provider.base_url, Source::Caller);
+        let here = endpoint(row, &target.provider.base_url, CredentialSource::Caller);
         assert_eq!(url(&here, &path).as_deref(), Some(address), "{row}");
     }
 }
 
 #[test]
-fn a_path_leads_nowhere_else() {
-    let here = endpoint("openai", "https://api.openai.com/v1", Source::Caller);
+fn paths_cannot_leave_the_endpoint() {
+    let here = endpoint("openai", "https://api.openai.com/v1", CredentialSource::Caller);
     for path in ["", "responses", "@evil.example/", ".evil.example/", "/../admin", "/%2e%2e/admin"]
     {
         assert_eq!(url(&here, path), None, "{path}");
     }
-    let bare = endpoint("anthropic", "https://api.anthropic.com", Source::Caller);
+    let bare = endpoint("anthropic", "https://api.anthropic.com", CredentialSource::Caller);
     for path in ["@evil.example/", ":8080/", ".evil.example/"] {
         assert_eq!(url(&bare, path), None, "{path}");
     }
@@ -85,8 +88,8 @@ fn a_path_leads_nowhere_else() {
 }
 
 #[test]
-fn keys_in_the_query_stay_behind_at_google() {
-    let gemini = endpoint("gemini", "https://example.com", Source::Caller);
+fn google_query_keys_are_not_forwarded() {
+    let gemini = endpoint("gemini", "https://example.com", CredentialSource::Caller);
     assert_eq!(
         url(&gemini, "/v1beta/models/m:streamGenerateContent?key=k&alt=sse").as_deref(),
         Some("https://example.com/v1beta/models/m:streamGenerateContent?alt=sse")
@@ -95,7 +98,7 @@ fn keys_in_the_query_stay_behind_at_google() {
 }
 
 #[test]
-fn an_address_that_cannot_be_used_is_refused_without_being_told() {
+fn invalid_address_is_rejected_without_printing_it() {
     let row = Catalog::builtin().provider("openai").unwrap();
     for base_url in [
         "",
@@ -105,7 +108,8 @@ fn an_address_that_cannot_be_used_is_refused_without_being_told() {
         "https://example.com?key=canary",
         "https://{canary}.openai.azure.com",
     ] {
-        let error = Endpoint::new("here", Arc::clone(&row), base_url, Source::Caller).unwrap_err();
+        let error = Endpoint::new("here", Arc::clone(&row), base_url, CredentialSource::Caller)
+            .unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
     }
 }
@@ -125,26 +129,38 @@ fn the_scheme_follows_from_the_row() {
         ("bedrock-mantle", Scheme::Bearer),
         ("ollama", Scheme::Bearer),
     ] {
-        assert_eq!(endpoint(row, "http://localhost", Source::Caller).scheme, scheme, "{row}");
+        assert_eq!(
+            endpoint(row, "http://localhost", CredentialSource::Caller).scheme,
+            scheme,
+            "{row}"
+        );
     }
-    let own = endpoint("compatible", "https://mine.openai.azure.com/openai/v1", Source::Caller);
+    let own =
+        endpoint("compatible", "https://mine.openai.azure.com/openai/v1", CredentialSource::Caller);
     assert_eq!(own.scheme, Scheme::Azure);
 }
 
 #[test]
-fn the_callers_key_is_used_only_where_the_endpoint_has_none() {
-    let (own, callers) = (Source::Key(Credential::new("own")), Credential::new("callers"));
-    let proof = |source: &Source, callers: Option<&Credential>| {
-        endpoint("openai", "http://localhost", source.clone()).proof(callers.cloned())
+fn client_key_is_used_only_without_endpoint_key() {
+    let (own, callers) =
+        (CredentialSource::Key(Credential::new("own")), Credential::new("callers"));
+    let proof = |source: &CredentialSource, callers: Option<&Credential>| {
+        endpoint("openai", "http://localhost", source.clone()).credentials(callers.cloned())
     };
     assert_eq!(proof(&own, Some(&callers)), Ok(own.clone()));
-    assert_eq!(proof(&Source::Caller, Some(&callers)), Ok(Source::Key(callers.clone())));
-    assert_eq!(proof(&Source::Open, Some(&callers)), Ok(Source::Key(callers.clone())));
-    assert_eq!(proof(&Source::Open, None), Ok(Source::Open));
+    assert_eq!(
+        proof(&CredentialSource::Caller, Some(&callers)),
+        Ok(CredentialSource::Key(callers.clone()))
+    );
+    assert_eq!(
+        proof(&CredentialSource::Open, Some(&callers)),
+        Ok(CredentialSource::Key(callers.clone()))
+    );
+    assert_eq!(proof(&CredentialSource::Open, None), Ok(CredentialSource::Open));
     let variable = Some("OPENAI_API_KEY".into());
     let missing = UpstreamError::NoCredential { endpoint: "here".into(), variable };
-    assert_eq!(proof(&Source::Caller, None), Err(missing));
-    let missing = Source::Missing("$WORK_KEY is not set".into());
+    assert_eq!(proof(&CredentialSource::Caller, None), Err(missing));
+    let missing = CredentialSource::Missing("$WORK_KEY is not set".into());
     for callers in [None, Some(&callers)] {
         let said = "the request to here cannot be sent: $WORK_KEY is not set";
         assert_eq!(proof(&missing, callers).unwrap_err().to_string(), said);

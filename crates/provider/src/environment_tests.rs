@@ -1,11 +1,11 @@
-//! What variables say of rows.
+//! Tests of addresses and keys from environment variables.
 
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
 use throughline_core::{Credential, Provider};
 
-use super::{UsualAddress, UsualKey, in_region, needs_key, usual_address, usual_key};
+use super::{EnvAddress, EnvKey, address_from_env, in_region, key_from_env, needs_key};
 use crate::sigv4::AwsKeys;
 
 fn row(name: &str) -> Arc<Provider> {
@@ -19,41 +19,41 @@ fn lookup(variables: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
     }
 }
 
-fn key(name: &str, variables: &[(&str, &str)]) -> Option<UsualKey> {
-    usual_key(&row(name), &lookup(variables))
+fn key(name: &str, variables: &[(&str, &str)]) -> Option<EnvKey> {
+    key_from_env(&row(name), &lookup(variables))
 }
 
-/// The address and the variable that says it.
+/// Returns the address and its variable.
 fn address(name: &str, variables: &[(&str, &str)]) -> Option<(String, String)> {
-    let found = usual_address(&row(name), &lookup(variables)).unwrap();
-    found.map(|UsualAddress { base_url, variable }| (base_url.to_string(), variable.to_string()))
+    let found = address_from_env(&row(name), &lookup(variables)).unwrap();
+    found.map(|EnvAddress { base_url, variable }| (base_url.to_string(), variable.to_string()))
 }
 
 fn unheard(name: &str, variables: &[(&str, &str)]) -> String {
-    usual_address(&row(name), &lookup(variables)).unwrap_err().to_string()
+    address_from_env(&row(name), &lookup(variables)).unwrap_err().to_string()
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "it stands beside what may be nothing")]
+#[allow(clippy::unnecessary_wraps, reason = "compared with an Option")]
 fn said(address: &str, variable: &str) -> Option<(String, String)> {
     Some((address.to_owned(), variable.to_owned()))
 }
 
 #[test]
-fn every_rows_own_variable_holds_its_key() {
+fn each_row_reads_its_key_variable() {
     for row in Catalog::builtin().providers() {
         let Some(variable) = row.key_env.as_deref() else { continue };
-        let found = usual_key(row, &lookup(&[(variable, " key\n")]));
-        let wanted = UsualKey::Key(Credential::new("key"), variable.into());
+        let found = key_from_env(row, &lookup(&[(variable, " key\n")]));
+        let wanted = EnvKey::Key(Credential::new("key"), variable.into());
         assert_eq!(found, Some(wanted), "{}", row.name);
-        assert_eq!(usual_key(row, &lookup(&[(variable, "  ")])), None, "{}", row.name);
-        assert_eq!(usual_key(row, &lookup(&[])), None);
-        assert_eq!(usual_address(row, &lookup(&[])), Ok(None));
+        assert_eq!(key_from_env(row, &lookup(&[(variable, "  ")])), None, "{}", row.name);
+        assert_eq!(key_from_env(row, &lookup(&[])), None);
+        assert_eq!(address_from_env(row, &lookup(&[])), Ok(None));
     }
 }
 
 #[test]
-fn googles_key_is_also_the_gemini_apis() {
-    let named = |key: &str, name: &str| Some(UsualKey::Key(Credential::new(key), name.into()));
+fn gemini_accepts_google_api_key() {
+    let named = |key: &str, name: &str| Some(EnvKey::Key(Credential::new(key), name.into()));
     let google = ("GOOGLE_API_KEY", "one");
     assert_eq!(key("gemini", &[google]), named("one", "GOOGLE_API_KEY"));
     assert_eq!(key("vertex", &[google]), named("one", "GOOGLE_API_KEY"));
@@ -62,10 +62,10 @@ fn googles_key_is_also_the_gemini_apis() {
 }
 
 #[test]
-fn bedrock_takes_a_key_or_an_accounts_keys_and_a_region() {
+fn bedrock_accepts_api_key_or_aws_keys_and_region() {
     let account = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     let keys = |session_token: Option<&str>, region: Option<&str>| {
-        Some(UsualKey::Aws(AwsKeys {
+        Some(EnvKey::Aws(AwsKeys {
             id: "id".into(),
             secret: Credential::new("secret"),
             session_token: session_token.map(Credential::new),
@@ -76,12 +76,12 @@ fn bedrock_takes_a_key_or_an_accounts_keys_and_a_region() {
     let more = [("AWS_SESSION_TOKEN", "token"), ("AWS_REGION", "eu-west-1")];
     let all = [account, more].concat();
     assert_eq!(key("bedrock", &all), keys(Some("token"), Some("eu-west-1")));
-    assert_eq!(key("bedrock", &account[..1]), None, "half of a pair is no key");
-    assert_eq!(key("bedrock-mantle", &all), None, "it takes no signature");
+    assert_eq!(key("bedrock", &account[..1]), None, "half of a key pair is not a key");
+    assert_eq!(key("bedrock-mantle", &all), None, "it does not accept signatures");
     assert_eq!(key("anthropic", &all), None);
     let bearer = [&all[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
-    let wanted = UsualKey::Key(Credential::new("key"), "AWS_BEARER_TOKEN_BEDROCK".into());
-    assert_eq!(key("bedrock", &bearer), Some(wanted), "the key goes before");
+    let wanted = EnvKey::Key(Credential::new("key"), "AWS_BEARER_TOKEN_BEDROCK".into());
+    assert_eq!(key("bedrock", &bearer), Some(wanted), "the key takes precedence");
 
     let runtime = "https://bedrock-runtime.eu-west-1.amazonaws.com";
     assert_eq!(address("bedrock", &all), said(runtime, "AWS_REGION"));
@@ -96,12 +96,12 @@ fn bedrock_takes_a_key_or_an_accounts_keys_and_a_region() {
     }
     assert_eq!(
         unheard("bedrock", &[("AWS_REGION", "evil.example/")]),
-        "AWS_REGION is not heard: it names no region, as eu-west-1 is one"
+        "AWS_REGION is ignored: it is not a region such as eu-west-1"
     );
 }
 
 #[test]
-fn an_address_that_is_left_open_needs_its_variable() {
+fn address_with_placeholder_needs_its_variable() {
     let wanted = said("https://r.openai.azure.com/openai/v1", "AZURE_OPENAI_ENDPOINT");
     for endpoint in ["https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"] {
         for row in ["azure", "azure-chat"] {
@@ -116,16 +116,16 @@ fn an_address_that_is_left_open_needs_its_variable() {
         ("nonsense", "its address is not a URL"),
         (
             "https://me:canary@host",
-            "its address holds a user or a password: give the key on its own",
+            "its address contains a user or a password; configure the key separately",
         ),
     ] {
         let said = unheard("azure", &[("AZURE_OPENAI_ENDPOINT", endpoint)]);
-        assert_eq!(said, format!("AZURE_OPENAI_ENDPOINT is not heard: {problem}"));
+        assert_eq!(said, format!("AZURE_OPENAI_ENDPOINT is ignored: {problem}"));
     }
 }
 
 #[test]
-fn ones_own_servers_are_where_one_says_and_vendors_are_not_moved() {
+fn variables_move_self_hosted_servers_only() {
     let ollama = [("OLLAMA_BASE_URL", "http://10.0.0.7:11434/v1/"), ("OLLAMA_HOST", "elsewhere")];
     let variable = "OLLAMA_BASE_URL";
     assert_eq!(address("ollama", &ollama), said("http://10.0.0.7:11434/v1", variable));
@@ -136,7 +136,7 @@ fn ones_own_servers_are_where_one_says_and_vendors_are_not_moved() {
 }
 
 #[test]
-fn ollamas_own_variable_is_read_as_ollama_reads_it() {
+fn ollama_host_is_parsed_like_ollama() {
     for (host, wanted) in [
         ("10.0.0.7", "http://10.0.0.7:11434/v1"),
         ("10.0.0.7:80", "http://10.0.0.7:80/v1"),
@@ -156,12 +156,12 @@ fn ollamas_own_variable_is_read_as_ollama_reads_it() {
     }
     assert_eq!(
         unheard("ollama", &[("OLLAMA_HOST", "box:many")]),
-        "OLLAMA_HOST is not heard: its address is not a URL"
+        "OLLAMA_HOST is ignored: its address is not a URL"
     );
 }
 
 #[test]
-fn servers_of_this_machine_need_no_key() {
+fn local_servers_need_no_key() {
     let rows = Catalog::builtin().providers().iter();
     let open: Vec<&str> = rows.filter(|row| !needs_key(row)).map(|row| &*row.name).collect();
     let own = ["vllm", "llamacpp", "ollama", "ollama-native", "gpustack"];

@@ -1,4 +1,4 @@
-//! The HTTP client behind the port: what goes out, what comes back, and what the network's failures mean.
+//! HTTP implementation of the port `Upstream`: requests, responses and network errors.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -16,73 +16,74 @@ use hyper_util::client::legacy;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use throughline_core::{
-    Answer, Answering, Chunks, Name, OutOfBounds, Outgoing, Upstream, UpstreamError, Waiting,
+    BlockedAddress, BodyStream, Name, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
+    UpstreamRequest, UpstreamResponse,
 };
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use crate::address::{self, Guarded};
-use crate::auth::{insert_secret, is_account, is_credential};
+use crate::address::{self, FilteredResolver};
+use crate::auth::{insert_secret, is_account_header, is_credential};
 use crate::breaker::Breakers;
-use crate::client::{self, Client, TooSlow, was_not_heard};
-use crate::endpoint::{Endpoint, InvalidEndpoint, Source};
-use crate::retry::Tries;
-use crate::sigv4::{self, AwsKeys, Signable};
+use crate::client::{self, Client, ConnectTimeout, is_unprocessed};
+use crate::endpoint::{CredentialSource, Endpoint, InvalidEndpoint};
+use crate::retry::RetryState;
+use crate::sigv4::{self, AwsKeys, SignedParts};
 use crate::tls;
 
-/// Tells the time of day: signatures and dates in headers need it.
+/// Returns the current time, for signatures and date headers.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Endpoints over HTTP.
+/// HTTP client for a set of endpoints.
 pub struct Http {
-    lines: HashMap<Name, Line>,
+    lines: HashMap<Name, EndpointConn>,
     clock: Clock,
-    /// How many requests were sent again.
+    /// Number of retried requests.
     retries: AtomicU64,
 }
 
-/// An endpoint with its connections, and how it has fared.
-struct Line {
+/// An endpoint with its connection pool and circuit breakers.
+struct EndpointConn {
     endpoint: Endpoint,
     client: Client,
     breakers: Breakers,
-    /// The path that was asked for last, and where it is: most requests go to the same one.
-    place: Mutex<Option<(Name, Place)>>,
+    /// Cache of the last path and its URL; most requests use the same path.
+    place: Mutex<Option<(Name, EndpointUrl)>>,
 }
 
-/// An address in both of its forms.
+/// A URL in the two forms that the client needs.
 #[derive(Clone)]
-struct Place {
+struct EndpointUrl {
     url: Url,
     uri: Uri,
 }
 
-/// A request that can be sent any number of times.
-struct Prepared {
+/// A request that can be sent repeatedly.
+struct PreparedRequest {
     model: Option<Name>,
     method: Method,
-    place: Place,
+    place: EndpointUrl,
     headers: HeaderMap,
     body: Bytes,
-    proof: Source,
+    proof: CredentialSource,
 }
 
 impl Http {
-    /// A client for these endpoints.
+    /// Creates a client for these endpoints.
     pub fn new(
         endpoints: impl IntoIterator<Item = Endpoint>,
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
         let tls = tls::config();
         let lines = endpoints.into_iter().map(|endpoint| match &tls {
-            Ok(tls) => Ok(Line::new(endpoint, tls.clone(), Guarded::system())),
-            Err(error) => Err(unusable(&endpoint.name, error)),
+            Ok(tls) => Ok(EndpointConn::new(endpoint, tls.clone(), FilteredResolver::system())),
+            Err(error) => Err(invalid_endpoint(&endpoint.name, error)),
         });
-        Self::of(lines, clock)
+        Self::from_connections(lines, clock)
     }
 
-    fn of(
-        all: impl IntoIterator<Item = Result<Line, InvalidEndpoint>>,
+    fn from_connections(
+        all: impl IntoIterator<Item = Result<EndpointConn, InvalidEndpoint>>,
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
         let mut lines = HashMap::new();
@@ -90,14 +91,14 @@ impl Http {
             let line = line?;
             let name = Arc::clone(&line.endpoint.name);
             if lines.insert(Arc::clone(&name), line).is_some() {
-                let problem = Name::from("there are two of that name");
+                let problem = Name::from("another endpoint has the same name");
                 return Err(InvalidEndpoint { name, problem });
             }
         }
         Ok(Self { lines, clock, retries: AtomicU64::new(0) })
     }
 
-    /// The endpoint of that name.
+    /// Returns the endpoint with this name.
     pub fn endpoint(&self, name: &str) -> Option<&Endpoint> {
         self.lines.get(name).map(|line| &line.endpoint)
     }
@@ -110,7 +111,7 @@ impl std::fmt::Debug for Http {
 }
 
 impl Upstream for Http {
-    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         Box::pin(async move {
             let Some(line) = self.lines.get(&outgoing.endpoint) else {
                 return Err(UpstreamError::UnknownEndpoint { endpoint: outgoing.endpoint });
@@ -124,52 +125,55 @@ impl Upstream for Http {
     }
 }
 
-/// How often a request is sent again that was not heard.
-const NOT_HEARD: usize = 2;
+/// Maximum number of immediate retries after the server reports an unprocessed request.
+const MAX_UNPROCESSED_RETRIES: usize = 2;
 
-impl Line {
-    fn new(endpoint: Endpoint, tls: ClientConfig, names: Guarded) -> Self {
+impl EndpointConn {
+    fn new(endpoint: Endpoint, tls: ClientConfig, names: FilteredResolver) -> Self {
         let client = Client::new(tls, names, endpoint.options.connect);
         let breakers = Breakers::new(endpoint.options.breaker);
         Self { endpoint, client, breakers, place: Mutex::default() }
     }
 
-    fn prepare(&self, outgoing: Outgoing) -> Result<Prepared, UpstreamError> {
+    fn prepare(&self, outgoing: UpstreamRequest) -> Result<PreparedRequest, UpstreamError> {
         let endpoint = &self.endpoint;
         let method = Method::from_bytes(outgoing.method.as_bytes());
-        let method = method.map_err(|_| endpoint.invalid("its method is not one"))?;
-        let place = self.place(&outgoing.path)?;
-        let is_callers = outgoing.credential.is_some() && endpoint.takes_callers_key();
-        let proof = endpoint.proof(outgoing.credential)?;
+        let method = method.map_err(|_| endpoint.invalid_request("its method is invalid"))?;
+        let place = self.resolve_path(&outgoing.path)?;
+        let is_callers = outgoing.credential.is_some() && endpoint.accepts_client_key();
+        let proof = endpoint.credentials(outgoing.credential)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &outgoing.headers {
             let header = HeaderName::from_bytes(name.as_bytes());
             let (Ok(header), Ok(value)) = (header, HeaderValue::from_bytes(value.as_bytes()))
             else {
-                return Err(endpoint.invalid(&format!("its header {name:?} is malformed")));
+                return Err(endpoint.invalid_request(&format!("its header {name:?} is malformed")));
             };
-            let is_ours = header == CONTENT_LENGTH || is_of_the_connection(&header);
-            let is_foreign = is_credential(&header) || (!is_callers && is_account(&header));
+            let is_ours = header == CONTENT_LENGTH || is_hop_by_hop(&header);
+            let is_foreign = is_credential(&header) || (!is_callers && is_account_header(&header));
             if !is_ours && !is_foreign {
                 headers.append(header, value);
             }
         }
-        if let Source::Key(key) = &proof {
+        if let CredentialSource::Key(key) = &proof {
             let added = endpoint.scheme.add(&mut headers, key);
-            added.map_err(|_| endpoint.invalid("its key has characters that no key has"))?;
+            added.map_err(|_| {
+                endpoint
+                    .invalid_request("its key contains characters that are not allowed in a header")
+            })?;
         }
-        // Whoever says nothing takes anything.
+        // Requests without `accept` accept any type.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         if !outgoing.body.is_empty() {
-            // What a codec wrote is JSON.
+            // Bodies written by a codec are JSON.
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
         let (model, body) = (outgoing.model, outgoing.body);
-        Ok(Prepared { model, method, place, headers, body, proof })
+        Ok(PreparedRequest { model, method, place, headers, body, proof })
     }
 
-    /// Where a path of the endpoint is, if one may go there.
-    fn place(&self, path: &Name) -> Result<Place, UpstreamError> {
+    /// Resolves and checks a path of the endpoint.
+    fn resolve_path(&self, path: &Name) -> Result<EndpointUrl, UpstreamError> {
         let mut last = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == path) {
             return Ok(place.clone());
@@ -177,20 +181,20 @@ impl Line {
         let url = self.endpoint.url(path)?;
         address::check(&url).map_err(|refused| self.refused(&refused))?;
         let uri = url.as_str().parse();
-        let uri = uri.map_err(|_| self.endpoint.invalid("its path is not one"))?;
-        let place = Place { url, uri };
+        let uri = uri.map_err(|_| self.endpoint.invalid_request("its path is invalid"))?;
+        let place = EndpointUrl { url, uri };
         *last = Some((Name::clone(path), place.clone()));
         Ok(place)
     }
 
-    /// Sends it until it is answered, or until it is not worth it any more. The last outcome is passed on as it is.
+    /// Sends a request with retries, and returns the last outcome unchanged.
     async fn send(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRequest,
         clock: &Clock,
         retries: &AtomicU64,
-    ) -> Result<Answer, UpstreamError> {
-        let mut tries = Tries::new(self.endpoint.options.retry);
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let mut tries = RetryState::new(self.endpoint.options.retry);
         let (endpoint, model) =
             (self.breakers.endpoint(), self.breakers.model(prepared.model.as_ref()));
         let resting =
@@ -199,14 +203,14 @@ impl Line {
             let connects = endpoint.admit(Instant::now()).map_err(resting)?;
             let answers = model.admit(Instant::now()).map_err(resting)?;
             let outcome = self.attempt(prepared, clock()).await;
-            // A permit that is dropped unsettled says nothing.
+            // Dropping an unsettled permit records no outcome.
             match failure_of(&outcome) {
-                Some(Failed::Connecting) => connects.settle(true, Instant::now()),
-                Some(Failed::Answering) => {
+                Some(FailedPart::Connecting) => connects.settle(true, Instant::now()),
+                Some(FailedPart::Answering) => {
                     connects.settle(false, Instant::now());
                     answers.settle(true, Instant::now());
                 }
-                Some(Failed::Nothing) => {
+                Some(FailedPart::Nothing) => {
                     connects.settle(false, Instant::now());
                     answers.settle(false, Instant::now());
                 }
@@ -222,60 +226,66 @@ impl Line {
         }
     }
 
-    async fn attempt(&self, prepared: &Prepared, now: Timestamp) -> Result<Answer, UpstreamError> {
+    async fn attempt(
+        &self,
+        prepared: &PreparedRequest,
+        now: Timestamp,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let limit = self.endpoint.options.first_byte;
         let heard = async {
-            let mut left = NOT_HEARD;
+            let mut left = MAX_UNPROCESSED_RETRIES;
             loop {
                 match self.client.send(self.request(prepared, now)?).await {
                     Ok(response) => return Ok(self.answer(response)),
-                    Err(error) if left > 0 && was_not_heard(&error) => left -= 1,
-                    Err(error) => return Err(self.explain(&error)),
+                    Err(error) if left > 0 && is_unprocessed(&error) => left -= 1,
+                    Err(error) => return Err(self.network_error(&error)),
                 }
             }
         };
         timeout(limit, heard)
             .await
-            .unwrap_or_else(|_| Err(self.timed_out(Waiting::FirstByte, limit)))
+            .unwrap_or_else(|_| Err(self.timed_out(TimeoutPhase::FirstByte, limit)))
     }
 
     fn request(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRequest,
         now: Timestamp,
     ) -> Result<Request<Full<Bytes>>, UpstreamError> {
         let mut request = Request::new(Full::new(prepared.body.clone()));
         request.method_mut().clone_from(&prepared.method);
         request.uri_mut().clone_from(&prepared.place.uri);
         request.headers_mut().clone_from(&prepared.headers);
-        if let Source::Aws(keys) = &prepared.proof {
+        if let CredentialSource::Aws(keys) = &prepared.proof {
             let signed = sign(request.headers_mut(), keys, prepared, now);
-            signed
-                .map_err(|_| self.endpoint.invalid("its keys have characters that no key has"))?;
+            signed.map_err(|_| {
+                self.endpoint
+                    .invalid_request("its keys contain characters that are not allowed in a header")
+            })?;
         }
         Ok(request)
     }
 
-    fn answer(&self, response: Response<Incoming>) -> Answer {
-        let told = response.headers().iter().filter(|(name, _)| !is_of_the_connection(name));
+    fn answer(&self, response: Response<Incoming>) -> UpstreamResponse {
+        let told = response.headers().iter().filter(|(name, _)| !is_hop_by_hop(name));
         let headers = told.map(|(name, value)| {
             (Name::from(name.as_str()), Name::from(String::from_utf8_lossy(value.as_bytes())))
         });
-        Answer {
+        UpstreamResponse {
             status: response.status().as_u16(),
             headers: headers.collect(),
-            body: chunks(Reading::new(&self.endpoint, response.into_body())),
+            body: chunks(BodyReader::new(&self.endpoint, response.into_body())),
         }
     }
 
-    /// What a failure of the network means. The causes are told, and addresses are not.
-    fn explain(&self, error: &legacy::Error) -> UpstreamError {
+    /// Classifies a network error. The message contains the causes but no addresses.
+    fn network_error(&self, error: &legacy::Error) -> UpstreamError {
         let endpoint = Arc::clone(&self.endpoint.name);
-        if let Some(refused) = client::cause::<OutOfBounds>(error) {
+        if let Some(refused) = client::cause::<BlockedAddress>(error) {
             return self.refused(refused);
         }
-        if client::cause::<TooSlow>(error).is_some() {
-            return self.timed_out(Waiting::Connecting, self.endpoint.options.connect);
+        if client::cause::<ConnectTimeout>(error).is_some() {
+            return self.timed_out(TimeoutPhase::Connecting, self.endpoint.options.connect);
         }
         let cause = Name::from(root_cause(error));
         if error.is_connect() {
@@ -285,18 +295,18 @@ impl Line {
         }
     }
 
-    fn refused(&self, OutOfBounds(address): &OutOfBounds) -> UpstreamError {
+    fn refused(&self, BlockedAddress(address): &BlockedAddress) -> UpstreamError {
         let endpoint = Arc::clone(&self.endpoint.name);
         UpstreamError::Refused { endpoint, address: Name::from(address.as_str()) }
     }
 
-    fn timed_out(&self, waiting: Waiting, limit: Duration) -> UpstreamError {
+    fn timed_out(&self, waiting: TimeoutPhase, limit: Duration) -> UpstreamError {
         UpstreamError::TimedOut { endpoint: Arc::clone(&self.endpoint.name), waiting, limit }
     }
 }
 
-/// The rest of an answer.
-struct Reading {
+/// Reads the body of a response.
+struct BodyReader {
     endpoint: Name,
     body: Incoming,
     between_bytes: Duration,
@@ -304,7 +314,7 @@ struct Reading {
     left: u64,
 }
 
-impl Reading {
+impl BodyReader {
     fn new(endpoint: &Endpoint, body: Incoming) -> Self {
         let limit = endpoint.options.largest_answer;
         let between_bytes = endpoint.options.between_bytes;
@@ -319,7 +329,7 @@ impl Reading {
                 return Err(UpstreamError::Cut { endpoint, cause: root_cause(&error).into() });
             }
             Err(_) => {
-                let (waiting, limit) = (Waiting::NextByte, self.between_bytes);
+                let (waiting, limit) = (TimeoutPhase::NextByte, self.between_bytes);
                 return Err(UpstreamError::TimedOut { endpoint, waiting, limit });
             }
         };
@@ -330,7 +340,7 @@ impl Reading {
     }
 }
 
-/// The next bytes of a body. What stands behind it is nothing that anybody reads.
+/// Returns the next data frame of a body; trailers are ignored.
 async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
@@ -340,8 +350,9 @@ async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
     Ok(None)
 }
 
-/// Nothing comes after an error. Dropping the stream drops the response, which ends the request at the provider.
-fn chunks(reading: Reading) -> Chunks {
+/// Converts the body to a stream that ends after the first error. Dropping the stream cancels the
+/// request at the provider.
+fn chunks(reading: BodyReader) -> BodyStream {
     Box::pin(stream::unfold(Some(reading), |reading| async {
         let mut reading = reading?;
         match reading.next().await {
@@ -352,17 +363,17 @@ fn chunks(reading: Reading) -> Chunks {
     }))
 }
 
-/// The name under which Bedrock checks signatures.
+/// Service name in AWS signatures for Bedrock.
 const SERVICE: &str = "bedrock";
 
-/// Where neither a host nor the keys say anything about the region.
+/// Region if neither the host nor the keys specify one.
 const REGION: &str = "us-east-1";
 
-/// Signs a request anew: a signature holds for minutes only.
+/// Signs a request for each attempt, because a signature is valid for minutes only.
 fn sign(
     headers: &mut HeaderMap,
     keys: &AwsKeys,
-    prepared: &Prepared,
+    prepared: &PreparedRequest,
     now: Timestamp,
 ) -> Result<(), http::header::InvalidHeaderValue> {
     let url = &prepared.place.url;
@@ -371,42 +382,45 @@ fn sign(
     let is_signed = |name: &str| name == "content-type" || name.starts_with("x-amz");
     let signed = prepared.headers.iter().filter(|(name, _)| is_signed(name.as_str()));
     let signed = signed.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let signable = Signable {
+    let signable = SignedParts {
         method: prepared.method.as_str(),
         path: url.path(),
         query: url.query().unwrap_or_default(),
         headers: signed.chain([("host", host.as_str())]).collect(),
         body: &prepared.body,
     };
-    let region = sigv4::region_of(name).or(keys.region.as_deref()).unwrap_or(REGION);
+    let region = sigv4::region_from_host(name).or(keys.region.as_deref()).unwrap_or(REGION);
     for (name, value) in sigv4::sign(keys, region, SERVICE, now, &signable) {
         insert_secret(headers, HeaderName::from_static(name), &value)?;
     }
     Ok(())
 }
 
-/// What failed in a request that was sent.
-enum Failed {
+/// Part of a request that failed.
+enum FailedPart {
     /// The connection to the endpoint.
     Connecting,
-    /// The answer for this model.
+    /// The response of the model.
     Answering,
     Nothing,
 }
 
-/// What an outcome says about the endpoint and the model, if it says anything.
-fn failure_of(outcome: &Result<Answer, UpstreamError>) -> Option<Failed> {
+/// Classifies an outcome for the circuit breakers; `None` carries no information.
+fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<FailedPart> {
     match outcome {
-        Ok(answer) if answer.status >= 500 => Some(Failed::Answering),
-        Ok(_) => Some(Failed::Nothing),
+        Ok(answer) if answer.status >= 500 => Some(FailedPart::Answering),
+        Ok(_) => Some(FailedPart::Nothing),
         Err(
             UpstreamError::Unreachable { .. }
-            | UpstreamError::TimedOut { waiting: Waiting::Connecting, .. },
-        ) => Some(Failed::Connecting),
+            | UpstreamError::TimedOut { waiting: TimeoutPhase::Connecting, .. },
+        ) => Some(FailedPart::Connecting),
         Err(
-            UpstreamError::TimedOut { waiting: Waiting::FirstByte | Waiting::NextByte, .. }
+            UpstreamError::TimedOut {
+                waiting: TimeoutPhase::FirstByte | TimeoutPhase::NextByte,
+                ..
+            }
             | UpstreamError::Cut { .. },
-        ) => Some(Failed::Answering),
+        ) => Some(FailedPart::Answering),
         Err(
             UpstreamError::UnknownEndpoint { .. }
             | UpstreamError::NoCredential { .. }
@@ -418,8 +432,8 @@ fn failure_of(outcome: &Result<Answer, UpstreamError>) -> Option<Failed> {
     }
 }
 
-/// Headers that speak of one connection, and not of what goes over it.
-fn is_of_the_connection(name: &HeaderName) -> bool {
+/// Returns whether a header is hop-by-hop and must not be forwarded.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     const CONNECTION: [&str; 10] = [
         "connection",
         "expect",
@@ -435,11 +449,11 @@ fn is_of_the_connection(name: &HeaderName) -> bool {
     CONNECTION.contains(&name.as_str())
 }
 
-fn unusable(name: &Name, error: &dyn Error) -> InvalidEndpoint {
+fn invalid_endpoint(name: &Name, error: &dyn Error) -> InvalidEndpoint {
     InvalidEndpoint { name: Arc::clone(name), problem: Name::from(root_cause(error)) }
 }
 
-/// What it all came down to. The errors above it name addresses, which may hold keys.
+/// Returns the innermost cause. Outer errors contain addresses, which may contain keys.
 fn root_cause(error: &dyn Error) -> String {
     let mut root = error;
     while let Some(cause) = root.source() {

@@ -1,4 +1,5 @@
-//! HTTP/2 over TLS, with a server whose certificate the test made; and names that lead astray.
+//! Tests of HTTP/2 over TLS with a self-signed server, and of names that resolve to blocked
+//! addresses.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,24 +10,24 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{RootCertStore, ServerConfig};
 use throughline_codec::Catalog;
-use throughline_core::{Outgoing, Upstream, UpstreamError};
+use throughline_core::{Upstream, UpstreamError, UpstreamRequest};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Clock, Http, Line};
-use crate::address::Guarded;
-use crate::endpoint::{Endpoint, Source};
+use super::{Clock, EndpointConn, Http};
+use crate::address::FilteredResolver;
+use crate::endpoint::{CredentialSource, Endpoint};
 use crate::{retry, tls};
 
 struct Server {
     address: String,
     certificate: CertificateDer<'static>,
-    /// The path of each request, with its connection's number; and that of each stream which the client ended.
+    /// Connection number and path of each request, and of each stream that the client cancelled.
     told: mpsc::UnboundedReceiver<(usize, String)>,
 }
 
-/// A server that begins an answer to each request, and never ends it.
+/// Starts a server that begins a response to each request and never finishes it.
 async fn start() -> Server {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -75,13 +76,13 @@ fn clock() -> Clock {
 
 fn endpoint(address: &str) -> Endpoint {
     let row = Catalog::builtin().provider("ollama").unwrap();
-    let mut endpoint = Endpoint::new("here", row, address, Source::Open).unwrap();
+    let mut endpoint = Endpoint::new("here", row, address, CredentialSource::Open).unwrap();
     endpoint.options.retry = retry::RetryPolicy { retries: 0, ..endpoint.options.retry };
     endpoint
 }
 
-fn outgoing(path: &str) -> Outgoing {
-    Outgoing {
+fn outgoing(path: &str) -> UpstreamRequest {
+    UpstreamRequest {
         endpoint: "here".into(),
         model: None,
         method: "POST".into(),
@@ -93,13 +94,16 @@ fn outgoing(path: &str) -> Outgoing {
 }
 
 #[tokio::test]
-async fn where_http_2_is_offered_requests_share_a_connection_and_end_on_their_own() {
+async fn http2_requests_share_a_connection_and_end_independently() {
     let mut server = start().await;
     let mut roots = RootCertStore::empty();
     roots.add(server.certificate.clone()).unwrap();
-    let line =
-        Line::new(endpoint(&server.address), tls::trusting(roots).unwrap(), Guarded::system());
-    let http = Http::of([Ok(line)], clock()).unwrap();
+    let line = EndpointConn::new(
+        endpoint(&server.address),
+        tls::config_with_roots(roots).unwrap(),
+        FilteredResolver::system(),
+    );
+    let http = Http::from_connections([Ok(line)], clock()).unwrap();
 
     let mut one = http.send(outgoing("/one")).await.unwrap();
     let mut two = http.send(outgoing("/two")).await.unwrap();
@@ -108,11 +112,11 @@ async fn where_http_2_is_offered_requests_share_a_connection_and_end_on_their_ow
     assert_eq!(one.body.next().await.unwrap().unwrap(), "/one");
     drop(one);
     assert_eq!(server.told.recv().await, Some((0, "/one ended".to_owned())));
-    assert_eq!(two.body.next().await.unwrap().unwrap(), "/two", "the other goes on");
+    assert_eq!(two.body.next().await.unwrap().unwrap(), "/two", "the other stream continues");
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
+async fn unknown_certificate_is_rejected() {
     let server = start().await;
     let http = Http::new([endpoint(&server.address)], clock()).unwrap();
     let error = http.send(outgoing("/one")).await.unwrap_err();
@@ -121,21 +125,29 @@ async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_name_that_turns_out_to_be_a_metadata_service_is_refused_before_connecting() {
-    // As a name server that somebody else controls would have it.
-    let names = Guarded::over(|_| {
+async fn name_resolving_to_metadata_service_is_blocked() {
+    // Simulates a name server under an attacker's control.
+    let names = FilteredResolver::with_lookup(|_| {
         let found = vec!["169.254.169.254:0".parse().unwrap()];
         Box::pin(async move { Ok(found) })
     });
-    let line = Line::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
-    let error = Http::of([Ok(line)], clock()).unwrap().send(outgoing("/one")).await.unwrap_err();
+    let line =
+        EndpointConn::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
+    let error = Http::from_connections([Ok(line)], clock())
+        .unwrap()
+        .send(outgoing("/one"))
+        .await
+        .unwrap_err();
     let address = "169.254.169.254 (innocent.example)".into();
     assert_eq!(error, UpstreamError::Refused { endpoint: "here".into(), address });
 }
 
 #[tokio::test]
-async fn two_endpoints_of_one_name_are_not_taken() {
+async fn duplicate_endpoint_names_are_rejected() {
     let twice = [endpoint("http://localhost:1"), endpoint("http://localhost:2")];
     let error = Http::new(twice, clock()).unwrap_err();
-    assert_eq!(error.to_string(), "the endpoint here cannot be used: there are two of that name");
+    assert_eq!(
+        error.to_string(),
+        "the endpoint here cannot be used: another endpoint has the same name"
+    );
 }

@@ -1,9 +1,12 @@
-//! The providers' endpoints behind the port [`Upstream`](throughline_core::Upstream): keys, retries, and the HTTP client.
+//! Provider endpoints that implement the port [`Upstream`](throughline_core::Upstream):
+//! credentials, retries and the HTTP client.
 //!
-//! [`Http`] sends what it is given to the [`Endpoint`] that is named, with that endpoint's key, and hands back what the
-//! provider answers, byte for byte. It retries only what is safe to repeat, leaves an endpoint alone that keeps failing, and
-//! never connects to link-local addresses or a cloud's metadata service. Nothing here reads the environment: [`usual_key`]
-//! and [`usual_address`] ask whoever does. [`EndpointModel`] joins an endpoint and the codec of its wire to
+//! [`Http`] sends a request to the named [`Endpoint`] with that endpoint's key, and returns the
+//! response byte for byte. It retries only requests that are safe to repeat, and uses circuit
+//! breakers for failing endpoints. It never connects to link-local addresses or cloud metadata
+//! services. This crate does not read the environment: [`key_from_env`] and [`address_from_env`]
+//! take a lookup function. [`EndpointModel`] combines an endpoint with the codec of its wire to
+//! implement
 //! the port [`Model`](throughline_core::Model).
 
 mod address;
@@ -20,12 +23,12 @@ mod tls;
 
 pub use crate::auth::Scheme;
 pub use crate::breaker::BreakerPolicy;
-pub use crate::endpoint::{Endpoint, EndpointOptions, InvalidEndpoint, Source};
+pub use crate::endpoint::{CredentialSource, Endpoint, EndpointOptions, InvalidEndpoint};
 pub use crate::environment::{
-    AWS_ACCESS_KEY_ID, Lookup, Unheard, UsualAddress, UsualKey, in_region, needs_key,
-    usual_address, usual_key,
+    AWS_ACCESS_KEY_ID, EnvAddress, EnvKey, EnvLookup, EnvWarning, address_from_env, in_region,
+    key_from_env, needs_key,
 };
 pub use crate::http::{Clock, Http};
-pub use crate::model::{EndpointModel, EndpointModels, Whereabouts};
+pub use crate::model::{EndpointModel, EndpointModels, ModelResolver};
 pub use crate::retry::RetryPolicy;
 pub use crate::sigv4::AwsKeys;

@@ -1,30 +1,31 @@
-//! A model at an endpoint: a wire's translator and the way to its provider, together.
+//! A model at an endpoint: a codec combined with the HTTP client.
 //!
-//! [`EndpointModel`] writes a Call in the provider's words, looks at it as the provider would and mends what can be mended,
-//! sends it, and reads what comes back. What the provider would refuse all the same is not sent.
+//! [`EndpointModel`] encodes a Call, audits the request, applies safe fixes, sends it, and decodes
+//! the response. A request that the provider would still reject is not sent.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use throughline_codec::{
-    Asked, Codec, Framing, Reach, Severity, Transcript, codec, events_of, recount, repair,
+    Codec, DecodeContext, Framing, RepairLevel, Severity, Transcript, codec, events_from_reply,
+    refresh_fates, repair,
 };
 use throughline_core::{
-    Answer, Asking, Call, Encoded, Event, Events, Model, ModelError, Name, Outgoing, Reply, Saying,
-    Target, Tree, Trouble, Upstream,
+    Call, EncodedRequest, Event, EventStream, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelStream, Name, Reply, Target, Tree, Upstream, UpstreamRequest, UpstreamResponse,
 };
 
-use crate::model::hearing::Hearing;
-use crate::model::trouble::{of_codec, of_status, of_upstream, unsealed};
+use crate::model::error_map::{from_codec, from_upstream, kind_from_status, redact};
+use crate::model::reply_stream::ReplyStream;
 
-mod hearing;
-mod named;
-mod trouble;
+mod error_map;
+mod models;
+mod reply_stream;
 
-pub use crate::model::named::{EndpointModels, Whereabouts};
+pub use crate::model::models::{EndpointModels, ModelResolver};
 
-/// The largest whole answer that is read.
+/// Maximum size of a complete response in bytes.
 const LARGEST_ANSWER: usize = 256 << 20;
 
 /// A model at an endpoint.
@@ -37,7 +38,7 @@ pub struct EndpointModel {
 }
 
 impl EndpointModel {
-    /// The model that `target` names, behind the endpoint of that name.
+    /// Creates the model that `target` names, at the endpoint with this name.
     pub fn new(
         upstream: Arc<dyn Upstream>,
         endpoint: impl Into<Name>,
@@ -45,19 +46,20 @@ impl EndpointModel {
     ) -> Result<Self, ModelError> {
         let wire = &target.origin.wire;
         let spoken = codec(wire);
-        let codec = spoken.ok_or_else(|| other(format!("nobody here speaks {wire}")))?;
+        let codec =
+            spoken.ok_or_else(|| other_error(format!("no codec registered for wire `{wire}`")))?;
         Ok(Self { upstream, endpoint: endpoint.into(), target, codec })
     }
 
-    /// The same, on a wire that somebody else translates.
+    /// Replaces the codec.
     #[must_use]
-    pub fn speaking(self, codec: &'static dyn Codec) -> Self {
+    pub fn with_codec(self, codec: &'static dyn Codec) -> Self {
         Self { codec, ..self }
     }
 
-    async fn hear(&self, call: Call) -> Result<Saying, ModelError> {
-        let encoded = self.written(&call)?;
-        let outgoing = Outgoing {
+    async fn send(&self, call: Call) -> Result<ModelStream, ModelError> {
+        let encoded = self.prepare(&call)?;
+        let outgoing = UpstreamRequest {
             endpoint: self.endpoint.clone(),
             model: Some(Name::from(self.target.model())),
             method: "POST".into(),
@@ -66,60 +68,68 @@ impl EndpointModel {
             body: encoded.request.body,
             credential: None,
         };
-        let answer = self.upstream.send(outgoing).await.map_err(|error| of_upstream(&error))?;
+        let answer = self.upstream.send(outgoing).await.map_err(|error| from_upstream(&error))?;
         if answer.status >= 300 {
-            return Err(self.refused(answer).await);
+            return Err(self.error_from_response(answer).await);
         }
         if let Some(coding) = answer.header("content-encoding")
             && !coding.eq_ignore_ascii_case("identity")
         {
             let endpoint = &self.endpoint;
-            let message = format!("{endpoint} answers in {coding}, which it was not asked for");
-            return Err(other(message));
+            let message = format!(
+                "{endpoint} answered with content-encoding {coding}, which was not requested"
+            );
+            return Err(other_error(message));
         }
-        let asked = Asked { target: self.target.clone(), prefix: encoded.prefix };
+        let asked = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
         let events = if call.stream && !is_whole(&answer, self.codec.framing()) {
-            Hearing::of(self.codec, &asked, answer.body).events()
+            ReplyStream::new(self.codec, &asked, answer.body).events()
         } else {
-            told(&self.whole(answer, &asked).await?)
+            reply_events(&self.decode_whole(answer, &asked).await?)
         };
-        Ok(Saying { fates: encoded.fates, warnings: encoded.warnings, events })
+        Ok(ModelStream { fates: encoded.fates, warnings: encoded.warnings, events })
     }
 
-    /// The Call in the provider's words, mended where it would be refused.
-    fn written(&self, call: &Call) -> Result<Encoded, ModelError> {
-        let mut encoded = self.codec.encode(call).map_err(|error| of_codec(&error))?;
-        let transcript = Transcript::of(self.codec, &encoded.request);
+    /// Encodes a Call and fixes what the provider would reject.
+    fn prepare(&self, call: &Call) -> Result<EncodedRequest, ModelError> {
+        let mut encoded = self.codec.encode(call).map_err(|error| from_codec(&error))?;
+        let transcript = Transcript::new(self.codec, &encoded.request);
         let transcript = Transcript { knows_headers: true, ..transcript };
-        let repaired = repair(&transcript, &self.target, Reach::Refused);
-        let repaired = repaired.map_err(|error| of_codec(&error))?;
+        let repaired = repair(&transcript, &self.target, RepairLevel::Refused);
+        let repaired = repaired.map_err(|error| from_codec(&error))?;
         let refused = repaired.audit.findings.iter();
         if let Some(finding) =
             refused.into_iter().find(|finding| finding.severity == Severity::Refuse)
         {
             let (endpoint, rule) = (&self.endpoint, finding.rule.id);
-            let message = unsealed(&finding.message);
-            return Err(other(format!("{endpoint} would refuse this: [{rule}] {message}")));
+            let message = redact(&finding.message);
+            return Err(other_error(format!(
+                "{endpoint} would reject this request: [{rule}] {message}"
+            )));
         }
         if !repaired.mended.is_empty() {
-            recount(self.codec, &self.target, &mut encoded, repaired.request)
-                .map_err(|error| of_codec(&error))?;
+            refresh_fates(self.codec, &self.target, &mut encoded, repaired.request)
+                .map_err(|error| from_codec(&error))?;
         }
         Ok(encoded)
     }
 
-    /// Why there is no answer, by what the provider says.
-    async fn refused(&self, answer: Answer) -> ModelError {
+    /// Converts an error response to a [`ModelError`].
+    async fn error_from_response(&self, answer: UpstreamResponse) -> ModelError {
         let status = answer.status;
         let body = body(answer).await.unwrap_or_default();
-        let said = message_of(&body).map(|said| format!(": {}", unsealed(&said)));
+        let said = error_message(&body).map(|said| format!(": {}", redact(&said)));
         let message = format!("{} answered {status}{}", self.endpoint, said.unwrap_or_default());
-        ModelError::new(of_status(status), message)
+        ModelError::new(kind_from_status(status), message)
     }
 
-    async fn whole(&self, answer: Answer, asked: &Asked) -> Result<Reply, ModelError> {
+    async fn decode_whole(
+        &self,
+        answer: UpstreamResponse,
+        asked: &DecodeContext,
+    ) -> Result<Reply, ModelError> {
         let body = body(answer).await?;
-        self.codec.decode_reply(&body, asked).map_err(|error| of_codec(&error))
+        self.codec.decode_reply(&body, asked).map_err(|error| from_codec(&error))
     }
 }
 
@@ -128,8 +138,8 @@ impl Model for EndpointModel {
         &self.target
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
-        Box::pin(self.hear(call))
+    fn send(&self, call: Call) -> ModelFuture<'_> {
+        Box::pin(self.send(call))
     }
 }
 
@@ -142,48 +152,50 @@ impl std::fmt::Debug for EndpointModel {
     }
 }
 
-/// The headers that go out. Nothing is saved by compressing what comes in small pieces.
-fn headers(encoded: &Encoded) -> Vec<(Name, Name)> {
+/// Returns the request headers. They request no compression, because it saves nothing for small
+/// chunks.
+fn headers(encoded: &EncodedRequest) -> Vec<(Name, Name)> {
     let mut headers = encoded.request.headers.clone();
     headers.push((Name::from("accept-encoding"), Name::from("identity")));
     headers
 }
 
-/// Whether an answer comes in one piece although a stream was asked for.
-fn is_whole(answer: &Answer, framing: Framing) -> bool {
-    let kind = answer.header("content-type").and_then(Framing::of_content_type);
+/// Returns whether the response is a complete document although a stream was requested.
+fn is_whole(answer: &UpstreamResponse, framing: Framing) -> bool {
+    let kind = answer.header("content-type").and_then(Framing::from_content_type);
     framing == Framing::Sse && kind.is_some_and(|kind| kind == Framing::JsonArray)
 }
 
-/// The Events of an answer that came in one piece.
-fn told(reply: &Reply) -> Events {
-    let events: Vec<Result<Event, ModelError>> = events_of(reply).into_iter().map(Ok).collect();
+/// Converts a complete reply to a stream of Events.
+fn reply_events(reply: &Reply) -> EventStream {
+    let events: Vec<Result<Event, ModelError>> =
+        events_from_reply(reply).into_iter().map(Ok).collect();
     Box::pin(futures_util::stream::iter(events))
 }
 
-async fn body(answer: Answer) -> Result<Bytes, ModelError> {
+async fn body(answer: UpstreamResponse) -> Result<Bytes, ModelError> {
     let mut chunks = answer.body;
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
-        body.extend_from_slice(&chunk.map_err(|error| of_upstream(&error))?);
+        body.extend_from_slice(&chunk.map_err(|error| from_upstream(&error))?);
         if body.len() > LARGEST_ANSWER {
-            return Err(other("the answer is larger than 256 MiB"));
+            return Err(other_error("the answer is larger than 256 MiB"));
         }
     }
     Ok(body.freeze())
 }
 
-/// What a provider says to a request that it does not answer.
-fn message_of(body: &Bytes) -> Option<Name> {
+/// Extracts the error message from a response body.
+fn error_message(body: &Bytes) -> Option<Name> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();
-    // Gemini's arrays hold the error in their first element.
+    // Gemini wraps the error in an array.
     let root = root.elements().next().unwrap_or(root);
     let error = root.get("error").unwrap_or(root);
     let text = error.name_of("message").or_else(|| root.name_of("message"));
     text.or_else(|| root.name_of("error"))
 }
 
-fn other(message: impl Into<Name>) -> ModelError {
-    ModelError::new(Trouble::Other, message)
+fn other_error(message: impl Into<Name>) -> ModelError {
+    ModelError::new(ModelErrorKind::Other, message)
 }

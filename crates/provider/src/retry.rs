@@ -1,26 +1,26 @@
-//! What is sent again, how often, and after which wait.
+//! Retries: their conditions, number and delays.
 //!
-//! Only what the provider has not begun to answer is sent again: a connection that did not come about, and a status that
-//! says "later". Providers know no idempotency, so a request whose connection broke on the way may have been paid for
-//! already; it is sent again only if the policy says so.
+//! A request is retried only if the provider has not started to answer: the connection failed, or
+//! the status means "later". Provider APIs have no idempotency keys, so a request whose connection
+//! broke may already be charged. It is repeated only if the policy allows it.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{Answer, UpstreamError, Waiting};
+use throughline_core::{TimeoutPhase, UpstreamError, UpstreamResponse};
 
-/// How often a request is sent again, and after which wait.
+/// Number of retries and their delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many times it is sent again.
+    /// Maximum number of retries.
     pub retries: u32,
-    /// The wait before the first time, where the provider asks for none. It doubles each time.
+    /// Delay before the first retry if the provider specifies none; doubles with each retry.
     pub first_wait: Duration,
-    /// The longest such wait.
+    /// Maximum of these delays.
     pub longest_wait: Duration,
-    /// The longest that all waits may take together. A provider that asks for more gets its answer passed on.
+    /// Maximum sum of all delays. If the provider requests more, its response is returned instead.
     pub total_wait: Duration,
-    /// Whether a request is sent again whose connection broke before anything of an answer came.
+    /// Whether to repeat a request whose connection broke before any part of a response arrived.
     pub resend_when_cut: bool,
 }
 
@@ -36,36 +36,36 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The statuses that mean "later". 529 is Anthropic's word for being overloaded.
-const LATER: [u16; 7] = [408, 429, 500, 502, 503, 504, 529];
+/// Retryable statuses. 529 is Anthropic's status for overload.
+const RETRYABLE: [u16; 7] = [408, 429, 500, 502, 503, 504, 529];
 
-/// How often one request was sent again, and how long that took.
+/// Retries of one request so far.
 #[derive(Debug)]
-pub(crate) struct Tries {
+pub(crate) struct RetryState {
     policy: RetryPolicy,
     made: u32,
     waited: Duration,
 }
 
-impl Tries {
+impl RetryState {
     pub(crate) fn new(policy: RetryPolicy) -> Self {
         Self { policy, made: 0, waited: Duration::ZERO }
     }
 
-    /// How long to wait before the request is sent again; nothing if this outcome is the last.
+    /// Returns the delay before the next retry; `None` if this outcome is final.
     pub(crate) fn wait_after(
         &mut self,
-        outcome: &Result<Answer, UpstreamError>,
+        outcome: &Result<UpstreamResponse, UpstreamError>,
         now: Timestamp,
     ) -> Option<Duration> {
-        if self.made >= self.policy.retries || !self.is_worth_it(outcome) {
+        if self.made >= self.policy.retries || !self.is_retryable(outcome) {
             return None;
         }
-        let asked = outcome.as_ref().ok().and_then(|answer| asked_wait(answer, now));
+        let asked = outcome.as_ref().ok().and_then(|answer| requested_wait(answer, now));
         let wait = match asked {
-            // A little later than asked, so that not all come back at the same moment.
-            Some(asked) => asked + asked.mul_f64(0.1 * chance()),
-            None => self.own_wait(),
+            // Add jitter to the requested delay, so that clients do not return simultaneously.
+            Some(asked) => asked + asked.mul_f64(0.1 * random_fraction()),
+            None => self.backoff(),
         };
         let waited = self.waited + wait;
         if waited > self.policy.total_wait {
@@ -76,13 +76,14 @@ impl Tries {
         Some(wait)
     }
 
-    fn is_worth_it(&self, outcome: &Result<Answer, UpstreamError>) -> bool {
+    fn is_retryable(&self, outcome: &Result<UpstreamResponse, UpstreamError>) -> bool {
         match outcome {
             Ok(answer) => {
-                LATER.contains(&answer.status) && answer.header("x-should-retry") != Some("false")
+                RETRYABLE.contains(&answer.status)
+                    && answer.header("x-should-retry") != Some("false")
             }
             Err(UpstreamError::Unreachable { .. }) => true,
-            Err(UpstreamError::TimedOut { waiting, .. }) => *waiting == Waiting::Connecting,
+            Err(UpstreamError::TimedOut { waiting, .. }) => *waiting == TimeoutPhase::Connecting,
             Err(UpstreamError::Cut { .. }) => self.policy.resend_when_cut,
             Err(
                 UpstreamError::UnknownEndpoint { .. }
@@ -95,15 +96,15 @@ impl Tries {
         }
     }
 
-    /// Twice as long each time, and between half of it and all of it by chance.
-    fn own_wait(&self) -> Duration {
+    /// Exponential backoff, with jitter between half and the whole delay.
+    fn backoff(&self) -> Duration {
         let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.made));
-        doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * chance())
+        doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * random_fraction())
     }
 }
 
-/// How long the provider asks to wait: in milliseconds, in seconds, or until a date.
-fn asked_wait(answer: &Answer, now: Timestamp) -> Option<Duration> {
+/// Parses the delay that the provider requests: milliseconds, seconds or a date.
+fn requested_wait(answer: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;
         Duration::try_from_secs_f64(number * unit).ok()
@@ -113,19 +114,19 @@ fn asked_wait(answer: &Answer, now: Timestamp) -> Option<Duration> {
     }
     let asked = answer.header("retry-after")?;
     seconds(asked, 1.0).or_else(|| {
-        // The date is by the provider's clock, so it is compared with that clock where it is told.
-        let now = answer.header("date").and_then(date).unwrap_or(now);
-        Some(Duration::try_from(date(asked)?.duration_since(now)).unwrap_or_default())
+        // Compare the date with the provider's clock if the response contains it.
+        let now = answer.header("date").and_then(parse_http_date).unwrap_or(now);
+        Some(Duration::try_from(parse_http_date(asked)?.duration_since(now)).unwrap_or_default())
     })
 }
 
-/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn date(text: &str) -> Option<Timestamp> {
+/// Parses an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn parse_http_date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text.trim()).ok().map(|date| date.timestamp())
 }
 
-/// A number between 0 and 1. Without a source of chance, the middle.
-fn chance() -> f64 {
+/// Returns a random number between 0 and 1; 0.5 if the system provides no randomness.
+fn random_fraction() -> f64 {
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }
 

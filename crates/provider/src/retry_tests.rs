@@ -1,18 +1,18 @@
-//! What is sent again, and how long each wait is. Nothing here waits.
+//! Tests of retry conditions and delays, without sleeping.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{Answer, UpstreamError, Waiting};
+use throughline_core::{TimeoutPhase, UpstreamError, UpstreamResponse};
 
-use super::{RetryPolicy, Tries};
+use super::{RetryPolicy, RetryState};
 
-type Outcome = Result<Answer, UpstreamError>;
+type Outcome = Result<UpstreamResponse, UpstreamError>;
 
-#[expect(clippy::unnecessary_wraps, reason = "an answer is one of the outcomes")]
+#[expect(clippy::unnecessary_wraps, reason = "a response is one of the outcomes")]
 fn answered(status: u16, headers: &[(&str, &str)]) -> Outcome {
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    Ok(Answer { status, headers, body: Box::pin(futures_util::stream::empty()) })
+    Ok(UpstreamResponse { status, headers, body: Box::pin(futures_util::stream::empty()) })
 }
 
 fn now() -> Timestamp {
@@ -20,11 +20,11 @@ fn now() -> Timestamp {
 }
 
 fn first_wait(outcome: &Outcome) -> Option<Duration> {
-    Tries::new(RetryPolicy::default()).wait_after(outcome, now())
+    RetryState::new(RetryPolicy::default()).wait_after(outcome, now())
 }
 
 #[test]
-fn statuses_that_mean_later_are_sent_again_and_others_are_not() {
+fn only_retryable_statuses_are_retried() {
     for status in [408, 429, 500, 502, 503, 504, 529] {
         assert!(first_wait(&answered(status, &[])).is_some(), "{status}");
     }
@@ -35,7 +35,7 @@ fn statuses_that_mean_later_are_sent_again_and_others_are_not() {
 }
 
 #[test]
-fn only_what_was_certainly_not_sent_is_sent_again_without_asking() {
+fn only_unsent_requests_are_retried_by_default() {
     let endpoint = || "e".into();
     let late = |waiting| {
         Err(UpstreamError::TimedOut { endpoint: endpoint(), waiting, limit: Duration::ZERO })
@@ -44,20 +44,20 @@ fn only_what_was_certainly_not_sent_is_sent_again_without_asking() {
     let unreachable =
         Err(UpstreamError::Unreachable { endpoint: endpoint(), cause: "refused".into() });
     assert!(first_wait(&unreachable).is_some());
-    assert!(first_wait(&late(Waiting::Connecting)).is_some());
-    assert_eq!(first_wait(&late(Waiting::FirstByte)), None);
+    assert!(first_wait(&late(TimeoutPhase::Connecting)).is_some());
+    assert_eq!(first_wait(&late(TimeoutPhase::FirstByte)), None);
     assert_eq!(first_wait(&cut()), None);
     let policy = RetryPolicy { resend_when_cut: true, ..RetryPolicy::default() };
-    assert!(Tries::new(policy).wait_after(&cut(), now()).is_some());
+    assert!(RetryState::new(policy).wait_after(&cut(), now()).is_some());
     let refused = Err(UpstreamError::Refused { endpoint: endpoint(), address: "::".into() });
     assert_eq!(first_wait(&refused), None);
 }
 
 #[test]
-fn waits_double_with_jitter_and_end() {
+fn backoff_doubles_with_jitter_and_ends() {
     let policy = RetryPolicy { retries: 4, ..RetryPolicy::default() };
     let policy = RetryPolicy { longest_wait: Duration::from_secs(2), ..policy };
-    let mut tries = Tries::new(policy);
+    let mut tries = RetryState::new(policy);
     for full in [500, 1000, 2000, 2000] {
         let wait = tries.wait_after(&answered(503, &[]), now()).unwrap();
         let full = Duration::from_millis(full);
@@ -67,7 +67,7 @@ fn waits_double_with_jitter_and_end() {
 }
 
 #[test]
-fn the_provider_says_how_long_to_wait() {
+fn requested_delay_is_used() {
     let date = "Sun, 15 Nov 2026 12:00:05 GMT";
     for (headers, asked) in [
         (vec![("retry-after", "3")], 3000),
@@ -89,9 +89,9 @@ fn the_provider_says_how_long_to_wait() {
 }
 
 #[test]
-fn a_wait_that_is_too_long_is_the_callers_to_wait() {
+fn too_long_delay_is_not_retried() {
     assert_eq!(first_wait(&answered(429, &[("retry-after", "21")])), None);
-    let mut tries = Tries::new(RetryPolicy { retries: 9, ..RetryPolicy::default() });
+    let mut tries = RetryState::new(RetryPolicy { retries: 9, ..RetryPolicy::default() });
     let slow = answered(429, &[("retry-after", "9")]);
     assert!(tries.wait_after(&slow, now()).is_some());
     assert!(tries.wait_after(&slow, now()).is_some());

@@ -1,6 +1,7 @@
-//! AWS Signature Version 4, as Bedrock checks it.
+//! AWS Signature Version 4 for Bedrock.
 //!
-//! The path is signed as it is sent, each segment escaped once more; that is what every service but S3 expects.
+//! Each segment of the sent path is escaped once more before signing, as every service except S3
+//! requires.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,33 +11,33 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use throughline_core::{Credential, Name};
 
-/// The keys of an AWS account, or of a role in it.
+/// Keys of an AWS account or role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
-    /// The access key's id.
+    /// Id of the access key.
     pub id: Name,
-    /// The secret access key.
+    /// Secret access key.
     pub secret: Credential,
-    /// The session's token, where the keys are a role's.
+    /// Session token of a role's temporary keys.
     pub session_token: Option<Credential>,
-    /// The region that signatures are for, where the host does not name it.
+    /// Region for signatures if the host does not contain one.
     pub region: Option<Name>,
 }
 
-/// A request in the parts that are signed.
-pub(crate) struct Signable<'a> {
+/// The signed parts of a request.
+pub(crate) struct SignedParts<'a> {
     pub(crate) method: &'a str,
-    /// The path as it is sent.
+    /// Path as sent.
     pub(crate) path: &'a str,
-    /// The query as it is sent.
+    /// Query as sent.
     pub(crate) query: &'a str,
-    /// The headers that are signed, besides those that signing adds. Names are in lower case.
+    /// Additional signed headers, with lower-case names.
     pub(crate) headers: Vec<(&'a str, &'a str)>,
     pub(crate) body: &'a [u8],
 }
 
-/// The region that the name of an AWS host contains, as in `bedrock-runtime.eu-west-1.amazonaws.com`.
-pub(crate) fn region_of(host: &str) -> Option<&str> {
+/// Extracts the region from an AWS host such as `bedrock-runtime.eu-west-1.amazonaws.com`.
+pub(crate) fn region_from_host(host: &str) -> Option<&str> {
     host.split('.').find(|label| {
         let mut parts = label.split('-').rev();
         let digits =
@@ -47,13 +48,13 @@ pub(crate) fn region_of(host: &str) -> Option<&str> {
     })
 }
 
-/// The headers that prove who sends the request: name, value, and whether the value is secret.
+/// Returns the headers that sign a request.
 pub(crate) fn sign(
     keys: &AwsKeys,
     region: &str,
     service: &str,
     at: Timestamp,
-    request: &Signable<'_>,
+    request: &SignedParts<'_>,
 ) -> Vec<(&'static str, String)> {
     let time = at.strftime("%Y%m%dT%H%M%SZ").to_string();
     let day = at.strftime("%Y%m%d").to_string();
@@ -83,8 +84,8 @@ pub(crate) fn sign(
     added
 }
 
-/// The request in the one form that both sides can write.
-fn canonical(request: &Signable<'_>, headers: &BTreeMap<&str, String>, signed: &str) -> String {
+/// Builds the canonical request.
+fn canonical(request: &SignedParts<'_>, headers: &BTreeMap<&str, String>, signed: &str) -> String {
     let path: Vec<String> = request.path.split('/').map(escaped).collect();
     let mut query: Vec<(&str, &str)> = request
         .query
@@ -102,7 +103,7 @@ fn canonical(request: &Signable<'_>, headers: &BTreeMap<&str, String>, signed: &
     text
 }
 
-/// A segment of a path with everything escaped but the unreserved characters.
+/// Percent-encodes a path segment except for unreserved characters.
 fn escaped(segment: &str) -> String {
     let mut text = String::with_capacity(segment.len());
     for byte in segment.bytes() {
@@ -116,7 +117,7 @@ fn escaped(segment: &str) -> String {
 }
 
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    // A key may have any length, so that there is always a result.
+    // HMAC keys may have any length, so this cannot fail.
     let mac = Hmac::<Sha256>::new_from_slice(key);
     mac.map(|mac| mac.chain_update(text).finalize().into_bytes().to_vec()).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
-//! AWS's published test suite for Signature Version 4, with the credentials and signatures that it gives.
+//! AWS's published test suite for Signature Version 4, with its credentials and expected
+//! signatures.
 
 use jiff::Timestamp;
 use throughline_core::Credential;
 
-use super::{AwsKeys, Signable, region_of, sign};
+use super::{AwsKeys, SignedParts, region_from_host, sign};
 
 const TOKEN: &str = "AQoDYXdzEPT//////////wEXAMPLEtc764bNrC9SAPBSM22wDOk4x4HIZ8j4FZTwdQWLWsKWHGBuFqwAeMicRXmxfpSPfIeoIYRqTflfKD8YUuwthAx7mSEI/qkPpKPi/kMcGdQrmGdeehM4IC1NtBmUpp2wUE8phUZampKsburEDy0KPkyQDYwT7WZ0wq5VSXDvp75YU9HFvlRd8Tx6q6fE8YQcHNVXAkiY9q6d+xo0rKwT38xVqr7ZD0u0iPPkUL64lIZbqBAz+scqKmlzm8FDrypNC9Yjc8fPOLn9FX9KSYvKTr4rvx3iSIlTJabIQwj2ICCR/oLxBA==";
 
@@ -16,13 +17,13 @@ fn keys(session_token: Option<&str>) -> AwsKeys {
     }
 }
 
-fn request<'a>(method: &'a str, path: &'a str, query: &'a str) -> Signable<'a> {
+fn request<'a>(method: &'a str, path: &'a str, query: &'a str) -> SignedParts<'a> {
     let headers = vec![("host", "example.amazonaws.com")];
-    Signable { method, path, query, headers, body: b"" }
+    SignedParts { method, path, query, headers, body: b"" }
 }
 
-/// What is signed, and the signature.
-fn signed(request: &Signable<'_>, session_token: Option<&str>) -> (String, String) {
+/// Returns the signed header names and the signature.
+fn signed(request: &SignedParts<'_>, session_token: Option<&str>) -> (String, String) {
     let at: Timestamp = "2015-08-30T12:36:00Z".parse().unwrap();
     let added = sign(&keys(session_token), "us-east-1", "service", at, request);
     assert_eq!(added[0], ("x-amz-date", "20150830T123600Z".to_owned()));
@@ -35,7 +36,7 @@ fn signed(request: &Signable<'_>, session_token: Option<&str>) -> (String, Strin
 }
 
 #[test]
-fn the_published_requests_have_the_published_signatures() {
+fn published_requests_get_the_published_signatures() {
     for (name, request, signature) in [
         (
             "get-vanilla",
@@ -86,7 +87,7 @@ fn headers_and_body_are_signed_as_published() {
 }
 
 #[test]
-fn a_sessions_token_is_sent_and_signed_as_published() {
+fn session_token_is_sent_and_signed_as_published() {
     let signature = "85d96828115b5dc0cfc3bd16ad9e210dd772bbebba041836c64533a82be05ead";
     let expected = ("host;x-amz-date;x-amz-security-token".to_owned(), signature.to_owned());
     assert_eq!(signed(&request("POST", "/", ""), Some(TOKEN)), expected, "post-sts-header-before");
@@ -102,6 +103,6 @@ fn the_region_is_read_from_the_host() {
         ("localhost", None),
         ("127.0.0.1", None),
     ] {
-        assert_eq!(region_of(host), region, "{host}");
+        assert_eq!(region_from_host(host), region, "{host}");
     }
 }

@@ -1,16 +1,16 @@
-//! Whom we trust: the machine's own certificate authorities, or Mozilla's where the machine has none.
+//! TLS configuration: the system's certificate authorities, or Mozilla's if the system has none.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 
-/// TLS as everybody outside speaks it.
+/// Returns the default TLS configuration.
 pub(crate) fn config() -> Result<ClientConfig, rustls::Error> {
-    trusting(roots())
+    config_with_roots(roots())
 }
 
-/// TLS with ring, offering HTTP/2 first.
-pub(crate) fn trusting(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+/// Configures TLS with ring and prefers HTTP/2.
+pub(crate) fn config_with_roots(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(ring)
         .with_safe_default_protocol_versions()?
@@ -20,7 +20,7 @@ pub(crate) fn trusting(roots: RootCertStore) -> Result<ClientConfig, rustls::Err
     Ok(config)
 }
 
-/// A small container often has no certificates at all, and calls should work there too.
+/// Minimal containers often have no certificates, so Mozilla's list is the fallback.
 fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,51 +1,50 @@
-//! Who may ask.
+//! Controls which callers may use the gateway.
 //!
-//! Where there are keys, a caller needs one. Where there are none, the gateway answers this machine only: a page of another site that a
-//! browser shows must not use it, so a foreign `Host` or `Origin` is refused; and a page of this machine that changes something shows a
-//! token, which it reads from us and no other site's page can.
+//! If keys exist, a caller needs one. Without keys the gateway serves this machine only. A page of
+//! another site in a local browser must not use it, so a foreign `Host` or `Origin` is refused. A
+//! page of this machine that changes data must send a token, which only the gateway's own pages can
+//! read.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use throughline_core::{Boxed, Name, Tenant, fits};
+use throughline_core::{Credential, Name, StoreFuture, Tenant, matches_pattern};
 
-use crate::operations::Allowance;
-
-/// The keys of the gateway.
+/// The gateway's keys.
 pub trait Keyring: Send + Sync {
-    /// Who has that key.
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission>;
+    /// Authenticates a request by its key; `key` is `None` if it has none.
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission>;
 
-    /// What the key of that id admits to now: [`Admission::Refused`] where it was revoked or does not exist. Runs are
-    /// checked by it, because a run knows the id of its key and not the key. A keyring that does not implement it ends
-    /// the runs of its keys.
-    fn admit_id<'a>(&'a self, _tenant: &'a Tenant, _id: &'a Name) -> Boxed<'a, Admission> {
+    /// Returns the current admission of the key with that id, or [`Admission::Refused`] if the key
+    /// was revoked or does not exist. Runs are checked this way, because a run stores the id of its
+    /// key and not the key. The default refuses, which ends the runs of all keys.
+    fn admit_id<'a>(&'a self, _tenant: &'a Tenant, _id: &'a Name) -> StoreFuture<'a, Admission> {
         Box::pin(async { Ok(Admission::Refused) })
     }
 }
 
-/// What a key admits to.
+/// The result of authenticating a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// There are no keys at all.
+    /// No keys exist.
     Open,
-    /// Whoever has this key.
+    /// The request has this key.
     Key {
-        /// Whose conversations it may go on with.
+        /// The tenant whose conversations the key may use.
         tenant: Tenant,
-        /// Its id, by which it is told.
+        /// The id of the key, as shown in logs and reports.
         id: Name,
-        /// The models that it may ask for, as patterns; all without any.
+        /// Patterns of the models that the key may use; all models if empty.
         models: Vec<Name>,
-        /// How much it may use.
+        /// The usage limits of the key.
         allowance: Allowance,
     },
-    /// There are keys, and this is none of them.
+    /// Keys exist, and the request has none of them.
     Refused,
 }
 
 impl Admission {
-    /// Whether it may ask for some models only.
+    /// Whether the caller may use only certain models.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self, Admission::Key { models, .. } if !models.is_empty())
     }
@@ -55,7 +54,7 @@ impl Admission {
         matches!(self, Admission::Key { .. })
     }
 
-    /// The id of the key, if it is by one.
+    /// The id of the key that admits the caller, if any.
     pub(crate) fn key_id(&self) -> Option<&Name> {
         match self {
             Admission::Key { id, .. } => Some(id),
@@ -63,26 +62,57 @@ impl Admission {
         }
     }
 
-    /// Whether it may ask for the model of that name.
+    /// Whether the caller may use that model.
     pub(crate) fn allows(&self, model: &str) -> bool {
         match self {
             Admission::Key { models, .. } => {
-                models.is_empty() || models.iter().any(|pattern| fits(pattern, model))
+                models.is_empty() || models.iter().any(|pattern| matches_pattern(pattern, model))
             }
             Admission::Open | Admission::Refused => true,
         }
     }
 
-    /// Whether what it may use ends at some sum.
+    /// Whether the caller has a budget.
     pub(crate) fn has_budget(&self) -> bool {
         matches!(self, Admission::Key { allowance, .. } if allowance.is_budget())
     }
 }
 
-/// What keys of ours begin with.
+/// The usage limits of a key; `None` is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Cost in millionths of a dollar.
+    pub micro_usd: Option<u64>,
+    /// Input and output tokens together.
+    pub tokens: Option<u64>,
+    /// Requests per minute.
+    pub per_minute: Option<u32>,
+}
+
+impl Allowance {
+    /// Whether cost or tokens are limited.
+    pub(crate) fn is_budget(&self) -> bool {
+        self.micro_usd.is_some() || self.tokens.is_some()
+    }
+}
+
+/// The authenticated sender of a request.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) tenant: Tenant,
+    /// The end user that the caller names in the header `x-throughline-user`.
+    pub(crate) end_user: Option<Name>,
+    pub(crate) credential: Option<Credential>,
+    pub(crate) admission: Admission,
+    /// The scheme and host under which the caller reaches the gateway, such as
+    /// `http://localhost:4400`.
+    pub(crate) address: Option<Name>,
+}
+
+/// Prefix of the gateway's keys.
 pub(crate) const KEY: &str = "tl_";
 
-/// Whether a request comes from this machine, and from no other site's page.
+/// Whether a request comes from this machine and not from a page of another site.
 pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = host(headers, authority);
@@ -93,31 +123,32 @@ pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bo
     is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
 }
 
-/// Whether a page in a browser asks for something to be changed.
-pub(crate) fn is_change_by_page(method: &str, headers: &HeaderMap) -> bool {
+/// Whether a page in a browser requests a change.
+pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether a browser says that a page of another site makes the request.
+/// Whether the browser reports that a page of another site makes the request.
 pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
     matches!(site, Some("cross-site" | "same-site"))
 }
 
-/// Whether the gateway is asked by a name that no other site can have: an address, a name without a dot, or one of `hosts`. A
-/// page of another site can let its own name point to this machine, and then reads what a browser gets there.
+/// Whether the request uses a host name that no other site can have: an IP address, a name without
+/// a dot, or one of `hosts`. Otherwise a page of another site could resolve its own name to this
+/// machine (DNS rebinding) and read the responses.
 pub(crate) fn is_known_host(
     headers: &HeaderMap,
     authority: Option<&Authority>,
     hosts: &[Name],
 ) -> bool {
     let host = host(headers, authority);
-    let name = name_in(host);
+    let name = host_name(host);
     let is_address = name.parse::<std::net::IpAddr>().is_ok();
     is_address || !name.contains('.') || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The scheme and host under which a request came.
+/// The scheme and host of a request.
 pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Option<Name> {
     let host = host(headers, authority);
     let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
@@ -125,14 +156,14 @@ pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Opt
     (!host.is_empty()).then(|| Name::from(format!("{scheme}://{host}")))
 }
 
-/// The host of a request. HTTP/2 names it beside the path.
+/// The host of a request. HTTP/2 sends it with the path and not as a header.
 fn host<'h>(headers: &'h HeaderMap, authority: Option<&'h Authority>) -> &'h str {
     let header = headers.get(HOST).map(|value| value.to_str().unwrap_or_default());
     header.or(authority.map(Authority::as_str)).unwrap_or_default()
 }
 
 /// The name or address in a host, without its port.
-fn name_in(host: &str) -> &str {
+fn host_name(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -141,7 +172,7 @@ fn name_in(host: &str) -> &str {
 
 /// Whether a `Host` header names this machine.
 fn is_loopback(host: &str) -> bool {
-    let name = name_in(host);
+    let name = host_name(host);
     let is_loopback = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     is_loopback || name.eq_ignore_ascii_case("localhost")
 }
@@ -160,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_local() {
+    fn loopback_hosts_are_local() {
         for host in ["localhost:4400", "127.0.0.1:4400", "127.9.9.9", "[::1]:4400", "LOCALHOST"] {
             assert!(local(host, None), "{host}");
         }
@@ -177,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn http_2_says_it_beside_the_path() {
+    fn http2_authority_decides_locality() {
         let is_local =
             |authority: &str| is_local(&HeaderMap::new(), Some(&authority.parse().unwrap()));
         assert!(is_local("127.0.0.1:4400"));
@@ -185,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_site_is_not() {
+    fn pages_of_other_sites_are_not_local() {
         assert!(local("localhost:4400", Some("http://localhost:4400")));
         assert!(!local("localhost:4400", Some("http://localhost:5173")));
         assert!(!local("localhost:4400", Some("https://example.com")));

@@ -1,51 +1,42 @@
-//! The gateway: official clients in, any provider out, reasoning always right.
+//! The HTTP server: the gateway in four dialects, the agent API and the console on one port.
 //!
-//! A [`Gateway`] answers in four dialects on one port, and asks whomever the [`Directory`] says over the port `Upstream`.
-//! [`Replay`] is its heart: it keeps what models answered, and puts back into a request what its client has lost.
-//! An [`AgentApi`] beside it serves durable agents, in Letta's shapes.
+//! | module | contents |
+//! |---|---|
+//! | `http` | the router, and the dispatch of the agent API |
+//! | `gateway` | requests of the four dialects, to any provider |
+//! | `telemetry` | metrics, logs, usage, limits |
+//! | `api` | state and types that `letta` and `console` share |
+//! | `letta` | durable agents under Letta's paths |
+//! | `console` | the web console and its API |
+//! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
+//! | `listen` | the TCP listener and graceful shutdown |
+//! | `access`, `error`, `redact`, `response`, `routing`, `url` | shared types without further imports |
 
 mod access;
-mod answer;
-mod claimed;
-mod compression;
+mod api;
 mod console;
-mod count;
-mod dialect;
-mod exchange;
-mod forward;
+mod error;
 mod gateway;
-mod keeper;
+mod health;
+mod http;
 mod letta;
 mod listen;
-mod model_name;
-mod models;
-mod objects;
-mod operations;
-mod own;
-mod prefix;
-mod prepare;
-mod recent;
-mod references;
-mod replay;
-mod resumed;
-mod stored;
-mod story;
-mod stream;
-mod telling;
+mod redact;
+mod response;
+mod routing;
+mod telemetry;
+mod url;
 
-pub use crate::access::{Admission, Keyring};
-pub use crate::console::RunTraces;
-pub use crate::gateway::{Directory, Gateway, Reached, ReplayMode};
-pub use crate::letta::{AgentApi, Route, RunCaps, openapi, routes};
+pub use crate::access::{Admission, Allowance, Keyring};
+pub use crate::api::{AgentApi, Route, RunCaps, RunTraces, routes};
+pub use crate::gateway::{
+    Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, object_members, object_routes,
+};
+pub use crate::http::Server;
+pub use crate::letta::openapi;
 pub use crate::listen::serve;
-pub use crate::objects::{InvalidPattern, Passthrough, object_members, object_routes};
-pub use crate::operations::{
-    Allowance, Level, Limits, Log, OnStoreFailure, Operations, Price, Prices, Silent, StorePolicy,
-    Traces, Unpriced, UsageRow, Used, UsedFor, usage_log,
+pub use crate::routing::{ModelRouter, RouteTarget};
+pub use crate::telemetry::{
+    CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, StorePolicy,
+    Telemetry, UsageAmount, UsageKey, UsageRow, usage_log,
 };
-pub use crate::prefix::PrefixPolicy;
-pub use crate::replay::{
-    Chain, ChainTurn, Claims, Conversation, Finding, NoRandomness, Parent, Problem, Replay,
-    Restored, Turn, Visible,
-};
-pub use crate::story::Story;

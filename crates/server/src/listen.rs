@@ -1,4 +1,4 @@
-//! The gateway on a port: connections that neither stall nor pile up, and a stop that lets streams end.
+//! Serves the gateway on a port, with connection timeouts and a graceful shutdown.
 
 mod socket;
 mod watchdog;
@@ -19,42 +19,43 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::gateway::Gateway;
-use crate::listen::socket::Socket;
+use crate::http::Server;
+use crate::listen::socket::ClientSocket;
 use crate::listen::watchdog::Watchdog;
-use crate::operations::{Limits, Operations};
+use crate::telemetry::{Limits, Telemetry};
 
-/// How often what was used is kept, and what others used is read.
-const SETTLE: Duration = Duration::from_secs(1);
-/// How long it waits where the system has no more connections to give.
-const BREATH: Duration = Duration::from_millis(100);
-/// How often a shared connection is asked whether it is still there, and how long that may take.
+/// How often usage is saved and the usage of other processes is read.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+/// The delay before the next accept if the system has no resources for another connection.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Keep-alive interval and timeout of HTTP/2 connections.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
-/// How many streams one connection may share.
-const STREAMS_OF_ONE: u32 = 256;
+/// Maximum number of concurrent streams of one connection.
+const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// Answers on that port until it is asked to stop. Then open answers may end, in the time that they have or until somebody is in a
-/// hurry; and what was used is kept.
+/// Serves requests until `stop` completes. Then open responses may end, until the shutdown limit or
+/// until `hurry` completes, and the usage is saved.
 pub async fn serve(
-    gateway: Gateway,
+    server: Server,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
 ) {
-    let (operations, agents) = (Arc::clone(&gateway.operations), gateway.agents.clone());
-    let replay = Arc::clone(&gateway.replay);
+    let (operations, agents) = (Arc::clone(&server.gateway.operations), server.agents.clone());
+    let replay = Arc::clone(&server.gateway.replay);
     let limits = operations.limits;
     let builder = builder(&limits);
-    let router = gateway.router();
+    let router = server.router();
     let open = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     let mut settling = JoinSet::new();
-    settling.spawn(keep_settling(Arc::clone(&operations)));
+    settling.spawn(settle_periodically(Arc::clone(&operations)));
     if let Some(agents) = agents.clone() {
-        settling.spawn(agents.sweep());
+        settling.spawn(agents.reclaim_stale_runs());
     }
-    // Without it the gateway serves as well; only probes go unanswered while all workers are blocked.
+    // The gateway also runs without a watchdog, but then probes get no answer while all workers are
+    // blocked.
     let (watchdog, mut handed) = Watchdog::start(&listener).ok().unzip();
     if let Some(watchdog) = &watchdog {
         settling.spawn(watchdog.ticks());
@@ -62,7 +63,7 @@ pub async fn serve(
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted.map(|(stream, _)| stream),
-            Some(stream) = next(&mut handed) => TcpStream::from_std(stream),
+            Some(stream) = next_handed_over(&mut handed) => TcpStream::from_std(stream),
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
@@ -72,13 +73,14 @@ pub async fn serve(
                 let connection = open.watch(connection);
                 let replay = Arc::clone(&replay);
                 connections.spawn(async move {
-                    replay.stories().left().put_away().await;
+                    replay.stories().disconnects().wait_until_drained().await;
                     connection.await
                 });
             }
-            Err(error) if is_of_one(&error) => {}
-            // The system is out of something, as of files: it may be there in a moment.
-            Err(_) => sleep(BREATH).await,
+            Err(error) if is_connection_error(&error) => {}
+            // The system lacks a resource, such as file descriptors, which may be available again
+            // soon.
+            Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
     drop((listener, watchdog));
@@ -88,7 +90,8 @@ pub async fn serve(
     }
     connections.shutdown().await;
     if let Some(agents) = agents {
-        // Who waited for an answer is gone: a run that is at work goes on elsewhere, or later.
+        // No client waits for a response any more. A running run continues in another process, or
+        // later.
         agents.stop(limits.capture).await;
     }
     settling.shutdown().await;
@@ -96,8 +99,8 @@ pub async fn serve(
     operations.finish().await;
 }
 
-/// The next connection that the watchdog accepted; never one without a watchdog.
-async fn next(
+/// The next connection that the watchdog accepted; pending forever without a watchdog.
+async fn next_handed_over(
     handed: &mut Option<UnboundedReceiver<std::net::TcpStream>>,
 ) -> Option<std::net::TcpStream> {
     match handed {
@@ -114,13 +117,13 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .keep_alive_interval(SIGN_OF_LIFE)
         .keep_alive_timeout(SIGN_OF_LIFE)
-        .max_concurrent_streams(STREAMS_OF_ONE);
+        .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION);
     builder
 }
 
-type Serving = hyper_util::server::conn::auto::Connection<
+type HttpConnection = hyper_util::server::conn::auto::Connection<
     'static,
-    TokioIo<Socket>,
+    TokioIo<ClientSocket>,
     TowerToHyperService<Router>,
     TokioExecutor,
 >;
@@ -130,16 +133,17 @@ fn connection(
     stream: TcpStream,
     router: &Router,
     limits: &Limits,
-) -> Serving {
-    // A stream is many small writes, and each would wait for the last one's acknowledgement.
+) -> HttpConnection {
+    // A stream is many small writes, and each would wait for the acknowledgement of the previous
+    // one.
     drop(stream.set_nodelay(true));
-    let socket = Socket::new(stream, limits.headers, limits.slow_reader);
+    let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
     let service = TowerToHyperService::new(router.clone());
     builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }
 
-/// Whether only one connection failed, which its caller knows already.
-fn is_of_one(error: &io::Error) -> bool {
+/// Whether only one connection failed. Its client has already noticed.
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused
@@ -148,11 +152,11 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-async fn keep_settling(operations: Arc<Operations>) {
-    let mut ticks = interval(SETTLE);
+async fn settle_periodically(operations: Arc<Telemetry>) {
+    let mut ticks = interval(SETTLE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        operations.settle().await;
+        operations.save_usage().await;
     }
 }

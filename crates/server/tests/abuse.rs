@@ -1,4 +1,5 @@
-//! Callers and providers that behave badly, out of malice or by accident: each hears a clear error, and nobody else notices.
+//! Callers and providers that misbehave, on purpose or by accident: each gets a clear error, and
+//! other callers are not affected.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,13 +18,16 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use bytes::Bytes;
-use house::{ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole};
+use house::{
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, question, store,
+    until, whole,
+};
 use throughline_agent::{Ports, Runner};
 use throughline_core::json::SizeLimits;
 use throughline_core::{
-    Append, Archive, Batch, Boxed, ExportSink, Json, KeyHead, LogHead, LogId, LogKind, LogOpening,
-    Model, ModelError, Models, Name, NewRecord, Proven, RedactionPolicy, Store as _, Tenant,
-    Trouble,
+    Append, Archive, Batch, ExportSink, Json, KeyHead, LogHead, LogId, LogKind, LogOpening, Model,
+    ModelError, ModelErrorKind, ModelRegistry, Name, NewRecord, RedactionPolicy, Store as _,
+    StoreFuture, Tenant, VerifySummary,
 };
 use throughline_server::{Admission, AgentApi, Allowance, Limits};
 use throughline_store::Journal;
@@ -32,21 +36,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// A gateway that soon loses its patience.
-fn impatient() -> Plan {
+/// A gateway with short timeouts.
+fn impatient() -> RawGatewayOptions {
     let limits = Limits { headers: SOON, body: SOON, slow_reader: SOON, ..Limits::default() };
-    Plan { limits, idle: SOON, ..Plan::default() }
+    RawGatewayOptions { limits, idle: SOON, ..RawGatewayOptions::default() }
 }
 
-/// It still answers.
-async fn assert_is_well(house: &House) {
+/// Checks that the gateway still answers.
+async fn assert_still_answers(house: &RawGateway) {
     assert_eq!(house.said("/readyz", "", "").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_never_says_what_it_wants_is_cut() {
-    let (folder, provider) = (Folder::new("loris"), Provider::saying("").await);
-    let house = House::open(&provider, &store(&folder).await, impatient());
+async fn incomplete_request_head_times_out() {
+    let (folder, provider) = (Folder::new("loris"), RawProvider::saying("").await);
+    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
     for begun in [
         "",
         "P",
@@ -56,23 +60,23 @@ async fn who_never_says_what_it_wants_is_cut() {
     ] {
         let mut stream = house.begun(begun).await;
         let mut rest = Vec::new();
-        // It ends, whether with a word or without.
+        // The connection ends, with or without an error.
         stream.read_to_end(&mut rest).await.ok();
     }
-    assert_is_well(&house).await;
+    assert_still_answers(&house).await;
     house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_trickles_is_refused() {
-    let (folder, provider) = (Folder::new("trickle"), Provider::saying("").await);
-    let house = House::open(&provider, &store(&folder).await, impatient());
+async fn slow_body_is_refused() {
+    let (folder, provider) = (Folder::new("trickle"), RawProvider::saying("").await);
+    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
     let whole = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let mut stream = house.begun(&whole[..whole.len() - 20]).await;
     let said = house::heard(&mut stream).await;
     assert_eq!(said.status, 408, "{said:?}");
     assert!(said.body.contains("too slowly"), "{}", said.body);
-    // Bytes that come one by one do not help.
+    // Sending bytes one by one does not help.
     let stream = house.begun(&whole[..whole.len() - 60]).await;
     let (mut reading, mut writing) = stream.into_split();
     let dribble = tokio::spawn(async move {
@@ -87,15 +91,15 @@ async fn a_body_that_trickles_is_refused() {
     reading.read_to_string(&mut said).await.ok();
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     dribble.abort();
-    assert_is_well(&house).await;
+    assert_still_answers(&house).await;
     house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_end_is_refused() {
-    let (folder, provider) = (Folder::new("endless"), Provider::saying("").await);
-    let plan = Plan { body_limit: 1 << 20, ..Plan::default() };
-    let house = House::open(&provider, &store(&folder).await, plan);
+async fn endless_body_is_refused() {
+    let (folder, provider) = (Folder::new("endless"), RawProvider::saying("").await);
+    let plan = RawGatewayOptions { body_limit: 1 << 20, ..RawGatewayOptions::default() };
+    let house = RawGateway::open(&provider, &store(&folder).await, plan);
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
         house.address
@@ -110,7 +114,7 @@ async fn a_body_without_end_is_refused() {
     let said = String::from_utf8_lossy(&said[..length]).into_owned();
     assert!(said.starts_with("HTTP/1.1 413"), "{said}");
     sending.abort();
-    // Who says all of a body that is only somewhat too large, hears so too.
+    // A caller that sends all of a slightly too large body gets the same error.
     let said = house.said("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
     assert_eq!(said.status, 413, "{said:?}");
     assert!(said.body.contains("larger than 1 MiB"), "{}", said.body);
@@ -125,8 +129,8 @@ async fn a_body_without_end_is_refused() {
 }
 
 /// A provider that sends without end, as fast as it can.
-async fn torrent() -> Provider {
-    Provider::doing(async |mut stream| {
+async fn torrent() -> RawProvider {
+    RawProvider::doing(async |mut stream| {
         stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
         let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
         stream.write_all(begun.as_bytes()).await.ok();
@@ -139,14 +143,15 @@ async fn torrent() -> Provider {
     .await
 }
 
-/// A thousand callers who do not read: each is cut, and so is its request at the provider.
+/// A thousand callers that do not read: each is disconnected, and its provider request is
+/// cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_readers_are_cut_and_their_requests_too() {
+async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     let (folder, provider) = (Folder::new("slow"), torrent().await);
-    let house = House::open(&provider, &store(&folder).await, impatient());
+    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
     let mut callers = Vec::new();
     for number in 0..1000 {
-        // Half of them in another dialect, which has to be written for them.
+        // Half of them use another dialect, which requires translation.
         let path = if number % 2 == 0 { "/v1/messages" } else { "/v1/chat/completions" };
         let question = question("claude-sonnet-4-5", true);
         callers.push(house.begun(&house.request(path, "", &question)).await);
@@ -154,26 +159,26 @@ async fn slow_readers_are_cut_and_their_requests_too() {
     until(|| provider.open.load(Ordering::SeqCst) == 0 && house.lines.calls().len() == 1000).await;
     assert_eq!(house.metric("throughline_open_streams").await, "0");
     drop(callers);
-    // Provider, gateway and callers together: without a bound each caller would cost megabytes.
+    // Covers provider, gateway and callers: without a bound each caller would cost megabytes.
     let most = most_memory();
     println!("FIGURE most memory with a thousand slow readers: {} MiB", most >> 10);
     assert!(most < 1 << 20, "{most} KiB");
-    assert_is_well(&house).await;
+    assert_still_answers(&house).await;
     house.close().await;
 }
 
-/// The most memory that this process has had, in kilobytes.
+/// The peak memory of this process in kilobytes.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Callers that vanish in the middle of a stream take their requests with them.
+/// A caller that disconnects during a stream cancels its provider request.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_vanishes_cancels_its_request() {
+async fn disconnect_cancels_the_upstream_request() {
     let (folder, provider) = (Folder::new("vanish"), torrent().await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     for path in ["/v1/messages", "/v1/chat/completions"] {
         let request = house.request(path, "", &question("claude-sonnet-4-5", true));
         let mut stream = house.begun(&request).await;
@@ -186,51 +191,51 @@ async fn who_vanishes_cancels_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_stalls_is_given_up() {
-    let provider = Provider::doing(async |mut stream| {
+async fn stalled_provider_times_out() {
+    let provider = RawProvider::doing(async |mut stream| {
         let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
         stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.ok();
-        // Nothing more, until the gateway goes away.
+        // Sends nothing more until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
     let folder = Folder::new("stall");
-    let house = House::open(&provider, &store(&folder).await, impatient());
-    // On the same wire the caller's stream breaks, as the provider's did.
+    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
+    // On the same wire the caller's stream breaks like the provider's.
     let said = house.ask("claude-sonnet-4-5", true).await;
     assert!(said.status == 200 && !said.is_whole && said.body.contains("Hello there"), "{said:?}");
-    // In another dialect an error can be said, and nothing looks like an end.
+    // In another dialect an error is sent, and nothing looks like a normal end.
     let said = house.said("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
-    assert!(said.body.contains("to go on with its answer"), "{said:?}");
+    assert!(said.body.contains("to continue its response"), "{said:?}");
     assert!(!said.body.contains("\"finish_reason\":\"stop\""), "{said:?}");
     provider.is_alone().await;
     let lines = house.lines.calls();
     assert!(
-        lines[0].starts_with("warn ") && lines[0].contains("to go on with its answer"),
+        lines[0].starts_with("warn ") && lines[0].contains("to continue its response"),
         "{lines:?}"
     );
     assert_eq!(house.metric("throughline_captures_total").await, "0");
     house.close().await;
 }
 
-/// Wherever a stream breaks, the caller does not take it for whole, and nothing of it is kept.
+/// Wherever a stream breaks, the caller sees it as incomplete, and nothing of it is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_may_break_at_every_byte() {
+async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
     let cut = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let next = std::sync::Arc::clone(&cut);
-    let provider = Provider::doing(move |mut stream| {
+    let provider = RawProvider::doing(move |mut stream| {
         let cut = next.load(Ordering::SeqCst);
         async move {
-            // It promises more than it says.
+            // The provider announces more bytes than it sends.
             let head = STREAM_HEAD.replace("connection", "content-length: 100000\r\nconnection");
             stream.write_all(format!("{head}{}", &STREAM[..cut]).as_bytes()).await.ok();
-            // What is unread when it closes makes it a reset.
+            // Unread data at the close makes it a reset.
             stream.set_zero_linger().ok();
         }
     })
     .await;
     let folder = Folder::new("break");
-    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     let last = STREAM.find("event: message_stop").unwrap();
     for at in 0..last {
         cut.store(at, Ordering::SeqCst);
@@ -241,12 +246,12 @@ async fn a_stream_may_break_at_every_byte() {
         assert!(said.status >= 500 || said.body.contains("\"error\""), "at {at}: {said:?}");
     }
     assert_eq!(house.metric("throughline_captures_total").await, "0");
-    assert_is_well(&house).await;
+    assert_still_answers(&house).await;
     house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_sense_is_told_as_such() {
+async fn unparsable_replies_are_reported() {
     let garbage = "data: {\"type\": nonsense\n\ndata: \u{1}\u{2}\n\n".repeat(5);
     let answers = [
         format!("{STREAM_HEAD}{garbage}"),
@@ -255,32 +260,34 @@ async fn what_makes_no_sense_is_told_as_such() {
         whole("200 OK", "application/json", "[[[[]]]]"),
     ];
     for answer in answers {
-        let (folder, provider) = (Folder::new("garbage"), Provider::saying(&*answer).await);
-        let house = House::open(&provider, &store(&folder).await, Plan::default());
-        // On the same wire it passes: the caller may know better.
+        let (folder, provider) = (Folder::new("garbage"), RawProvider::saying(&*answer).await);
+        let house =
+            RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+        // On the same wire the response is forwarded: the caller may understand it.
         let said = house.ask("claude-sonnet-4-5", true).await;
         assert!(answer.ends_with(&said.body), "{said:?}");
         assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
-        // In another dialect it cannot be said.
+        // In another dialect it cannot be translated.
         for stream in [true, false] {
             let question = question("claude-sonnet-4-5", stream);
             let said = house.said("/v1/chat/completions", "", &question).await;
             assert!(said.body.contains("\"error\""), "{stream} {answer:?}: {said:?}");
         }
         assert_eq!(house.metric("throughline_captures_total").await, "0");
-        assert_is_well(&house).await;
+        assert_still_answers(&house).await;
         house.close().await;
     }
 }
 
-/// A stream of which one frame makes no sense may end well: what is missing in it would be missed for ever.
+/// A stream with one invalid frame may end normally, but is not stored: the missing part would be
+/// lost forever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_was_not_read_whole_is_not_kept() {
+async fn stream_with_an_invalid_frame_is_not_captured() {
     let place = STREAM.find("event: content_block_stop").unwrap();
     let (begun, rest) = STREAM.split_at(place);
     let answer = format!("{STREAM_HEAD}{begun}data: {{\"type\": nonsense\n\n{rest}");
-    let (folder, provider) = (Folder::new("nonsense"), Provider::saying(&*answer).await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let (folder, provider) = (Folder::new("nonsense"), RawProvider::saying(&*answer).await);
+    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     let said = house.ask("claude-sonnet-4-5", true).await;
     assert!(answer.ends_with(&said.body), "{said:?}");
     assert!(said.body.contains("message_stop"), "{said:?}");
@@ -293,31 +300,33 @@ async fn a_stream_that_was_not_read_whole_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_follows_a_provider_elsewhere() {
-    let elsewhere = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
+async fn redirects_are_not_followed() {
+    let elsewhere = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
     let answer = whole("302 Found", "text/plain", "").replace(
         "content-type",
         &format!("location: {}/v1/messages\r\ncontent-type", elsewhere.url),
     );
-    let (folder, provider) = (Folder::new("redirect"), Provider::saying(answer).await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default());
+    let (folder, provider) = (Folder::new("redirect"), RawProvider::saying(answer).await);
+    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/messages/batches"] {
         let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
         assert_eq!(said.status, 502, "{path}: {said:?}");
         assert!(
-            said.body.contains("points elsewhere") && !said.head.contains("location"),
+            said.body.contains("redirects are not") && !said.head.contains("location"),
             "{said:?}"
         );
     }
     house.close().await;
 }
 
-/// A page that this machine shows may change something only with the token that it alone can read.
+/// A page on this machine may change state only with the token that only it can read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_shows_its_token() {
-    let (folder, provider) =
-        (Folder::new("page"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
-    let house = House::open(&provider, &store(&folder).await, Plan::default());
+async fn page_requests_require_the_token() {
+    let (folder, provider) = (
+        Folder::new("page"),
+        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
+    );
+    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     let question = question("claude-sonnet-4-5", false);
     let origin = format!("origin: http://{}\r\n", house.address);
     let said = house.said("/v1/messages", &origin, &question).await;
@@ -332,21 +341,21 @@ async fn a_page_shows_its_token() {
     assert_eq!(house.said("/v1/messages", &wrong, &question).await.status, 403);
     let foreign = "origin: http://example.com\r\n";
     assert_eq!(house.said("/v1/throughline/token", foreign, "").await.status, 403);
-    // Whoever is no page needs none.
+    // Clients other than pages need no token.
     assert_eq!(house.said("/v1/messages", "", &question).await.status, 200);
     house.close().await;
 }
 
-/// No model answers: the test reads exports only.
+/// No model answers: the test only reads exports.
 struct NoModels;
 
-impl Models for NoModels {
+impl ModelRegistry for NoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        Err(ModelError::new(Trouble::Other, Name::from(format!("no model {name}"))))
+        Err(ModelError::new(ModelErrorKind::Other, Name::from(format!("no model {name}"))))
     }
 }
 
-/// A journal that counts the bytes of its exports, and how many are under way.
+/// A journal that counts the bytes of its exports and the exports in progress.
 struct CountedExports {
     journal: Journal,
     written: Arc<AtomicUsize>,
@@ -356,7 +365,7 @@ struct CountedExports {
 struct CountedSink<'s>(&'s mut dyn ExportSink, &'s AtomicUsize);
 
 impl ExportSink for CountedSink<'_> {
-    fn write(&mut self, chunk: Bytes) -> Boxed<'_, ()> {
+    fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()> {
         let length = chunk.len();
         Box::pin(async move {
             self.0.write(chunk).await?;
@@ -373,7 +382,7 @@ impl Archive for CountedExports {
         kind: LogKind,
         after: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>> {
+    ) -> StoreFuture<'a, Vec<LogHead>> {
         self.journal.logs(tenant, kind, after, limit)
     }
 
@@ -381,11 +390,11 @@ impl Archive for CountedExports {
         Archive::public_key(&self.journal)
     }
 
-    fn prove<'a>(&'a self, tenant: Option<&'a Tenant>) -> Boxed<'a, Proven> {
-        self.journal.prove(tenant)
+    fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary> {
+        Archive::verify(&self.journal, tenant)
     }
 
-    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Json> {
+    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json> {
         Archive::manifest(&self.journal, tenant)
     }
 
@@ -395,7 +404,7 @@ impl Archive for CountedExports {
         threads: &'a [LogId],
         policy: &'a RedactionPolicy,
         out: &'a mut dyn ExportSink,
-    ) -> Boxed<'a, ()> {
+    ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.running.fetch_add(1, Ordering::SeqCst);
             let mut out = CountedSink(out, &self.written);
@@ -405,27 +414,28 @@ impl Archive for CountedExports {
         })
     }
 
-    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<KeyHead>> {
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<KeyHead>> {
         self.journal.keys(tenant)
     }
 }
 
-/// An export needs far less memory than its store has bytes, and the store is not read after the reader left.
+/// An export needs far less memory than the size of its store, and stops reading when its reader
+/// disconnects.
 #[tokio::test(flavor = "multi_thread")]
 async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     const RECORDS: usize = 512;
     const SIZE: usize = 64 << 10;
     const GROWTH: u64 = 12 << 10;
-    let (folder, provider) = (Folder::new("export"), Provider::saying("").await);
+    let (folder, provider) = (Folder::new("export"), RawProvider::saying("").await);
     let journal = store(&folder).await;
     let tenant = Tenant::from("default");
-    let mut append = Append::to("long").opening(LogOpening::thread());
+    let mut append = Append::new("long").opening(LogOpening::thread());
     for number in 0..RECORDS {
         let text = format!("{number} {}", "words ".repeat(SIZE / 6));
         append = append.record(NewRecord::new("item", text));
         if number % 8 == 7 {
-            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
-            append = Append::to("long");
+            journal.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
+            append = Append::new("long");
         }
     }
     let (written, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -434,15 +444,19 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
         written: Arc::clone(&written),
         running: Arc::clone(&running),
     };
-    let runner = Runner::new(Arc::new(journal.clone()), Arc::new(NoModels), Ports::usual([7; 32]));
-    // A policy without text patterns: the test measures memory, and not regular expressions.
+    let runner = Runner::new(
+        Arc::new(journal.clone()),
+        Arc::new(NoModels),
+        Ports::with_system_clock([7; 32]),
+    );
+    // A policy without text patterns: the test measures memory, not regular expressions.
     let policy = RedactionPolicy { keys: vec!["none".into()], ..RedactionPolicy::nothing() };
     let agents = AgentApi::new(runner).with_archive(Arc::new(archive)).with_redaction(policy);
     let agents = Arc::new(agents);
-    let plan = Plan { agents: Some(agents), ..Plan::default() };
-    let house = House::open(&provider, &journal, plan);
+    let plan = RawGatewayOptions { agents: Some(agents), ..RawGatewayOptions::default() };
+    let house = RawGateway::open(&provider, &journal, plan);
     let request = house.request("/v1/throughline/journal/export", "", "");
-    // The peak starts again from here.
+    // Resets the peak memory.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = most_memory();
     let mut stream = tokio::net::TcpStream::connect(&house.address).await.unwrap();
@@ -463,7 +477,7 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     let growth = most_memory().saturating_sub(before);
     println!("FIGURE an export of {} MiB needs at most: {growth} KiB", bytes >> 20);
     assert!(growth < GROWTH, "{growth} KiB");
-    // A reader that leaves ends the export.
+    // An export ends when its reader disconnects.
     let whole = written.swap(0, Ordering::SeqCst);
     let mut stream = house.begun(&request).await;
     stream.read_exact(&mut piece[..4096]).await.unwrap();
@@ -473,18 +487,18 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     let part = written.load(Ordering::SeqCst);
     println!("FIGURE bytes read for a reader that left after 4 KiB: {part} of {whole}");
     assert!(part < whole / 4, "{part} of {whole}");
-    assert_is_well(&house).await;
+    assert_still_answers(&house).await;
     house.close().await;
 }
 
-/// A disk that is full in the middle of a stream: the stream goes on, and the loss is told.
+/// The disk fills up during a stream: the stream continues, and the loss is reported.
 #[test]
-fn a_full_disk_loses_the_capture_and_not_the_stream() {
-    on_small_disk("a_full_disk_loses_the_capture_and_not_the_stream", 2048, |disk| {
+fn full_disk_loses_only_the_capture() {
+    on_small_disk("full_disk_loses_only_the_capture", 2048, |disk| {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let filler = disk.join("filler");
-            let provider = Provider::doing(move |mut stream| {
+            let provider = RawProvider::doing(move |mut stream| {
                 let filler = filler.clone();
                 async move {
                     let middle = STREAM.find("event: content_block_stop").unwrap();
@@ -498,7 +512,7 @@ fn a_full_disk_loses_the_capture_and_not_the_stream() {
             let url = format!("sqlite://{}", disk.join("store.db").display());
             let options = throughline_store::Options::default();
             let store = throughline_store::open(&url, &options).await.unwrap();
-            let house = House::open(&provider, &store, Plan::default());
+            let house = RawGateway::open(&provider, &store, RawGatewayOptions::default());
             for path in ["/v1/messages", "/v1/chat/completions"] {
                 let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
                 assert!(said.is_whole && said.body.contains("Hello there"), "{said:?}");
@@ -513,7 +527,7 @@ fn a_full_disk_loses_the_capture_and_not_the_stream() {
     });
 }
 
-/// Writes until nothing more can be written.
+/// Writes until the disk is full.
 fn fill(file: &std::path::Path) {
     use std::io::Write as _;
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
@@ -522,31 +536,32 @@ fn fill(file: &std::path::Path) {
     }
 }
 
-/// A key of any tenant: `tl_of_` and its name.
+/// A key of any tenant: `tl_of_` and the tenant's name.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
-/// A question of that tenant, as it is written.
-fn asked_by(tenant: &str, house: &House, body: &str) -> String {
+/// A question of this tenant as an HTTP request.
+fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
     house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
 
-/// A provider that reads requests, and answers none.
-async fn silent() -> Provider {
-    Provider::doing(async |mut stream| {
+/// A provider that reads requests and never answers.
+async fn silent() -> RawProvider {
+    RawProvider::doing(async |mut stream| {
         stream.read_u8().await.ok();
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_tenant_leaves_answers_to_the_others() {
+async fn one_tenant_cannot_take_all_stream_slots() {
     let (folder, provider) = (Folder::new("shares"), silent().await);
     let limits = Limits { streams: 8, queue: SOON, ..Limits::default() };
-    let plan = Plan { limits, admission: Some(any_key()), ..Plan::default() };
-    let house = House::open(&provider, &store(&folder).await, plan);
+    let plan =
+        RawGatewayOptions { limits, admission: Some(any_key()), ..RawGatewayOptions::default() };
+    let house = RawGateway::open(&provider, &store(&folder).await, plan);
     let question = question("claude-sonnet-4-5", false);
     let mut waiting = Vec::new();
     for number in 1..=7 {
@@ -564,10 +579,14 @@ async fn one_tenant_leaves_answers_to_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_beyond_the_memory_wait_and_are_refused() {
+async fn requests_beyond_the_memory_limit_wait_and_are_refused() {
     let (folder, provider) = (Folder::new("memory"), silent().await);
     let limits = Limits { memory: 5 << 20, queue: SOON, ..Limits::default() };
-    let house = House::open(&provider, &store(&folder).await, Plan { limits, ..Plan::default() });
+    let house = RawGateway::open(
+        &provider,
+        &store(&folder).await,
+        RawGatewayOptions { limits, ..RawGatewayOptions::default() },
+    );
     let text = "x".repeat(1 << 20);
     let large = question("claude-sonnet-4-5", false).replace("Hello", &text);
     assert!(large.len() > 1 << 20);
@@ -577,7 +596,7 @@ async fn requests_beyond_the_memory_wait_and_are_refused() {
     assert_eq!(said.status, 503, "{said:?}");
     assert!(said.body.contains("max_request_memory"), "{}", said.body);
     assert!(said.head.contains("retry-after: 1"), "{}", said.head);
-    // A small one has room.
+    // A small request still fits.
     let small = question("claude-sonnet-4-5", false);
     let second = house.begun(&house.request("/v1/messages", "", &small)).await;
     until(|| provider.open.load(Ordering::SeqCst) == 2).await;
@@ -586,13 +605,17 @@ async fn requests_beyond_the_memory_wait_and_are_refused() {
     house.close().await;
 }
 
-/// Requests that hold too much are refused in the words of their dialect, on every path that reads them.
+/// Oversized requests are refused in the format of their dialect, on every path that reads them.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_hold_too_much_are_refused_with_the_limit() {
+async fn oversized_requests_are_refused_with_the_limit() {
     let (folder, provider) = (Folder::new("sizes"), silent().await);
     let sizes = SizeLimits { entries: 400, items: 100, tools: 10 };
     let limits = Limits { sizes, ..Limits::default() };
-    let house = House::open(&provider, &store(&folder).await, Plan { limits, ..Plan::default() });
+    let house = RawGateway::open(
+        &provider,
+        &store(&folder).await,
+        RawGatewayOptions { limits, ..RawGatewayOptions::default() },
+    );
     let many = |element: &str, count: usize| vec![element; count].join(",");
     let messages = format!(r#"{{"model":"claude","messages":[{}]}}"#, many("{}", 60));
     let tools = format!(r#"{{"model":"claude","messages":[],"tools":[{}]}}"#, many("{}", 11));
@@ -615,7 +638,8 @@ async fn requests_that_hold_too_much_are_refused_with_the_limit() {
     house.close().await;
 }
 
-/// All workers of the runtime are held up; a probe is answered all the same, and other callers once they go on.
+/// While every runtime worker is blocked, a probe is still answered, and other callers once the
+/// workers continue.
 #[test]
 fn healthz_answers_while_every_worker_is_blocked() {
     const WORKERS: usize = 2;
@@ -626,8 +650,8 @@ fn healthz_answers_while_every_worker_is_blocked() {
         .unwrap();
     let folder = Folder::new("blocked");
     let (house, provider) = runtime.block_on(async {
-        let provider = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
-        (House::open(&provider, &store(&folder).await, Plan::default()), provider)
+        let provider = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
+        (RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default()), provider)
     });
     assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
     let barrier = Arc::new(Barrier::new(WORKERS + 1));
@@ -650,7 +674,7 @@ fn healthz_answers_while_every_worker_is_blocked() {
     let call = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let address = house.address.clone();
     let caller = std::thread::spawn(move || plainly(&call, &address));
-    // The thread that stands in leaves this connection to the runtime.
+    // The fallback thread leaves this connection to the runtime.
     assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
     barrier.wait();
     assert_eq!(caller.join().unwrap(), 200);
@@ -658,7 +682,7 @@ fn healthz_answers_while_every_worker_is_blocked() {
     runtime.block_on(house.close());
 }
 
-/// The status of the answer to a request, on a plain socket.
+/// Sends a request on a plain socket and returns the status.
 fn plainly(request: &str, address: &str) -> u16 {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).unwrap();

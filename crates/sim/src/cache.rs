@@ -1,15 +1,16 @@
-//! The prompt cache: what a request begins with, and whether that was seen before.
+//! Simulates the prompt cache: detects which prefix of a request was seen before.
 //!
-//! Requests of one account to one model share a cache. It knows beginnings: the tools, then the system prompt, then the
-//! messages, each as it was written. So a member that moved, or a tool that came earlier, costs everything behind it.
-//! Every request writes what it said, whether or not it marks a place with `cache_control`.
+//! Requests of one account to one model share a cache. It stores prefixes as written: the tools,
+//! then the system prompt, then the messages. A moved member or reordered tool therefore
+//! invalidates everything after it. Every request writes to the cache, with or without
+//! `cache_control`.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use throughline_core::{Node, Usage};
 
-use crate::digest::{self, Mark};
+use crate::digest::{self, Digest};
 
 #[cfg(test)]
 #[path = "cache_tests.rs"]
@@ -17,42 +18,46 @@ mod cache_tests;
 
 /// One element of a request, in the order in which the provider renders them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Element {
-    mark: Mark,
-    /// What it says, however it is written; nothing for a setting.
-    said: Option<Mark>,
+pub(crate) struct PromptElement {
+    mark: Digest,
+    /// Digest of the content regardless of member order; `None` for a setting.
+    said: Option<Digest>,
     tokens: u64,
 }
 
-impl Element {
-    /// A tool, a block of the system prompt, a message.
-    pub(crate) fn of(node: Node<'_>) -> Self {
+impl PromptElement {
+    /// Creates the element of a tool, a system prompt block or a message.
+    pub(crate) fn new(node: Node<'_>) -> Self {
         let written = digest::written(node);
         Self {
-            mark: Mark::of("throughline-sim cache", &written),
-            said: Some(Mark::of("throughline-sim cached meaning", digest::said(node))),
+            mark: Digest::new("throughline-sim cache", &written),
+            said: Some(Digest::new(
+                "throughline-sim cached meaning",
+                digest::canonical_bytes(node),
+            )),
             tokens: tokens(written.len()),
         }
     }
 
-    /// A setting that is rendered into the prompt where it stands: changing it costs everything behind it.
-    pub(crate) fn of_setting(setting: &str) -> Self {
-        Self { mark: Mark::of("throughline-sim setting", setting), said: None, tokens: 0 }
+    /// Creates the element of a setting that is rendered into the prompt at this position. Changing
+    /// the setting invalidates everything after it.
+    pub(crate) fn from_setting(setting: &str) -> Self {
+        Self { mark: Digest::new("throughline-sim setting", setting), said: None, tokens: 0 }
     }
 }
 
-/// A beginning of a request without its settings: what it says, and how that was written.
-struct Asked {
-    said: Mark,
-    written: Mark,
+/// Digests of a request prefix without its settings: of its meaning and of its exact form.
+struct PrefixDigests {
+    said: Digest,
+    written: Digest,
 }
 
-impl Asked {
-    fn by(owner: Mark) -> Self {
+impl PrefixDigests {
+    fn by(owner: Digest) -> Self {
         Self { said: owner.and("said"), written: owner.and("written") }
     }
 
-    fn add(&mut self, element: &Element) {
+    fn add(&mut self, element: &PromptElement) {
         if let Some(said) = element.said {
             self.said = self.said.and(said.bytes());
             self.written = self.written.and(element.mark.bytes());
@@ -60,26 +65,27 @@ impl Asked {
     }
 }
 
-/// About how many tokens some bytes are. Nobody's tokenizer, but always the same.
+/// Estimates the number of tokens in `bytes`: deterministic, but no provider's tokenizer.
 pub(crate) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
 }
 
-/// How many tokens at the end of a request are never written to a cache.
-const FRESH: u64 = 3;
+/// Number of tokens at the end of a request that are never written to the cache.
+const UNCACHED_TAIL_TOKENS: u64 = 3;
 
-/// The beginnings that were seen.
+/// Stores the digests of all prefixes seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Cache {
-    known: Mutex<HashSet<Mark>>,
+pub(crate) struct PromptCache {
+    known: Mutex<HashSet<Digest>>,
 }
 
-impl Cache {
-    /// Reads the longest beginning that is known, and writes all the others. `owner` tells accounts and models apart.
-    pub(crate) fn read_and_write(&self, owner: Mark, elements: &[Element]) -> Usage {
+impl PromptCache {
+    /// Reads the longest cached prefix and writes all longer ones. `owner` separates accounts and
+    /// models.
+    pub(crate) fn read_and_write(&self, owner: Digest, elements: &[PromptElement]) -> Usage {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
-        let (mut beginning, mut asked) = (owner, Asked::by(owner));
+        let (mut beginning, mut asked) = (owner, PrefixDigests::by(owner));
         let mut is_known = true;
         for element in elements {
             beginning = beginning.and(element.mark.bytes());
@@ -93,16 +99,16 @@ impl Cache {
                 usage.written += element.tokens;
             }
         }
-        // The last few tokens are always new: nobody caches the very end.
-        usage.written = usage.written.saturating_sub(FRESH);
+        // Providers never cache the last few tokens.
+        usage.written = usage.written.saturating_sub(UNCACHED_TAIL_TOKENS);
         usage
     }
 
-    /// How many tokens say what was said before, and are not read because they or others before them are written otherwise.
-    /// What says something else, or is said under another setting, is no loss of this kind.
-    pub(crate) fn missed(&self, owner: Mark, elements: &[Element]) -> u64 {
+    /// Counts tokens that repeat earlier content but miss the cache because they, or elements
+    /// before them, are written differently. Changed content and changed settings do not count.
+    pub(crate) fn missed(&self, owner: Digest, elements: &[PromptElement]) -> u64 {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut asked = Asked::by(owner);
+        let mut asked = PrefixDigests::by(owner);
         let mut missed = 0;
         for element in elements {
             asked.add(element);
@@ -116,8 +122,8 @@ impl Cache {
         missed
     }
 
-    /// What the elements cost, without reading or writing anything.
-    pub(crate) fn count(elements: &[Element]) -> u64 {
+    /// Counts the tokens of the elements without touching the cache.
+    pub(crate) fn count(elements: &[PromptElement]) -> u64 {
         elements.iter().map(|element| element.tokens).sum()
     }
 }

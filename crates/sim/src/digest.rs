@@ -1,13 +1,13 @@
-//! Short digests, and two ways of writing a JSON value: what it says, and how it was written.
+//! Computes short digests, and serializes JSON values in two ways: canonical and as written.
 //!
-//! What a provider binds a seal to is what a request says: white space, escapes and the order of members aside. What a
-//! prompt cache knows is how it was written: there the order of members counts. Marks of where to
-//! cache, `cache_control` and `cachePoint`, count in neither.
+//! Providers bind a Seal to the meaning of a request, so its digest ignores white space, escapes
+//! and member order. A prompt cache compares the written form, so member order counts there. Both
+//! forms ignore the cache markers `cache_control` and `cachePoint`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{Node, Shape, json};
+use throughline_core::{JsonKind, Node, json};
 
 #[cfg(test)]
 #[path = "digest_tests.rs"]
@@ -16,16 +16,19 @@ mod digest_tests;
 /// Sixteen bytes of a BLAKE3 digest, written in hexadecimal.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(crate) struct Mark(u128);
+pub(crate) struct Digest(u128);
 
-impl Mark {
-    /// The digest of some bytes for one purpose. The same bytes have another digest for another purpose.
-    pub(crate) fn of(purpose: &str, bytes: impl AsRef<[u8]>) -> Self {
-        Self::of_all(purpose, [bytes.as_ref()])
+impl Digest {
+    /// Computes the digest of `bytes` for one purpose. Different purposes give different digests.
+    pub(crate) fn new(purpose: &str, bytes: impl AsRef<[u8]>) -> Self {
+        Self::from_pieces(purpose, [bytes.as_ref()])
     }
 
-    /// The digest of several pieces, each told apart from the next.
-    pub(crate) fn of_all<'b>(purpose: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> Self {
+    /// Computes the digest of several length-prefixed pieces.
+    pub(crate) fn from_pieces<'b>(
+        purpose: &str,
+        pieces: impl IntoIterator<Item = &'b [u8]>,
+    ) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         for piece in pieces {
             hasher.update(&(piece.len() as u64).to_le_bytes());
@@ -34,7 +37,7 @@ impl Mark {
         Self::first_of(hasher.finalize().as_bytes())
     }
 
-    /// The first sixteen of these bytes.
+    /// Takes the first sixteen bytes.
     pub(crate) fn first_of(bytes: &[u8]) -> Self {
         let mut first = [0; 16];
         for (to, from) in first.iter_mut().zip(bytes) {
@@ -43,23 +46,22 @@ impl Mark {
         Self(u128::from_be_bytes(first))
     }
 
-    /// The same digest gone on with: the order of what is added counts.
+    /// Chains more bytes onto this digest; their order counts.
     pub(crate) fn and(self, bytes: impl AsRef<[u8]>) -> Self {
-        Self::of_all("throughline-sim chain", [&self.bytes()[..], bytes.as_ref()])
+        Self::from_pieces("throughline-sim chain", [&self.bytes()[..], bytes.as_ref()])
     }
 
-    /// Its bytes.
     pub(crate) fn bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// A number below `limit` that depends on this digest and on nothing else; 0 where there is no choice.
+    /// Derives a number below `limit` from this digest alone; 0 if `limit` is 0 or 1.
     pub(crate) fn below(self, limit: usize) -> usize {
         let limit = u128::try_from(limit).unwrap_or(1).max(1);
         usize::try_from(self.0 % limit).unwrap_or_default()
     }
 
-    /// An id in the form that the providers use: a prefix, and letters and digits.
+    /// Derives an id in the format that providers use: a prefix, then letters and digits.
     pub(crate) fn id(self, prefix: &str, length: usize) -> String {
         const LETTERS: &[u8; 62] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -73,7 +75,7 @@ impl Mark {
         id
     }
 
-    /// Hexadecimal digits, as many as asked for.
+    /// Derives the requested number of hexadecimal digits.
     pub(crate) fn hex(self, digits: usize) -> String {
         let mut text = String::new();
         let mut state = self;
@@ -86,25 +88,25 @@ impl Mark {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
 }
 
-impl fmt::Debug for Mark {
+impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}…", self.0 >> 96)
     }
 }
 
-impl From<Mark> for String {
-    fn from(mark: Mark) -> Self {
+impl From<Digest> for String {
+    fn from(mark: Digest) -> Self {
         mark.to_string()
     }
 }
 
-impl TryFrom<String> for Mark {
+impl TryFrom<String> for Digest {
     type Error = std::num::ParseIntError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -112,15 +114,15 @@ impl TryFrom<String> for Mark {
     }
 }
 
-/// What a value says: members sorted, white space gone, strings escaped in one way, no `cache_control`. A member that is
-/// `null` says nothing.
-pub(crate) fn said(node: Node<'_>) -> Vec<u8> {
+/// Serializes a value in canonical form: sorted members, no white space, uniform escapes, no
+/// `cache_control`, no `null` members.
+pub(crate) fn canonical_bytes(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(node, Order::Sorted, &mut out);
     out
 }
 
-/// How a value was written: members in their order, white space gone, no `cache_control`.
+/// Serializes a value as written: members in their order, no white space, no `cache_control`.
 pub(crate) fn written(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(node, Order::AsWritten, &mut out);
@@ -133,7 +135,7 @@ enum Order {
     AsWritten,
 }
 
-/// Works on a list of tasks, so that depth costs no stack.
+/// Uses an explicit task list, so deep values use no stack.
 fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
     enum Task<'t> {
         Value(Node<'t>),
@@ -149,9 +151,9 @@ fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
             Task::Value(node) => node,
         };
         match node.shape() {
-            Shape::Null | Shape::Bool | Shape::Number => out.extend_from_slice(node.raw()),
-            Shape::String => json::push_string(out, &node.text().unwrap_or_default()),
-            Shape::Array => {
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number => out.extend_from_slice(node.raw()),
+            JsonKind::String => json::push_string(out, &node.text().unwrap_or_default()),
+            JsonKind::Array => {
                 out.push(b'[');
                 tasks.push(Task::Literal(b']'));
                 let is_mark = |element: &Node<'_>| element.get("cachePoint").is_some();
@@ -161,7 +163,7 @@ fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
                     tasks.push(Task::Value(element));
                 }
             }
-            Shape::Object => {
+            JsonKind::Object => {
                 out.push(b'{');
                 tasks.push(Task::Literal(b'}'));
                 let counted = node.members().filter(|(name, _)| !name.is("cache_control"));

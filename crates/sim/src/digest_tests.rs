@@ -1,4 +1,4 @@
-//! Digests and the two ways of writing a value.
+//! Tests of digests and of the two serializations of a value.
 
 use throughline_core::Tree;
 
@@ -7,11 +7,11 @@ use super::*;
 fn both(text: &'static str) -> (String, String) {
     let tree = Tree::parse(text).unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (text(said(tree.root())), text(written(tree.root())))
+    (text(canonical_bytes(tree.root())), text(written(tree.root())))
 }
 
 #[test]
-fn what_a_value_says_does_not_depend_on_how_it_was_written() {
+fn canonical_form_ignores_member_order_and_escapes() {
     let (said_one, written_one) = both(r#"{"b": [1, "\u00e9"], "a": null, "c": {}}"#);
     let (said_two, written_two) = both(r#"{"c":{},"b":[1,"é"]}"#);
     assert_eq!(said_one, said_two);
@@ -20,19 +20,19 @@ fn what_a_value_says_does_not_depend_on_how_it_was_written() {
 }
 
 #[test]
-fn marks_of_where_to_cache_count_in_neither() {
+fn cache_markers_are_ignored_in_both_forms() {
     let marked = r#"[{"text":"a","cache_control":{"type":"ephemeral"}},{"cachePoint":{}}]"#;
     assert_eq!(both(marked), both(r#"[{"text":"a"}]"#));
 }
 
 #[test]
-fn ids_look_as_asked_and_follow_from_the_digest() {
-    let mark = Mark::of("test", "one");
+fn ids_have_the_requested_format_and_are_deterministic() {
+    let mark = Digest::new("test", "one");
     let id = mark.id("toolu_", 24);
     assert!(id.starts_with("toolu_") && id.len() == 30, "{id}");
     assert!(id.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'));
     assert_eq!(id, mark.id("toolu_", 24));
     assert_ne!(id, mark.and("more").id("toolu_", 24));
     assert_eq!(mark.hex(40).len(), 40);
-    assert_eq!(Mark::try_from(mark.to_string()), Ok(mark));
+    assert_eq!(Digest::try_from(mark.to_string()), Ok(mark));
 }

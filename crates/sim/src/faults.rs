@@ -1,4 +1,4 @@
-//! What can go wrong between a provider and its client, on request.
+//! Injects failures between a provider and its client, on request.
 
 use std::str::FromStr;
 
@@ -6,40 +6,41 @@ use std::str::FromStr;
 #[path = "faults_tests.rs"]
 mod faults_tests;
 
-/// A way to spoil an answer, and which answer.
+/// A fault to inject, and the request to inject it into.
 ///
-/// Written as `cut@200`, `429`, `429:30`, `500`, `529`, `stall`, `drip`, `garbage@100` or `duplicate`; with `#3` behind it, only
-/// the third request is spoiled.
+/// Parsed from `cut@200`, `429`, `429:30`, `500`, `503`, `529`, `stall`, `drip`, `garbage@100` or
+/// `duplicate`. A suffix such as `#3` limits the fault to the third request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What goes wrong.
+    /// The kind of failure.
     pub kind: FaultKind,
-    /// The only request that it happens to, counted from 1; every request where nothing is said.
+    /// Number of the only request to affect, counted from 1; `None` affects every request.
     pub only: Option<u64>,
 }
 
-/// What goes wrong with an answer.
+/// The kind of failure to inject into a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The connection is closed after so many bytes of the body, without its end.
+    /// Closes the connection after this many bytes of the body.
     Cut(usize),
-    /// The request is refused with status 429, 500, 503 or 529, and is told how many seconds to wait.
+    /// Rejects the request with status 429, 500, 503 or 529, optionally with a `retry-after` in
+    /// seconds.
     Status(u16, Option<u64>),
-    /// Half of the answer comes, and then nothing, until the client gives up or the simulator stops.
+    /// Sends half of the response, then nothing until the client gives up or the simulator stops.
     Stall,
-    /// The answer comes byte by byte.
+    /// Sends the response byte by byte.
     Drip,
-    /// From that byte of the body on come a few bytes that mean nothing, and then the rest.
+    /// Inserts a few meaningless bytes at this offset of the body.
     Garbage(usize),
-    /// Every frame of a stream comes twice.
+    /// Sends every frame of a stream twice.
     Duplicate,
 }
 
-/// A fault that nobody can make sense of.
+/// The text of a fault that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: try cut@200, 429, 429:30, 500, 503, 529, stall, drip, garbage@100 or \
-     duplicate, with #3 behind it for the third request only"
+     duplicate; append #3 to affect the third request only"
 )]
 pub struct InvalidFault(pub String);
 
@@ -84,56 +85,55 @@ impl FaultKind {
     }
 }
 
-/// What is sent of an answer, piece by piece.
+/// One step of sending a response body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// Some bytes.
+pub(crate) enum BodyStep {
     Bytes(Vec<u8>),
-    /// The connection breaks.
+    /// Break the connection.
     Break,
-    /// Nothing more comes.
+    /// Keep the connection open without sending anything.
     Silence,
 }
 
-/// Spoils an answer. What has no fault is sent as it is.
-pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<Piece> {
+/// Applies a fault to a response body. Without a fault the chunks stay unchanged.
+pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<BodyStep> {
     match fault {
-        None | Some(FaultKind::Status(..)) => chunks.into_iter().map(Piece::Bytes).collect(),
-        Some(FaultKind::Cut(at)) => first(chunks, *at, Piece::Break),
+        None | Some(FaultKind::Status(..)) => chunks.into_iter().map(BodyStep::Bytes).collect(),
+        Some(FaultKind::Cut(at)) => first(chunks, *at, BodyStep::Break),
         Some(FaultKind::Stall) => {
             let half = chunks.iter().map(Vec::len).sum::<usize>() / 2;
-            first(chunks, half, Piece::Silence)
+            first(chunks, half, BodyStep::Silence)
         }
         Some(FaultKind::Drip) => {
-            chunks.concat().into_iter().map(|byte| Piece::Bytes(vec![byte])).collect()
+            chunks.concat().into_iter().map(|byte| BodyStep::Bytes(vec![byte])).collect()
         }
         Some(FaultKind::Garbage(at)) => {
             let mut bytes = chunks.concat();
             let rest = bytes.split_off(bytes.len().min(*at));
             vec![
-                Piece::Bytes(bytes),
-                Piece::Bytes(b"\xff\xfe{\"]garbage\x00\n\n".to_vec()),
-                Piece::Bytes(rest),
+                BodyStep::Bytes(bytes),
+                BodyStep::Bytes(b"\xff\xfe{\"]garbage\x00\n\n".to_vec()),
+                BodyStep::Bytes(rest),
             ]
         }
         Some(FaultKind::Duplicate) => chunks
             .into_iter()
-            .flat_map(|chunk| [Piece::Bytes(chunk.clone()), Piece::Bytes(chunk)])
+            .flat_map(|chunk| [BodyStep::Bytes(chunk.clone()), BodyStep::Bytes(chunk)])
             .collect(),
     }
 }
 
-/// The first bytes, and what comes instead of the others.
-fn first(chunks: Vec<Vec<u8>>, mut left: usize, then: Piece) -> Vec<Piece> {
+/// Keeps the first `left` bytes and appends `then`.
+fn first(chunks: Vec<Vec<u8>>, mut left: usize, then: BodyStep) -> Vec<BodyStep> {
     let mut pieces = Vec::new();
     for mut chunk in chunks {
         if chunk.len() > left {
             chunk.truncate(left);
-            pieces.push(Piece::Bytes(chunk));
+            pieces.push(BodyStep::Bytes(chunk));
             break;
         }
         left -= chunk.len();
-        pieces.push(Piece::Bytes(chunk));
+        pieces.push(BodyStep::Bytes(chunk));
     }
     pieces.push(then);
     pieces

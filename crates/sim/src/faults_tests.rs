@@ -1,4 +1,4 @@
-//! Faults: how they are written, and what they do to an answer.
+//! Tests of parsing faults and of their effect on a response.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn kind(text: &str) -> Option<FaultKind> {
 }
 
 #[test]
-fn faults_are_read_as_they_are_written() {
+fn faults_parse_from_text() {
     assert_eq!(kind("cut@200"), Some(FaultKind::Cut(200)));
     assert_eq!(kind("garbage@0"), Some(FaultKind::Garbage(0)));
     assert_eq!(kind("429"), Some(FaultKind::Status(429, None)));
@@ -23,16 +23,16 @@ fn faults_are_read_as_they_are_written() {
 }
 
 #[test]
-fn an_answer_is_cut_at_the_very_byte() {
+fn cut_fault_ends_the_body_at_the_exact_byte() {
     let chunks = || vec![b"abc".to_vec(), b"def".to_vec()];
-    let bytes = |text: &[u8]| Piece::Bytes(text.to_vec());
+    let bytes = |text: &[u8]| BodyStep::Bytes(text.to_vec());
     assert_eq!(spoiled(chunks(), None), [bytes(b"abc"), bytes(b"def")]);
     let cut = spoiled(chunks(), Some(&FaultKind::Cut(4)));
-    assert_eq!(cut, [bytes(b"abc"), bytes(b"d"), Piece::Break]);
+    assert_eq!(cut, [bytes(b"abc"), bytes(b"d"), BodyStep::Break]);
     let late = spoiled(chunks(), Some(&FaultKind::Cut(60)));
-    assert_eq!(late, [bytes(b"abc"), bytes(b"def"), Piece::Break]);
+    assert_eq!(late, [bytes(b"abc"), bytes(b"def"), BodyStep::Break]);
     let stalled = spoiled(chunks(), Some(&FaultKind::Stall));
-    assert_eq!(stalled, [bytes(b"abc"), bytes(b""), Piece::Silence]);
+    assert_eq!(stalled, [bytes(b"abc"), bytes(b""), BodyStep::Silence]);
     let twice = spoiled(chunks(), Some(&FaultKind::Duplicate));
     assert_eq!(twice, [bytes(b"abc"), bytes(b"abc"), bytes(b"def"), bytes(b"def")]);
 }

@@ -1,41 +1,41 @@
-//! Seals: what opens them, what does not, and what they look like.
+//! Tests of sealing, opening and the format of Seals.
 
 use super::*;
 
-fn claims() -> Claims {
-    Claims {
+fn claims() -> SealClaims {
+    SealClaims {
         kind: "thinking".to_owned(),
         row: "anthropic".to_owned(),
         family: "claude-4.5".to_owned(),
-        account: Mark::of("account", "one"),
-        reply: Mark::of("reply", "one"),
+        account: Digest::new("account", "one"),
+        reply: Digest::new("reply", "one"),
         count: 1,
-        text: Mark::of("text", "Hm."),
-        ..Claims::default()
+        text: Digest::new("text", "Hm."),
+        ..SealClaims::default()
     }
 }
 
-const FORMS: [(Form, &str); 3] =
-    [(Form::Claude, "E"), (Form::Fernet, "gAAAAABp"), (Form::Gemini, "C")];
+const FORMS: [(SealFormat, &str); 3] =
+    [(SealFormat::Claude, "E"), (SealFormat::Fernet, "gAAAAABp"), (SealFormat::Gemini, "C")];
 
 #[test]
-fn a_seal_opens_to_its_claims_for_its_signer_only() {
-    let keys = Keys::new(7);
+fn seal_opens_only_for_its_signer() {
+    let keys = SealKeys::new(7);
     for (form, start) in FORMS {
         let seal = keys.seal("one", form, &claims());
         assert!(seal.starts_with(start), "{seal}");
         assert_eq!(seal, keys.seal("one", form, &claims()), "equal claims give equal seals");
         assert_eq!(keys.open("one", form, &seal), Ok(claims()));
-        assert_eq!(keys.open("two", form, &seal), Err(Forged::Unknown));
-        assert_eq!(Keys::new(8).open("one", form, &seal), Err(Forged::Unknown));
-        assert_eq!(keys.open("one", form, ""), Err(Forged::Empty));
-        assert_eq!(keys.open("one", form, "not base64!"), Err(Forged::NotBase64));
+        assert_eq!(keys.open("two", form, &seal), Err(SealError::Unknown));
+        assert_eq!(SealKeys::new(8).open("one", form, &seal), Err(SealError::Unknown));
+        assert_eq!(keys.open("one", form, ""), Err(SealError::Empty));
+        assert_eq!(keys.open("one", form, "not base64!"), Err(SealError::NotBase64));
     }
 }
 
 #[test]
-fn no_seal_survives_a_change_of_any_of_its_letters() {
-    let keys = Keys::new(7);
+fn changing_any_letter_invalidates_the_seal() {
+    let keys = SealKeys::new(7);
     for (form, _) in FORMS {
         let seal = keys.seal("one", form, &claims());
         for at in 0..seal.len() {
@@ -43,16 +43,16 @@ fn no_seal_survives_a_change_of_any_of_its_letters() {
             letters[at] = if letters[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(letters).unwrap();
             assert!(keys.open("one", form, &changed).is_err(), "letter {at} of {form:?}");
-            // Gemini does not mind if only the padding is gone.
-            let is_whole = form == Form::Gemini && at >= seal.trim_end_matches('=').len();
+            // Gemini accepts a Seal without its padding.
+            let is_whole = form == SealFormat::Gemini && at >= seal.trim_end_matches('=').len();
             assert_eq!(keys.open("one", form, &seal[..at]).is_ok(), is_whole, "{at} of {form:?}");
         }
     }
 }
 
 #[test]
-fn gemini_reads_either_alphabet_and_the_others_only_their_own() {
-    let keys = Keys::new(7);
+fn only_gemini_accepts_both_base64_alphabets() {
+    let keys = SealKeys::new(7);
     let other = |seal: &str| {
         if seal.contains(['+', '/']) {
             seal.replace('+', "-").replace('/', "_")
@@ -60,7 +60,9 @@ fn gemini_reads_either_alphabet_and_the_others_only_their_own() {
             seal.replace('-', "+").replace('_', "/")
         }
     };
-    for (form, is_read) in [(Form::Claude, false), (Form::Fernet, false), (Form::Gemini, true)] {
+    for (form, is_read) in
+        [(SealFormat::Claude, false), (SealFormat::Fernet, false), (SealFormat::Gemini, true)]
+    {
         let seal = keys.seal("one", form, &claims());
         assert_ne!(other(&seal), seal);
         assert_eq!(keys.open("one", form, &other(&seal)).is_ok(), is_read, "{form:?}");
@@ -68,9 +70,10 @@ fn gemini_reads_either_alphabet_and_the_others_only_their_own() {
 }
 
 #[test]
-fn nothing_of_the_claims_can_be_read_in_a_seal() {
-    let keys = Keys::new(7);
-    let bytes = Form::Claude.decode(&keys.seal("one", Form::Claude, &claims())).unwrap();
+fn seal_does_not_expose_its_claims() {
+    let keys = SealKeys::new(7);
+    let bytes =
+        SealFormat::Claude.decode(&keys.seal("one", SealFormat::Claude, &claims())).unwrap();
     assert!(!String::from_utf8_lossy(&bytes).contains("claude"));
     assert_eq!(format!("{keys:?}"), "Keys { .. }");
 }

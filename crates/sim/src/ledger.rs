@@ -1,259 +1,258 @@
-//! What happened, request by request: the seals that were issued, the seals that came back, and the verdict on each.
+//! Records, per request, the Seals issued, the Seals returned, and the verdict on each.
 //!
-//! Tests read it to prove that a client sent everything back. A seal is named by a digest of its text, so the ledger
-//! never holds one.
+//! Tests read it to prove that a client returned everything. The ledger identifies a Seal by a
+//! digest and never contains one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::digest::Mark;
+use crate::digest::Digest;
 
-/// Everything that a simulator was asked and answered, in the order of the requests.
+/// The record of all requests to a simulator, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// One entry for each request.
-    pub entries: Vec<Entry>,
+    /// One entry per request.
+    pub entries: Vec<LedgerEntry>,
 }
 
 impl Ledger {
-    /// All seals that were issued, in order.
-    pub fn issued(&self) -> impl Iterator<Item = &Issued> {
+    /// Iterates over all issued Seals, in order.
+    pub fn issued(&self) -> impl Iterator<Item = &IssuedSeal> {
         self.entries.iter().flat_map(|entry| &entry.issued)
     }
 
-    /// All seals that came back, in order.
-    pub fn returned(&self) -> impl Iterator<Item = &Returned> {
+    /// Iterates over all returned Seals, in order.
+    pub fn returned(&self) -> impl Iterator<Item = &ReturnedSeal> {
         self.entries.iter().flat_map(|entry| &entry.returned)
     }
 
-    /// Whether every seal that came back was taken as it was.
-    pub fn is_content(&self) -> bool {
-        self.entries.iter().all(Entry::is_content)
+    /// Returns whether every request succeeded, every returned Seal was accepted and none was lost.
+    pub fn all_verified(&self) -> bool {
+        self.entries.iter().all(LedgerEntry::all_verified)
     }
 }
 
-/// One request and what became of it.
+/// One request and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Its number, from 1.
+pub struct LedgerEntry {
+    /// Number of the request, from 1.
     pub request: u64,
-    /// The wire that it spoke.
+    /// Wire of the request.
     pub wire: String,
-    /// The provider's row that it went to.
+    /// Name of the provider row that answered.
     pub provider: String,
-    /// The model that it asked for.
+    /// Requested model.
     pub model: String,
-    /// A digest of the key that it came with.
+    /// Digest of the API key.
     pub account: String,
-    /// The status that was answered.
+    /// HTTP status of the response.
     pub status: u16,
-    /// What was said where it was refused.
+    /// Error message, if the request was rejected.
     pub refused: Option<String>,
-    /// Why the answer ended, in the words of `throughline-core`: `Done`, `Tools`, `Refused`.
+    /// Why the reply ended: `done`, `tools`, `length`, `refused` and so on.
     pub stop: Option<String>,
-    /// The seals that went out with the answer.
-    pub issued: Vec<Issued>,
-    /// The seals that came with the request.
-    pub returned: Vec<Returned>,
-    /// How many seals did not come back although what they were issued with did: the calls of the current turn, and with
-    /// Gemini everything that it signed.
+    /// Seals in the response.
+    pub issued: Vec<IssuedSeal>,
+    /// Seals in the request.
+    pub returned: Vec<ReturnedSeal>,
+    /// Number of Seals missing although the content they were issued with came back: for the calls
+    /// of the current turn, and for Gemini everything it signed.
     pub lost: usize,
-    /// Whether thinking is asked for otherwise than when the calls of the open tool loop were made.
+    /// Whether the thinking settings differ from those under which the calls of the open tool loop
+    /// were made.
     pub reconfigured: bool,
-    /// How many tokens the request had.
+    /// Number of input tokens.
     pub input: u64,
-    /// How many of them were read from the cache.
+    /// Number of input tokens read from the cache.
     pub cached: u64,
-    /// How many of them were not, although they say what was said before: their members stand in another order, or something
-    /// before them does.
+    /// Number of tokens that repeat earlier content but missed the cache, because members were
+    /// reordered here or before.
     pub missed: u64,
 }
 
-impl Entry {
-    /// Whether it was answered, and every seal of it was taken as it was.
-    pub fn is_content(&self) -> bool {
-        let is_taken = |returned: &Returned| returned.verdict == Verdict::Accepted;
+impl LedgerEntry {
+    /// Returns whether the request succeeded, every returned Seal was accepted and none was lost.
+    pub fn all_verified(&self) -> bool {
+        let is_taken = |returned: &ReturnedSeal| returned.verdict == Verdict::Accepted;
         self.status < 400 && self.lost == 0 && self.returned.iter().all(is_taken)
     }
 }
 
-/// A seal that went out.
+/// A Seal in a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Issued {
-    /// The seal's name: a digest of its text.
+pub struct IssuedSeal {
+    /// Digest of the Seal.
     pub seal: String,
-    /// What it seals, in the wire's word.
+    /// Kind of the sealed part, in the wire's terms.
     pub kind: String,
 }
 
-/// A seal that came back.
+/// A Seal in a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Returned {
-    /// The seal's name: a digest of its text.
+pub struct ReturnedSeal {
+    /// Digest of the Seal.
     pub seal: String,
-    /// Where it stood, as the provider writes it: `messages.1.content.0`.
+    /// Position in the request, as the provider writes it: `messages.1.content.0`.
     pub path: String,
-    /// What was made of it.
+    /// Outcome of the verification.
     pub verdict: Verdict,
 }
 
-/// What was made of a seal that came back.
+/// Outcome of verifying a returned Seal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is whole and in its place.
+    /// The Seal is intact and in its place.
     Accepted,
-    /// It was left out without an error, for the reason in the provider's word.
+    /// The provider ignored the Seal without an error; contains the provider's reason.
     Dropped(String),
-    /// The request was refused because of it.
+    /// The provider rejected the request because of this Seal; contains the error.
     Refused(String),
 }
 
-/// What one request adds to the ledger, while it is being answered.
+/// Collects the ledger entry of one request while it is being answered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record {
-    pub(crate) entry: Entry,
-    /// Who answers.
-    pub(crate) giver: Giver,
-    /// The readable thoughts of the answer, so that they are known when they come back as text.
-    thoughts: Vec<Mark>,
-    /// By what else the answer is known when it comes back.
-    landmarks: Vec<Mark>,
+pub(crate) struct EntryBuilder {
+    pub(crate) entry: LedgerEntry,
+    pub(crate) giver: ReplySource,
+    /// The readable thoughts of the reply, to detect them if they return as text.
+    thoughts: Vec<Digest>,
+    /// Other keys that identify the reply in a later request.
+    landmarks: Vec<Digest>,
 }
 
-/// Who gave an answer to whom, and how it was asked to think.
+/// The model, account and thinking configuration of a reply.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Giver {
-    /// The model family.
+pub(crate) struct ReplySource {
     pub(crate) family: String,
-    /// The account that it was given to.
-    pub(crate) account: Mark,
-    /// The configuration of its thinking, where one must last for a whole turn.
-    pub(crate) config: Option<Mark>,
+    pub(crate) account: Digest,
+    /// The thinking configuration, where it must stay constant for a whole turn.
+    pub(crate) config: Option<Digest>,
 }
 
-/// By what an answer is known when it comes back.
+/// A value that identifies an earlier reply in a later request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Landmark {
-    /// The id of a call.
+pub(crate) enum ReplyKey {
+    /// The id of a tool call.
     Call(String),
-    /// What was said to that account; to whomever, where none is named.
-    Text(Option<Mark>, String),
-    /// What was thought.
+    /// A text sent to this account; to any account if `None`.
+    Text(Option<Digest>, String),
+    /// The text of a thought.
     Thought(String),
-    /// A seal.
     Seal(String),
 }
 
-impl Landmark {
-    fn mark(&self) -> Option<Mark> {
+impl ReplyKey {
+    fn mark(&self) -> Option<Digest> {
         match self {
-            Self::Call(id) => Some(Mark::of("throughline-sim call", id)),
+            Self::Call(id) => Some(Digest::new("throughline-sim call", id)),
             Self::Text(account, text) => Some(account.unwrap_or_default().and(text)),
             Self::Thought(text) => thought(text),
-            Self::Seal(seal) => Some(mark_of(&name_of(seal))),
+            Self::Seal(seal) => Some(seal_name_digest(&name_of(seal))),
         }
     }
 }
 
-impl Record {
-    /// Notes a seal that goes out.
+impl EntryBuilder {
+    /// Records a Seal in the response.
     pub(crate) fn issue(&mut self, seal: &str, kind: &str) {
-        self.entry.issued.push(Issued { seal: name_of(seal), kind: kind.to_owned() });
+        self.entry.issued.push(IssuedSeal { seal: name_of(seal), kind: kind.to_owned() });
     }
 
-    /// Notes a seal that came back.
-    pub(crate) fn give_back(&mut self, seal: &str, path: impl Into<String>, verdict: Verdict) {
-        self.entry.returned.push(Returned { seal: name_of(seal), path: path.into(), verdict });
+    /// Records a Seal in the request.
+    pub(crate) fn record_returned(
+        &mut self,
+        seal: &str,
+        path: impl Into<String>,
+        verdict: Verdict,
+    ) {
+        self.entry.returned.push(ReturnedSeal { seal: name_of(seal), path: path.into(), verdict });
     }
 
-    /// Notes a readable thought of the answer.
+    /// Records a readable thought of the reply.
     pub(crate) fn think(&mut self, text: &str) {
         self.thoughts.extend(thought(text));
     }
 
-    /// Notes a call of the answer by the id that the wire gave it.
+    /// Records a tool call of the reply by its wire id.
     pub(crate) fn call(&mut self, id: &str) {
-        self.landmarks.extend(Landmark::Call(id.to_owned()).mark());
+        self.landmarks.extend(ReplyKey::Call(id.to_owned()).mark());
     }
 
-    /// Notes what the answer says.
-    pub(crate) fn say(&mut self, text: &str) {
+    /// Records a text of the reply.
+    pub(crate) fn record_text(&mut self, text: &str) {
         for account in [None, Some(self.giver.account)] {
-            self.landmarks.extend(Landmark::Text(account, text.to_owned()).mark());
+            self.landmarks.extend(ReplyKey::Text(account, text.to_owned()).mark());
         }
     }
 }
 
-/// The name of a seal.
+/// Returns the digest that identifies a Seal in the ledger.
 fn name_of(seal: &str) -> String {
-    Mark::of("throughline-sim ledger", seal).hex(16)
+    Digest::new("throughline-sim ledger", seal).hex(16)
 }
 
-/// What a seal of that name is known by.
-fn mark_of(name: &str) -> Mark {
-    Mark::of("throughline-sim named seal", name)
+fn seal_name_digest(name: &str) -> Digest {
+    Digest::new("throughline-sim named seal", name)
 }
 
-/// What is known of a thought's text. A short one says nothing, because anybody may have written it.
-fn thought(text: &str) -> Option<Mark> {
+/// Returns the digest of a thought's text; `None` for short texts, which may occur by chance.
+fn thought(text: &str) -> Option<Digest> {
     let text = text.trim();
-    (text.chars().count() >= 12).then(|| Mark::of("throughline-sim thought", text))
+    (text.chars().count() >= 12).then(|| Digest::new("throughline-sim thought", text))
 }
 
-/// The ledger as the server keeps it.
+/// Shared, mutable ledger of the server.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    pages: Mutex<Pages>,
+pub(crate) struct SharedLedger {
+    pages: Mutex<LedgerState>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct LedgerState {
     ledger: Ledger,
-    thoughts: HashSet<Mark>,
-    /// The answers, by what they are known by. The same may have been said more than once.
-    answers: HashMap<Mark, Vec<Arc<Given>>>,
+    thoughts: HashSet<Digest>,
+    /// Earlier replies by key. Several replies may share a key.
+    answers: HashMap<Digest, Vec<Arc<SentReply>>>,
 }
 
-/// An answer that was given.
+/// A reply that was sent.
 #[derive(Debug)]
-pub(crate) struct Given {
-    /// Who gave it.
-    pub(crate) giver: Giver,
-    /// The number of its request.
+pub(crate) struct SentReply {
+    pub(crate) giver: ReplySource,
     request: u64,
-    /// The names of its seals.
+    /// Digests of its Seals.
     seals: Vec<String>,
 }
 
-impl Given {
-    /// Whether one of its seals came back.
-    fn is_back(&self, returned: &[Returned]) -> bool {
+impl SentReply {
+    /// Returns whether at least one of its Seals was returned.
+    fn has_returned_seal(&self, returned: &[ReturnedSeal]) -> bool {
         returned.iter().any(|back| self.seals.contains(&back.seal))
     }
 }
 
-impl Book {
-    /// The ledger as it stands.
+impl SharedLedger {
+    /// Returns a copy of the ledger.
     pub(crate) fn read(&self) -> Ledger {
         self.pages().ledger.clone()
     }
 
-    /// What became of the last request.
-    pub(crate) fn last(&self) -> Option<Entry> {
+    /// Returns the entry of the last request.
+    pub(crate) fn last(&self) -> Option<LedgerEntry> {
         self.pages().ledger.entries.last().cloned()
     }
 
-    /// Writes down one request.
-    pub(crate) fn enter(&self, record: Record) {
+    /// Adds the entry of one request.
+    pub(crate) fn enter(&self, record: EntryBuilder) {
         let mut pages = self.pages();
         let seals = record.entry.issued.iter().map(|issued| issued.seal.clone()).collect();
-        let given = Given { giver: record.giver, request: record.entry.request, seals };
+        let given = SentReply { giver: record.giver, request: record.entry.request, seals };
         let given = Arc::new(given);
-        let seals = given.seals.iter().map(|name| mark_of(name));
-        let marks: HashSet<Mark> =
+        let seals = given.seals.iter().map(|name| seal_name_digest(name));
+        let marks: HashSet<Digest> =
             record.landmarks.iter().chain(&record.thoughts).copied().chain(seals).collect();
         for mark in marks {
             pages.answers.entry(mark).or_default().push(Arc::clone(&given));
@@ -262,36 +261,37 @@ impl Book {
         pages.ledger.entries.push(record.entry);
     }
 
-    /// Whether a text is something that was thought here.
-    pub(crate) fn was_thought(&self, text: &str) -> bool {
+    /// Returns whether a simulated model produced this text as a thought.
+    pub(crate) fn contains_thought(&self, text: &str) -> bool {
         thought(text).is_some_and(|mark| self.pages().thoughts.contains(&mark))
     }
 
-    /// The answers that are known by this.
-    pub(crate) fn answers(&self, landmark: &Landmark) -> Vec<Arc<Given>> {
+    /// Returns the replies that contain this value.
+    pub(crate) fn answers(&self, landmark: &ReplyKey) -> Vec<Arc<SentReply>> {
         let mark = landmark.mark();
         mark.and_then(|mark| self.pages().answers.get(&mark).cloned()).unwrap_or_default()
     }
 
-    /// Whether two things were both said here, and never in one answer.
-    pub(crate) fn are_apart(&self, one: &Landmark, other: &Landmark) -> bool {
+    /// Returns whether both values occur in earlier replies, but never in the same one.
+    pub(crate) fn are_apart(&self, one: &ReplyKey, other: &ReplyKey) -> bool {
         let (one, other) = (self.answers(one), self.answers(other));
-        let is_one = |given: &Arc<Given>| other.iter().any(|other| other.request == given.request);
+        let is_one =
+            |given: &Arc<SentReply>| other.iter().any(|other| other.request == given.request);
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
     }
 
-    /// How many seals were issued with what is known by these, and are not among those that came back. What would not be
-    /// read is not missed.
+    /// Counts the Seals issued with these values that are not in `returned`. Replies that the model
+    /// would not read are skipped.
     pub(crate) fn lost(
         &self,
-        landmarks: &[Landmark],
-        returned: &[Returned],
-        is_read: impl Fn(&Giver) -> bool,
+        landmarks: &[ReplyKey],
+        returned: &[ReturnedSeal],
+        is_read: impl Fn(&ReplySource) -> bool,
     ) -> usize {
-        // Of answers that say the same, whichever came back is the one.
+        // If several replies match, prefer one whose Seals were returned.
         let answers = landmarks.iter().filter_map(|landmark| {
             let mut said = self.answers(landmark);
-            let back = said.iter().position(|given| given.is_back(returned));
+            let back = said.iter().position(|given| given.has_returned_seal(returned));
             back.map(|at| said.swap_remove(at)).or_else(|| said.pop())
         });
         let own: Vec<_> = answers.filter(|given| is_read(&given.giver)).collect();
@@ -299,7 +299,7 @@ impl Book {
         issued.iter().filter(|seal| !returned.iter().any(|back| back.seal == ***seal)).count()
     }
 
-    fn pages(&self) -> std::sync::MutexGuard<'_, Pages> {
+    fn pages(&self) -> std::sync::MutexGuard<'_, LedgerState> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

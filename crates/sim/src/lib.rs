@@ -1,32 +1,32 @@
-//! Strict stand-ins for the providers of reasoning models: they think, sign, verify and refuse as the real ones do.
+//! Simulates the providers of reasoning models: thinks, signs, verifies and rejects as they do.
 //!
-//! One process answers on all five wires at their real paths, so that anyone's tests can check how reasoning is sent
-//! back, with no key and no network:
+//! One process serves all five wires at their real paths, so tests can check the replay of
+//! reasoning without a key or a network:
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
 //! use throughline_sim::{Options, start};
 //!
 //! let simulator = start(Options::default()).await?;
-//! let base_url = simulator.url(); // give it to any official client as its base URL
-//! // … talk to it …
-//! assert!(simulator.ledger().is_content());
+//! let base_url = simulator.url(); // the base URL for any official client
+//! // … send requests …
+//! assert!(simulator.ledger().all_verified());
 //! simulator.stop().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Everything follows from the seed and the requests: the same requests get the same answers, byte for byte, whatever
-//! else is asked meanwhile. A path may begin with `/at/{row}`, where `row` is a provider of the catalog; otherwise the wire
-//! and the model's name decide whose stand-in answers.
+//! Responses depend only on the seed and the request: equal requests get equal responses, byte for
+//! byte, regardless of concurrent requests. A path may begin with `/at/{row}`, where `row` is a
+//! provider of the catalog. Otherwise the wire and the model name select the provider.
 //!
 //! | header | effect on one request |
 //! |---|---|
-//! | `x-sim-parallel: true` | all tools are called at once |
-//! | `x-sim-fault: cut@200` | the answer is spoiled: see [`Fault`] |
-//! | `x-sim-account-created: 2026-01-31` | the account is that old |
+//! | `x-sim-parallel: true` | the model calls all tools at once |
+//! | `x-sim-fault: cut@200` | injects a failure: see [`Fault`] |
+//! | `x-sim-account-created: 2026-01-31` | sets the creation date of the account |
 //!
-//! `GET /sim/ledger` tells what was sealed and what came back: see [`Ledger`].
+//! `GET /sim/ledger` returns the issued and returned Seals: see [`Ledger`].
 
 mod account;
 mod cache;
@@ -34,19 +34,20 @@ mod digest;
 mod faults;
 mod keys;
 mod ledger;
-mod mind;
 mod options;
+mod planner;
 mod route;
 mod schema;
 mod script;
 mod server;
+mod state;
+mod stored;
 mod stream;
 mod turn;
 mod wires;
-mod world;
 
 pub use crate::faults::{Fault, FaultKind, InvalidFault};
-pub use crate::ledger::{Entry, Issued, Ledger, Returned, Verdict};
+pub use crate::ledger::{IssuedSeal, Ledger, LedgerEntry, ReturnedSeal, Verdict};
 pub use crate::options::Options;
 pub use crate::script::{Script, ScriptError};
 pub use crate::server::{Simulator, start};

@@ -1,4 +1,4 @@
-//! How a simulator is started.
+//! Options of a simulator.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,22 +8,23 @@ use throughline_codec::Catalog;
 use crate::faults::Fault;
 use crate::script::Script;
 
-/// How a simulator is started. The default listens on any free port of this machine only.
+/// Configures a simulator. The default listens on a free loopback port.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where all keys, ids and choices follow from.
+    /// Seed of all keys, ids and choices.
     pub seed: u64,
-    /// What to answer, instead of what the simulator would think of.
+    /// Scripted replies, which take precedence over generated ones.
     pub script: Script,
-    /// How to spoil answers.
+    /// Faults to inject into responses.
     pub faults: Vec<Fault>,
-    /// Whether all tools are called at once when the request does not say.
+    /// Whether models call all tools at once if the request does not specify it.
     pub parallel: bool,
-    /// When the accounts were created. Claude checks prefixes for those created from 2026-08-31 on.
+    /// Creation date of the accounts. Claude checks prefixes for accounts created on or after
+    /// 2026-08-31.
     pub account_created: Date,
-    /// The endpoints and model families.
+    /// The provider endpoints and model families.
     pub catalog: Catalog,
 }
 

@@ -1,4 +1,5 @@
-//! Which stand-in a path leads to: the wire from the path, the provider's row from the path or the model's name.
+//! Routes a path: the path determines the wire; the path or the model name determines the provider
+//! row.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,42 +7,38 @@ use std::sync::Arc;
 use throughline_codec::Catalog;
 use throughline_core::{Provider, Wire};
 
-use crate::turn::Verb;
+use crate::turn::Operation;
 
 #[cfg(test)]
 #[path = "route_tests.rs"]
 mod route_tests;
 
-/// Where a path leads.
+/// The destination of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
-    /// To a model.
+    /// A request to a model.
     Model {
-        /// The wire that the path is of.
         wire: Wire,
-        /// What is wanted.
-        verb: Verb,
-        /// The model, where the path names it.
+        verb: Operation,
+        /// The model, if the path names it.
         model: Option<String>,
-        /// The endpoint, where the path names it.
+        /// The endpoint, if the path names it.
         row: Option<Arc<Provider>>,
     },
-    /// To the list of models.
+    /// The list of models.
     Models {
-        /// The wire whose list it is; nothing for `/v1/models`, which two wires have in common.
+        /// The wire of the list; `None` for `/v1/models`, which two wires share.
         wire: Option<Wire>,
-        /// The model, where only one is asked for.
+        /// The model, if the path names one.
         model: Option<String>,
     },
-    /// To the ledger.
     Ledger,
-    /// Nowhere.
     Unknown,
-    /// To an endpoint that no row describes.
+    /// A row name that the catalog does not contain.
     UnknownRow(String),
 }
 
-/// The route of a path, without its query.
+/// Routes a path without its query.
 pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     if path == "/sim/ledger" {
         return Route::Ledger;
@@ -51,8 +48,8 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     let Some(named) = catalog.provider(row) else { return Route::UnknownRow(row.to_owned()) };
     match plain(rest, Some(named.name.as_ref())) {
         Route::Model { wire, verb, model, .. } => {
-            // `deepseek` asked on Anthropic's wire is `deepseek-anthropic`.
-            let found = catalog.provider_on(&named.name, &wire).unwrap_or(named);
+            // The row `deepseek` on Anthropic's wire is `deepseek-anthropic`.
+            let found = catalog.provider_on_wire(&named.name, &wire).unwrap_or(named);
             Route::Model { wire, verb, model, row: Some(found) }
         }
         Route::Models { wire: None, model } => {
@@ -64,29 +61,30 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     }
 }
 
-/// The route of a path behind the row. Where a row is named, what stands before the wire's own path is the row's affair.
+/// Routes the path after the row name. With a named row, any prefix before the wire's own path is
+/// accepted.
 fn plain(path: &str, row: Option<&str>) -> Route {
     let ends = |exact: &str, tail: &str| path == exact || (row.is_some() && path.ends_with(tail));
-    let to = |wire: Wire, verb: Verb, model: Option<String>| Route::Model {
+    let to = |wire: Wire, verb: Operation, model: Option<String>| Route::Model {
         wire,
         verb,
         model,
         row: None,
     };
     if ends("/v1/messages", "/messages") {
-        return to(Wire::ANTHROPIC_MESSAGES, Verb::Answer, None);
+        return to(Wire::ANTHROPIC_MESSAGES, Operation::Answer, None);
     }
     if ends("/v1/messages/count_tokens", "/messages/count_tokens") {
-        return to(Wire::ANTHROPIC_MESSAGES, Verb::Count, None);
+        return to(Wire::ANTHROPIC_MESSAGES, Operation::Count, None);
     }
     if ends("/v1/responses", "/responses") {
-        return to(Wire::OPENAI_RESPONSES, Verb::Answer, None);
+        return to(Wire::OPENAI_RESPONSES, Operation::Answer, None);
     }
     if ends("/v1/responses/input_tokens", "/responses/input_tokens") {
-        return to(Wire::OPENAI_RESPONSES, Verb::Count, None);
+        return to(Wire::OPENAI_RESPONSES, Operation::Count, None);
     }
     if ends("/v1/chat/completions", "/chat/completions") || path == "/api/v1/chat/completions" {
-        return to(Wire::OPENAI_CHAT, Verb::Answer, None);
+        return to(Wire::OPENAI_CHAT, Operation::Answer, None);
     }
     if let Some(rest) = path.strip_prefix("/model/") {
         return converse(rest);
@@ -102,9 +100,9 @@ fn plain(path: &str, row: Option<&str>) -> Route {
 fn converse(rest: &str) -> Route {
     let Some((model, verb)) = rest.rsplit_once('/') else { return Route::Unknown };
     let verb = match verb {
-        "converse" => Verb::Answer,
-        "converse-stream" => Verb::Stream,
-        "count-tokens" => Verb::Count,
+        "converse" => Operation::Answer,
+        "converse-stream" => Operation::Stream,
+        "count-tokens" => Operation::Count,
         _ => return Route::Unknown,
     };
     let model = Some(unescaped(model).into_owned());
@@ -113,9 +111,9 @@ fn converse(rest: &str) -> Route {
 
 fn gemini(model: &str, verb: &str) -> Route {
     let verb = match verb {
-        "generateContent" => Verb::Answer,
-        "streamGenerateContent" => Verb::Stream,
-        "countTokens" => Verb::Count,
+        "generateContent" => Operation::Answer,
+        "streamGenerateContent" => Operation::Stream,
+        "countTokens" => Operation::Count,
         _ => return Route::Unknown,
     };
     let model = Some(unescaped(model).into_owned());
@@ -140,12 +138,12 @@ fn models(path: &str) -> Route {
     }
 }
 
-/// The row that answers a model on a wire when the path names none.
+/// Returns the provider row for a model on a wire if the path names none.
 pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Arc<Provider> {
     let is_vertex = *wire == Wire::GEMINI && path.contains("/projects/");
     let vertex = catalog.provider("vertex").filter(|_| is_vertex);
-    let found = vertex.or_else(|| catalog.provider_of(wire, model));
-    // A catalog without any row of a wire still has the wire: nothing is known of its endpoint.
+    let found = vertex.or_else(|| catalog.provider_for_model(wire, model));
+    // If the catalog has no row for this wire, use an empty one.
     found.unwrap_or_else(|| {
         Arc::new(Provider {
             name: wire.as_str().into(),
@@ -157,7 +155,7 @@ pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Ar
     })
 }
 
-/// A path's part with its `%3A`s undone. What is not text then is left as it was.
+/// Decodes percent escapes. Returns the part unchanged if the result is not UTF-8.
 fn unescaped(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);

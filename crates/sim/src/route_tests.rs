@@ -1,4 +1,4 @@
-//! Which stand-in a path and a model's name lead to.
+//! Tests of routing by path and by model name.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn catalog() -> &'static Catalog {
     Catalog::builtin()
 }
 
-/// The wire, the verb, the model and the row that a path leads to.
-fn leads(path: &str) -> Option<(String, Verb, Option<String>, Option<String>)> {
+/// Returns the wire, verb, model and row of a model path.
+fn leads(path: &str) -> Option<(String, Operation, Option<String>, Option<String>)> {
     match route(path, catalog()) {
         Route::Model { wire, verb, model, row } => {
             Some((wire.to_string(), verb, model, row.map(|row| row.name.to_string())))
@@ -17,39 +17,44 @@ fn leads(path: &str) -> Option<(String, Verb, Option<String>, Option<String>)> {
 }
 
 #[test]
-fn the_real_paths_lead_to_their_wires() {
+fn provider_paths_route_to_their_wires() {
     let cases = [
-        ("/v1/messages", "anthropic-messages", Verb::Answer, None),
-        ("/v1/messages/count_tokens", "anthropic-messages", Verb::Count, None),
-        ("/v1/responses/input_tokens", "openai-responses", Verb::Count, None),
-        ("/v1/responses", "openai-responses", Verb::Answer, None),
-        ("/v1/chat/completions", "openai-chat", Verb::Answer, None),
+        ("/v1/messages", "anthropic-messages", Operation::Answer, None),
+        ("/v1/messages/count_tokens", "anthropic-messages", Operation::Count, None),
+        ("/v1/responses/input_tokens", "openai-responses", Operation::Count, None),
+        ("/v1/responses", "openai-responses", Operation::Answer, None),
+        ("/v1/chat/completions", "openai-chat", Operation::Answer, None),
         (
             "/v1beta/models/gemini-3-pro:generateContent",
             "gemini",
-            Verb::Answer,
+            Operation::Answer,
             Some("gemini-3-pro"),
         ),
         (
             "/v1beta/models/gemini-3-pro:streamGenerateContent",
             "gemini",
-            Verb::Stream,
+            Operation::Stream,
             Some("gemini-3-pro"),
         ),
-        ("/v1beta/models/gemini-3-pro:countTokens", "gemini", Verb::Count, Some("gemini-3-pro")),
+        (
+            "/v1beta/models/gemini-3-pro:countTokens",
+            "gemini",
+            Operation::Count,
+            Some("gemini-3-pro"),
+        ),
         (
             "/v1/projects/p/locations/l/publishers/google/models/gemini-3-pro:generateContent",
             "gemini",
-            Verb::Answer,
+            Operation::Answer,
             Some("gemini-3-pro"),
         ),
         (
             "/model/us.anthropic.claude-opus-4-6-v1%3A0/converse",
             "bedrock-converse",
-            Verb::Answer,
+            Operation::Answer,
             Some("us.anthropic.claude-opus-4-6-v1:0"),
         ),
-        ("/model/m/converse-stream", "bedrock-converse", Verb::Stream, Some("m")),
+        ("/model/m/converse-stream", "bedrock-converse", Operation::Stream, Some("m")),
     ];
     for (path, wire, verb, model) in cases {
         let expected = (wire.to_owned(), verb, model.map(str::to_owned), None);
@@ -61,7 +66,7 @@ fn the_real_paths_lead_to_their_wires() {
 }
 
 #[test]
-fn a_row_may_be_named_and_takes_its_own_wire() {
+fn named_row_is_resolved_on_the_wire_of_the_path() {
     let row = |path: &str| leads(path).and_then(|(wire, _, _, row)| Some((wire, row?)));
     let pair = |wire: &str, row: &str| Some((wire.to_owned(), row.to_owned()));
     assert_eq!(row("/at/openrouter/api/v1/chat/completions"), pair("openai-chat", "openrouter"));
@@ -76,7 +81,7 @@ fn a_row_may_be_named_and_takes_its_own_wire() {
 }
 
 #[test]
-fn without_a_named_row_the_model_decides() {
+fn model_name_selects_the_row_if_none_is_named() {
     let name = |wire: &Wire, model: &str| row(catalog(), wire, model, "/").name.to_string();
     let chat = [
         ("gpt-5.6", "openai-chat"),

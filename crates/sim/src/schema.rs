@@ -1,27 +1,27 @@
-//! Values that fit a JSON Schema.
+//! Generates values that are valid against a JSON Schema.
 
 use serde_json::{Map, Value, json};
 
-use crate::digest::Mark;
+use crate::digest::Digest;
 
 #[cfg(test)]
 #[path = "schema_tests.rs"]
 mod schema_tests;
 
-/// How deep a value goes at most: a schema may describe itself for ever.
+/// Maximum depth of a value, because a schema may be recursive.
 const DEEPEST: usize = 12;
 
-/// A value that fits `schema`. The same nonce gives the same value.
-pub(crate) fn fitting(schema: &Value, nonce: Mark) -> Value {
-    Filler { root: schema, nonce }.value(schema, "", 0)
+/// Generates a value that is valid against `schema`. Equal nonces give equal values.
+pub(crate) fn fitting(schema: &Value, nonce: Digest) -> Value {
+    SampleGenerator { root: schema, nonce }.value(schema, "", 0)
 }
 
-struct Filler<'s> {
+struct SampleGenerator<'s> {
     root: &'s Value,
-    nonce: Mark,
+    nonce: Digest,
 }
 
-impl Filler<'_> {
+impl SampleGenerator<'_> {
     fn value(&self, schema: &Value, name: &str, depth: usize) -> Value {
         if depth > DEEPEST {
             return Value::Null;
@@ -58,7 +58,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Gemini writes types in capitals; a list of types is a choice; without a type, the members tell.
+    /// Determines the type of a schema. Gemini writes types in capitals; a list of types is a
+    /// choice; without a type, the members decide.
     fn kind(&self, schema: &Value) -> String {
         let named = match schema.get("type") {
             Some(Value::String(kind)) => Some(kind.as_str()),
@@ -103,7 +104,7 @@ impl Filler<'_> {
         let mut members = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            // What is optional is told near the top only, so that a schema that contains itself comes to an end.
+            // Include optional members near the top only, so that a recursive schema terminates.
             if is_required(name) || depth < 2 {
                 members.insert(name.clone(), self.value(property, name, depth + 1));
             }
@@ -129,7 +130,7 @@ impl Filler<'_> {
             .map(|number| {
                 let nonce =
                     if is_unique { self.nonce.and(number.to_le_bytes()) } else { self.nonce };
-                Filler { root: self.root, nonce }.value(&item, name, depth + 1)
+                SampleGenerator { root: self.root, nonce }.value(&item, name, depth + 1)
             })
             .collect()
     }
@@ -148,7 +149,7 @@ impl Filler<'_> {
             Some("ipv4") => return "192.0.2.1".to_owned(),
             Some("ipv6") => return "2001:db8::1".to_owned(),
             Some("uuid") => return self.uuid(name),
-            _ => self.word(name),
+            _ => self.sample_text(name),
         };
         let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
         let most = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -166,8 +167,8 @@ impl Filler<'_> {
         format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
     }
 
-    /// Something that a person might say, with letters that careless encoders spoil.
-    fn word(&self, name: &str) -> String {
+    /// Returns a plausible text with letters that careless encoders corrupt.
+    fn sample_text(&self, name: &str) -> String {
         const WORDS: [&str; 8] = [
             "Zürich",
             "naïve café",

@@ -1,9 +1,9 @@
-//! Values that fit their schema, as a validator sees them.
+//! Tests that generated values pass a JSON Schema validator.
 
 use super::*;
 
 #[test]
-fn values_fit_their_schemas() {
+fn generated_values_are_valid() {
     let schemas = [
         json!({"type": "object"}),
         json!({}),
@@ -43,7 +43,7 @@ fn values_fit_their_schemas() {
     ];
     for schema in schemas {
         for seed in 0..8_u8 {
-            let value = fitting(&schema, Mark::of("schema", [seed]));
+            let value = fitting(&schema, Digest::new("schema", [seed]));
             let validator = jsonschema::validator_for(&schema).unwrap();
             assert!(validator.is_valid(&value), "{value} does not fit {schema}");
         }
@@ -51,14 +51,14 @@ fn values_fit_their_schemas() {
 }
 
 #[test]
-fn geminis_types_in_capitals_are_read_too() {
+fn capitalised_gemini_types_are_accepted() {
     let schema = json!({"type": "OBJECT", "properties": {"days": {"type": "INTEGER"}}});
-    assert_eq!(fitting(&schema, Mark::default()), json!({"days": 7}));
+    assert_eq!(fitting(&schema, Digest::default()), json!({"days": 7}));
 }
 
 #[test]
-fn a_schema_that_demands_itself_comes_to_an_end() {
+fn required_recursion_terminates() {
     let schema =
         json!({"type": "object", "required": ["self"], "properties": {"self": {"$ref": "#"}}});
-    assert!(fitting(&schema, Mark::default()).is_object());
+    assert!(fitting(&schema, Digest::default()).is_object());
 }

@@ -1,6 +1,6 @@
-//! What to answer, turn by turn, instead of what the simulator would think of.
+//! Scripted replies, turn by turn, which take precedence over generated ones.
 //!
-//! A script is TOML or JSON, a list of turns. Each answers one request, in order:
+//! A script is a TOML or JSON list of turns. Each turn answers one request, in order:
 //!
 //! ```toml
 //! [[turn]]
@@ -11,74 +11,74 @@
 //! refuse = { status = 529, message = "Overloaded" }
 //!
 //! [[turn]]
-//! model = "claude-*"          # only for these models
-//! step = 1                    # only when the model spoke once before
-//! times = 2                   # for two such requests
+//! model = "claude-*"          # only for matching models
+//! step = 1                    # only after one earlier reply
+//! times = 2                   # answer two such requests
 //! parts = [                   # in any order
 //!     { thought = "…", telling = "redacted" },
 //!     { text = "Sunny." },
-//!     { call = "news" },      # with arguments that fit
+//!     { call = "news" },      # with generated arguments
 //! ]
 //! stop = "length"
 //! usage = { input = 100, cached = 80, output = 20, thought = 10 }
 //! ```
 //!
-//! When no turn is left for a request, the simulator thinks for itself.
+//! If no turn matches a request, the simulator generates a reply.
 
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::Value;
-use throughline_core::{Profile, Stop, Usage};
+use throughline_core::{Profile, StopReason, Usage};
 
-use crate::digest::Mark;
+use crate::digest::Digest;
 use crate::schema;
-use crate::turn::{Part, Plan, Refusal, Telling, Turn};
+use crate::turn::{Refusal, ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
 
 #[cfg(test)]
 #[path = "script_tests.rs"]
 mod script_tests;
 
-/// What to answer, turn by turn. Read one with [`str::parse`].
+/// A list of scripted replies. Parse one with [`str::parse`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    turns: Vec<Scripted>,
+    turns: Vec<ScriptedTurn>,
 }
 
-/// Why a script cannot be read.
+/// A script that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the script is wrong: {message}")]
+#[error("invalid script, line {line}: {message}")]
 pub struct ScriptError {
-    /// The line, counted from one.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScriptFile {
     #[serde(default)]
-    turn: Vec<Scripted>,
+    turn: Vec<ScriptedTurn>,
 }
 
-/// One turn as it is written.
+/// One turn as written in the script.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-struct Scripted {
-    /// A pattern of model names.
+struct ScriptedTurn {
+    /// Pattern of model names.
     model: Option<String>,
-    /// How many times the model spoke before.
+    /// Number of earlier replies in the conversation.
     step: Option<usize>,
-    /// How many requests it answers; one where nothing is said.
+    /// Number of requests to answer; 1 by default.
     times: Option<u32>,
     thoughts: Vec<String>,
-    /// How those thoughts are told.
-    telling: Telling,
+    /// How to present those thoughts.
+    telling: ThoughtDisplay,
     texts: Vec<String>,
     calls: Vec<ScriptedCall>,
-    /// Everything in its order, instead of thoughts, texts and calls.
+    /// All parts in order, instead of `thoughts`, `texts` and `calls`.
     parts: Vec<ScriptedPart>,
     stop: Option<ScriptedStop>,
     usage: Option<ScriptedUsage>,
@@ -96,7 +96,7 @@ struct ScriptedCall {
 #[serde(deny_unknown_fields, default)]
 struct ScriptedPart {
     thought: Option<String>,
-    telling: Telling,
+    telling: ThoughtDisplay,
     text: Option<String>,
     call: Option<String>,
     arguments: Option<Value>,
@@ -145,15 +145,15 @@ impl FromStr for Script {
         let turns = if is_list {
             serde_json::from_str(text).map_err(json_error)?
         } else if start.starts_with('{') {
-            serde_json::from_str::<File>(text).map_err(json_error)?.turn
+            serde_json::from_str::<ScriptFile>(text).map_err(json_error)?.turn
         } else {
-            toml::from_str::<File>(text).map_err(|error| toml_error(text, &error))?.turn
+            toml::from_str::<ScriptFile>(text).map_err(|error| toml_error(text, &error))?.turn
         };
         Ok(Self { turns })
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+#[expect(clippy::needless_pass_by_value, reason = "signature required by map_err")]
 fn json_error(error: serde_json::Error) -> ScriptError {
     let message = error.to_string();
     let told = message.rsplit_once(" at line ").map_or(message.as_str(), |(told, _)| told);
@@ -166,7 +166,7 @@ fn toml_error(text: &str, error: &toml::de::Error) -> ScriptError {
     ScriptError { line, message: with_suggestion(error.message()) }
 }
 
-/// The message, with the likeliest of the words that it lists put first.
+/// Replaces the list of expected names with the closest match, if one is close.
 fn with_suggestion(message: &str) -> String {
     let Some((unknown, expected)) = message.split_once(", expected ") else {
         return message.to_owned();
@@ -182,7 +182,7 @@ fn with_suggestion(message: &str) -> String {
     }
 }
 
-/// How many letters have to be added, dropped or replaced to make one word of the other.
+/// Computes the edit distance of two strings.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (index, letter) in one.chars().enumerate() {
@@ -199,26 +199,27 @@ fn distance(one: &str, other: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// A script that is being played.
+/// A script and its remaining turns.
 #[derive(Debug)]
-pub(crate) struct Playing {
-    /// The turns, with how many requests each still answers.
-    left: Mutex<Vec<(u32, Scripted)>>,
+pub(crate) struct ScriptPlayer {
+    /// The turns, each with its remaining number of requests.
+    left: Mutex<Vec<(u32, ScriptedTurn)>>,
 }
 
-impl Playing {
+impl ScriptPlayer {
     pub(crate) fn new(script: Script) -> Self {
         let turns = script.turns.into_iter().map(|turn| (turn.times.unwrap_or(1), turn));
         Self { left: Mutex::new(turns.collect()) }
     }
 
-    /// What the script says to a request, if it says anything. What it leaves open about tokens is filled in from `cost`.
+    /// Returns the next scripted reply to a request, if any. Usage that the script leaves open
+    /// comes from `cost`.
     pub(crate) fn next(
         &self,
         turn: &Turn,
         cost: Usage,
-        nonce: Mark,
-    ) -> Option<Result<Plan, Refusal>> {
+        nonce: Digest,
+    ) -> Option<Result<ReplyPlan, Refusal>> {
         let scripted = {
             let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             let found = left.iter_mut().find(|(times, scripted)| *times > 0 && scripted.fits(turn));
@@ -230,16 +231,16 @@ impl Playing {
     }
 }
 
-impl Scripted {
+impl ScriptedTurn {
     fn fits(&self, turn: &Turn) -> bool {
         let fits_model = |pattern: &String| {
             let row = Profile { models: vec![pattern.clone()], ..Profile::default() };
-            row.fit(turn.target.model()).is_some()
+            row.longest_match(turn.target.model()).is_some()
         };
         self.model.as_ref().is_none_or(fits_model) && self.step.is_none_or(|step| step == turn.step)
     }
 
-    fn plan(self, turn: &Turn, cost: Usage, nonce: Mark) -> Result<Plan, Refusal> {
+    fn plan(self, turn: &Turn, cost: Usage, nonce: Digest) -> Result<ReplyPlan, Refusal> {
         if let Some(refused) = self.refuse {
             return Err(Refusal {
                 status: refused.status,
@@ -255,30 +256,30 @@ impl Scripted {
             let fitting = || offered.map(|tool| schema::fitting(&tool.schema, nonce.and(&name)));
             let arguments =
                 arguments.or_else(fitting).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            Part::Call { name, arguments }
+            ReplyPart::Call { name, arguments }
         };
         let telling = self.telling;
-        let thoughts = self.thoughts.into_iter().map(|text| Part::Thought { text, telling });
-        let texts = self.texts.into_iter().map(Part::Text);
+        let thoughts = self.thoughts.into_iter().map(|text| ReplyPart::Thought { text, telling });
+        let texts = self.texts.into_iter().map(ReplyPart::Text);
         let calls = self.calls.into_iter().map(|asked| call(asked.name, asked.arguments));
-        let mut parts: Vec<Part> = thoughts.chain(texts).chain(calls).collect();
+        let mut parts: Vec<ReplyPart> = thoughts.chain(texts).chain(calls).collect();
         for part in self.parts {
             let ScriptedPart { thought, telling, text, call: name, arguments } = part;
-            parts.extend(thought.map(|text| Part::Thought { text, telling }));
-            parts.extend(text.map(Part::Text));
+            parts.extend(thought.map(|text| ReplyPart::Thought { text, telling }));
+            parts.extend(text.map(ReplyPart::Text));
             parts.extend(name.map(|name| call(name, arguments)));
         }
-        let calls_tools = parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        let calls_tools = parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
         let stop = match self.stop {
-            Some(ScriptedStop::Length) => Stop::Length,
-            Some(ScriptedStop::Sequence) => Stop::Sequence(None),
-            Some(ScriptedStop::Paused) => Stop::Paused,
-            Some(ScriptedStop::Refused) => Stop::Refused("refusal".into()),
-            Some(ScriptedStop::Tools) => Stop::Tools,
-            None if calls_tools => Stop::Tools,
-            Some(ScriptedStop::Done) | None => Stop::Done,
+            Some(ScriptedStop::Length) => StopReason::Length,
+            Some(ScriptedStop::Sequence) => StopReason::Sequence(None),
+            Some(ScriptedStop::Paused) => StopReason::Paused,
+            Some(ScriptedStop::Refused) => StopReason::Refused("refusal".into()),
+            Some(ScriptedStop::Tools) => StopReason::Tools,
+            None if calls_tools => StopReason::Tools,
+            Some(ScriptedStop::Done) | None => StopReason::Done,
         };
-        let spent = crate::mind::output(&parts);
+        let spent = crate::turn::output(&parts);
         let usage = self.usage.unwrap_or_default();
         let usage = Usage {
             input: usage.input.unwrap_or(cost.input),
@@ -287,6 +288,6 @@ impl Scripted {
             output: usage.output.unwrap_or(spent.output),
             thought: usage.thought.unwrap_or(spent.thought),
         };
-        Ok(Plan { parts, stop, usage })
+        Ok(ReplyPlan { parts, stop, usage })
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts: what they may say, and what is said of those that are wrong.
+//! Tests of parsing scripts and of their error messages.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn error(text: &str) -> ScriptError {
 }
 
 #[test]
-fn toml_and_json_say_the_same() {
+fn toml_and_json_scripts_are_equivalent() {
     let toml = "[[turn]]\nthoughts = [\"Hm.\"]\ncalls = [{ name = \"weather\" }]\n";
     let object = r#"{"turn": [{"thoughts": ["Hm."], "calls": [{"name": "weather"}]}]}"#;
     let list = r#"[{"thoughts": ["Hm."], "calls": [{"name": "weather"}]}]"#;
@@ -18,7 +18,7 @@ fn toml_and_json_say_the_same() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_a_script() {
+fn documented_example_parses() {
     let lines = include_str!("script.rs").lines();
     let lines = lines.skip_while(|line| *line != "//! ```toml").skip(1);
     let example: Vec<&str> = lines
@@ -30,7 +30,7 @@ fn the_example_of_the_documentation_is_a_script() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_likeliest_word() {
+fn unknown_key_error_has_line_and_suggestion() {
     assert_eq!(
         error("[[turn]]\ntexts = [\"a\"]\nthougths = []\n"),
         ScriptError {

@@ -1,4 +1,4 @@
-//! The HTTP side: requests in, answers and streams out.
+//! The HTTP server: reads requests, sends whole and streamed responses.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,48 +15,48 @@ use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
 use throughline_codec::Framing;
-use throughline_core::{Channel, Json, Tree, Wire};
+use throughline_core::{Json, ReasoningChannel, Tree, Wire};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::account;
-use crate::digest::Mark;
-use crate::faults::{Fault, FaultKind, Piece, spoiled};
-use crate::ledger::{Entry, Giver, Ledger, Record};
+use crate::digest::Digest;
+use crate::faults::{BodyStep, Fault, FaultKind, spoiled};
+use crate::ledger::{EntryBuilder, Ledger, LedgerEntry, ReplySource};
 use crate::options::Options;
 use crate::route::{self, Route, route};
-use crate::turn::{Asking, Refusal, Turn, Verb};
+use crate::state::SimState;
+use crate::turn::{Operation, Refusal, SimRequest, Turn};
 use crate::wires::{Endpoint, endpoint};
-use crate::world::World;
-use crate::{mind, stream as streams};
+use crate::{planner, stream as streams};
 
-/// The largest body that is read, as large as the largest that a provider takes.
-const LARGEST_BODY: usize = 64 * 1024 * 1024;
+/// Maximum body size in bytes, equal to the largest limit of any provider.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long a simulator that stops waits for the answers that it still gives.
-const LONGEST_GOODBYE: Duration = Duration::from_secs(5);
+/// Maximum time to wait for open responses during shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A simulator that is running. It stops when it is dropped.
+/// A running simulator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Simulator {
     address: SocketAddr,
-    world: Arc<World>,
+    world: Arc<SimState>,
     stop: watch::Sender<bool>,
     serving: JoinSet<io::Result<()>>,
 }
 
-/// Starts a simulator, which answers from when this returns.
+/// Starts a simulator. It accepts requests as soon as this returns.
 pub async fn start(options: Options) -> io::Result<Simulator> {
     let listener = TcpListener::bind(options.listen).await?;
     let address = listener.local_addr()?;
-    // A stream is many small writes, and each would wait for the last one's acknowledgement. A connection on which that
-    // cannot be set is only slower.
+    // A stream consists of many small writes; with Nagle's algorithm each would wait for an
+    // acknowledgement. A failure to disable it only costs speed.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-    let world = Arc::new(World::new(options));
+    let world = Arc::new(SimState::new(options));
     let (stop, stopped) = watch::channel(false);
-    let state = Served { world: Arc::clone(&world), stopped: stopped.clone() };
+    let state = ServerState { world: Arc::clone(&world), stopped: stopped.clone() };
     let router = Router::new().fallback(answer).with_state(state);
     let mut serving = JoinSet::new();
     serving.spawn(async move {
@@ -66,36 +66,36 @@ pub async fn start(options: Options) -> io::Result<Simulator> {
 }
 
 impl Simulator {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, as a base URL without a slash at its end.
+    /// Returns its base URL without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What was sealed and what came back so far.
+    /// Returns a copy of the ledger.
     pub fn ledger(&self) -> Ledger {
         self.world.book.read()
     }
 
-    /// What became of the request that was answered last, without a copy of all that came before it.
-    pub fn last_entry(&self) -> Option<Entry> {
+    /// Returns the entry of the last request without copying the ledger.
+    pub fn last_entry(&self) -> Option<LedgerEntry> {
         self.world.book.last()
     }
 
-    /// Answers what was asked already, and stops. A client that never finishes its request is not waited for long.
+    /// Finishes open requests, for at most five seconds, and stops.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         let ended = async { while self.serving.join_next().await.is_some() {} };
-        if timeout(LONGEST_GOODBYE, ended).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
             self.serving.shutdown().await;
         }
     }
 
-    /// Serves until somebody else stops it.
+    /// Serves until the server ends.
     pub async fn serve(mut self) -> io::Result<()> {
         match self.serving.join_next().await {
             Some(Ok(served)) => served,
@@ -106,17 +106,20 @@ impl Simulator {
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
-    // When the simulator is dropped nobody can stop it any more, which stops it.
+    // Dropping the simulator closes the channel, which also ends the wait.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
 #[derive(Clone)]
-struct Served {
-    world: Arc<World>,
+struct ServerState {
+    world: Arc<SimState>,
     stopped: watch::Receiver<bool>,
 }
 
-async fn answer(State(served): State<Served>, request: Request) -> Result<Response, Infallible> {
+async fn answer(
+    State(served): State<ServerState>,
+    request: Request,
+) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
     let world = &*served.world;
@@ -134,27 +137,31 @@ async fn answer(State(served): State<Served>, request: Request) -> Result<Respon
         Route::Models { wire, model } => list(&parts, wire, model.as_deref(), world),
         Route::Model { wire, verb, model, row } => {
             let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, world)) };
-            let read = to_bytes(body, LARGEST_BODY).await;
-            let asked = Asked { endpoint, wire, verb, model, row, parts: &parts };
-            answer_model(&asked, read.ok(), &served)
+            let read = to_bytes(body, MAX_BODY_BYTES).await;
+            let asked = ModelRequest { endpoint, wire, verb, model, row, parts: &parts };
+            handle_model_request(&asked, read.ok(), &served)
         }
     })
 }
 
 /// A request to a model, before its body is read.
-struct Asked<'r> {
+struct ModelRequest<'r> {
     endpoint: &'static dyn Endpoint,
     wire: Wire,
-    verb: Verb,
+    verb: Operation,
     model: Option<String>,
     row: Option<Arc<throughline_core::Provider>>,
     parts: &'r axum::http::request::Parts,
 }
 
-fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Response {
+fn handle_model_request(
+    asked: &ModelRequest<'_>,
+    body: Option<Bytes>,
+    served: &ServerState,
+) -> Response {
     let world = &*served.world;
     let endpoint = asked.endpoint;
-    let mut record = Record::default();
+    let mut record = EntryBuilder::default();
     record.entry.request = world.next_request();
     asked.wire.as_str().clone_into(&mut record.entry.wire);
     let (asking, fault) = match prepare(asked, body, record.entry.request, world) {
@@ -162,7 +169,7 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
         Err(unprepared) => {
             let (row, refusal) = *unprepared;
             record.entry.provider = row.name.to_string();
-            return refuse(endpoint, &row, &refusal, Mark::default(), record, world);
+            return refuse(endpoint, &row, &refusal, Digest::default(), record, world);
         }
     };
     record.entry.provider = asking.row.name.to_string();
@@ -180,7 +187,7 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
         }
     };
     let identified = endpoint.request_id(asking.nonce);
-    if asking.verb == Verb::Count {
+    if asking.verb == Operation::Count {
         record.entry.status = 200;
         world.book.enter(record);
         let body = vec![endpoint.count(&turn).bytes().to_vec()];
@@ -193,19 +200,19 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
             identified,
         );
     }
-    record.entry.missed = world.cache.missed(mind::owner(&asking), &turn.elements);
-    let plan = match mind::plan(&asking, &turn, world) {
+    record.entry.missed = world.cache.missed(planner::owner(&asking), &turn.elements);
+    let plan = match planner::plan(&asking, &turn, world) {
         Ok(plan) => plan,
         Err(refusal) => {
             return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
         }
     };
-    look_back(&asking, &turn, world, &mut record);
-    let whole = endpoint.say(&asking, &turn, &plan, world, &mut record);
+    record_lost_seals(&asking, &turn, world, &mut record);
+    let whole = endpoint.respond(&asking, &turn, &plan, world, &mut record);
     record.entry.status = 200;
     record.entry.input = plan.usage.input;
     record.entry.cached = plan.usage.cached;
-    record.entry.stop = Some(mind::stop_word(&plan.stop).to_owned());
+    record.entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
     world.book.enter(record);
     if !turn.stream {
         let body = vec![whole.bytes().to_vec()];
@@ -224,41 +231,47 @@ fn answer_model(asked: &Asked<'_>, body: Option<Bytes>, served: &Served) -> Resp
             let kind = content_type(framing);
             respond(StatusCode::OK, kind, chunks, fault.as_ref(), served, identified)
         }
-        // The simulator wrote an answer that its own codec cannot read. That is a defect, and is said as one.
+        // The codec cannot decode a reply of the simulator. This is a defect, so report it.
         Err(error) => {
             plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
         }
     }
 }
 
-/// Notes what of earlier answers did not come back, and how the present one is asked for.
-fn look_back(asking: &Asking, turn: &Turn, world: &World, record: &mut Record) {
+/// Records the Seals of earlier replies that did not come back, and the source of this reply.
+fn record_lost_seals(
+    asking: &SimRequest,
+    turn: &Turn,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) {
     let profile = &turn.target.profile;
-    // A router asks its upstreams with an account of its own, whoever asks it.
-    let is_routed = asking.row.dialect.channel == Channel::Details;
-    let is_read = |giver: &Giver| {
+    // A router calls its upstreams with its own account, regardless of the caller.
+    let is_routed = asking.row.dialect.channel == ReasoningChannel::Details;
+    let is_read = |giver: &ReplySource| {
         let mut families = world.catalog.profiles().iter();
         let is_bound = families.any(|row| row.name == giver.family && row.bound.account);
         let is_own = is_routed || !is_bound || giver.account == asking.account;
         is_own && profile.reads_seals_of(&giver.family)
     };
     record.entry.lost = world.book.lost(&turn.owed, &record.entry.returned, is_read);
-    let is_other = |giver: &Giver| giver.family == profile.name && giver.config != turn.config;
+    let is_other =
+        |giver: &ReplySource| giver.family == profile.name && giver.config != turn.config;
     let mut answers = turn.owed.iter().flat_map(|owed| world.book.answers(owed));
     record.entry.reconfigured =
         turn.config.is_some() && answers.any(|given| is_other(&given.giver));
     let (family, account) = (profile.name.clone(), asking.account);
-    record.giver = Giver { family, account, config: turn.config };
+    record.giver = ReplySource { family, account, config: turn.config };
 }
 
-type Unprepared = Box<(Arc<throughline_core::Provider>, Refusal)>;
+type PrepareError = Box<(Arc<throughline_core::Provider>, Refusal)>;
 
 fn prepare(
-    asked: &Asked<'_>,
+    asked: &ModelRequest<'_>,
     body: Option<Bytes>,
     number: u64,
-    world: &World,
-) -> Result<(Asking, Option<FaultKind>), Unprepared> {
+    world: &SimState,
+) -> Result<(SimRequest, Option<FaultKind>), PrepareError> {
     let path = asked.parts.uri.path();
     let query = asked.parts.uri.query().unwrap_or_default();
     let headers = &asked.parts.headers;
@@ -282,8 +295,8 @@ fn prepare(
     let created = account::created(headers).map_err(|error| refused(Refusal::invalid(error)))?;
     let fault = fault(headers, number, world).map_err(|error| refused(Refusal::invalid(error)))?;
     let row = row(&model);
-    let nonce = world.nonce(request_mark(&row, &model, asked.verb, account, &tree));
-    let asking = Asking {
+    let nonce = world.nonce(request_digest(&row, &model, asked.verb, account, &tree));
+    let asking = SimRequest {
         row,
         model,
         verb: asked.verb,
@@ -297,15 +310,16 @@ fn prepare(
     Ok((asking, fault))
 }
 
-/// What is asked, by whom and of whom. Whether the answer is to be streamed does not count: it says the same either way.
-fn request_mark(
+/// Identifies a request by row, model, account and body. Streaming is ignored, because the reply is
+/// the same either way.
+fn request_digest(
     row: &throughline_core::Provider,
     model: &str,
-    verb: Verb,
-    account: Mark,
+    verb: Operation,
+    account: Digest,
     body: &Tree,
-) -> Mark {
-    let counts = [u8::from(verb == Verb::Count)];
+) -> Digest {
+    let counts = [u8::from(verb == Operation::Count)];
     let account = account.bytes();
     let mut pieces: Vec<&[u8]> = vec![row.name.as_bytes(), model.as_bytes(), &counts, &account];
     let members = body.root().members();
@@ -314,14 +328,14 @@ fn request_mark(
     {
         pieces.extend([name.raw(), value.raw()]);
     }
-    Mark::of_all("throughline-sim request", pieces)
+    Digest::from_pieces("throughline-sim request", pieces)
 }
 
-/// The fault that the request asks for, or else the first that was set for it.
+/// Returns the fault in the request header, or else the first configured fault that applies.
 fn fault(
     headers: &axum::http::HeaderMap,
     number: u64,
-    world: &World,
+    world: &SimState,
 ) -> Result<Option<FaultKind>, String> {
     if let Some(value) = headers.get("x-sim-fault") {
         let text = value.to_str().unwrap_or_default();
@@ -348,9 +362,9 @@ fn refuse(
     endpoint: &dyn Endpoint,
     row: &throughline_core::Provider,
     refusal: &Refusal,
-    nonce: Mark,
-    mut record: Record,
-    world: &World,
+    nonce: Digest,
+    mut record: EntryBuilder,
+    world: &SimState,
 ) -> Response {
     record.entry.status = refusal.status;
     record.entry.refused = Some(refusal.message.clone());
@@ -359,12 +373,12 @@ fn refuse(
     let body = endpoint.refuse(row, refusal, &id);
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = plain(status, "application/json", body.bytes().to_vec());
-    put(&mut response, id_header, &id);
+    set_header(&mut response, id_header, &id);
     if let Some(wait) = refusal.retry_after {
-        put(&mut response, "retry-after", &wait.to_string());
+        set_header(&mut response, "retry-after", &wait.to_string());
     }
     for (name, value) in endpoint.refusal_headers(refusal) {
-        put(&mut response, name, &value);
+        set_header(&mut response, name, &value);
     }
     response
 }
@@ -373,7 +387,7 @@ fn list(
     parts: &axum::http::request::Parts,
     wire: Option<Wire>,
     model: Option<&str>,
-    world: &World,
+    world: &SimState,
 ) -> Response {
     let is_anthropic = parts.headers.contains_key("anthropic-version");
     let is_google = parts.headers.contains_key("x-goog-api-key");
@@ -389,8 +403,8 @@ fn list(
     }
 }
 
-/// What the provider that the client seems to have meant says of a path that leads nowhere.
-fn not_found(parts: &axum::http::request::Parts, world: &World) -> Response {
+/// Responds to an unknown path in the format of the provider that the client appears to expect.
+fn not_found(parts: &axum::http::request::Parts, world: &SimState) -> Response {
     let path = parts.uri.path();
     let wire = if parts.headers.contains_key("anthropic-version") {
         Wire::ANTHROPIC_MESSAGES
@@ -427,7 +441,7 @@ fn respond(
     content_type: &'static str,
     chunks: Vec<Vec<u8>>,
     fault: Option<&FaultKind>,
-    served: &Served,
+    served: &ServerState,
     (id_header, id): (&'static str, String),
 ) -> Response {
     let is_whole = chunks.len() < 2 && fault.is_none();
@@ -439,14 +453,14 @@ fn respond(
         let stopped = served.stopped.clone();
         let body = stream::unfold((pieces, stopped), move |(mut pieces, stopped)| async move {
             let piece = pieces.next()?;
-            if is_slow || piece == Piece::Break {
-                // What was said so far goes out first.
+            if is_slow || piece == BodyStep::Break {
+                // Flush the bytes sent so far.
                 tokio::task::yield_now().await;
             }
             let said = match piece {
-                Piece::Bytes(bytes) => Ok(Bytes::from(bytes)),
-                Piece::Break => Err(io::Error::other("the connection was cut on request")),
-                Piece::Silence => {
+                BodyStep::Bytes(bytes) => Ok(Bytes::from(bytes)),
+                BodyStep::Break => Err(io::Error::other("the connection was cut on request")),
+                BodyStep::Silence => {
                     until(stopped.clone()).await;
                     return None;
                 }
@@ -455,22 +469,22 @@ fn respond(
         });
         let mut response = Response::new(Body::from_stream(body));
         *response.status_mut() = status;
-        put(&mut response, header::CONTENT_TYPE.as_str(), content_type);
+        set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
         response
     };
-    put(&mut response, id_header, &id);
+    set_header(&mut response, id_header, &id);
     response
 }
 
 fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    put(&mut response, header::CONTENT_TYPE.as_str(), content_type);
+    set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
     response
 }
 
-/// Sets a header. A value that no header can hold is left out.
-fn put(response: &mut Response, name: &'static str, value: &str) {
+/// Sets a header; skips values that are not valid in a header.
+fn set_header(response: &mut Response, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(HeaderName::from_static(name), value);
     }

@@ -1,28 +1,29 @@
-//! A whole answer as the stream that it would have come in.
+//! Converts a whole reply into the equivalent stream.
 //!
-//! The answer is read by its wire's codec, told as Events, cut into pieces of the size that models speak in, and framed.
+//! The wire's codec decodes the reply into events; their texts are split into small deltas, encoded
+//! and framed.
 
 use std::sync::Arc;
 
-use throughline_codec::{Asked, CodecError, FrameWriter, Framing, events_of};
+use throughline_codec::{CodecError, DecodeContext, FrameWriter, Framing, events_from_reply};
 use throughline_core::{Body, Delta, Event, Json, Name, Target, Wire};
 
-use crate::digest::Mark;
+use crate::digest::Digest;
 use crate::wires::Endpoint;
 
-/// The chunks of the stream: one for each frame.
+/// Returns the chunks of the stream, one per frame.
 pub(crate) fn chunks(
     endpoint: &dyn Endpoint,
     whole: &Json,
     target: &Target,
     framing: Framing,
-    nonce: Mark,
+    nonce: Digest,
 ) -> Result<Vec<Vec<u8>>, CodecError> {
     let codec = endpoint.codec();
-    let reply = codec.decode_reply(whole.bytes(), &Asked::of(target.clone()))?;
+    let reply = codec.decode_reply(whole.bytes(), &DecodeContext::of(target.clone()))?;
     let mut encoder = codec.encoder();
     let mut frames = Vec::new();
-    for event in in_pieces(events_of(&reply), &codec.wire(), nonce) {
+    for event in split_deltas(events_from_reply(&reply), &codec.wire(), nonce) {
         frames.extend(encoder.push(&event)?);
     }
     let mut writer = FrameWriter::new(framing);
@@ -39,8 +40,8 @@ pub(crate) fn chunks(
     Ok(chunks)
 }
 
-/// The same events with every text in several deltas, and the arguments of calls as well where the wire has deltas of them.
-fn in_pieces(events: Vec<Event>, wire: &Wire, nonce: Mark) -> Vec<Event> {
+/// Splits every text into several deltas, and also the arguments of calls if the wire streams them.
+fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
     let mut calls: Vec<(u32, Name)> = Vec::new();
     for event in &events {
         if let Event::Closed { index, item } = event
@@ -85,8 +86,8 @@ fn in_pieces(events: Vec<Event>, wire: &Wire, nonce: Mark) -> Vec<Event> {
     told
 }
 
-/// A text in pieces of a few letters, cut by the nonce and never inside a letter.
-fn pieces(text: &str, nonce: Mark) -> impl Iterator<Item = Arc<str>> {
+/// Splits a text into pieces of a few characters. The nonce determines their lengths.
+fn pieces(text: &str, nonce: Digest) -> impl Iterator<Item = Arc<str>> {
     let mut letters = text.chars().peekable();
     let mut state = nonce;
     std::iter::from_fn(move || {

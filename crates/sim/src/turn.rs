@@ -1,114 +1,106 @@
-//! What every wire's request comes to, and what is decided to answer it: the words between a wire and the mind.
+//! Wire-independent types: the decoded request and the planned reply.
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use jiff::civil::Date;
 use serde_json::Value;
-use throughline_core::{Provider, Stop, Target, Tree, Usage};
+use throughline_core::{Provider, StopReason, Target, Tree, Usage};
 
-use crate::cache::Element;
-use crate::digest::Mark;
-use crate::keys::Prefix;
-use crate::ledger::Landmark;
+use crate::cache::{PromptElement, tokens};
+use crate::digest::Digest;
+use crate::keys::PrefixBinding;
+use crate::ledger::ReplyKey;
 
-/// One request, as the server hands it to its wire: read strictly from here, and never through a codec.
-pub(crate) struct Asking {
-    /// The endpoint that was asked: a row of `providers.toml`.
+/// One request, as the server passes it to its wire. The wire reads it strictly, without a codec.
+pub(crate) struct SimRequest {
+    /// The provider endpoint: a row of `providers.toml`.
     pub(crate) row: Arc<Provider>,
-    /// The model, from the path or from the body; empty where neither names one.
+    /// The model, from the path or the body; empty if neither names one.
     pub(crate) model: String,
-    /// What is wanted.
-    pub(crate) verb: Verb,
-    /// What follows the path's `?`.
+    pub(crate) verb: Operation,
     pub(crate) query: String,
-    /// The headers.
     pub(crate) headers: HeaderMap,
-    /// The body.
     pub(crate) body: Tree,
-    /// A digest of the key that the request came with.
-    pub(crate) account: Mark,
-    /// When that account was created.
+    /// Digest of the API key.
+    pub(crate) account: Digest,
     pub(crate) account_created: Date,
-    /// What is new in this answer follows from this: ids, and the numbers in seals.
-    pub(crate) nonce: Mark,
+    /// Source of all generated values of this reply, such as ids.
+    pub(crate) nonce: Digest,
 }
 
-impl Asking {
-    /// The value of a header, if it is text.
+impl SimRequest {
+    /// Returns the value of a header, if it is text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// An id of that form that no other answer has: `self.id("msg_", "reply", 24)`.
+    /// Derives an id that is unique to this reply: `self.id("msg_", "reply", 24)`.
     pub(crate) fn id(&self, prefix: &str, label: &str, length: usize) -> String {
         self.nonce.and(label).id(prefix, length)
     }
 }
 
-/// What a request wants.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    /// A whole answer, or a streamed one where the body says so.
+pub(crate) enum Operation {
+    /// A whole reply, or a streamed one if the body requests it.
     Answer,
-    /// A streamed answer, because the path says so.
+    /// A streamed reply, requested by the path.
     Stream,
-    /// The number of tokens. The same is checked as for an answer.
+    /// The number of input tokens, with the same checks as for a reply.
     Count,
 }
 
-/// What a request asks for, whatever wire it came on.
+/// The content of a request, independent of its wire.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "what a request asks for, each asked for or not")]
+#[expect(clippy::struct_excessive_bools, reason = "independent options of a request")]
 pub(crate) struct Turn {
-    /// Who is asked.
     pub(crate) target: Target,
-    /// Whether the answer is streamed.
     pub(crate) stream: bool,
-    /// The tools that the client runs. What the provider runs itself is not here.
-    pub(crate) tools: Vec<Offered>,
-    /// What the request says of them.
-    pub(crate) choice: Choice,
-    /// Whether several may be called at once: what the request says, if it says it.
+    /// The client's tools, without tools that the provider runs itself.
+    pub(crate) tools: Vec<OfferedTool>,
+    pub(crate) choice: ToolChoice,
+    /// Whether the model may call several tools at once, if the request specifies it.
     pub(crate) parallel: Option<bool>,
-    /// Whether the model thinks before it speaks.
     pub(crate) thinks: bool,
-    /// Whether thoughts are shown. Where they are not, only seals tell of them.
+    /// Whether thoughts are readable. If not, the reply contains only their Seals.
     pub(crate) shows: bool,
-    /// The names of the tools that were called since the user last spoke, in order.
+    /// Names of the tools called since the last user message, in order.
     pub(crate) called: Vec<String>,
-    /// By what the answers are known whose seals belong back: those calls, and more with who wants more.
-    pub(crate) owed: Vec<Landmark>,
-    /// The configuration of thinking, where one must last for a whole turn.
-    pub(crate) config: Option<Mark>,
-    /// What those tools answered, as text, in order.
+    /// Keys of the replies whose Seals must come back: those calls, and more for providers that
+    /// require more.
+    pub(crate) owed: Vec<ReplyKey>,
+    /// The thinking configuration, where it must stay constant for a whole turn.
+    pub(crate) config: Option<Digest>,
+    /// Results of those tools as text, in order.
     pub(crate) results: Vec<String>,
-    /// How many times the model spoke in the whole conversation.
+    /// Number of model replies in the conversation.
     pub(crate) step: usize,
-    /// What the user last said.
+    /// Text of the last user message.
     pub(crate) asked: String,
-    /// The JSON Schema of the answer, where a structured one is wanted; `true` for any object.
+    /// JSON Schema of the reply, if a structured one is requested; `true` for any object.
     pub(crate) schema: Option<Value>,
-    /// Whether the request shows the model its own thoughts as text.
+    /// Whether the request contains the model's own thoughts as plain text.
     pub(crate) demoted: bool,
-    /// The most tokens that the answer may have.
+    /// Maximum number of output tokens.
     pub(crate) max_tokens: Option<u64>,
-    /// What an answer stands behind, where the family binds its seals to that.
-    pub(crate) behind: Prefix,
-    /// What the provider reports that it did to the request.
+    /// The conversation so far, if the family binds Seals to it.
+    pub(crate) behind: PrefixBinding,
+    /// Notices about the request that the provider includes in its response.
     pub(crate) notices: Vec<Value>,
-    /// The request's elements in the order in which the provider renders them, for cache and usage.
-    pub(crate) elements: Vec<Element>,
+    /// Elements in the order in which the provider renders them, for cache and usage.
+    pub(crate) elements: Vec<PromptElement>,
 }
 
 impl Turn {
-    /// A turn in which nothing was said yet.
+    /// Creates an empty turn.
     pub(crate) fn new(target: Target) -> Self {
         Self {
             target,
             stream: false,
             tools: Vec::new(),
-            choice: Choice::Auto,
+            choice: ToolChoice::Auto,
             parallel: None,
             thinks: false,
             shows: true,
@@ -121,14 +113,14 @@ impl Turn {
             schema: None,
             demoted: false,
             max_tokens: None,
-            behind: Prefix::default(),
+            behind: PrefixBinding::default(),
             notices: Vec::new(),
             elements: Vec::new(),
         }
     }
 
-    /// The user spoke: what was called before belongs to an earlier turn.
-    pub(crate) fn user_said(&mut self, text: impl Into<String>) {
+    /// Starts a new turn at a user message and discards the tool calls of the previous one.
+    pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
         self.asked = text.into();
         self.called.clear();
         self.owed.clear();
@@ -138,122 +130,128 @@ impl Turn {
 
 /// A tool that the client runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Offered {
-    /// Its name.
+pub(crate) struct OfferedTool {
     pub(crate) name: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub(crate) schema: Value,
-    /// Whether its input is a text of any form.
+    /// Whether the input is free-form text.
     pub(crate) custom: bool,
 }
 
 /// Which tools the model may or must call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// As it sees fit.
+pub(crate) enum ToolChoice {
+    /// The model decides.
     #[default]
     Auto,
-    /// None.
+    /// No tool.
     Never,
-    /// One, whichever.
+    /// At least one tool.
     Any,
-    /// This one.
+    /// This tool.
     Tool(String),
 }
 
-impl Choice {
-    /// Whether it forces a call.
+impl ToolChoice {
+    /// Returns whether the model must call a tool.
     pub(crate) fn is_forced(&self) -> bool {
         matches!(self, Self::Any | Self::Tool(_))
     }
 }
 
-/// What is answered, before a wire puts it in its own words and seals it.
+/// A planned reply, before the wire encodes and seals it.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// What is said, in order.
-    pub(crate) parts: Vec<Part>,
-    /// Why it ends.
-    pub(crate) stop: Stop,
-    /// What it costs.
+pub(crate) struct ReplyPlan {
+    pub(crate) parts: Vec<ReplyPart>,
+    pub(crate) stop: StopReason,
     pub(crate) usage: Usage,
 }
 
-/// One part of an answer.
+/// One part of a planned reply.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Part {
-    /// A thought. A hidden one is only a seal, whatever the request asked to be shown.
-    Thought {
-        /// What is thought.
-        text: String,
-        /// How it is told.
-        telling: Telling,
-    },
+pub(crate) enum ReplyPart {
+    /// A thought. A hidden one consists only of a Seal, regardless of the request.
+    Thought { text: String, telling: ThoughtDisplay },
     /// Text for the user.
     Text(String),
-    /// A tool is called.
+    /// A tool call.
     Call {
-        /// The tool.
         name: String,
-        /// Its arguments: an object, or a string for a tool of any form.
+        /// An object, or a string for a free-form tool.
         arguments: Value,
     },
 }
 
-/// How a thought is told.
+/// How a thought appears in the reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Telling {
-    /// As the request asks.
+pub(crate) enum ThoughtDisplay {
+    /// As the request specifies.
     #[default]
     AsAsked,
-    /// Only by its seal.
+    /// As a Seal without text.
     SealOnly,
-    /// Redacted, where the wire has that; else only by its seal.
+    /// Redacted if the wire supports it, else as a Seal without text.
     Redacted,
 }
 
-/// A request that is not answered, in the provider's own words.
+/// A rejected request, in the provider's terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The HTTP status.
     pub(crate) status: u16,
-    /// The provider's word for the kind: `invalid_request_error`, `ValidationException`, `INVALID_ARGUMENT`. Empty for the
-    /// wire's usual word for that status.
+    /// The provider's error type: `invalid_request_error`, `ValidationException`,
+    /// `INVALID_ARGUMENT`. Empty for the wire's default for the status.
     pub(crate) kind: String,
-    /// The sentence.
     pub(crate) message: String,
-    /// The parameter that is wrong, where the provider names one.
+    /// The invalid parameter, if the provider names one.
     pub(crate) param: Option<String>,
-    /// The provider's code, where it has one besides the kind.
+    /// The provider's error code, if it has one besides the type.
     pub(crate) code: Option<String>,
-    /// Seconds to wait, as `retry-after`.
+    /// Value of `retry-after` in seconds.
     pub(crate) retry_after: Option<u64>,
 }
 
 impl Refusal {
-    /// A request that is wrong: status 400.
+    /// Creates a rejection with status 400.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, message)
     }
 
-    /// A refusal with another status.
+    /// Creates a rejection with the given status.
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), ..Self::default() }
     }
 
-    /// The same about a parameter.
+    /// Adds the name of the invalid parameter.
     pub(crate) fn param(self, param: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..self }
     }
 
-    /// The same with a code.
+    /// Adds an error code.
     pub(crate) fn code(self, code: impl Into<String>) -> Self {
         Self { code: Some(code.into()), ..self }
     }
 
-    /// The same with a word for its kind.
+    /// Adds an error type.
     pub(crate) fn kind(self, kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..self }
     }
+}
+
+/// Computes the output tokens of a reply.
+pub(crate) fn output(parts: &[ReplyPart]) -> Usage {
+    let mut usage = Usage::default();
+    for part in parts {
+        let spent = match part {
+            ReplyPart::Thought { text, .. } | ReplyPart::Text(text) => tokens(text.len()),
+            ReplyPart::Call { name, arguments } => {
+                8 + tokens(name.len() + arguments.to_string().len())
+            }
+        };
+        if let ReplyPart::Thought { .. } = part {
+            usage.thought += spent;
+        }
+        usage.output += spent;
+    }
+    usage
 }

@@ -1,5 +1,6 @@
-//! The ways in which reasoning replay fails in the field, by root cause, three cases each: without us the provider refuses (or
-//! does less), the doctor says so beforehand by the right rule, and after repair the provider is content.
+//! Tests the classes of replay failures seen in the field, three cases each. The provider rejects
+//! the broken request or degrades, the audit predicts it with the right rule, and the provider
+//! accepts the repaired request.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,9 +11,9 @@
 
 mod doctor;
 
-use doctor::{Answer, Conversation, Setup};
+use doctor::{Conversation, Setup, SimResponse};
 use serde_json::{Value, json};
-use throughline_codec::{Reach, Severity};
+use throughline_codec::{RepairLevel, Severity};
 use throughline_sim::{Options, Simulator, start};
 use throughline_testkit::Shape;
 
@@ -78,28 +79,28 @@ const ROUTER: Setup = Setup {
     headers: &[],
 };
 
-/// What the simulator shows of a spoiled request.
+/// The effect of a broken request on the simulator.
 #[derive(Clone, Copy)]
-enum Shows {
-    /// An error that says this.
+enum Symptom {
+    /// An error that contains this text.
     Error(&'static str),
-    /// An answer that is a refusal.
+    /// A response with the stop reason refusal.
     Refusal,
-    /// An answer that read less from its cache than it could.
+    /// A response with fewer cached tokens than possible.
     CacheMiss,
 }
 
-/// One case of one class.
+/// One case of a class.
 struct Case {
     setup: Setup,
-    /// How many steps are taken before the request that is spoiled.
+    /// Number of steps before the broken request.
     steps: usize,
     spoil: fn(&mut Conversation<'_>),
     rule: &'static str,
-    shows: Shows,
+    shows: Symptom,
 }
 
-async fn try_case(case: &Case) {
+async fn run_case(case: &Case) {
     let simulator = start(Options::default()).await.unwrap();
     let mut talk = Conversation::new(&simulator, case.setup, 2, "Plan a weekend in Lisbon 🌞.");
     for _ in 0..case.steps {
@@ -110,24 +111,25 @@ async fn try_case(case: &Case) {
     let careful = talk.body();
     (case.spoil)(&mut talk);
     let spoiled = talk.body();
-    assert_ne!(careful, spoiled, "{}: nothing was spoiled", case.rule);
+    assert_ne!(careful, spoiled, "{}: the request did not change", case.rule);
 
     let severity = match case.shows {
-        Shows::Error(_) => Severity::Refuse,
-        Shows::Refusal | Shows::CacheMiss => Severity::Degrade,
+        Symptom::Error(_) => Severity::Refuse,
+        Symptom::Refusal | Symptom::CacheMiss => Severity::Degrade,
     };
     let audit = talk.audit(&spoiled, true);
     let found: Vec<(&str, Severity)> =
         audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect();
     assert!(found.contains(&(case.rule, severity)), "{}: {found:?}", case.rule);
 
-    // What was sent before is in the cache now, and only a broken prefix misses it.
+    // The earlier requests are cached now, so only a broken prefix misses the cache.
     let before = talk.send(spoiled.clone()).await;
     shows(case, &simulator, &before);
 
-    let reach = if severity == Severity::Refuse { Reach::Refused } else { Reach::Degraded };
+    let reach =
+        if severity == Severity::Refuse { RepairLevel::Refused } else { RepairLevel::Degraded };
     let repaired = talk.repair(&spoiled, reach);
-    assert!(!repaired.mended.is_empty(), "{}: nothing was mended", case.rule);
+    assert!(!repaired.mended.is_empty(), "{}: nothing was repaired", case.rule);
     let after = talk.send(repaired.request.body.clone()).await;
     let sent = String::from_utf8_lossy(&repaired.request.body).into_owned();
     assert_eq!(after.status, 200, "{}: after repair: {}\n{sent}", case.rule, after.text());
@@ -135,14 +137,14 @@ async fn try_case(case: &Case) {
     simulator.stop().await;
 }
 
-fn shows(case: &Case, simulator: &Simulator, answer: &Answer) {
+fn shows(case: &Case, simulator: &Simulator, answer: &SimResponse) {
     match case.shows {
-        Shows::Error(words) => {
+        Symptom::Error(words) => {
             assert!(answer.status >= 400, "{}: was accepted", case.rule);
             assert!(answer.text().contains(words), "{}: {}", case.rule, answer.text());
         }
-        Shows::Refusal => assert_eq!(stop_of(answer), "refusal", "{}", case.rule),
-        Shows::CacheMiss => {
+        Symptom::Refusal => assert_eq!(stop_of(answer), "refusal", "{}", case.rule),
+        Symptom::CacheMiss => {
             let entries = simulator.ledger().entries;
             let cached: Vec<u64> = entries.iter().map(|entry| entry.cached).collect();
             let [.., earlier, last] = cached[..] else { panic!("too few requests") };
@@ -151,11 +153,11 @@ fn shows(case: &Case, simulator: &Simulator, answer: &Answer) {
     }
 }
 
-fn is_content(case: &Case, simulator: &Simulator, answer: &Answer, sent: &str) {
+fn is_content(case: &Case, simulator: &Simulator, answer: &SimResponse, sent: &str) {
     match case.shows {
-        Shows::Error(_) => {}
-        Shows::Refusal => assert_ne!(stop_of(answer), "refusal", "{}: {sent}", case.rule),
-        Shows::CacheMiss => {
+        Symptom::Error(_) => {}
+        Symptom::Refusal => assert_ne!(stop_of(answer), "refusal", "{}: {sent}", case.rule),
+        Symptom::CacheMiss => {
             let entries = simulator.ledger().entries;
             let cached: Vec<u64> = entries.iter().map(|entry| entry.cached).collect();
             let [.., spoiled, mended] = cached[..] else { panic!("too few requests") };
@@ -164,9 +166,9 @@ fn is_content(case: &Case, simulator: &Simulator, answer: &Answer, sent: &str) {
     }
 }
 
-fn stop_of(answer: &Answer) -> String {
+fn stop_of(answer: &SimResponse) -> String {
     let answer = answer.json();
-    // Converse has no such word of its own; the model's is told beside it.
+    // Converse has no such stop reason; the model's own is in an additional field.
     let places = ["/additionalModelResponseFields/stop_reason", "/stop_reason", "/stopReason"];
     let stop = places.iter().find_map(|place| answer.pointer(place)?.as_str());
     stop.unwrap_or_default().to_owned()
@@ -178,13 +180,13 @@ macro_rules! classes {
             use super::*;
             $(#[tokio::test]
             async fn $name() {
-                try_case(&Case { setup: $setup, steps: $steps, spoil: $spoil, rule: $rule, shows: $shows }).await;
+                run_case(&Case { setup: $setup, steps: $steps, spoil: $spoil, rule: $rule, shows: $shows }).await;
             })*
         })*
     };
 }
 
-/// The last message of the model.
+/// Returns the last message of the model.
 fn latest<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Value {
     let shape = talk.shape();
     let role = if shape == Shape::Gemini { "model" } else { "assistant" };
@@ -192,18 +194,18 @@ fn latest<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Value {
     messages.into_iter().find(|message| message["role"] == role).unwrap()
 }
 
-/// The parts of the last message of the model.
+/// Returns the parts of the last message of the model.
 fn parts<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
     let member = talk.shape().parts().unwrap();
     latest(talk)[member].as_array_mut().unwrap()
 }
 
-/// The items of a Responses request.
+/// Returns the items of a Responses request.
 fn items<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
     Shape::Responses.messages(&mut talk.next)
 }
 
-/// The first part that holds something.
+/// Returns the first part that has this member.
 fn part_with<'t>(talk: &'t mut Conversation<'_>, member: &str) -> &'t mut Value {
     parts(talk).iter_mut().find(|part| part.get(member).is_some()).unwrap()
 }
@@ -212,7 +214,7 @@ fn without(value: &mut Value, member: &str) {
     value.as_object_mut().unwrap().shift_remove(member).unwrap();
 }
 
-/// Puts the first member last: the value is the same, the text is not.
+/// Moves the first member to the end: an equal value in a different text.
 fn turn_members(value: &mut Value) {
     let members = value.as_object_mut().unwrap();
     let first = members.keys().next().cloned().unwrap();
@@ -221,76 +223,76 @@ fn turn_members(value: &mut Value) {
 }
 
 classes! {
-    // The opaque field is dropped by an adapter.
+    // An adapter drops the opaque field.
     class_a_dropped_by_an_adapter {
-        thinking_is_not_echoed: MANUAL, 1, "anthropic/tool-loop-needs-thinking", Shows::Error("Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
+        thinking_is_not_echoed: MANUAL, 1, "anthropic/tool-loop-needs-thinking", Symptom::Error("Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
             |talk| parts(talk).retain(|part| part["type"] != "thinking" && part["type"] != "text");
-        the_library_has_no_field_for_signatures: GEMINI, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+        the_library_has_no_field_for_signatures: GEMINI, 1, "gemini/first-call-needs-signature", Symptom::Error("missing a thought_signature"),
             |talk| for part in parts(talk) { part.as_object_mut().unwrap().shift_remove("thoughtSignature"); };
-        the_signature_is_discarded_and_the_text_kept: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+        the_signature_is_discarded_and_the_text_kept: MANUAL, 1, "anthropic/signature-missing", Symptom::Error("signature: Field required"),
             |talk| without(part_with(talk, "signature"), "signature");
     }
-    // Lost or changed on its way to a store and back.
+    // Persistence loses or changes the value.
     class_b_lost_in_persistence {
-        the_text_was_emptied_and_the_signature_kept: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+        the_text_was_emptied_and_the_signature_kept: MANUAL, 1, "anthropic/thinking-modified", Symptom::Error("cannot be modified"),
             |talk| part_with(talk, "signature")["thinking"] = json!("");
-        the_signature_was_stripped_on_write: BEDROCK, 1, "bedrock/signature-missing", Shows::Error("signature: Field required"),
+        the_signature_was_stripped_on_write: BEDROCK, 1, "bedrock/signature-missing", Symptom::Error("signature: Field required"),
             |talk| without(&mut part_with(talk, "reasoningContent")["reasoningContent"]["reasoningText"], "signature");
-        the_store_keeps_every_block_twice: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+        the_store_keeps_every_block_twice: MANUAL, 1, "anthropic/thinking-modified", Symptom::Error("cannot be modified"),
             |talk| { let copy = parts(talk)[0].clone(); parts(talk).insert(0, copy); };
     }
-    // Another model, account or endpoint gets what it did not issue.
+    // A value is sent to a model, account or endpoint that did not issue it.
     class_c_sent_to_a_stranger {
-        the_account_was_switched: STATELESS, 1, "openai/encrypted-content-invalid", Shows::Error("could not be verified"),
+        the_account_was_switched: STATELESS, 1, "openai/encrypted-content-invalid", Symptom::Error("could not be verified"),
             |talk| { talk.account = "key-of-theirs".to_owned(); talk.next["metadata"] = json!({"switched": "yes"}); };
-        the_login_was_switched: GEMINI, 1, "gemini/signature-corrupted", Shows::Error("Corrupted thought signature"),
+        the_login_was_switched: GEMINI, 1, "gemini/signature-corrupted", Symptom::Error("Corrupted thought signature"),
             |talk| { talk.account = "key-of-theirs".to_owned(); talk.next["labels"] = json!({"switched": "yes"}); };
-        another_providers_signature_goes_to_claude: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+        another_providers_signature_goes_to_claude: MANUAL, 1, "anthropic/signature-invalid", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| part_with(talk, "signature")["signature"] = json!("gAAAAABpTm90LWEtY2xhdWRlLXNpZ25hdHVyZQ==");
     }
-    // Compaction or trimming splits reasoning from what it belongs to.
+    // Compaction or trimming separates reasoning from its items.
     class_d_split_by_compaction {
-        an_orphan_call_was_removed_and_its_reasoning_stayed: STORED, 1, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+        an_orphan_call_was_removed_and_its_reasoning_stayed: STORED, 1, "openai/reasoning-without-following-item", Symptom::Error("without its required following item"),
             |talk| items(talk).retain(|item| item["type"] != "function_call" && item["type"] != "function_call_output");
-        the_call_kept_its_id_and_lost_its_reasoning: STORED, 1, "openai/item-without-its-reasoning", Shows::Error("without its required 'reasoning' item"),
+        the_call_kept_its_id_and_lost_its_reasoning: STORED, 1, "openai/item-without-its-reasoning", Symptom::Error("without its required 'reasoning' item"),
             |talk| items(talk).retain(|item| item["type"] != "reasoning");
-        a_summary_removed_thinking_in_an_active_loop: MANUAL, 2, "anthropic/tool-loop-needs-thinking", Shows::Error("must start with a thinking block"),
+        a_summary_removed_thinking_in_an_active_loop: MANUAL, 2, "anthropic/tool-loop-needs-thinking", Symptom::Error("must start with a thinking block"),
             |talk| parts(talk).retain(|part| part["type"] != "thinking");
     }
-    // Something before a bound block changed.
+    // Content before a bound block changed.
     class_e_prefix_changed {
-        the_system_prompt_is_dynamic: BOUND, 1, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+        the_system_prompt_is_dynamic: BOUND, 1, "anthropic/prefix-changed", Symptom::Error("bound to a different conversation"),
             |talk| talk.next["system"] = json!("Be brief. It is Monday.");
-        the_set_of_tools_was_filtered: BOUND, 1, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+        the_set_of_tools_was_filtered: BOUND, 1, "anthropic/prefix-changed", Symptom::Error("bound to a different conversation"),
             |talk| { talk.next["tools"].as_array_mut().unwrap().pop(); };
-        memory_was_put_into_an_earlier_message: BOUND, 2, "anthropic/prefix-changed", Shows::Error("bound to a different conversation"),
+        memory_was_put_into_an_earlier_message: BOUND, 2, "anthropic/prefix-changed", Symptom::Error("bound to a different conversation"),
             |talk| talk.next["messages"][0]["content"] = json!("Remember: they like fish. Plan a weekend in Lisbon 🌞.");
     }
-    // A stream was cut, and what had come was kept.
+    // A stream was interrupted, and the partial content was kept.
     class_f_interrupted_stream {
-        a_partial_block_was_kept: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+        a_partial_block_was_kept: MANUAL, 1, "anthropic/signature-missing", Symptom::Error("signature: Field required"),
             |talk| { parts(talk).insert(0, json!({"type": "thinking", "thinking": "I was about to"})); };
-        a_partial_block_was_given_an_empty_signature: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+        a_partial_block_was_given_an_empty_signature: MANUAL, 1, "anthropic/signature-invalid", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| { parts(talk).insert(0, json!({"type": "thinking", "thinking": "I was about to", "signature": ""})); };
-        a_partial_block_was_kept_on_bedrock: BEDROCK, 1, "bedrock/signature-missing", Shows::Error("signature: Field required"),
+        a_partial_block_was_kept_on_bedrock: BEDROCK, 1, "bedrock/signature-missing", Symptom::Error("signature: Field required"),
             |talk| { parts(talk).insert(0, json!({"reasoningContent": {"reasoningText": {"text": "I was about to"}}})); };
     }
-    // A sanitiser, redactor or synthesiser touches the blocks.
+    // A sanitiser, redactor or synthesiser changes the blocks.
     class_g_sanitised {
-        a_redactor_took_the_signature_for_a_secret: MANUAL, 1, "anthropic/signature-invalid", Shows::Error("Invalid `signature` in `thinking` block"),
+        a_redactor_took_the_signature_for_a_secret: MANUAL, 1, "anthropic/signature-invalid", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| part_with(talk, "signature")["signature"] = json!("REDACTED");
-        every_emoji_was_replaced: MANUAL, 1, "anthropic/thinking-modified", Shows::Error("cannot be modified"),
+        every_emoji_was_replaced: MANUAL, 1, "anthropic/thinking-modified", Symptom::Error("cannot be modified"),
             |talk| {
                 let thought = part_with(talk, "signature");
                 let text: String = thought["thinking"].as_str().unwrap().chars().map(|letter| if letter.is_ascii() { letter } else { '\u{fffd}' }).collect();
                 thought["thinking"] = json!(format!("{text}\u{fffd}"));
             };
-        a_validator_made_a_block_up: MANUAL, 1, "anthropic/signature-missing", Shows::Error("signature: Field required"),
+        a_validator_made_a_block_up: MANUAL, 1, "anthropic/signature-missing", Symptom::Error("signature: Field required"),
             |talk| { parts(talk).retain(|part| part["type"] != "thinking"); parts(talk).insert(0, json!({"type": "thinking", "thinking": "[previous reasoning]"})); };
     }
-    // Parallel calls or chunks of a stream are put together wrongly.
+    // Parallel calls or stream chunks are aggregated wrongly.
     class_h_aggregated_wrongly {
-        parallel_calls_are_split_into_steps: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+        parallel_calls_are_split_into_steps: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Symptom::Error("missing a thought_signature"),
             |talk| {
                 let contents = Shape::Gemini.messages(&mut talk.next);
                 let (results, calls) = (contents.pop().unwrap(), contents.pop().unwrap());
@@ -299,9 +301,9 @@ classes! {
                     contents.push(json!({"role": "user", "parts": [result]}));
                 }
             };
-        the_first_call_loses_its_signature: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Shows::Error("missing a thought_signature"),
+        the_first_call_loses_its_signature: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Symptom::Error("missing a thought_signature"),
             |talk| without(part_with(talk, "thoughtSignature"), "thoughtSignature");
-        raw_fragments_are_sent_back: ROUTER, 1, "openrouter/details-fragmented", Shows::Error("Invalid `signature` in `thinking` block"),
+        raw_fragments_are_sent_back: ROUTER, 1, "openrouter/details-fragmented", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| {
                 let details = latest(talk)["reasoning_details"].as_array_mut().unwrap();
                 let whole = details[0].clone();
@@ -315,40 +317,40 @@ classes! {
                 details.splice(0..1, [first, second]);
             };
     }
-    // Plain reasoning is not passed back, or in the wrong dialect.
+    // Plain reasoning is not sent back, or in the wrong dialect.
     class_i_wrong_dialect {
-        deepseek_does_not_get_its_reasoning: DEEPSEEK, 1, "deepseek/reasoning-content-missing", Shows::Error("The reasoning_content in the thinking mode must be passed back to the API."),
+        deepseek_does_not_get_its_reasoning: DEEPSEEK, 1, "deepseek/reasoning-content-missing", Symptom::Error("The reasoning_content in the thinking mode must be passed back to the API."),
             |talk| without(latest(talk), "reasoning_content");
-        kimi_does_not_get_its_reasoning: KIMI, 1, "kimi/reasoning-content-missing", Shows::Error("reasoning_content is missing in assistant tool call message at index"),
+        kimi_does_not_get_its_reasoning: KIMI, 1, "kimi/reasoning-content-missing", Symptom::Error("reasoning_content is missing in assistant tool call message at index"),
             |talk| without(latest(talk), "reasoning_content");
-        mistral_gets_a_key_it_does_not_know: MISTRAL, 1, "mistral/reasoning-content-forbidden", Shows::Error("Extra inputs are not permitted"),
+        mistral_gets_a_key_it_does_not_know: MISTRAL, 1, "mistral/reasoning-content-forbidden", Symptom::Error("Extra inputs are not permitted"),
             |talk| latest(talk)["reasoning_content"] = json!("I thought about it.");
     }
-    // OpenAI's stored items come without their partners.
+    // OpenAI's stored items come without their pairs.
     class_j_unpaired_items {
-        the_call_lost_its_id: STORED, 1, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+        the_call_lost_its_id: STORED, 1, "openai/reasoning-without-following-item", Symptom::Error("without its required following item"),
             |talk| for item in items(talk) { if item["type"] == "function_call" { without(item, "id"); } };
-        the_answer_was_rebuilt_by_hand: STORED, 3, "openai/reasoning-without-following-item", Shows::Error("without its required following item"),
+        the_answer_was_rebuilt_by_hand: STORED, 3, "openai/reasoning-without-following-item", Symptom::Error("without its required following item"),
             |talk| for item in items(talk) { if item["type"] == "message" { *item = json!({"role": "assistant", "content": "All is planned."}); } };
-        the_item_was_never_stored: STATELESS, 1, "openai/item-not-found", Shows::Error("Items are not persisted when `store` is set to false"),
+        the_item_was_never_stored: STATELESS, 1, "openai/item-not-found", Symptom::Error("Items are not persisted when `store` is set to false"),
             |talk| for item in items(talk) { if item["type"] == "reasoning" { without(item, "encrypted_content"); } };
     }
-    // The same values in another text: caches miss.
+    // Equal values in a different text cause cache misses.
     class_k_unstable_text {
-        a_tool_is_written_in_another_order: MANUAL, 2, "anthropic/cache-prefix-broken", Shows::CacheMiss,
+        a_tool_is_written_in_another_order: MANUAL, 2, "anthropic/cache-prefix-broken", Symptom::CacheMiss,
             |talk| turn_members(&mut talk.next["tools"][0]);
-        an_earlier_message_is_written_in_another_order: STATELESS, 2, "openai/cache-prefix-broken", Shows::CacheMiss,
+        an_earlier_message_is_written_in_another_order: STATELESS, 2, "openai/cache-prefix-broken", Symptom::CacheMiss,
             |talk| turn_members(&mut talk.next["input"][0]);
-        a_declaration_is_written_in_another_order: GEMINI, 2, "gemini/cache-prefix-broken", Shows::CacheMiss,
+        a_declaration_is_written_in_another_order: GEMINI, 2, "gemini/cache-prefix-broken", Symptom::CacheMiss,
             |talk| turn_members(&mut talk.next["tools"][0]["functionDeclarations"][0]);
     }
-    // Reasoning is demoted to visible text.
+    // Reasoning is sent as visible text.
     class_l_said_aloud {
-        a_thought_became_text: MANUAL, 3, "anthropic/thought-as-text", Shows::Refusal,
+        a_thought_became_text: MANUAL, 3, "anthropic/thought-as-text", Symptom::Refusal,
             |talk| for part in parts(talk) { if part["type"] == "thinking" { *part = json!({"type": "text", "text": part["thinking"]}); } };
-        a_thought_was_put_in_tags: MANUAL, 3, "anthropic/thought-as-text", Shows::Refusal,
+        a_thought_was_put_in_tags: MANUAL, 3, "anthropic/thought-as-text", Symptom::Refusal,
             |talk| for part in parts(talk) { if part["type"] == "thinking" { *part = json!({"type": "text", "text": format!("<think>{}</think>", part["thinking"].as_str().unwrap())}); } };
-        a_thought_became_text_on_bedrock: BEDROCK, 3, "bedrock/thought-as-text", Shows::Refusal,
+        a_thought_became_text_on_bedrock: BEDROCK, 3, "bedrock/thought-as-text", Symptom::Refusal,
             |talk| for part in parts(talk) { if part.get("reasoningContent").is_some() { *part = json!({"text": part["reasoningContent"]["reasoningText"]["text"]}); } };
     }
 }

@@ -1,4 +1,5 @@
-//! How near the store comes to what the database can do at all: the same rows written by a bare loop, in the same run.
+//! Compares the store with a bare loop that writes the same rows to the same database, in the same
+//! run.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,9 +8,9 @@
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
-    reason = "a bench is a program that measures and prints"
+    reason = "benches measure and print"
 )]
-#![allow(missing_docs, reason = "a program has no interface")]
+#![allow(missing_docs, reason = "a program has no public API")]
 
 mod support;
 
@@ -19,7 +20,7 @@ use rusqlite::{Connection, params};
 use throughline_core::{Append, Batch, LogOpening, NewRecord, Store};
 use throughline_store::{Journal, Options, open};
 
-use support::{Folder, measuring};
+use support::{BenchFolder, measuring};
 
 const CONTENT: usize = 1024;
 const CALLERS: usize = 32;
@@ -31,10 +32,10 @@ fn main() {
     println!("{:<44} {:>10} {:>10} {:>8} {:>9}", "", "bare/s", "ours/s", "ratio", "target");
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let mut sqlite = (Best::default(), Best::default());
+    let mut sqlite = (BestRates::default(), BestRates::default());
     for round in 0..rounds {
-        let folder = Folder::new(&format!("limit-{round}"));
-        let bare = Bare::new(&folder.file("bare.db"));
+        let folder = BenchFolder::new(&format!("limit-{round}"));
+        let bare = BareTables::new(&folder.file("bare.db"));
         let url = format!("sqlite://{}", folder.file("ours.db").display());
         let journal = runtime.block_on(opened(&url));
         sqlite.0.bare(appends, || bare.groups(appends));
@@ -53,7 +54,7 @@ fn main() {
         );
         return;
     }
-    let mut postgres = (Best::default(), Best::default());
+    let mut postgres = (BestRates::default(), BestRates::default());
     for _ in 0..rounds {
         let url = throughline_testkit::postgres_database();
         let clients = runtime.block_on(bare_clients(&url));
@@ -72,14 +73,14 @@ fn main() {
     postgres.1.print("PostgreSQL, one tenant on two nodes", "≥ 0.70");
 }
 
-/// The best times of both, measured in turns.
+/// The best rates of both, measured alternately.
 #[derive(Default)]
-struct Best {
+struct BestRates {
     bare: f64,
     ours: f64,
 }
 
-impl Best {
+impl BestRates {
     fn bare(&mut self, count: usize, work: impl FnOnce()) {
         self.bare = self.bare.max(rate(count, work));
     }
@@ -108,13 +109,13 @@ fn rate(count: usize, work: impl FnOnce()) -> f64 {
 async fn opened(url: &str) -> Journal {
     let journal = open(url, &Options::default()).await.unwrap();
     for caller in 0..CALLERS {
-        let opening = Append::to(format!("log-{caller}")).opening(LogOpening::thread());
-        journal.commit(Batch::of("bench").append(opening)).await.unwrap();
+        let opening = Append::new(format!("log-{caller}")).opening(LogOpening::thread());
+        journal.commit(Batch::new("bench").append(opening)).await.unwrap();
     }
     journal
 }
 
-/// All callers at once, spread over the nodes.
+/// Appends from all callers concurrently, spread over the nodes.
 async fn concurrent(nodes: &[Journal], appends: usize) {
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..CALLERS {
@@ -138,16 +139,16 @@ async fn one_caller(journal: &Journal, appends: usize) {
 
 async fn append(journal: &Journal, caller: usize) {
     let record = NewRecord::new("item", vec![7; CONTENT]);
-    let append = Append::to(format!("log-{caller}")).record(record);
-    journal.commit(Batch::of("bench").append(append)).await.unwrap();
+    let append = Append::new(format!("log-{caller}")).record(record);
+    journal.commit(Batch::new("bench").append(append)).await.unwrap();
 }
 
-/// The same tables and indexes, with the same rows, and nothing else.
-struct Bare {
+/// The same tables, indexes and rows, without anything else.
+struct BareTables {
     db: Connection,
 }
 
-impl Bare {
+impl BareTables {
     fn new(path: &std::path::Path) -> Self {
         let db = Connection::open(path).unwrap();
         for (pragma, value) in
@@ -233,7 +234,7 @@ async fn bare_clients(url: &str) -> Vec<tokio_postgres::Client> {
     clients
 }
 
-/// Each connection inserts a prepared row and waits for it to be durable, again and again.
+/// Each connection repeatedly inserts a prepared row and waits until it is durable.
 async fn bare_inserts(clients: &[tokio_postgres::Client], appends: usize) {
     let one = |caller: usize| async move {
         let client = &clients[caller];

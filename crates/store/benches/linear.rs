@@ -1,5 +1,5 @@
-//! Whether the ten-thousandth turn costs what the hundredth did: bytes on the disk, the time of an append, the time to open
-//! the state. Beside it, the same turns on LangGraph's checkpointers.
+//! Measures whether turn 10,000 costs the same as turn 100: bytes on disk, time of an append, and
+//! time to open the state. Also runs the same turns on LangGraph's checkpointers.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,9 +7,9 @@
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
-    reason = "a bench is a program that measures and prints"
+    reason = "benches measure and print"
 )]
-#![allow(missing_docs, reason = "a program has no interface")]
+#![allow(missing_docs, reason = "a program has no public API")]
 
 mod support;
 
@@ -18,13 +18,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Folded, LogId, LogOpening, Name, NewRecord, Store, Tenant, ThreadState, json,
+    Append, Batch, FoldedLog, LogId, LogOpening, Name, NewRecord, Store, Tenant, ThreadState, json,
     kind,
 };
 use throughline_store::{Journal, Options, RunEvents, about_item, open};
-use throughline_testkit::Dice;
+use throughline_testkit::TestRng;
 
-use support::{Folder, measuring, median, text, time};
+use support::{BenchFolder, measuring, median, text, time};
 
 const TURN: usize = 4096;
 const DELTA: usize = 20;
@@ -38,8 +38,8 @@ fn main() {
     );
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let (folder, young) = (Folder::new("linear"), Folder::new("linear-young"));
-    let url = |folder: &Folder| format!("sqlite://{}", folder.file("store.db").display());
+    let (folder, young) = (BenchFolder::new("linear"), BenchFolder::new("linear-young"));
+    let url = |folder: &BenchFolder| format!("sqlite://{}", folder.file("store.db").display());
     let size = async || folder.size();
     let sqlite = runtime.block_on(measure(&url(&young), &url(&folder), turns, size));
     sqlite.print("Throughline, SQLite", turns);
@@ -58,20 +58,20 @@ fn main() {
         "target", "", "", "≤ 1.60", "≤ 1.30", "≤ 2.00"
     );
     println!(
-        "disk: without what an empty database has. append ×, open state ×: the median of a store after so many turns to that \
-         of one after 100, measured in turns."
+        "disk: excludes the size of an empty database. append ×, open state ×: the ratio of the median after this many turns \
+         to the median after 100 turns, measured alternately."
     );
     println!("LangGraph writes the whole state at each step, so it is measured over fewer turns.");
 }
 
-struct Measured {
+struct Measurement {
     raw: u64,
     disk: u64,
     append: f64,
     open: f64,
 }
 
-impl Measured {
+impl Measurement {
     fn print(&self, name: &str, turns: usize) {
         println!(
             "{name:<26} {turns:>7} {:>10.1} {:>12.2} {:>12.2} {:>14.2}",
@@ -83,9 +83,9 @@ impl Measured {
     }
 }
 
-/// Two stores, one after 100 turns and one after many, measured in turns: so whatever else the machine does, it does to
-/// both.
-async fn measure(young: &str, old: &str, turns: usize, size: impl AsyncFn() -> u64) -> Measured {
+/// Measures two stores alternately, one after 100 turns and one after many, so that other load on
+/// the machine affects both.
+async fn measure(young: &str, old: &str, turns: usize, size: impl AsyncFn() -> u64) -> Measurement {
     let empty = size().await;
     let mut old = Load::new(old).await;
     for _ in 0..turns {
@@ -109,22 +109,22 @@ async fn measure(young: &str, old: &str, turns: usize, size: impl AsyncFn() -> u
     }
     young.journal.close().await.unwrap();
     old.journal.close().await.unwrap();
-    Measured { raw, disk, append, open: ratio(&late, &early) }
+    Measurement { raw, disk, append, open: ratio(&late, &early) }
 }
 
 fn ratio(late: &[Duration], early: &[Duration]) -> f64 {
     median(late).as_secs_f64() / median(early).as_secs_f64()
 }
 
-/// A thread that grows turn by turn.
+/// A Thread that grows turn by turn.
 struct Load {
     journal: Journal,
     tenant: Tenant,
     thread: LogId,
-    folded: Folded<ThreadState>,
-    dice: Dice,
+    folded: FoldedLog<ThreadState>,
+    dice: TestRng,
     turn: usize,
-    /// How many bytes its items and its deltas have.
+    /// The bytes of its Items and deltas.
     raw: u64,
 }
 
@@ -132,13 +132,14 @@ impl Load {
     async fn new(url: &str) -> Self {
         let journal = open(url, &Options::default()).await.unwrap();
         let (tenant, thread) = (Tenant::from("bench"), LogId::from("thread"));
-        let opening = Append::to(thread.clone()).opening(LogOpening::thread());
-        journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
-        let folded = Folded::open(&journal, &tenant, &thread).await.unwrap();
-        Self { journal, tenant, thread, folded, dice: Dice::new(7), turn: 0, raw: 0 }
+        let opening = Append::new(thread.clone()).opening(LogOpening::thread());
+        journal.commit(Batch::new(tenant.clone()).append(opening)).await.unwrap();
+        let folded = FoldedLog::open(&journal, &tenant, &thread).await.unwrap();
+        Self { journal, tenant, thread, folded, dice: TestRng::new(7), turn: 0, raw: 0 }
     }
 
-    /// One turn: a run that streams its deltas, and the item that they add up to. Gives the time of the append.
+    /// Writes one turn: a run that streams its deltas, and the resulting Item. Returns the time of
+    /// the append.
     async fn turn(&mut self) -> Duration {
         self.turn += 1;
         let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);
@@ -152,34 +153,34 @@ impl Load {
         self.raw += u64::try_from(item.len() + said.len()).unwrap();
         let run = LogId::from(format!("run-{turn}"));
         let opening =
-            Append::to(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
-        self.journal.commit(Batch::of(tenant.clone()).append(opening)).await.unwrap();
+            Append::new(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
+        self.journal.commit(Batch::new(tenant.clone()).append(opening)).await.unwrap();
         let events = RunEvents::new(self.journal.clone(), tenant.clone(), run.clone(), None);
         let about: Name = about_item(thread, &format!("{turn}.0"));
         for delta in said.as_bytes().chunks(DELTA) {
             events.push(delta, Some(&about)).await;
         }
         let record = NewRecord::new(kind::ITEM, item.clone()).about(about);
-        let mut append = Append::to(thread.clone()).record(record);
-        let due = self.folded.is_due();
+        let mut append = Append::new(thread.clone()).record(record);
+        let due = self.folded.is_checkpoint_due();
         if due {
             append = append.record(self.folded.checkpoint());
         }
         let batch =
-            Batch::of(tenant.clone()).append(append).append(Append::to(run).status("completed"));
+            Batch::new(tenant.clone()).append(append).append(Append::new(run).status("completed"));
         let (time, receipt) = time(events.commit(batch)).await;
         let last = receipt.unwrap().written[0].last;
         self.folded.state.items += 1;
         self.folded.last = last;
         self.folded.since += u64::try_from(item.len()).unwrap();
         if due {
-            self.folded.kept(last, 64);
+            self.folded.checkpoint_written(last, 64);
         }
         time
     }
 
     async fn open_state(&self) -> Duration {
-        let opened = Folded::<ThreadState>::open(&self.journal, &self.tenant, &self.thread);
+        let opened = FoldedLog::<ThreadState>::open(&self.journal, &self.tenant, &self.thread);
         let (time, state) = time(opened).await;
         assert!(state.unwrap().state.items > 0);
         time
@@ -196,7 +197,7 @@ async fn postgres_size(url: &str) -> u64 {
     u64::try_from(size).unwrap()
 }
 
-/// The same turns on LangGraph, in an environment that is made on the first run.
+/// Runs the same turns on LangGraph, in a Python environment that is created on the first run.
 fn langgraph(kind: &str, place: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/langgraph");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("langgraph");

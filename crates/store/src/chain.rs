@@ -1,38 +1,38 @@
-//! The chain: each link is the hash of the link before it, of a commitment to the content, and of everything else that a
-//! record says about itself.
+//! The hash chain over records: each link hashes the previous link, a commitment to the content,
+//! and all metadata of a record.
 //!
-//! A chain runs per tenant and writer. A writer is one opening of the store by one process, so no two processes share a
-//! row that each commit must change. Links are SHA-256 because PostgreSQL can compute that itself, in the same
-//! transaction that numbers the records.
+//! There is one chain per tenant and writer. A writer is one opening of the store by one process,
+//! so no two processes update the same row on each commit. Links use SHA-256 because PostgreSQL can
+//! compute it in the same transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant, json};
 
-/// The hash that ends a chain so far.
+/// The hash at the end of a chain.
 pub(crate) type Link = Digest;
 
-/// What stands before the first link.
+/// The predecessor of the first link.
 pub(crate) const GENESIS: Link = [0; 32];
 
-/// Where a segment of a chain ends.
+/// The end of a chain segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Whose chain it is.
+    /// The tenant that owns the chain.
     pub tenant: Tenant,
-    /// Who writes it.
+    /// The writer of the segment.
     pub writer: Name,
-    /// How many records it has.
+    /// The number of records in the segment.
     pub position: u64,
     /// The last link.
     pub link: Link,
 }
 
-/// What a record says about itself, besides its content.
+/// The metadata of a record that its link covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'r> {
     pub(crate) tenant: &'r Tenant,
     pub(crate) log: &'r LogId,
-    /// What the log is; see [`nature`].
+    /// The kind and lineage of the log; see [`nature`].
     pub(crate) nature: &'r str,
     pub(crate) seq: u64,
     pub(crate) kind: &'r str,
@@ -46,9 +46,9 @@ pub(crate) struct Header<'r> {
 }
 
 impl Header<'_> {
-    /// The link that this record makes. PostgreSQL computes the same: see `postgres/functions_2.sql`.
+    /// Computes the link of this record. `postgres/functions_2.sql` computes the same value.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
-        let mut header = Lines(Vec::with_capacity(256));
+        let mut header = HashLines(Vec::with_capacity(256));
         header.text("throughline record 1");
         for text in [&self.tenant.0, &self.log.0, self.nature] {
             header.line(text);
@@ -67,10 +67,10 @@ impl Header<'_> {
     }
 }
 
-/// Lines that are hashed. Each record makes some, so they take one piece of memory.
-struct Lines(Vec<u8>);
+/// A buffer of the lines to hash. One buffer per record avoids an allocation per line.
+struct HashLines(Vec<u8>);
 
-impl Lines {
+impl HashLines {
     fn text(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
     }
@@ -80,7 +80,7 @@ impl Lines {
         self.text(text);
     }
 
-    /// A line with a number, or an empty one.
+    /// Appends a line with a number, or an empty line.
     fn number(&mut self, number: Option<u64>) {
         self.text("\n");
         if let Some(number) = number {
@@ -96,8 +96,9 @@ impl Lines {
     }
 }
 
-/// What a log is, as four lines: its kind, the thread of a run, the thread that it was forked off, and where. Every record of
-/// the log proves it, so that nobody can give a thread another past.
+/// Returns the kind and lineage of a log as four lines: its kind, the Thread of a run, the parent
+/// of a fork, and the fork point. Every record's link covers them, so a Thread's history cannot be
+/// replaced.
 pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();

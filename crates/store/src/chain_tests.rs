@@ -1,14 +1,14 @@
-//! A link is the hash of the lines that it always was.
+//! Pins the bytes that a link hashes.
 
 use super::*;
 
-/// The link as the lines of the header spell it.
+/// Hashes a header given as text.
 fn spelled(header: &str) -> Link {
     Sha256::new().chain_update([1; 32]).chain_update([2; 32]).chain_update(header).finalize().into()
 }
 
 #[test]
-fn a_link_is_the_hash_of_these_lines() {
+fn link_hashes_the_documented_lines() {
     let (tenant, log) = (Tenant::from("us"), LogId::from("thread"));
     let header = Header {
         tenant: &tenant,

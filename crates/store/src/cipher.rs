@@ -1,5 +1,6 @@
-//! Sealing contents: each record has a salt of its own, and from it comes the key of its content and of the commitment to
-//! it. Whoever deletes the salt has destroyed the content, wherever copies of the sealed bytes may lie.
+//! Seals contents. Each record has its own salt, from which the keys of its content and of its
+//! commitment are derived. Deleting the salt destroys the content, including all copies of the
+//! sealed bytes.
 
 use std::sync::LazyLock;
 
@@ -9,22 +10,22 @@ use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, XChaCha20Poly1305, XNonce};
 use throughline_core::{Digest, StoreError};
 use zeroize::Zeroizing;
 
-/// How long a salt is.
+/// The length of a salt in bytes.
 pub(crate) const SALT: usize = 16;
 
-/// The secret of one record. Everything about its content comes from it.
+/// The secret of one record, from which its content key and commitment key are derived.
 pub(crate) type SaltBytes = [u8; SALT];
 
-/// A key of 32 bytes that is wiped when it is dropped.
+/// A 32-byte key that is wiped from memory when dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
-/// What keys are derived for, each hashed once.
+/// Key derivation contexts, each hashed once.
 static COMMITMENT: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store commitment"));
 static CONTENT: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store content"));
 
-/// Random bytes.
+/// Returns random bytes from the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;
@@ -32,18 +33,20 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
-    getrandom::fill(bytes)
-        .map_err(|error| StoreError::invalid(format!("the system has no randomness: {error}")))
+    getrandom::fill(bytes).map_err(|error| {
+        StoreError::invalid(format!("the system's random number generator failed: {error}"))
+    })
 }
 
-/// A fresh salt for each of so many records: the system is asked once for all of them.
+/// Returns `count` fresh salts, filled with one request for random bytes.
 pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>, StoreError> {
     let mut salts = Zeroizing::new(vec![[0; SALT]; count]);
     fill(salts.as_flattened_mut())?;
     Ok(salts)
 }
 
-/// The commitment to a content: it proves what the content was, and tells nothing about it without the salt.
+/// Returns the commitment to a content. The commitment proves the content and reveals nothing about
+/// it without the salt.
 pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
     let key = derived(&COMMITMENT, salt);
     *blake3::keyed_hash(&key, content).as_bytes()
@@ -59,20 +62,20 @@ pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes, StoreError>
     open_under(&content_key(salt), sealed)
 }
 
-/// Seals under a key that seals nothing else, ever: so the nonce says nothing.
+/// Seals with a key that is used only once, so a constant nonce is safe.
 pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes, StoreError> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     cipher.encrypt(&Nonce::default(), content).map(Bytes::from).map_err(|_| too_long())
 }
 
-/// Opens what was sealed under a key of its own.
+/// Opens a content that was sealed with [`seal_under`].
 pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes, StoreError> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     let opened = cipher.decrypt(&Nonce::default(), sealed).map(Bytes::from);
-    opened.map_err(|_| StoreError::Corrupt("a content does not open with its key".into()))
+    opened.map_err(|_| StoreError::Corrupt("a content cannot be decrypted with its key".into()))
 }
 
-/// Wraps a small secret under a key that wraps many.
+/// Wraps a small secret under a key that wraps many secrets.
 pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes, StoreError> {
     let nonce = random::<24>()?;
     let cipher = XChaCha20Poly1305::new(&Key::from(**key));
@@ -80,7 +83,7 @@ pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes, StoreError> {
     Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
 }
 
-/// Unwraps a small secret; nothing if the key is another one.
+/// Unwraps a small secret. Returns `None` if the key does not match.
 pub(crate) fn unwrap(key: &Secret, wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (nonce, sealed) = wrapped.split_first_chunk::<24>()?;
     let cipher = XChaCha20Poly1305::new(&Key::from(**key));
@@ -96,5 +99,5 @@ fn derived(purpose: &blake3::Hasher, salt: &SaltBytes) -> Secret {
 }
 
 fn too_long() -> StoreError {
-    StoreError::invalid("a content of more than 256 GB cannot be kept")
+    StoreError::invalid("a content of more than 256 GB cannot be stored")
 }

@@ -1,7 +1,9 @@
-//! Keys: the store's own secret, from which everything keyed comes, and the master key that wraps it and all salts.
+//! Keys: the store's secret, from which all keyed values derive, and the master key that wraps the
+//! secret and all salts.
 //!
-//! Without a master key salts are kept plain, in epoch 0. Each master key that was ever used has an epoch; a value that
-//! only it can open tells which. Rotating wraps all salts anew, a few at a time, while others read and write.
+//! Without a master key, salts are stored plain, in epoch 0. Each master key that was ever used has
+//! an epoch, identified by a check value that only this key opens. Rotation wraps all salts again,
+//! a page at a time, while other processes read and write.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -10,33 +12,14 @@ use bytes::Bytes;
 use throughline_core::{Digest, Name, StoreError, Tenant, VaultKey};
 use zeroize::Zeroizing;
 
-use crate::backend::{ApiKeyRow, Backend, Hash16, KeyKind, Protection, Salt, SealedKey};
+use crate::backend::Backend;
 use crate::cipher::{self, SALT, SaltBytes, Secret};
+use crate::master_key::MasterKey;
 use crate::options::Options;
+use crate::protection::{ApiKeyMac, Protection, SECRET, row_key};
+use crate::row::Salt;
 use crate::row_mac::RowKey;
-
-/// A master key: it wraps the salts of all contents.
-#[derive(Clone)]
-pub struct MasterKey(Secret);
-
-impl MasterKey {
-    /// Reads a key of 32 bytes, as 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let text = text.trim().to_ascii_lowercase();
-        let key = crate::manifest::digest(&text).ok_or_else(|| {
-            StoreError::invalid(
-                "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`",
-            )
-        })?;
-        Ok(Self(Zeroizing::new(key)))
-    }
-}
-
-impl std::fmt::Debug for MasterKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("MasterKey(…)")
-    }
-}
+use crate::sealed_batch::{Hash16, KeyKind, SealedKey};
 
 /// All keys of an open store.
 pub(crate) struct Keys {
@@ -44,21 +27,21 @@ pub(crate) struct Keys {
     /// Epoch 0 has no key.
     epochs: RwLock<BTreeMap<u32, Secret>>,
     current: std::sync::atomic::AtomicU32,
-    /// Held by each batch from when it is sealed until it is kept.
+    /// Held by each batch from sealing until the commit.
     sealing: tokio::sync::RwLock<()>,
 }
 
-/// The name of the store's own secret.
-pub(crate) const SECRET: &str = "secret";
-/// Stands after the secret of a store whose index rows have MACs. Without it, an attacker could put a store with a master key
-/// back to schema version 1, change rows, and have all MACs made anew.
+/// Follows the secret of a store whose index rows have MACs. Without this mark, an attacker could
+/// downgrade a store with a master key to schema version 1, change rows, and have all MACs
+/// recomputed.
 const MARK: u8 = 2;
-/// Before an epoch's number: something that only its key opens.
+/// Name prefix of an epoch's check value, which only the key of that epoch opens.
 const EPOCH: &str = "epoch ";
 const CHECK: &[u8] = b"throughline";
 
 impl Keys {
-    /// The keys of a store, made if it is new. Retired keys open what was wrapped under earlier master keys.
+    /// Loads the keys of a store, and creates them if it is new. Retired keys open what was wrapped
+    /// under earlier master keys.
     pub(crate) async fn open(backend: &dyn Backend, options: &Options) -> Result<Self, StoreError> {
         let (master, retired) = (options.master_key.as_ref(), &options.retired_keys);
         let known: Vec<&Secret> =
@@ -67,17 +50,18 @@ impl Keys {
             Some(_) => StoreError::WrongKey,
             None => StoreError::KeyMissing,
         };
-        // Others may begin at once. A secret is kept after the epoch under which it is wrapped, so it is looked for first.
+        // Other processes may start at the same time. The secret is stored after its epoch, so it
+        // is read first.
         let kept = backend.kept(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         let mut epochs = BTreeMap::new();
         let mut latest = 0;
         for (name, check) in backend.kept(EPOCH).await? {
             let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
             else {
-                return Err(StoreError::Corrupt("an epoch of the master key has no number".into()));
+                return Err(StoreError::Corrupt("a stored master key epoch has no number".into()));
             };
             latest = latest.max(number);
-            // The key of an epoch that is over need not be known any more.
+            // The key of a past epoch need not be available any more.
             let opens = |key: &&&Secret| cipher::unwrap(key, &check).is_some();
             if let Some(key) = known.iter().find(opens) {
                 epochs.insert(number, Secret::clone(key));
@@ -86,7 +70,7 @@ impl Keys {
         if latest > 0 && epochs.is_empty() {
             return Err(refused);
         }
-        // Nothing is changed before it is certain that the keys open the store.
+        // Change nothing until the keys are known to open the store.
         let opened = match &kept {
             None => None,
             Some((_, kept)) => match opened_secret(&epochs, kept) {
@@ -102,7 +86,7 @@ impl Keys {
         }
         if options.read_only {
             let Some((opened, _)) = opened else {
-                let problem = "the database holds no store yet: check its name";
+                let problem = "the database contains no store: check its name";
                 return Err(StoreError::invalid(problem));
             };
             let latest = epochs.keys().copied().max().unwrap_or(0);
@@ -113,7 +97,7 @@ impl Keys {
         }
         let current = match master {
             None if epochs.is_empty() => 0,
-            // Whoever has the keys by another name than the current one goes on with the latest.
+            // Without a master key in the options, use the latest epoch whose key is available.
             None => epochs.keys().copied().max().unwrap_or(0),
             Some(MasterKey(key)) => match epochs.iter().find(|(_, known)| ***known == **key) {
                 Some((number, _)) => *number,
@@ -149,22 +133,24 @@ impl Keys {
         Self { secret, epochs: RwLock::new(epochs), current, sealing }
     }
 
-    /// The same keys, for a copy of the store that may not know the current master key.
+    /// Returns the same keys without a master key, for a copy of the store that may lack the
+    /// current epoch.
     pub(crate) fn without_master(&self) -> Self {
         Self::with(self.secret.clone(), BTreeMap::new(), 0)
     }
 
-    /// The epoch under which salts are wrapped now.
+    /// Returns the epoch under which salts are wrapped now.
     pub(crate) fn epoch(&self) -> u32 {
         self.current.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Held from when a batch is sealed until it is kept.
+    /// Returns a guard to hold from sealing a batch until its commit.
     pub(crate) async fn sealing(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
         self.sealing.read().await
     }
 
-    /// Begins a new epoch while the store is open. When it returns, no batch of an earlier one is still to be kept.
+    /// Starts a new epoch while the store is open. When it returns, all batches of earlier epochs
+    /// are committed.
     pub(crate) async fn begin_epoch(
         &self,
         backend: &dyn Backend,
@@ -182,7 +168,7 @@ impl Keys {
                     let number = name.strip_prefix(EPOCH)?.parse::<u32>().ok()?;
                     Some((number, cipher::unwrap(key, check).is_some()))
                 });
-                // Another process may have begun it since the store was opened here.
+                // Another process may have started the epoch since this store was opened.
                 let begun = numbered.clone().find(|(_, is_its)| *is_its).map(|(number, _)| number);
                 let last = numbered.map(|(number, _)| number).max().unwrap_or(0);
                 let number = begun.unwrap_or(last + 1);
@@ -202,7 +188,7 @@ impl Keys {
         Ok(number)
     }
 
-    /// A salt as it is kept.
+    /// Wraps a salt for storage.
     pub(crate) fn wrap(&self, salt: &SaltBytes) -> Result<Salt, StoreError> {
         let epoch = self.epoch();
         let bytes = match self.key(epoch) {
@@ -212,9 +198,10 @@ impl Keys {
         Ok(Salt { epoch, bytes })
     }
 
-    /// A salt that was kept.
+    /// Opens a stored salt.
     pub(crate) fn unwrap(&self, salt: &Salt) -> Result<SaltBytes, StoreError> {
-        let damaged = || StoreError::Corrupt("a salt does not open with the master key".into());
+        let damaged =
+            || StoreError::Corrupt("a salt cannot be unwrapped with the master key".into());
         let plain = match self.key(salt.epoch) {
             None if salt.epoch == 0 => Zeroizing::new(salt.bytes.to_vec()),
             None => return Err(StoreError::WrongKey),
@@ -223,12 +210,12 @@ impl Keys {
         <[u8; SALT]>::try_from(plain.as_slice()).map_err(|_| damaged())
     }
 
-    /// The seed of the key that signs manifests.
+    /// Returns the seed of the key that signs manifests.
     pub(crate) fn signing_seed(&self) -> Secret {
         Secret::new(blake3::derive_key("throughline 2026 store manifests", &*self.secret))
     }
 
-    /// A key of the store's own for some other purpose.
+    /// Derives a key of this store for another purpose.
     pub(crate) fn derived(&self, purpose: &str) -> [u8; 32] {
         let hash = blake3::Hasher::new_keyed(&self.secret)
             .update(b"derived ")
@@ -237,23 +224,23 @@ impl Keys {
         *hash.as_bytes()
     }
 
-    /// The key of the MACs of index rows.
+    /// Returns the key of the MACs of index rows.
     pub(crate) fn row_key(&self) -> RowKey {
         row_key(&self.secret)
     }
 
-    /// What makes the MACs of API keys.
+    /// Returns the MAC function of API key rows.
     pub(crate) fn api_key_mac(&self) -> ApiKeyMac {
         ApiKeyMac::new(&self.secret)
     }
 
-    /// How a backup of this store is protected. It keeps its own secret.
+    /// Returns the protection of a backup of this store. A backup keeps its own secret.
     pub(crate) fn backup_protection(&self) -> Protection {
         let (key, api_keys) = (self.row_key(), self.api_key_mac());
         Protection { key, api_keys, is_marked: false, marked: None }
     }
 
-    /// What the record of an API key's revocation is about.
+    /// Returns the `about` value of an API key's revocation record.
     pub(crate) fn revocation(&self, hash: &Digest) -> i64 {
         let hash = blake3::Hasher::new_keyed(&self.secret)
             .update(b"api key revocation\n")
@@ -262,25 +249,25 @@ impl Keys {
         i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
-    /// The keyed hash of an API key.
+    /// Returns the keyed hash of an API key.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =
             Secret::new(blake3::derive_key("throughline 2026 store api keys", &*self.secret));
         *blake3::keyed_hash(&hash, key.as_bytes()).as_bytes()
     }
 
-    /// The keyed hash of what a record is about.
+    /// Returns the keyed hash of a record's subject.
     pub(crate) fn about(&self, tenant: &Tenant, about: &str) -> i64 {
         let hash = self.keyed(tenant, "about", about.as_bytes());
         i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
-    /// The keyed hash of a name under which a batch happens once.
+    /// Returns the keyed hash of an idempotency name.
     pub(crate) fn once(&self, tenant: &Tenant, name: &Name) -> Hash16 {
         half(&self.keyed(tenant, "once", name.as_bytes()))
     }
 
-    /// The keyed hash of a key of a captured turn.
+    /// Returns the keyed hash of a Vault key.
     pub(crate) fn vault(&self, tenant: &Tenant, key: &VaultKey) -> SealedKey {
         let (kind, bytes) = match key {
             VaultKey::Claim(claim) => (KeyKind::Claim, claim.as_bytes()),
@@ -290,7 +277,8 @@ impl Keys {
         SealedKey { kind, hash: half(&self.keyed(tenant, "vault", bytes)) }
     }
 
-    /// The name and the key of a large content. Equal contents of a tenant have equal ones, so each is kept once.
+    /// Returns the name and the key of a large content. Equal contents of a tenant have equal
+    /// names, so each is stored once.
     pub(crate) fn blob(&self, tenant: &Tenant, content: &[u8]) -> (Digest, Secret) {
         let id = *self.keyed(tenant, "blob", content).as_bytes();
         (id, Secret::new(*self.keyed(tenant, "blob key", content).as_bytes()))
@@ -314,33 +302,10 @@ impl Keys {
     }
 }
 
-/// Makes the MACs of API keys, which are checked when a key is used. Its key goes to no database.
-#[derive(Clone)]
-pub(crate) struct ApiKeyMac(Secret);
-
-impl ApiKeyMac {
-    fn new(secret: &Secret) -> Self {
-        Self(Secret::new(blake3::derive_key("throughline 2026 store api key rows", &**secret)))
-    }
-
-    /// The MAC of an API key's row, over all but the time of its creation and the MAC itself.
-    pub(crate) fn mac(&self, row: &ApiKeyRow) -> Digest {
-        let ApiKeyRow { tenant, id, label, limits, hash, created: _, revoked, mac: _ } = row;
-        let revoked = revoked.map(|at| at.to_string()).unwrap_or_default();
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        let texts = [&*tenant.0, &**id, &**label, &**limits, &*revoked].map(str::as_bytes);
-        for field in texts.into_iter().chain([hash.as_slice()]) {
-            hasher.update(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hasher.update(field);
-        }
-        *hasher.finalize().as_bytes()
-    }
-}
-
-/// The store's own secret, as it was kept.
+/// The decrypted secret of a store.
 struct OpenedSecret {
     secret: Secret,
-    /// Whether it says that the index rows have MACs.
+    /// Whether it carries the mark that the index rows have MACs.
     is_marked: bool,
 }
 
@@ -357,10 +322,6 @@ impl OpenedSecret {
             marked: Some(wrapped(epochs, epoch, &marked(&self.secret))?),
         })
     }
-}
-
-fn row_key(secret: &Secret) -> RowKey {
-    RowKey::new(Secret::new(blake3::derive_key("throughline 2026 store row macs", &**secret)))
 }
 
 fn marked(secret: &Secret) -> Zeroizing<Vec<u8>> {
@@ -380,7 +341,7 @@ fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<
 }
 
 fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSecret, StoreError> {
-    let damaged = || StoreError::Corrupt("the store's own secret is damaged".into());
+    let damaged = || StoreError::Corrupt("the store's secret is damaged".into());
     let (epoch, bytes) = kept.split_first_chunk().ok_or_else(damaged)?;
     let plain = match (u32::from_be_bytes(*epoch), epochs.get(&u32::from_be_bytes(*epoch))) {
         (0, _) => Zeroizing::new(bytes.to_vec()),
@@ -394,14 +355,6 @@ fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSe
         _ => return Err(damaged()),
     };
     Ok(OpenedSecret { secret: Secret::new(*secret), is_marked })
-}
-
-/// How a backend is protected in tests that open no store.
-#[cfg(test)]
-pub(crate) fn test_protection() -> Protection {
-    let secret = Secret::new([5; 32]);
-    let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
-    Protection { key, api_keys, is_marked: false, marked: Some(Bytes::from_static(b"marked")) }
 }
 
 fn half(hash: &blake3::Hash) -> Hash16 {

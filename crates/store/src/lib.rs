@@ -1,45 +1,58 @@
-//! Durable threads: one append-only, tamper-evident journal on SQLite, or on PostgreSQL.
+//! Stores Threads durably in one append-only, tamper-evident Journal on SQLite or PostgreSQL.
 //!
-//! [`open`] gives a [`Journal`], which is the port [`Store`](throughline_core::Store) and the acts of its operator:
-//! listing, forking, forgetting, expiring, exporting, importing, proving, backing up.
+//! [`open`] returns a [`Journal`]. It implements the port [`Store`](throughline_core::Store) and
+//! the operator commands: list, fork, forget, prune, export, import, verify and back up.
+//!
+//! Each module imports only modules from rows below its own:
+//!
+//! | module | contents |
+//! |---|---|
+//! | `journal` | the Journal and all operator commands, one file each |
+//! | `keys` | the store's secret, the keys that derive from it, and master key epochs |
+//! | `postgres` | the PostgreSQL backend, whose backups are SQLite files |
+//! | `sqlite` | the SQLite backend, and the SQLite file of a backup |
+//! | `backend` | the traits that both databases implement |
+//! | `backup_files` | paths and counts of a backup, and the format of its key file |
+//! | `protection` | the keys of row MACs and of API key MACs, and the migration that adds MACs |
+//! | `query`, `sealed_batch` | parameters of reads; batches with sealed contents |
+//! | `row` | stored records, salts and API keys |
+//! | `manifest` | signed manifests of chain heads and row sums |
+//! | `row_mac` | MACs of index rows and their sums |
+//! | `options` | options for opening a store |
+//! | `master_key` | the key that wraps all salts |
+//! | `chain`, `cipher` | links of the hash chain; encryption of contents |
+//! | `files`, `hex` | file operations; hexadecimal text |
+//! | `refusal` | checks of batches, and the errors of rejected ones |
 
-mod api_keys;
-mod archive;
 mod backend;
-mod backups;
+mod backup_files;
 mod chain;
 mod cipher;
-mod events;
-mod export;
-mod forget;
-mod import;
+mod files;
+mod hex;
 mod journal;
 mod keys;
-mod listing;
 mod manifest;
+mod master_key;
 mod options;
 mod postgres;
-mod refusal;
-mod retention;
-mod rotation;
+mod protection;
+mod query;
+mod rejection;
+mod row;
 mod row_mac;
+mod sealed_batch;
 mod sqlite;
-mod verify;
 
-pub use crate::api_keys::{ApiKey, KeyCheck, KeyLimits, NewApiKey};
-pub use crate::backend::{Order, Progress, Stats};
-pub use crate::backups::{Restored, key_file_of, restore};
+pub use crate::backup_files::{RestoreSummary, key_file_of};
 pub use crate::chain::Head;
-pub use crate::events::RunEvents;
-pub use crate::export::Exported;
-pub use crate::forget::{Destroyed, about_item};
-pub use crate::import::{Imported, parse_manifest, verify_export};
-pub use crate::journal::{Journal, open, without_password};
-pub use crate::keys::MasterKey;
-pub use crate::listing::Page;
+pub use crate::journal::{
+    ApiKey, ErasureReport, ExportSummary, ImportSummary, Journal, KeyCheck, KeyLimits, NewApiKey,
+    Page, Retention, RotationReport, RunEvents, VerifyFailure, VerifyReport, Warning, about_item,
+    open, parse_manifest, restore, verify_export, without_password,
+};
 pub use crate::manifest::{Manifest, Statement};
+pub use crate::master_key::MasterKey;
 pub use crate::options::{Durability, Options};
-pub use crate::retention::Retention;
-pub use crate::rotation::Rotated;
+pub use crate::query::{Order, Progress, Stats};
 pub use crate::row_mac::RowState;
-pub use crate::verify::{Broken, Proof, Warning};

@@ -1,45 +1,46 @@
-//! Signed manifests: what the chains' heads were at some moment. Whoever holds one can prove that nothing before it was
-//! changed, and that nothing was cut off.
+//! Signed manifests of chain heads. A manifest that was exported earlier proves that nothing before
+//! it was changed or truncated.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, Name, Tenant};
 
 use crate::chain::Head;
+use crate::hex::{hex, parse_digest};
 use crate::row_mac::RowState;
 
 /// A signed statement about the heads of chains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// What is signed; lines of text.
+    /// The signed text.
     pub body: String,
-    /// The ed25519 signature over it.
+    /// The ed25519 signature of `body`.
     pub signature: [u8; 64],
 }
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The store's public key, in hexadecimal digits: it is also the store's name.
+    /// The store's public key in hexadecimal digits, which also identifies the store.
     pub store: String,
-    /// Who wrote it.
+    /// The writer that signed it.
     pub writer: Name,
-    /// Its number among that writer's.
+    /// The number of the manifest among those of its writer.
     pub number: u64,
-    /// When, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub at: i64,
-    /// The digest of that writer's manifest before it.
+    /// The digest of the writer's previous manifest.
     pub previous: Digest,
-    /// A digest of what it goes along with, where it ends an export.
+    /// The digest of the export that this manifest ends.
     pub covers: Option<Digest>,
-    /// The heads that moved since that writer's last manifest, or all.
+    /// The heads that moved since the writer's last manifest, or all heads.
     pub heads: Vec<Head>,
-    /// Where the sums of index rows stand; none in a manifest that ends an export.
+    /// The sums of index rows. Empty in a manifest that ends an export.
     pub rows: Vec<RowState>,
 }
 
 const FIRST_LINE: &str = "throughline manifest 1";
-/// The first line where sums of rows are named.
+/// The first line if the manifest lists sums of rows.
 const FIRST_LINE_WITH_ROWS: &str = "throughline manifest 2";
 
 impl Statement {
@@ -69,7 +70,7 @@ impl Statement {
 }
 
 impl Manifest {
-    /// What it says, if it has the shape of a manifest. Whether it is true is [`Manifest::is_signed_by`]'s to say.
+    /// Parses the manifest. [`Manifest::is_signed_by`] checks the signature.
     pub fn statement(&self) -> Option<Statement> {
         let mut lines = self.body.strip_suffix('\n')?.split('\n');
         let first = lines.next()?;
@@ -81,12 +82,12 @@ impl Manifest {
         let writer = Name::from(lines.next()?.strip_prefix("writer\t")?);
         let number = lines.next()?.strip_prefix("number\t")?.parse().ok()?;
         let at = lines.next()?.strip_prefix("at\t")?.parse().ok()?;
-        let previous = digest(lines.next()?.strip_prefix("previous\t")?)?;
+        let previous = parse_digest(lines.next()?.strip_prefix("previous\t")?)?;
         let (covers, heads, rows) = (None, Vec::new(), Vec::new());
         let mut statement = Statement { store, writer, number, at, previous, covers, heads, rows };
         for line in lines {
             if let Some(covers) = line.strip_prefix("covers\t") {
-                statement.covers = Some(digest(covers)?);
+                statement.covers = Some(parse_digest(covers)?);
                 continue;
             }
             if let Some(state) = row_state(line).filter(|_| may_have_rows) {
@@ -98,7 +99,7 @@ impl Manifest {
                 tenant: Tenant::from(words.next()?),
                 writer: Name::from(words.next()?),
                 position: words.next()?.parse().ok()?,
-                link: digest(words.next()?)?,
+                link: parse_digest(words.next()?)?,
             });
             if words.next().is_some() {
                 return None;
@@ -107,15 +108,16 @@ impl Manifest {
         Some(statement)
     }
 
-    /// Whether the store with that public key signed it.
+    /// Returns whether the store with this public key signed the manifest.
     pub fn is_signed_by(&self, store: &str) -> bool {
-        let Some(key) = digest(store).and_then(|key| VerifyingKey::from_bytes(&key).ok()) else {
+        let Some(key) = parse_digest(store).and_then(|key| VerifyingKey::from_bytes(&key).ok())
+        else {
             return false;
         };
         key.verify(self.body.as_bytes(), &Signature::from_bytes(&self.signature)).is_ok()
     }
 
-    /// Its digest, which the next manifest names.
+    /// Returns the digest that the next manifest refers to.
     pub fn digest(&self) -> Digest {
         Sha256::digest(self.body.as_bytes()).into()
     }
@@ -128,7 +130,7 @@ fn row_state(line: &str) -> Option<RowState> {
         "store-rows" => None,
         _ => return None,
     };
-    let (changes, digest) = (words.next()?.parse().ok()?, digest(words.next()?)?);
+    let (changes, digest) = (words.next()?.parse().ok()?, parse_digest(words.next()?)?);
     words.next().is_none().then_some(RowState { segment, changes, digest })
 }
 
@@ -142,7 +144,7 @@ impl Signer {
         Self { key: SigningKey::from_bytes(seed) }
     }
 
-    /// The public key, in hexadecimal digits.
+    /// Returns the public key in hexadecimal digits.
     pub(crate) fn store(&self) -> String {
         hex(self.key.verifying_key().as_bytes())
     }
@@ -155,7 +157,7 @@ impl Signer {
     }
 }
 
-/// The manifests of one writer: each names the one before it.
+/// The manifests of one writer, each with the digest of its predecessor.
 pub(crate) struct Series {
     signer: std::sync::Arc<Signer>,
     writer: Name,
@@ -168,7 +170,8 @@ impl Series {
         Self { signer, writer, number: 0, previous: [0; 32] }
     }
 
-    /// The next manifest. It counts once [`Series::wrote`] is told that it was kept.
+    /// Builds the next manifest. The series advances when [`Series::wrote`] confirms that it was
+    /// stored.
     pub(crate) fn next(&self, at: i64, heads: Vec<Head>, rows: Vec<RowState>) -> Manifest {
         self.signer.sign(Statement {
             store: String::new(),
@@ -186,26 +189,4 @@ impl Series {
         self.number += 1;
         self.previous = manifest.digest();
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// The digest that hexadecimal digits spell.
-pub(crate) fn digest(hex: &str) -> Option<Digest> {
-    let mut digest = [0; 32];
-    // One digest is written in one way only.
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if hex.len() != 64 || !hex.bytes().all(is_digit) {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(digest)
 }

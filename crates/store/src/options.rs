@@ -1,28 +1,29 @@
-//! How a store is opened.
+//! Options for opening a store.
 
 use std::time::Duration;
 
-use crate::keys::MasterKey;
+use crate::master_key::MasterKey;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// When a write is acknowledged.
+    /// The point at which a write is acknowledged.
     pub durability: Durability,
-    /// Wraps the salts of all contents.
+    /// The key that wraps the salts of all contents.
     pub master_key: Option<MasterKey>,
-    /// Earlier master keys, which open what was not yet wrapped anew.
+    /// Earlier master keys, needed for salts that are not yet wrapped under the current one.
     pub retired_keys: Vec<MasterKey>,
-    /// How many batches may wait to be written before writers wait too.
+    /// Maximum number of queued batches; further writers wait.
     pub queue: usize,
-    /// How many can read at once.
+    /// Maximum number of concurrent readers.
     pub readers: usize,
-    /// Whether the store is made where there is none.
+    /// Creates the store if it does not exist.
     pub create: bool,
-    /// How long to wait while another program holds the database.
+    /// Maximum time to wait while another process locks the database.
     pub patience: Duration,
-    /// Whether the store is only read. Nothing is written then: no file beside it, no migration, and no new key. So a
-    /// read-only copy can be opened, and a store of schema version 1 stays one.
+    /// Opens the store for reading only: no files are created beside it, and there is no migration
+    /// and no new key. A read-only copy can therefore be opened, and a store of schema version 1
+    /// keeps its version.
     pub read_only: bool,
 }
 
@@ -41,12 +42,13 @@ impl Default for Options {
     }
 }
 
-/// When a write is acknowledged.
+/// The point at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it survives a loss of power.
+    /// After the write would survive a power loss.
     #[default]
     Durable,
-    /// When it survives the end of the process; within 50 milliseconds it survives a loss of power too.
+    /// After the write would survive a process crash; it survives a power loss within 50
+    /// milliseconds.
     Relaxed,
 }

@@ -1,32 +1,35 @@
 //! MACs of index rows, and their sums.
 //!
-//! The chain proves the records. The other tables (logs, turns, API keys …) steer who may write and what is found, and a
-//! change there must not go unnoticed. Each of their rows has a MAC under a key that derives from the store's secret:
-//! `sha256(key, sha256(row))`, which PostgreSQL computes as well. MACs of rows are not stored. Each segment (tenant and
-//! writer) stores, per table, the XOR of the MACs of all rows that this writer added, without those that it removed, and
-//! their count. A change of a row takes the old MAC out and puts the new MAC in. The segment's row is written in every
-//! commit anyway, so the sums cost no further write, and no two nodes change the same row. The segment's row has a MAC of
-//! its own, so that a sum cannot be replaced. Tables of the whole store (tenants, manifests, small values) are summed in
-//! one small value, the tally.
+//! The chain proves the records. The other tables (logs, turns, API keys …) control who may write
+//! and what is found, so changes there must be detected too. Each of their rows has a MAC under a
+//! key that derives from the store's secret: `sha256(key, sha256(row))`, which PostgreSQL computes
+//! as well. MACs of rows are not stored. Each segment (tenant and writer) stores, per table, the
+//! XOR of the MACs of all rows that this writer added, without those that it removed, and their
+//! count. Changing a row removes the old MAC and adds the new one. The segment's row is written in
+//! every commit anyway, so the sums cost no further write, and no two nodes change the same row.
+//! The segment's row has its own MAC, so that a sum cannot be replaced. Tables of the whole store
+//! (tenants, manifests, small values) are summed in one small value, the tally.
 //!
-//! Verification adds up the MACs of all rows of a tenant, in one snapshot, and compares them with the sums of its
-//! segments. A changed, added, removed, moved or duplicated row makes them differ. Leases, `created` and `logs.updated`
-//! are not covered: leases end by themselves, and times of creation are for people. Columns that the records prove
-//! already (as `logs.last` and `logs.bytes`) are left out, so that a plain append changes no sum but that of records.
+//! Verification adds up the MACs of all rows of a tenant, in one snapshot, and compares them with
+//! the sums of its segments. A changed, added, removed, moved or duplicated row makes them differ.
+//! Leases, `created` and `logs.updated` are not covered: leases expire, and creation times are
+//! informational. Columns that the records already prove (such as `logs.last` and `logs.bytes`) are
+//! left out, so a plain append changes only the sum of records.
 //!
-//! PostgreSQL computes MACs in the function that writes, so the key goes to the server with each group of batches. It
-//! signs no manifest and no API key: see `keys.rs`.
+//! PostgreSQL computes MACs in the function that writes, so the key goes to the server with each
+//! group of batches. This key signs no manifest and no API key: see `protection.rs`.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, Name, Tenant};
 
 use crate::cipher::Secret;
-use crate::manifest::hex;
+use crate::hex::hex;
 
-/// The name of the small value that holds the sums of the whole store.
-pub(crate) const TALLY: &str = "tally";
+/// The name of the small internal value with the sums of the whole store.
+pub(crate) const TALLY_NAME: &str = "tally";
 
 /// A value of a row.
 #[derive(Clone, Copy, Debug)]
@@ -63,16 +66,16 @@ impl<'r, T: Into<Field<'r>>> From<Option<T>> for Field<'r> {
 
 /// A table with the columns that its MACs cover.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct IndexTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static str,
-    /// The column that holds the tenant's number; the first is 0.
+    /// The index of the column with the tenant's number.
     pub(crate) tenant: Option<usize>,
-    /// Its place among the sums of a segment or of the tally.
+    /// The index of the table in the sums of a segment or of the tally.
     place: usize,
 }
 
-impl Table {
+impl IndexTable {
     const fn of_tenant(
         place: usize,
         name: &'static str,
@@ -87,28 +90,29 @@ impl Table {
     }
 }
 
-pub(crate) static LOGS: Table =
-    Table::of_tenant(0, "logs", 1, "id, tenant, name, kind, of, fork, fork_at, status, gone");
-pub(crate) static RECORDS: Table =
-    Table::of_tenant(1, "records", 1, "id, tenant, log, seq, segment, position");
-pub(crate) static TURNS: Table =
-    Table::of_tenant(2, "turns", 1, "id, tenant, name, parent, log, first, last, prefix");
-pub(crate) static TURN_KEYS: Table =
-    Table::of_tenant(3, "turn_keys", 0, "tenant, kind, hash, turn");
-pub(crate) static ONCE: Table = Table::of_tenant(4, "once", 0, "tenant, name, receipt");
-pub(crate) static PENDING: Table =
-    Table::of_tenant(5, "pending", 0, "tenant, id, kind, log, seq, opened, expires, taken");
-pub(crate) static API_KEYS: Table =
-    Table::of_tenant(6, "api_keys", 0, "tenant, id, label, limits, hash, revoked, mac");
-pub(crate) static TENANTS: Table = Table::of_store(0, "tenants", "id, name, era");
-pub(crate) static MANIFESTS: Table = Table::of_store(1, "manifests", "id, body, signature");
-pub(crate) static KEPT: Table = Table::of_store(2, "kept", "name, value");
+pub(crate) static LOGS: IndexTable =
+    IndexTable::of_tenant(0, "logs", 1, "id, tenant, name, kind, of, fork, fork_at, status, gone");
+pub(crate) static RECORDS: IndexTable =
+    IndexTable::of_tenant(1, "records", 1, "id, tenant, log, seq, segment, position");
+pub(crate) static TURNS: IndexTable =
+    IndexTable::of_tenant(2, "turns", 1, "id, tenant, name, parent, log, first, last, prefix");
+pub(crate) static TURN_KEYS: IndexTable =
+    IndexTable::of_tenant(3, "turn_keys", 0, "tenant, kind, hash, turn");
+pub(crate) static ONCE: IndexTable = IndexTable::of_tenant(4, "once", 0, "tenant, name, receipt");
+pub(crate) static PENDING: IndexTable =
+    IndexTable::of_tenant(5, "pending", 0, "tenant, id, kind, log, seq, opened, expires, taken");
+pub(crate) static API_KEYS: IndexTable =
+    IndexTable::of_tenant(6, "api_keys", 0, "tenant, id, label, limits, hash, revoked, mac");
+pub(crate) static TENANTS: IndexTable = IndexTable::of_store(0, "tenants", "id, name, era");
+pub(crate) static MANIFESTS: IndexTable =
+    IndexTable::of_store(1, "manifests", "id, body, signature");
+pub(crate) static KEPT: IndexTable = IndexTable::of_store(2, "kept", "name, value");
 
-/// The tables that segments sum up, in the order of their sums.
-pub(crate) static OF_TENANTS: [&Table; 7] =
+/// The tables that segments sum, in the order of their sums.
+pub(crate) static TENANT_TABLES: [&IndexTable; 7] =
     [&LOGS, &RECORDS, &TURNS, &TURN_KEYS, &ONCE, &PENDING, &API_KEYS];
-/// The tables that the tally sums up, in the order of their sums.
-pub(crate) static OF_STORE: [&Table; 3] = [&TENANTS, &MANIFESTS, &KEPT];
+/// The tables that the tally sums, in the order of their sums.
+pub(crate) static STORE_TABLES: [&IndexTable; 3] = [&TENANTS, &MANIFESTS, &KEPT];
 
 /// The sums of a segment.
 pub(crate) type SegmentSums = Sums<7>;
@@ -124,13 +128,13 @@ impl RowKey {
         Self(key)
     }
 
-    /// The key itself, for PostgreSQL's functions.
+    /// Returns the raw key, for PostgreSQL's functions.
     pub(crate) fn bytes(&self) -> &[u8] {
         &*self.0
     }
 
-    /// The MAC of a row.
-    pub(crate) fn row(&self, table: &Table, fields: &[Field<'_>]) -> RowMac {
+    /// Returns the MAC of a row.
+    pub(crate) fn row(&self, table: &IndexTable, fields: &[Field<'_>]) -> RowMac {
         let mac = self.mac(table.name, fields);
         let half = |from: usize| {
             let bytes = mac.get(from..).and_then(<[u8]>::first_chunk).copied();
@@ -139,7 +143,7 @@ impl RowKey {
         RowMac { high: half(0), low: half(8) }
     }
 
-    /// The MAC of a segment's row.
+    /// Returns the MAC of a segment's row.
     pub(crate) fn segment(&self, segment: &SegmentRow<'_>) -> Digest {
         let SegmentRow { id, tenant, writer, position, link, changes, sums } = segment;
         let fields = [
@@ -161,7 +165,7 @@ impl RowKey {
             text.push(b'\n');
             // Writing to memory does not fail.
             drop(match field {
-                // No other value prints as a dash.
+                // No other value is encoded as a dash.
                 Field::Null => text.write_all(b"-"),
                 Field::Number(number) => write!(text, "{number}"),
                 Field::Text(bytes) => {
@@ -181,14 +185,14 @@ impl std::fmt::Debug for RowKey {
     }
 }
 
-/// A segment's row, as its MAC covers it.
+/// The fields of a segment's row that its MAC covers.
 pub(crate) struct SegmentRow<'r> {
     pub(crate) id: i64,
     pub(crate) tenant: i64,
     pub(crate) writer: &'r str,
     pub(crate) position: i64,
     pub(crate) link: &'r Digest,
-    /// How often the row was written.
+    /// The number of writes to the row.
     pub(crate) changes: i64,
     pub(crate) sums: &'r str,
 }
@@ -200,7 +204,7 @@ pub(crate) struct RowMac {
     low: i64,
 }
 
-/// The XOR of the MACs of rows, and how many they are.
+/// The XOR of the MACs of rows, and the number of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     high: i64,
@@ -208,7 +212,7 @@ pub(crate) struct Sum {
     pub(crate) rows: i64,
 }
 
-/// A sum for each table.
+/// One sum per table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sums<const TABLES: usize>([Sum; TABLES]);
 
@@ -219,17 +223,17 @@ impl<const TABLES: usize> Default for Sums<TABLES> {
 }
 
 impl<const TABLES: usize> Sums<TABLES> {
-    /// Puts a row in.
-    pub(crate) fn add(&mut self, table: &Table, mac: RowMac) {
+    /// Adds a row.
+    pub(crate) fn add(&mut self, table: &IndexTable, mac: RowMac) {
         self.change(table, mac, 1);
     }
 
-    /// Takes a row out.
-    pub(crate) fn remove(&mut self, table: &Table, mac: RowMac) {
+    /// Removes a row.
+    pub(crate) fn remove(&mut self, table: &IndexTable, mac: RowMac) {
         self.change(table, mac, -1);
     }
 
-    fn change(&mut self, table: &Table, RowMac { high, low }: RowMac, rows: i64) {
+    fn change(&mut self, table: &IndexTable, RowMac { high, low }: RowMac, rows: i64) {
         if let Some(sum) = self.0.get_mut(table.place) {
             sum.high ^= high;
             sum.low ^= low;
@@ -237,7 +241,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         }
     }
 
-    /// Puts all rows of other sums in.
+    /// Adds all rows of other sums.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (sum, other) in self.0.iter_mut().zip(&other.0) {
             sum.high ^= other.high;
@@ -246,7 +250,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         }
     }
 
-    pub(crate) fn of(&self, table: &Table) -> Sum {
+    pub(crate) fn get(&self, table: &IndexTable) -> Sum {
         self.0.get(table.place).copied().unwrap_or_default()
     }
 
@@ -254,7 +258,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         *self == Self::default()
     }
 
-    /// The stored form: three numbers for each table.
+    /// Returns the stored form: three numbers per table.
     pub(crate) fn print(&self) -> String {
         let numbers = self.0.iter().flat_map(|sum| [sum.high, sum.low, sum.rows]);
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
@@ -267,33 +271,33 @@ impl<const TABLES: usize> Sums<TABLES> {
         for sum in &mut sums.0 {
             *sum = Sum { high: next()?, low: next()?, rows: next()? };
         }
-        // The MAC of a segment covers the text, so only one text stands for the same sums.
+        // A segment's MAC covers the text, so each value must have exactly one text form.
         (sums.print() == text).then_some(sums)
     }
 
-    /// A digest for manifests.
+    /// Returns the digest for manifests.
     pub(crate) fn digest(&self) -> Digest {
         Sha256::digest(self.print()).into()
     }
 }
 
-/// The sums of the whole store, as the small value [`TALLY`] holds them.
+/// The sums of the whole store, stored as the small internal value [`TALLY_NAME`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How often it was written.
+    /// The number of writes.
     pub(crate) changes: i64,
     pub(crate) sums: StoreSums,
 }
 
 impl Tally {
-    /// The stored form: the changes, the sums and the MAC, a line each.
+    /// Returns the stored form: the changes, the sums and the MAC, one per line.
     pub(crate) fn print(&self, key: &RowKey) -> String {
         let (changes, sums) = (self.changes, self.sums.print());
-        let mac = key.mac(TALLY, &[Field::Number(changes), Field::from(sums.as_str())]);
+        let mac = key.mac(TALLY_NAME, &[Field::Number(changes), Field::from(sums.as_str())]);
         format!("{changes}\n{sums}\n{}", hex(&mac))
     }
 
-    /// Reads the stored form; nothing if its MAC does not hold.
+    /// Parses the stored form. Returns `None` if its MAC does not match.
     pub(crate) fn parse(key: &RowKey, stored: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(stored).ok()?;
         let mut lines = text.split('\n');
@@ -303,27 +307,59 @@ impl Tally {
     }
 }
 
-/// Where the index rows of a segment stand, for manifests.
+/// The state of a segment's index rows, for manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowState {
-    /// Whose segment it is; nothing for the tables of the whole store.
+    /// The segment; `None` for the tables of the whole store.
     pub segment: Option<(Tenant, Name)>,
-    /// How often the sums were written.
+    /// The number of writes of the sums.
     pub changes: i64,
     /// The digest of the sums.
     pub digest: Digest,
 }
 
 impl RowState {
-    /// The state of a segment, from its stored sums.
+    /// Builds the state of a segment from its stored sums.
     pub(crate) fn new(segment: Option<(Tenant, Name)>, changes: i64, sums: &str) -> Self {
         Self { segment, changes, digest: Sha256::digest(sums).into() }
     }
 
-    /// The state of the tally, from its stored form.
+    /// Builds the state of the tally from its stored form.
     pub(crate) fn of_store(stored: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(stored).ok()?.split('\n');
         Some(Self::new(None, lines.next()?.parse().ok()?, lines.next()?))
+    }
+}
+
+/// The MAC sums of the index rows and the stored sums, from one snapshot.
+#[derive(Default)]
+pub(crate) struct RowSnapshot {
+    pub(crate) names: HashMap<i64, Tenant>,
+    pub(crate) segments: Vec<SegmentSnapshot>,
+    /// The MACs of all rows, by the tenant's number.
+    pub(crate) tenants: HashMap<i64, SegmentSums>,
+    /// The stored sums of the whole store; `None` if they are missing or their MAC does not match.
+    pub(crate) tally: Option<Tally>,
+    /// The MACs of all rows of the store-wide tables.
+    pub(crate) store: StoreSums,
+}
+
+/// The row of a segment.
+pub(crate) struct SegmentSnapshot {
+    pub(crate) tenant: i64,
+    pub(crate) writer: Name,
+    pub(crate) changes: i64,
+    /// `None` if the MAC of the row does not match.
+    pub(crate) sums: Option<SegmentSums>,
+}
+
+impl RowSnapshot {
+    /// Adds a row.
+    pub(crate) fn count(&mut self, table: &IndexTable, tenant: Option<i64>, mac: RowMac) {
+        match tenant {
+            Some(tenant) => self.tenants.entry(tenant).or_default().add(table, mac),
+            None => self.store.add(table, mac),
+        }
     }
 }
 

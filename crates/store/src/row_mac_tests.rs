@@ -1,4 +1,4 @@
-//! Sums of MACs notice every change of a set of rows.
+//! Tests that sums of MACs detect every change of a set of rows.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn fields_cannot_be_shifted_between_columns() {
 }
 
 #[test]
-fn sums_are_read_back_as_they_were_printed() {
+fn sums_round_trip_through_text() {
     let key = key(3);
     let mut sums = SegmentSums::default();
     assert!(sums.is_empty());

@@ -1,8 +1,10 @@
-//! Law 11, *Durable*: what was acknowledged survives `kill -9`, and a server that stops in the middle of everything.
+//! Invariant 11, durability: acknowledged writes survive `kill -9` and an immediate stop of the
+//! server.
 //!
-//! A child process writes from several callers at once and says what was acknowledged; the parent ends it at some moment,
-//! opens the store again and looks for all of it. The same store is used again and again, so that recovery is recovered
-//! from. Whoever opens and kills is a [`Victim`]: SQLite is killed with its process, PostgreSQL is stopped under it.
+//! A child process writes from several callers and prints what was acknowledged. The parent kills
+//! it at a random time, opens the store again and checks everything. The same store is reused, so
+//! that recovery from a recovery is tested too. A [`Victim`] is what gets killed: SQLite with its
+//! process, or the PostgreSQL server.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +12,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and a child speaks through its output"
+    reason = "tests fail by panicking, and a child prints its results for its parent"
 )]
 
 #[path = "crash/load.rs"]
@@ -19,24 +21,24 @@ mod load;
 mod memory;
 
 use throughline_store::{Journal, Options, open};
-use throughline_testkit::{Child, Cluster, Dice, Folder, cases, child_task, figure};
+use throughline_testkit::{Child, Cluster, Folder, TestRng, cases, child_task, figure};
 use tokio::runtime::Runtime;
 
-use crate::memory::Memory;
+use crate::memory::AcknowledgedWrites;
 
-/// Something that can be opened, and killed while it is written to.
+/// A database that can be opened, and killed during writes.
 trait Victim {
-    /// Where it is.
+    /// Returns the URL of the database.
     fn url(&self) -> String;
 
-    /// Kills it while the child writes. The child need not have ended.
+    /// Kills the database while the child writes. The child need not have ended.
     fn kill(&self, child: &mut Child);
 }
 
-/// A file: it is enough to kill who writes to it.
-struct File(Folder);
+/// An SQLite file: killing the writing process is sufficient.
+struct SqliteVictim(Folder);
 
-impl Victim for File {
+impl Victim for SqliteVictim {
     fn url(&self) -> String {
         format!("sqlite://{}", self.0.join("store.db").display())
     }
@@ -47,23 +49,25 @@ impl Victim for File {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
-    // Ten times fewer kills than cases, and a new store from time to time, so that a look at all of it stays short.
+fn acknowledged_writes_survive_kill_9() {
+    // Uses a tenth of the cases as kills, and a new store from time to time to keep each check
+    // short.
     const PER_STORE: u32 = 50;
     let kills = (cases(500) / 10).max(PER_STORE);
-    let mut sum = Sum::default();
+    let mut sum = CrashTotals::default();
     for store in 0..kills.div_ceil(PER_STORE) {
-        let file = File(Folder::new("crash"));
+        let file = SqliteVictim(Folder::new("crash"));
         sum.add(&ordeal(&file, PER_STORE.min(kills - store * PER_STORE), u64::from(store)));
     }
     figure("kill -9 under load", &sum);
     assert_eq!(sum.kills, kills);
 }
 
-/// A server of its own: it is stopped at once under everybody who writes, and started again when none of them is left.
-struct Server(Cluster);
+/// A separate server. It is stopped at once during writes, and started again when all writers have
+/// ended.
+struct PostgresVictim(Cluster);
 
-impl Victim for Server {
+impl Victim for PostgresVictim {
     fn url(&self) -> String {
         self.0.url.clone()
     }
@@ -76,14 +80,14 @@ impl Victim for Server {
 }
 
 #[test]
-fn crash_postgres() {
+fn acknowledged_writes_survive_postgres_crash() {
     let stops = (cases(30) / 500).max(3);
-    let sum = ordeal(&Server(Cluster::start()), stops, 0);
+    let sum = ordeal(&PostgresVictim(Cluster::start()), stops, 0);
     figure("immediate stops of PostgreSQL under load", &sum);
     assert_eq!(sum.kills, stops);
 }
 
-/// The child: it writes until it is killed, or until the store fails.
+/// The child process: it writes until it is killed or the store fails.
 #[test]
 fn child() {
     let Some(task) = child_task() else { return };
@@ -91,17 +95,17 @@ fn child() {
 }
 
 #[derive(Default)]
-struct Sum {
+struct CrashTotals {
     kills: u32,
-    /// Kills before anything was acknowledged: while the store was opened.
+    /// Kills before the first acknowledgement, while the store was being opened.
     early: u32,
     batches: usize,
     records: u64,
     unacknowledged: usize,
 }
 
-impl Sum {
-    fn add(&mut self, other: &Sum) {
+impl CrashTotals {
+    fn add(&mut self, other: &CrashTotals) {
         self.kills += other.kills;
         self.early += other.early;
         self.batches += other.batches;
@@ -110,7 +114,7 @@ impl Sum {
     }
 }
 
-impl std::fmt::Display for Sum {
+impl std::fmt::Display for CrashTotals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kills, early, batches, records, unacknowledged } = self;
         write!(
@@ -121,13 +125,13 @@ impl std::fmt::Display for Sum {
     }
 }
 
-/// Kills it again and again, and looks for everything each time.
-fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> Sum {
+/// Kills the database repeatedly and checks everything each time.
+fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> CrashTotals {
     let runtime = Runtime::new().unwrap();
-    let mut memory = Memory::default();
-    let mut sum = Sum::default();
+    let mut memory = AcknowledgedWrites::default();
+    let mut sum = CrashTotals::default();
     for round in 0..kills {
-        let mut dice = Dice::new((seed << 32) | u64::from(round));
+        let mut dice = TestRng::new((seed << 32) | u64::from(round));
         let mut child = Child::start("child", &format!("{round} {}", victim.url()));
         // Some are killed while they open the store, most while they write.
         let patience = if dice.below(8) == 0 { 0 } else { 1 + dice.below(60) };
@@ -135,18 +139,18 @@ fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> Sum {
         let mut begun = false;
         while heard < patience || !begun {
             let Some(line) = child.line() else {
-                panic!("the child of round {round} ended by itself after {heard} lines");
+                panic!("the child of round {round} ended unexpectedly after {heard} lines");
             };
-            // The test runner writes before it, on the same line.
-            begun |= line.ends_with(load::BEGUN);
+            // The test runner prints before it, on the same line.
+            begun |= line.ends_with(load::STARTED);
             heard += usize::from(memory.hear(&line));
         }
         victim.kill(&mut child);
-        // What it had said before it died counts too.
+        // Lines that the child printed before it ended count too.
         while let Some(line) = child.line() {
             heard += usize::from(memory.hear(&line));
         }
-        child.ended();
+        child.wait_for_success();
         sum.early += u32::from(heard == 0);
         runtime.block_on(async {
             let journal = reopen(victim).await;

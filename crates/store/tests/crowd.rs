@@ -1,11 +1,11 @@
-//! Many processes at once: what happens once happens once, and nobody writes behind another's fence.
+//! Tests with many processes: idempotent batches are written once, and fences are never violated.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and a child tells its parent what it did"
+    reason = "tests fail by panicking, and a child prints its results for its parent"
 )]
 
 #[path = "crowd/leases.rs"]
@@ -17,7 +17,7 @@ use throughline_store::{Journal, Options, open};
 use throughline_testkit::{Folder, child_task};
 use tokio::runtime::Runtime;
 
-/// Runs the test on each database.
+/// Declares a test for each database.
 macro_rules! on_both {
     ($($(#[$about:meta])* $name:ident => $test:path;)+) => {
         mod sqlite { $($(#[$about])* #[test] fn $name() {
@@ -31,21 +31,21 @@ macro_rules! on_both {
 }
 
 on_both! {
-    requests_happen_once => super::requests::happen_once;
+    requests_happen_once => super::requests::assert_one_effect_per_request;
     nobody_writes_behind_anothers_fence => super::leases::hold;
 }
 
-/// The child: it finds in its task what it is to do.
+/// The child process, which reads its job from its task.
 #[test]
 fn child() {
     let Some(task) = child_task() else { return };
-    // What the test runner printed so far has no end of line.
+    // The test runner's output so far has no line break.
     println!();
     let (work, task) = task.split_once('\t').unwrap();
     match work {
         "requests" => requests::send(task),
         "leases" => leases::work(task),
-        _ => panic!("{work} is no work"),
+        _ => panic!("unknown work {work}"),
     }
 }
 

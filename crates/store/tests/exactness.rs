@@ -1,6 +1,7 @@
-//! Law 1 in the store: everything that was recorded comes back bit for bit after it was written, closed and opened again.
+//! Invariant 1 in the store: all recorded values are bit-identical after they were written, and the
+//! store was closed and opened again.
 
-#![expect(clippy::unwrap_used, reason = "a test that finds something else fails")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,7 +13,7 @@ use throughline_core::{
 use throughline_store::{MasterKey, Options, open};
 use throughline_testkit::{captures, figure, recordings, skip};
 
-/// Members whose values are opaque to everybody but who issued them.
+/// Members whose values are opaque to all but their issuer.
 const OPAQUE: [&str; 8] = [
     "signature",
     "data",
@@ -24,14 +25,14 @@ const OPAQUE: [&str; 8] = [
     "system_fingerprint",
 ];
 
-/// What is put through the store, each under what it is.
-struct Recorded {
+/// The recorded values, by kind.
+struct RecordedValues {
     bodies: Vec<Bytes>,
     parts: Vec<Bytes>,
     opaque: Vec<Bytes>,
 }
 
-impl Recorded {
+impl RecordedValues {
     fn load() -> Option<Self> {
         let mut found = Self { bodies: Vec::new(), parts: Vec::new(), opaque: Vec::new() };
         for exchange in recordings()?.into_iter().flat_map(|recording| recording.exchanges) {
@@ -44,7 +45,7 @@ impl Recorded {
         Some(found)
     }
 
-    /// A body, and everything in it: of a stream, of each of its events.
+    /// Adds a body and everything in it; for a stream, in each of its events.
     fn body(&mut self, body: Vec<u8>) {
         let body = Bytes::from(body);
         self.bodies.push(body.clone());
@@ -78,17 +79,17 @@ impl Recorded {
     }
 }
 
-/// Writes, closes, opens and reads; whether each comes back as it was.
+/// Writes, closes, opens and reads. Returns the number of identical values.
 async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
     const PAGE: usize = 500;
     let (tenant, log) = (Tenant::from("tenant"), LogId::from("thread"));
     let journal = open(url, options).await.unwrap();
-    let opening = Append::to("thread").opening(LogOpening::thread());
-    journal.commit(Batch::of("tenant").append(opening)).await.unwrap();
+    let opening = Append::new("thread").opening(LogOpening::thread());
+    journal.commit(Batch::new("tenant").append(opening)).await.unwrap();
     for page in contents.chunks(PAGE) {
-        let mut append = Append::to("thread");
+        let mut append = Append::new("thread");
         append.records = page.iter().map(|bytes| NewRecord::new("item", bytes.clone())).collect();
-        journal.commit(Batch::of("tenant").append(append)).await.unwrap();
+        journal.commit(Batch::new("tenant").append(append)).await.unwrap();
     }
     journal.close().await.unwrap();
     let journal = open(url, options).await.unwrap();
@@ -108,7 +109,7 @@ async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
 }
 
 async fn everything_survives(backend: &str, url: &str, options: &Options) {
-    let Some(Recorded { bodies, parts, opaque }) = Recorded::load() else {
+    let Some(RecordedValues { bodies, parts, opaque }) = RecordedValues::load() else {
         return skip("the recordings are absent, so nothing recorded was put through the store");
     };
     let distinct: HashSet<&Bytes> = opaque.iter().collect();
@@ -124,36 +125,36 @@ async fn everything_survives(backend: &str, url: &str, options: &Options) {
     figure(&format!("opaque values bit-equal after a restart: {backend}"), count_opaque);
 }
 
-/// A new file in the target folder.
+/// Returns the URL of a new file in the target folder.
 fn file(name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exactness");
     std::fs::create_dir_all(&folder).unwrap();
     for suffix in ["", "-wal", "-shm"] {
-        // There is none where it was never run.
+        // The file does not exist before the first run.
         drop(std::fs::remove_file(folder.join(format!("{name}{suffix}"))));
     }
     format!("sqlite://{}", folder.join(name).display())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_survives_sqlite() {
+async fn recorded_values_survive_sqlite() {
     everything_survives("SQLite", &file("plain.db"), &Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_survives_sqlite_with_key() {
+async fn recorded_values_survive_sqlite_with_key() {
     let options = Options { master_key: Some(master_key()), ..Options::default() };
     everything_survives("SQLite with a master key", &file("sealed.db"), &options).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_survives_postgres() {
+async fn recorded_values_survive_postgres() {
     let url = throughline_testkit::postgres_database();
     everything_survives("PostgreSQL", &url, &Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_survives_postgres_with_key() {
+async fn recorded_values_survive_postgres_with_key() {
     let options = Options { master_key: Some(master_key()), ..Options::default() };
     let url = throughline_testkit::postgres_database();
     everything_survives("PostgreSQL with a master key", &url, &options).await;

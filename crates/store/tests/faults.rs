@@ -1,11 +1,11 @@
-//! What can go wrong below the store: each is told in a sentence that says what, where, and what to do; and nothing that was
-//! acknowledged is lost.
+//! Tests of faults below the store: each error states what failed, where and what to do, and no
+//! acknowledged write is lost.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test that finds something else fails"
+    reason = "tests fail by panicking"
 )]
 
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use throughline_core::{
 use throughline_store::{Journal, KeyLimits, MasterKey, Options, open};
 use throughline_testkit::{figure, on_small_disk};
 
-/// How long it is between two looks.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(10);
 
 fn file(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name);
-    // There is none where it was never run.
+    // The folder does not exist before the first run.
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir_all(&folder).unwrap();
     folder.join("store.db")
@@ -37,7 +37,7 @@ async fn new_store(path: &Path) -> Journal {
     store(path, &Options::default()).await.unwrap()
 }
 
-/// The sentence with which a store is not opened.
+/// Returns the error of opening a store.
 async fn refusal(path: &Path, options: &Options) -> String {
     match store(path, options).await {
         Ok(_) => panic!("it opens"),
@@ -55,14 +55,14 @@ fn impatient() -> Options {
 }
 
 async fn begin(journal: &Journal, name: &str) {
-    let append = Append::to(name).opening(LogOpening::thread());
-    journal.commit(Batch::of("us").append(append)).await.unwrap();
+    let append = Append::new(name).opening(LogOpening::thread());
+    journal.commit(Batch::new("us").append(append)).await.unwrap();
 }
 
-/// Adds one item; gives its number.
+/// Adds one Item. Returns its number.
 async fn add(journal: &Journal, name: &str, content: Vec<u8>) -> Result<u64, StoreError> {
-    let append = Append::to(name).record(NewRecord::new("item", content));
-    Ok(journal.commit(Batch::of("us").append(append)).await?.written[0].last)
+    let append = Append::new(name).record(NewRecord::new("item", content));
+    Ok(journal.commit(Batch::new("us").append(append)).await?.written[0].last)
 }
 
 async fn read(journal: &Journal, name: &str) -> Result<Vec<Record>, StoreError> {
@@ -74,12 +74,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-/// What item `number` says.
+/// Returns the content of Item `number`.
 fn content(number: u64) -> Vec<u8> {
     format!("item {number} ").into_bytes().repeat(300)
 }
 
-/// The acknowledged items are there, in order, and nothing else.
+/// Asserts that exactly the acknowledged Items exist, in order.
 async fn assert_kept(journal: &Journal, acknowledged: u64) {
     let records = read(journal, "thread").await.unwrap();
     assert_eq!(records.len() as u64, acknowledged);
@@ -109,7 +109,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 };
                 assert_eq!(
                     problem.to_string(),
-                    "the store is full: free some space, and it goes on without a restart"
+                    "the store is full: free some space; no restart is needed"
                 );
                 figure(
                     &format!("items acknowledged when the disk is full, round {round}"),
@@ -117,7 +117,8 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 );
                 assert!(acknowledged > before + 20, "{acknowledged} after {before}");
                 before = acknowledged;
-                // While it is full everything can be read; and many who write at once are all told.
+                // While the disk is full, everything can be read, and all concurrent writers
+                // receive the error.
                 assert_kept(&journal, acknowledged).await;
                 let mut writers = tokio::task::JoinSet::new();
                 for _ in 0..8 {
@@ -130,7 +131,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 assert_kept(&journal, acknowledged).await;
                 if round == 0 {
                     std::fs::remove_file(&ballast).unwrap();
-                    // What did not fit a moment ago is not tried again at once.
+                    // A batch that recently did not fit is not tried again at once.
                     let number = loop {
                         match add(&journal, "thread", content(acknowledged + 1)).await {
                             Err(StoreError::Full) => tokio::time::sleep(LOOK).await,
@@ -142,7 +143,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 }
             }
             assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
-            // It may be too full to sign at the end, and says so then.
+            // The disk may be too full to sign on close, which is an error.
             drop(journal.close().await);
             let other = disk.with_extension("db");
             drop(std::fs::remove_file(&other));
@@ -171,7 +172,8 @@ fn fill(path: &Path) {
     }
 }
 
-/// Forgetting needs no space that is not there: by a process that has the store open, and by one that opens it then.
+/// Forgetting works without free space, both in a process that has the store open and in one that
+/// opens it.
 #[test]
 fn forgetting_works_on_a_full_disk() {
     on_small_disk("forgetting_works_on_a_full_disk", 12288, |disk| {
@@ -230,7 +232,7 @@ fn a_read_only_disk_says_so() {
             begin(&journal, "thread").await;
             journal.close().await.unwrap();
             drop(journal);
-            // The writer's and the readers' files are closed by now, or soon.
+            // The files of the writer and the readers are closed now or soon.
             let remount = || {
                 let mut mount = std::process::Command::new("mount");
                 mount.args(["-o", "remount,ro"]).arg(disk).status().unwrap().success()
@@ -252,7 +254,7 @@ fn a_read_only_disk_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_file_says_so_and_goes_on() {
+async fn locked_file_is_reported_and_recovers() {
     let path = file("locked");
     let journal = store(&path, &impatient()).await.unwrap();
     begin(&journal, "thread").await;
@@ -266,32 +268,33 @@ async fn a_locked_file_says_so_and_goes_on() {
     let lease = journal.lease(&"us".into(), &"thread".into(), "we", time).await;
     assert_eq!(lease.unwrap_err().to_string(), sentence);
     assert_eq!(refusal(&path, &impatient()).await, sentence);
-    // Reading waits for nobody.
+    // Reads do not wait.
     assert_kept(&journal, 1).await;
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(add(&journal, "thread", content(2)).await.unwrap(), 2);
     assert_kept(&journal, 2).await;
 }
 
-/// A tenant's proof covers its own chains and index rows, and says nothing of another's.
+/// A tenant's verification covers its own chains and index rows, and reports nothing about other
+/// tenants.
 #[tokio::test(flavor = "multi_thread")]
-async fn proof_of_one_tenant_covers_its_own_chains_and_rows_only() {
+async fn tenant_verification_covers_only_its_chains_and_rows() {
     let path = file("tenants");
     let journal = new_store(&path).await;
     for (tenant, count) in [("us", 3), ("them", 5)] {
-        let mut append = Append::to("thread").opening(LogOpening::thread());
+        let mut append = Append::new("thread").opening(LogOpening::thread());
         for number in 1..=count {
             append = append.record(NewRecord::new("item", content(number)));
         }
-        journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+        journal.commit(Batch::new(tenant).append(append)).await.unwrap();
         journal.create_api_key(&tenant.into(), "key", &KeyLimits::default()).await.unwrap();
     }
     let (us, them) = (Tenant::from("us"), Tenant::from("them"));
     let proof = journal.verify_tenant(&us).await.unwrap();
     assert_eq!((proof.records, proof.segments, proof.broken), (4, 1, None));
-    assert_eq!(journal.verify_tenant(&"nobody".into()).await.unwrap().records, 0);
+    assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().records, 0);
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 10);
-    // Each change is put back before the next one. Small values belong to no tenant.
+    // Each change is undone before the next one. Small values belong to no tenant.
     for (change, back, place) in [
         ("UPDATE api_keys SET label = 'x'", "UPDATE api_keys SET label = 'key'", "api_keys"),
         ("UPDATE logs SET status = 'x'", "UPDATE logs SET status = NULL", "logs"),
@@ -322,15 +325,16 @@ async fn proof_of_one_tenant_covers_its_own_chains_and_rows_only() {
     }
 }
 
-/// A lease ends at its own length from now, also if the clock was an hour ahead when it was taken.
+/// A lease lasts at most its duration from now, even if the clock was an hour ahead when it was
+/// taken.
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_taken_by_a_clock_that_was_ahead_is_over() {
+async fn lease_from_a_fast_clock_expires() {
     let path = file("clock");
     let journal = new_store(&path).await;
     let (tenant, time) = (Tenant::from("us"), Duration::from_secs(15));
-    let run = Append::to("run").opening(LogOpening::run("thread")).status("running");
-    let thread = Append::to("thread").opening(LogOpening::thread());
-    journal.commit(Batch::of("us").append(thread).append(run)).await.unwrap();
+    let run = Append::new("run").opening(LogOpening::run("thread")).status("running");
+    let thread = Append::new("thread").opening(LogOpening::thread());
+    journal.commit(Batch::new("us").append(thread).append(run)).await.unwrap();
     for log in ["thread", "run"] {
         journal.lease(&tenant, &log.into(), "holder", time).await.unwrap();
         let renewed = journal.lease(&tenant, &log.into(), "holder", time).await.unwrap();
@@ -344,7 +348,7 @@ async fn lease_taken_by_a_clock_that_was_ahead_is_over() {
         outcome => panic!("{outcome:?}"),
     };
     assert_eq!(held(add(&journal, "thread", content(1)).await), "holder");
-    assert_eq!(journal.unattended(Duration::ZERO, 0, 9).await.unwrap(), []);
+    assert_eq!(journal.stale_runs(Duration::ZERO, 0, 9).await.unwrap(), []);
 
     let set = |until: &str| {
         let other = Connection::open(&path).unwrap();
@@ -352,13 +356,13 @@ async fn lease_taken_by_a_clock_that_was_ahead_is_over() {
     };
     set("until + 3600000");
     assert_eq!(add(&journal, "thread", content(1)).await.unwrap(), 1);
-    let found = journal.unattended(Duration::ZERO, 0, 9).await.unwrap();
+    let found = journal.stale_runs(Duration::ZERO, 0, 9).await.unwrap();
     assert_eq!(found.iter().map(|found| &*found.run.0).collect::<Vec<_>>(), ["run"]);
     let taken = journal.lease(&tenant, &"thread".into(), "next", time).await.unwrap();
     assert_eq!(held(add(&journal, "thread", content(2)).await), "next");
     journal.release(&tenant, &"thread".into(), taken.fence).await.unwrap();
 
-    // A long lease is as long as it says; one of an earlier version has no length.
+    // A long lease keeps its duration; a lease of an earlier version has none.
     let hour = Duration::from_hours(1);
     journal.lease(&tenant, &"thread".into(), "holder", hour).await.unwrap();
     let refused = journal.lease(&tenant, &"thread".into(), "next", time).await;
@@ -370,7 +374,7 @@ async fn lease_taken_by_a_clock_that_was_ahead_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_or_missing_key_says_so_and_changes_nothing() {
+async fn wrong_or_missing_key_is_rejected_unchanged() {
     let path = file("keys");
     let journal = store(&path, &with_key("a")).await.unwrap();
     begin(&journal, "thread").await;
@@ -392,18 +396,18 @@ async fn a_wrong_or_missing_key_says_so_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_schema_says_so() {
+async fn newer_schema_is_rejected() {
     let path = file("newer");
     new_store(&path).await.close().await.unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
     assert_eq!(
         refusal(&path, &Options::default()).await,
-        "the store has schema 7, and this program knows 2 at most: use a newer version"
+        "the store has schema 7, and this program supports up to 2: use a newer version"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_store_is_left_as_it_is() {
+async fn open_rejects_non_store_files_untouched() {
     let path = file("strange");
     let text =
         b"This is a letter, and it is long enough to be taken for a page of something. ".repeat(99);
@@ -414,7 +418,7 @@ async fn what_is_no_store_is_left_as_it_is() {
     assert_eq!(std::fs::read(&path).unwrap(), text);
     std::fs::remove_file(&path).unwrap();
 
-    // Another program's, whatever its version is.
+    // A database of another program, with any version.
     let sentence = format!(
         "{} is a database of another program: choose another file for the store",
         path.display()
@@ -431,13 +435,13 @@ async fn what_is_no_store_is_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_folder_is_made_or_missed() {
+async fn missing_folder_is_created_or_reported() {
     let path = file("folders").with_file_name("new").join("newer").join("store.db");
     let looking = Options { create: false, ..Options::default() };
     assert_eq!(refusal(&path, &looking).await, format!("there is no store {}", path.display()));
     new_store(&path).await.close().await.unwrap();
     store(&path, &looking).await.unwrap().close().await.unwrap();
-    // A file is no folder.
+    // A file in the path is not a folder.
     let path = path.join("store.db");
     assert_eq!(
         refusal(&path, &Options::default()).await,
@@ -446,17 +450,17 @@ async fn a_missing_folder_is_made_or_missed() {
     let outcome = open("sqlite://", &Options::default()).await.map(|_| ());
     assert_eq!(
         outcome.unwrap_err().to_string(),
-        "the store has no file name: write sqlite://file.db"
+        "the store URL has no file name: use sqlite://file.db"
     );
     let outcome = open("mysql://host/name", &Options::default()).await.map(|_| ());
     assert_eq!(
         outcome.unwrap_err().to_string(),
-        "\"mysql\" is not a kind of store: write sqlite://file.db or postgres://user@host/database"
+        "\"mysql\" is not a supported kind of store: use sqlite://file.db or postgres://user@host/database"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_page_takes_only_what_was_on_it() {
+async fn damaged_page_affects_only_its_own_records() {
     const THREADS: u32 = 40;
     let path = file("damaged");
     let journal = new_store(&path).await;
@@ -499,11 +503,11 @@ async fn a_damaged_page_takes_only_what_was_on_it() {
             break;
         }
     }
-    assert!(damaged, "no page of {pages} was one of a few threads only");
+    assert!(damaged, "no page of {pages} affected only some threads");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_is_never_told() {
+async fn errors_never_contain_the_password() {
     for url in ["postgres://user:secret@127.0.0.1:1/name", "postgresql://user:secret@127.0.0.1:1/n"]
     {
         let problem = open(url, &impatient()).await.map(|_| ()).unwrap_err();

@@ -1,12 +1,13 @@
-//! Law 6: forgetting destroys. Afterwards no file of the store holds what was forgotten, its salts or its keys, in the
-//! database, beside it, or in a backup; and the journal still holds, says what happened, and keeps everybody else's.
+//! Invariant 6: forgetting destroys. Afterwards no file contains the forgotten contents, their
+//! salts or their keys: not the database, the files beside it, or a backup. The Journal stays valid
+//! and records the erasure, and all other contents stay.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking"
+    reason = "tests fail by panicking"
 )]
 
 #[path = "forget/backups.rs"]
@@ -18,18 +19,18 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
-use throughline_core::pack;
+use throughline_core::pack_events;
 use throughline_core::{
-    Append, Batch, Content, LogId, LogOpening, NewRecord, Record, Store, Tenant, VaultKey,
-    VaultNode, Why, kind,
+    Append, Batch, Content, ElisionReason, LogId, LogOpening, NewRecord, NewVaultTurn, Record,
+    Store, Tenant, VaultKey, kind,
 };
 use throughline_store::{Journal, MasterKey, Options, Retention, about_item, open, restore};
-use throughline_testkit::{Dice, Folder, cases, figure};
+use throughline_testkit::{Folder, TestRng, cases, figure};
 
 use crate::secrets::Secrets;
 
 fn tenant() -> Tenant {
-    Tenant::from("somebody")
+    Tenant::from("acme")
 }
 
 fn key(digits: &str) -> MasterKey {
@@ -46,53 +47,53 @@ async fn assert_intact(journal: &Journal) {
     assert_eq!(proof.broken, None);
 }
 
-/// Text that stands nowhere else.
-fn text(dice: &mut Dice, length: usize) -> String {
+/// Returns text that occurs nowhere else.
+fn text(dice: &mut TestRng, length: usize) -> String {
     (0..length)
         .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
         .collect::<String>()
         .replace(['"', '\\'], "~")
 }
 
-/// What one item of a thread says, and what its events say.
+/// Returns the texts of one Item of a Thread and of its events.
 fn item(log: &str, number: u32) -> (String, String) {
-    let mut dice = Dice::new(u64::from(number) ^ ((log.len() as u64) << 20));
+    let mut dice = TestRng::new(u64::from(number) ^ ((log.len() as u64) << 20));
     let length = [40, 300, 3_000, 9_000][dice.below(4)];
     let item = format!("{{\"id\":\"{log}-{number}\",\"text\":\"{}\"}}", text(&mut dice, length));
     (item, text(&mut dice, 200))
 }
 
-/// A large content. One number is one content.
+/// Returns a large content. Equal numbers give equal contents.
 fn large(number: u64) -> String {
-    text(&mut Dice::new(number << 40), 40_000)
+    text(&mut TestRng::new(number << 40), 40_000)
 }
 
 const SHARED: u64 = 1;
 const UNSHARED: u64 = 2;
 
-/// Two threads, their runs and turns, written in turns so that they share pages; a large content in both, and one in the
-/// first only; a fork of the first.
+/// Writes two Threads with runs and turns, interleaved so that they share pages. Both have one
+/// large content, the first one has another, and the first one has a fork.
 async fn write(journal: &Journal, items: u32) {
-    let mut batch = Batch::of(tenant());
+    let mut batch = Batch::new(tenant());
     for log in ["doomed", "other"] {
         let run = format!("{log}-run");
-        batch = batch.append(Append::to(log).opening(LogOpening::thread()));
-        batch = batch.append(Append::to(run).opening(LogOpening::run(log)));
+        batch = batch.append(Append::new(log).opening(LogOpening::thread()));
+        batch = batch.append(Append::new(run).opening(LogOpening::run(log)));
     }
     journal.commit(batch).await.unwrap();
     for number in 0..items {
         for log in ["doomed", "other"] {
             let (item, events) = item(log, number);
             let about = about_item(&log.into(), &format!("{log}-{number}"));
-            let mut batch = Batch::of(tenant())
+            let mut batch = Batch::new(tenant())
                 .append(
-                    Append::to(log).record(NewRecord::new(kind::ITEM, item).about(about.clone())),
+                    Append::new(log).record(NewRecord::new(kind::ITEM, item).about(about.clone())),
                 )
                 .append(
-                    Append::to(format!("{log}-run"))
-                        .record(pack([events.as_bytes()]).about(about.clone())),
+                    Append::new(format!("{log}-run"))
+                        .record(pack_events([events.as_bytes()]).about(about.clone())),
                 );
-            batch.vault.push(VaultNode {
+            batch.vault.push(NewVaultTurn {
                 id: format!("turn-{log}-{number}").into(),
                 parent: None,
                 keys: vec![claim(log, number)],
@@ -105,19 +106,19 @@ async fn write(journal: &Journal, items: u32) {
     for (log, number) in [("doomed", SHARED), ("doomed", UNSHARED), ("other", SHARED)] {
         let record = NewRecord::new(kind::ITEM, large(number));
         let checkpoint = NewRecord::new(kind::CHECKPOINT, state(log, number));
-        let append = Append::to(log).record(record).record(checkpoint);
-        journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+        let append = Append::new(log).record(record).record(checkpoint);
+        journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
     }
     journal.fork(&tenant(), &"doomed".into(), None, &"fork".into()).await.unwrap();
-    let append = Append::to("fork")
-        .record(NewRecord::new(kind::ITEM, "the fork's own words"))
+    let append = Append::new("fork")
+        .record(NewRecord::new(kind::ITEM, "the fork's own content"))
         .record(NewRecord::new(kind::CHECKPOINT, state("fork", 0)));
-    journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+    journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
 }
 
-/// What a checkpoint holds: it was folded from everything before.
+/// Returns the content of a checkpoint, which was folded from everything before.
 fn state(log: &str, number: u64) -> String {
-    text(&mut Dice::new(number << 50 ^ log.len() as u64), 500)
+    text(&mut TestRng::new(number << 50 ^ log.len() as u64), 500)
 }
 
 fn claim(log: &str, number: u32) -> VaultKey {
@@ -128,11 +129,11 @@ async fn all(journal: &Journal, log: &str) -> Vec<Record> {
     journal.read(&tenant(), &LogId::from(log), 0, 10_000).await.unwrap()
 }
 
-fn is_gone(record: &Record, why: Why) -> bool {
+fn is_gone(record: &Record, why: ElisionReason) -> bool {
     record.content == Content::Gone(why)
 }
 
-/// Nothing of the other thread is missing.
+/// Asserts that the other Thread is complete.
 async fn assert_other_is_whole(journal: &Journal, items: u32) {
     let records = all(journal, "other").await;
     for number in 0..items {
@@ -141,22 +142,22 @@ async fn assert_other_is_whole(journal: &Journal, items: u32) {
     }
     let shared =
         records.iter().filter(|record| record.content == Content::Here(large(SHARED).into()));
-    assert_eq!(shared.count(), 1, "a large content that another thread has is gone");
+    assert_eq!(shared.count(), 1, "a large content of another thread was destroyed");
     let found = journal.find(&tenant(), &[claim("other", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_forgotten_is_in_no_file() {
+async fn forgotten_content_is_in_no_file() {
     forget_everywhere(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_forgotten_is_in_no_file_with_a_master_key() {
+async fn forgotten_content_is_in_no_file_with_a_master_key() {
     forget_everywhere(Some(key("ab"))).await;
 }
 
-#[expect(clippy::too_many_lines, reason = "one scenario, from writing to the last search")]
+#[expect(clippy::too_many_lines, reason = "one scenario from the first write to the last search")]
 async fn forget_everywhere(master_key: Option<MasterKey>) {
     let items = (cases(1000) / 25).clamp(40, 400);
     let folder = Folder::new("forget");
@@ -165,12 +166,12 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let journal = opened(&file, master_key.clone()).await;
     write(&journal, items).await;
     journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap();
-    // A copy that the store knows nothing of.
+    // A copy that the store has no registration for.
     let (backup, copy) = (folder.join("backup.db"), folder.join("copy.db"));
     std::fs::copy(&backup, &copy).unwrap();
     assert_intact(&journal).await;
 
-    // One item: its words, the events about it, and every checkpoint that was folded from it.
+    // One Item: its text, the events about it, and every checkpoint that contains it.
     let mut secrets = Secrets::of(&file);
     secrets.gather("doomed", &[4]);
     secrets.gather("doomed-run", &[4]);
@@ -179,7 +180,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     secrets.say(events.as_bytes());
     secrets.say(state("doomed", SHARED).as_bytes());
     secrets.say(state("fork", 0).as_bytes());
-    secrets.assert_known();
+    secrets.assert_search_works();
     let destroyed = journal.forget(&tenant(), &"doomed".into(), Some("doomed-3")).await.unwrap();
     assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
     let (windows, searched) = secrets.assert_in_no_file(&folder);
@@ -188,12 +189,12 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         format!("0 of {windows} windows of 16 bytes in {searched} bytes of files"),
     );
     let records = all(&journal, "doomed").await;
-    assert!(is_gone(&records[3], Why::Forgotten));
-    assert!(!is_gone(&records[2], Why::Forgotten));
-    assert!(is_gone(&all(&journal, "fork").await[3], Why::Forgotten), "a fork shares it");
+    assert!(is_gone(&records[3], ElisionReason::Forgotten));
+    assert!(!is_gone(&records[2], ElisionReason::Forgotten));
+    assert!(is_gone(&all(&journal, "fork").await[3], ElisionReason::Forgotten), "a fork shares it");
     assert_intact(&journal).await;
 
-    // The whole thread.
+    // The whole Thread.
     let mut secrets = Secrets::of(&file);
     secrets.gather_all("doomed");
     secrets.gather_all("doomed-run");
@@ -204,7 +205,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         secrets.say(events.as_bytes());
     }
     secrets.say(large(UNSHARED).as_bytes());
-    secrets.assert_known();
+    secrets.assert_search_works();
     journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     let (windows, searched) = secrets.assert_in_no_file(&folder);
     figure(
@@ -214,24 +215,24 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     for log in ["doomed", "doomed-run"] {
         let said = all(&journal, log).await;
         let said: Vec<_> = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN).collect();
-        assert!(said.iter().all(|record| is_gone(record, Why::Forgotten)), "{said:?}");
+        assert!(said.iter().all(|record| is_gone(record, ElisionReason::Forgotten)), "{said:?}");
         let head = journal.log(&tenant(), &log.into()).await.unwrap().unwrap();
-        assert_eq!(head.gone, Some(Why::Forgotten));
+        assert_eq!(head.gone, Some(ElisionReason::Forgotten));
     }
     let fork = all(&journal, "fork").await;
     let own: Vec<_> = fork.iter().filter_map(|record| record.content.bytes()).collect();
-    assert!(own.iter().any(|bytes| &***bytes == b"the fork's own words"));
+    assert!(own.iter().any(|bytes| &***bytes == b"the fork's own content"));
     assert_eq!(journal.checkpoint(&tenant(), &"fork".into(), u64::MAX).await.unwrap(), None);
     let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
-    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Forgotten));
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(ElisionReason::Forgotten));
     assert_eq!(journal.stats().await.unwrap().blobs, 1);
     assert_other_is_whole(&journal, items).await;
     assert_intact(&journal).await;
     journal.close().await.unwrap();
     secrets.assert_in_no_file(&folder);
 
-    // The backup opens only with its key file, from which the keys are gone: so are they for its copies. Everything else is
-    // restored, says what was forgotten, and can be proven.
+    // The backup opens only with its key file, which no longer has the keys; this covers its copies
+    // too. Everything else is restored and verifiable, including the erasure records.
     let refused = open(&format!("sqlite://{}", copy.display()), &Options::default()).await;
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("is a backup, which opens only with its key file"), "{refused}");
@@ -239,7 +240,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         .await
         .unwrap_err()
         .to_string();
-    assert!(alone.contains("copy.db.keys is not there"), "{alone}");
+    assert!(alone.contains("copy.db.keys does not exist"), "{alone}");
     let keys = throughline_store::key_file_of(&backup);
     for (number, from) in [&backup, &copy].into_iter().enumerate() {
         let to = folder.join(format!("restored-{number}.db"));
@@ -252,11 +253,14 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         assert_other_is_whole(&store, items).await;
         let said = all(&store, "doomed").await;
         let mut said = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
-        assert!(said.all(|record| is_gone(record, Why::Forgotten)));
+        assert!(said.all(|record| is_gone(record, ElisionReason::Forgotten)));
         assert_intact(&store).await;
-        // It is a store like any other.
+        // The restored store is a normal store.
         let record = NewRecord::new(kind::ITEM, "goes on");
-        store.commit(Batch::of(tenant()).append(Append::to("other").record(record))).await.unwrap();
+        store
+            .commit(Batch::new(tenant()).append(Append::new("other").record(record)))
+            .await
+            .unwrap();
         assert_intact(&store).await;
         store.close().await.unwrap();
         let (windows, searched) = secrets.assert_in_no_file(&folder);
@@ -272,13 +276,14 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     for name in ["store.db", "backup.db", "backup.db.keys", "restored-0.db"] {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::metadata(folder.join(name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{name} is for its owner only");
+        assert_eq!(mode & 0o077, 0, "{name} is readable by others");
     }
 }
 
-/// A backup of an earlier version holds its salts itself, and opens as a store: forgetting destroys them there.
+/// A backup of an earlier version contains its salts and opens as a store; forgetting destroys them
+/// there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn backup_of_an_earlier_version_is_reached() {
+async fn forgetting_reaches_backups_of_earlier_versions() {
     let folder = Folder::new("old-backup");
     let (file, old) = (folder.join("store.db"), folder.join("old.db"));
     let journal = opened(&file, None).await;
@@ -303,7 +308,8 @@ async fn backup_of_an_earlier_version_is_reached() {
     assert!(refused.contains("is a store, or a backup of an earlier version"), "{refused}");
 }
 
-/// A key file that is cut off, changed, or of another backup is refused, and nothing is restored.
+/// A key file that is truncated, modified or from another backup is rejected, and nothing is
+/// restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_or_foreign_key_file_is_refused() {
     let folder = Folder::new("key-files");
@@ -325,20 +331,20 @@ async fn damaged_or_foreign_key_file_is_refused() {
     let whole = std::fs::read(&keys).unwrap();
     for length in [whole.len() - 1, whole.len() / 2, 40] {
         std::fs::write(&keys, &whole[..length]).unwrap();
-        assert!(refusal(None).await.contains("is cut off or changed"), "{length}");
+        assert!(refusal(None).await.contains("is truncated or was modified"), "{length}");
     }
     let mut changed = whole.clone();
     let place = changed.len() / 2;
     changed[place] = if changed[place] == b'0' { b'1' } else { b'0' };
     std::fs::write(&keys, &changed).unwrap();
-    assert!(refusal(None).await.contains("is cut off or changed"));
-    // A damaged key file is not rewritten either: the caller learns that it was not reached.
+    assert!(refusal(None).await.contains("is truncated or was modified"));
+    // A damaged key file is not rewritten either; it is reported as unreached.
     let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     assert_eq!(destroyed.unreached, [keys.display().to_string().into()]);
     std::fs::write(&keys, &whole).unwrap();
     let restored = restore(&two, Some(&apart), &to, &Options::default()).await.unwrap();
     assert_eq!(restored.without_key, 0);
-    // The next process that opens the store finishes it.
+    // The next process that opens the store completes the erasure.
     journal.close().await.unwrap();
     opened(&folder.join("store.db"), None).await.close().await.unwrap();
     let restored =
@@ -348,7 +354,7 @@ async fn damaged_or_foreign_key_file_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_salt_that_was_deleted_without_a_word_is_found() {
+async fn silently_deleted_salt_is_found() {
     let folder = Folder::new("forget-silently");
     let file = folder.join("store.db");
     let journal = opened(&file, None).await;
@@ -358,16 +364,16 @@ async fn a_salt_that_was_deleted_without_a_word_is_found() {
     let third: i64 = db.query_row(third, [], |row| row.get(0)).unwrap();
     db.execute("DELETE FROM salts WHERE record = ?1", [third]).unwrap();
     let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
-    assert_eq!(broken.place, "record 3 of doomed (tenant somebody)");
-    // Nor does it help to mark it as forgotten.
+    assert_eq!(broken.place, "record 3 of doomed (tenant acme)");
+    // Marking the record as forgotten does not hide the change.
     let mark = "UPDATE records SET content = NULL, erased = 1 WHERE id = ?1";
     db.execute(mark, [third]).unwrap();
     let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
-    assert_eq!(broken.place, "record 3 of doomed (tenant somebody)");
+    assert_eq!(broken.place, "record 3 of doomed (tenant acme)");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_expired_says_so() {
+async fn expired_content_is_reported_as_expired() {
     let folder = Folder::new("expire");
     let file = folder.join("store.db");
     let journal = opened(&file, None).await;
@@ -390,17 +396,17 @@ async fn what_expired_says_so() {
     for log in ["doomed", "other-run", "fork"] {
         let said = all(&journal, log).await;
         let mut said = said.iter().filter(|record| *record.kind != *kind::EXPIRED);
-        assert!(said.all(|record| is_gone(record, Why::Expired)), "{log}");
+        assert!(said.all(|record| is_gone(record, ElisionReason::Expired)), "{log}");
     }
     let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
-    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(Why::Expired));
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(ElisionReason::Expired));
     assert_intact(&journal).await;
     assert!(Timestamp::UNIX_EPOCH < updated);
     figure("threads expired", format!("0 of {windows} windows of their salts are in any file"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_salts_are_in_no_file_after_a_new_master_key() {
+async fn rotation_removes_old_salts_from_all_files() {
     let folder = Folder::new("rotate");
     let file = folder.join("store.db");
     let items = (cases(1000) / 25).clamp(40, 400);
@@ -410,14 +416,14 @@ async fn old_salts_are_in_no_file_after_a_new_master_key() {
     for digits in ["ab", "cd"] {
         let mut secrets = Secrets::of(&file);
         secrets.gather_salts();
-        secrets.assert_known();
+        secrets.assert_search_works();
         let rotated = journal.rotate(&key(digits), &|_| {}).await.unwrap();
         assert!(rotated.wrapped > u64::from(items) && !rotated.is_behind);
         count += secrets.assert_in_no_file(&folder).0;
         assert_other_is_whole(&journal, items).await;
         assert_intact(&journal).await;
     }
-    // What is forgotten now leaves no wrapped salt either.
+    // Contents that are forgotten now leave no wrapped salt either.
     let mut secrets = Secrets::of(&file);
     secrets.gather_all("doomed");
     journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
@@ -427,21 +433,21 @@ async fn old_salts_are_in_no_file_after_a_new_master_key() {
 }
 
 #[tokio::test]
-async fn an_item_is_forgotten_though_another_record_is_damaged() {
+async fn item_is_forgotten_despite_a_damaged_record() {
     let folder = Folder::new("damaged");
     let file = folder.join("store.db");
     let journal = opened(&file, None).await;
     let one = r#"{"id":"one","text":"a"}"#;
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append =
         append.record(NewRecord::new(kind::ITEM, "{}")).record(NewRecord::new(kind::ITEM, one));
-    journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+    journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
     let damage = Connection::open(&file).unwrap();
     damage.execute("UPDATE records SET content = x'00' WHERE seq = 1", []).unwrap();
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("one")).await.unwrap();
     assert_eq!((outcome.records, outcome.damaged), (1, 1));
-    // What is not found may be in what does not open.
+    // A missing Item may be in a record that cannot be opened.
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("two")).await;
-    let wanted = "the store is damaged: two was not found, and 1 records do not open";
+    let wanted = "the store is damaged: two was not found, and 1 records cannot be opened";
     assert_eq!(outcome.unwrap_err().to_string(), wanted);
 }

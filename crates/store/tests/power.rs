@@ -1,15 +1,16 @@
-//! Law 11, *Durable*: what was acknowledged survives a loss of power, and what was forgotten stays forgotten.
+//! Invariant 11, durability: acknowledged writes survive a power loss, and forgotten contents stay
+//! forgotten.
 //!
-//! One workload is recorded on a disk that remembers every write and every sync. Then power is lost at many points of it:
-//! of what was not synced any part may be there, torn or whole. Each disk that is left is opened as a store again, and
-//! held to what had been acknowledged at that point.
+//! One workload is recorded on a virtual disk that logs every write and sync. Then power is lost at
+//! many points: any part of the unsynced data may remain, torn or whole. Each resulting disk is
+//! opened as a store and checked against the acknowledgements up to that point.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking"
+    reason = "tests fail by panicking"
 )]
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,21 +18,21 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use throughline_core::pack;
+use throughline_core::pack_events;
 use throughline_core::{Append, Batch, Content, LogId, LogOpening, NewRecord, Store, Tenant, kind};
 use throughline_store::{Journal, Options, about_item, open};
 use throughline_testkit::power::{Recorder, record};
-use throughline_testkit::{Dice, Folder, cases, figure};
+use throughline_testkit::{Folder, TestRng, cases, figure};
 
-/// Something that was acknowledged.
+/// An acknowledged change.
 enum Ack {
-    /// A record, and what it says.
+    /// A record and its content.
     Wrote(LogId, u64, Bytes),
-    /// Records are forgotten: their numbers, and their salts as they were kept.
+    /// Forgotten records: their numbers, and their stored salts.
     Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
 }
 
-/// The recorder, and what was acknowledged in the order of its marks.
+/// The recorder, and the acknowledgements in the order of its marks.
 struct Notes<'r> {
     recorder: &'r Recorder,
     acks: Mutex<Vec<Ack>>,
@@ -55,7 +56,7 @@ async fn opened(folder: &Path) -> Journal {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_a_loss_of_power() {
+async fn acknowledged_writes_survive_power_loss() {
     let count = usize::try_from(cases(200)).unwrap().max(200);
     let folder = Folder::new("power");
     let recorder = record(&folder);
@@ -70,12 +71,12 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
     for number in 0..count {
         let point = number * tape.points() / count;
         disk.play_to(point);
-        let image = disk.lose_power(&mut Dice::new(number as u64));
+        let image = disk.lose_power(&mut TestRng::new(number as u64));
         (lost, torn) = (lost + image.lost, torn + image.torn);
         intact += usize::from(image.lost + image.torn == 0);
         fresh += usize::from(disk.marked() == 0);
         image.write_to(&scratch);
-        history.no_salt_is_in(&image.files, disk.marked(), point);
+        history.assert_no_salt_in(&image.files, disk.marked(), point);
         history.check(&scratch, disk.marked(), point).await;
     }
     figure(
@@ -92,8 +93,9 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
     );
 }
 
-/// A little of everything that writes: openings, batches one by one and together, large contents, forgetting, a backup,
-/// closing; and taking the log into the file while others write, as SQLite does by itself when the log is long.
+/// Performs all kinds of writes: opening, single and grouped batches, large contents, forgetting, a
+/// backup, closing, and WAL checkpoints during writes, which SQLite does by itself when the WAL is
+/// long.
 async fn work(folder: &Path, notes: &Notes<'_>) {
     let mut journal = opened(folder).await;
     for (log, opening) in [
@@ -102,8 +104,8 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
         ("alone", LogOpening::thread()),
         ("doomed", LogOpening::thread()),
     ] {
-        let append = Append::to(log).opening(opening);
-        journal.commit(Batch::of(tenant()).append(append)).await.unwrap();
+        let append = Append::new(log).opening(opening);
+        journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
     }
     let (mut checkpoint, mut checkpoints) = (None, 0);
     for round in 0..12_u32 {
@@ -129,17 +131,17 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
             8 => forget_thread(&journal, folder, notes).await,
             _ => {}
         }
-        // Most are left as a crash leaves them: nobody closes what was opened before.
+        // Most openings are left without closing, as after a crash.
         if round % 4 == 1 {
             journal.close().await.unwrap();
             journal = opened(folder).await;
         }
     }
     journal.close().await.unwrap();
-    assert!(checkpoints > 5, "the log was taken in {checkpoints} times");
+    assert!(checkpoints > 5, "the WAL was checkpointed {checkpoints} times");
 }
 
-/// Takes what is in the log into the file, as far as nobody reads it; gives the number of pages.
+/// Checkpoints the WAL into the file, as far as readers allow. Returns the number of pages.
 fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     let file = folder.join("store.db");
     move || {
@@ -148,15 +150,15 @@ fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     }
 }
 
-/// A record in each of two logs, in one batch.
+/// Writes a record to each of two logs, in one batch.
 async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
     let item = Bytes::from(format!("item {round} {step} {}", "pair ".repeat(20)));
-    let events = pack([format!("event {round} {step}").as_bytes(), b"another"]);
+    let events = pack_events([format!("event {round} {step}").as_bytes(), b"another"]);
     let said = events.content.clone();
-    let batch = Batch::of(tenant())
-        .append(Append::to("pair-thread").record(NewRecord::new(kind::ITEM, item.clone())))
-        .append(Append::to("pair-run").record(events))
-        .once(format!("{round} {step}"));
+    let batch = Batch::new(tenant())
+        .append(Append::new("pair-thread").record(NewRecord::new(kind::ITEM, item.clone())))
+        .append(Append::new("pair-run").record(events))
+        .with_idempotency_key(format!("{round} {step}"));
     let receipt = journal.commit(batch).await.unwrap();
     [
         Ack::Wrote(receipt.written[0].log.clone(), receipt.written[0].first, item),
@@ -165,13 +167,14 @@ async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
 }
 
 async fn single(journal: &Journal, log: &str, round: u32, step: u32) -> Ack {
-    // One in a while is large, and some of the large ones are the same.
+    // Some contents are large, and some of the large ones are equal.
     let length = if step % 50 == 4 { 20_000 } else { 100 };
     let id = format!("{round}-{}", step % 100);
     let text = format!("{{\"id\":\"{id}\",\"text\":\"{}\"}}", "x".repeat(length));
     let content = Bytes::from(text);
     let record = NewRecord::new(kind::ITEM, content.clone()).about(about_item(&log.into(), &id));
-    let receipt = journal.commit(Batch::of(tenant()).append(Append::to(log).record(record))).await;
+    let receipt =
+        journal.commit(Batch::new(tenant()).append(Append::new(log).record(record))).await;
     let written = &receipt.unwrap().written[0];
     Ack::Wrote(written.log.clone(), written.first, content)
 }
@@ -201,7 +204,7 @@ async fn forget_thread(journal: &Journal, folder: &Path, notes: &Notes<'_>) {
     notes.note([Ack::Forgot(log, seqs, salts)]);
 }
 
-/// The salts of records, as the file has them.
+/// Returns the salts of records, as stored in the file.
 fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
     let db = rusqlite::Connection::open(folder.join("store.db")).unwrap();
     let find =
@@ -214,7 +217,7 @@ fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
     seqs.iter().map(salt).collect()
 }
 
-/// All that was ever acknowledged, to compare with.
+/// All acknowledgements, for comparison.
 struct History<'a> {
     acks: &'a [Ack],
     said: HashMap<(LogId, u64), Bytes>,
@@ -237,8 +240,9 @@ impl<'a> History<'a> {
         Self { acks, said, forgotten }
     }
 
-    /// A salt that was forgotten is in no file, not even in what a file system may bring back.
-    fn no_salt_is_in(&self, files: &[(String, Vec<u8>)], marked: usize, point: usize) {
+    /// Asserts that no forgotten salt is in any file, including those that a file system may bring
+    /// back.
+    fn assert_no_salt_in(&self, files: &[(String, Vec<u8>)], marked: usize, point: usize) {
         for ack in &self.acks[..marked] {
             let Ack::Forgot(log, _, salts) = ack else { continue };
             for salt in salts {
@@ -253,7 +257,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The store has everything that was acknowledged, nothing else than was written, and it goes on.
+    /// Asserts that the store has everything that was acknowledged and nothing else, and that it
+    /// can continue.
     async fn check(&self, folder: &Path, marked: usize, point: usize) {
         let journal = opened(folder).await;
         let mut floor: BTreeMap<&LogId, u64> = BTreeMap::new();
@@ -270,7 +275,7 @@ impl<'a> History<'a> {
             let wanted = floor.get(&log).copied().unwrap_or(0);
             assert!(
                 last >= wanted,
-                "{log} ends at {last}, and {wanted} was acknowledged ({point})"
+                "{log} ends at {last}, but {wanted} was acknowledged ({point})"
             );
             ends.push(last);
             if last == 0 {
@@ -286,20 +291,20 @@ impl<'a> History<'a> {
                         assert_eq!(self.said.get(&place), Some(bytes), "{place:?} ({point})");
                         let forgotten = self.forgotten.get(&place);
                         let is_forgotten = forgotten.is_some_and(|at| *at < marked);
-                        assert!(!is_forgotten, "{place:?} came back ({point})");
+                        assert!(!is_forgotten, "{place:?} was restored after erasure ({point})");
                     }
                     Content::Gone(_) => {
-                        assert!(self.forgotten.contains_key(&place), "{place:?} is gone ({point})");
+                        assert!(self.forgotten.contains_key(&place), "{place:?} is lost ({point})");
                     }
                 }
             }
         }
-        assert_eq!(ends[0], ends[1], "a batch is there by half ({point})");
+        assert_eq!(ends[0], ends[1], "a batch is incomplete ({point})");
         let proof = journal.verify(None, &|_| {}).await.unwrap();
         assert_eq!(proof.broken, None, "at point {point}");
-        let append = Append::to("after").opening(LogOpening::thread());
+        let append = Append::new("after").opening(LogOpening::thread());
         let batch = append.record(NewRecord::new(kind::ITEM, "it goes on"));
-        journal.commit(Batch::of(tenant()).append(batch)).await.unwrap();
+        journal.commit(Batch::new(tenant()).append(batch)).await.unwrap();
         journal.close().await.unwrap();
     }
 }

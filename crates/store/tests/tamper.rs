@@ -1,17 +1,19 @@
-//! Tamper-evidence: any single change to a stored row is found, and the first broken record is named.
+//! Tests of tamper evidence: any single change to a stored row is found, and the first broken
+//! record is named.
 //!
-//! A store with rows in every table and with a master key is copied again and again; each copy is changed once, behind the
-//! store's back, and proven. What was cut off consistently, as an attacker with the file would do it, is found with a
-//! manifest that was exported before.
+//! A store with rows in every table and with a master key is copied repeatedly. Each copy is
+//! changed once, outside the store, and verified. Consistent truncation by an attacker is found
+//! with a manifest that was exported before.
 //!
-//! Not proven: leases, which end by themselves; and `created` of every table and `logs.updated`, which are times for people.
+//! Not covered: leases, which expire; and `created` of every table and `logs.updated`, which are
+//! informational.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by panicking"
+    reason = "tests fail by panicking"
 )]
 
 #[path = "tamper/admission.rs"]
@@ -34,35 +36,35 @@ use rusqlite::Connection;
 use throughline_core::{
     Append, Batch, LogOpening, NewRecord, RedactionPolicy, Store, StoreError, Tenant,
 };
-use throughline_store::{Journal, Manifest, Options, Proof, Warning, open, verify_export};
-use throughline_testkit::{Dice, Folder, cases, figure};
+use throughline_store::{Journal, Manifest, Options, VerifyReport, Warning, open, verify_export};
+use throughline_testkit::{Folder, TestRng, cases, figure};
 
 use crate::change::Change;
 
-/// A change is found: it is named, or the store does not open.
-async fn proof_of(file: &Path, witness: Option<&Manifest>) -> Result<Proof, StoreError> {
+/// Verifies a file. A change is found if it is reported or the store does not open.
+async fn verify_file(file: &Path, witness: Option<&Manifest>) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let proof = journal.verify(witness, &|_| {}).await;
     journal.close().await?;
     proof
 }
 
-/// The same while somebody writes, so that the store never comes to rest.
-async fn proof_beside_a_writer(file: &Path) -> Result<Proof, StoreError> {
+/// Verifies while a writer is active, so that the store keeps changing.
+async fn verify_beside_writer(file: &Path) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let runtime = tokio::runtime::Handle::current();
     let somebody_writes = |_| {
         for (tenant, log) in [("one", "other"), ("others", "meanwhile")] {
-            let append = Append::to(log).record(NewRecord::new("note", "b"));
-            // A store that was changed may refuse it.
-            let write = journal.commit(Batch::of(tenant).append(append));
+            let append = Append::new(log).record(NewRecord::new("note", "b"));
+            // A store that was changed may reject the batch.
+            let write = journal.commit(Batch::new(tenant).append(append));
             drop(tokio::task::block_in_place(|| runtime.block_on(write)));
         }
     };
-    let append = Append::to("meanwhile").opening(LogOpening::thread());
-    drop(journal.commit(Batch::of("others").append(append)).await);
+    let append = Append::new("meanwhile").opening(LogOpening::thread());
+    drop(journal.commit(Batch::new("others").append(append)).await);
     let proof = journal.verify(None, &somebody_writes).await;
-    // What it wrote last need not be signed.
+    // The last write need not be signed.
     drop(journal.close().await);
     proof
 }
@@ -72,7 +74,8 @@ async fn opened(file: &Path) -> Result<Journal, StoreError> {
     open(&format!("sqlite://{}", file.display()), &options).await
 }
 
-/// Whether a store is not opened because of what is wrong with it. A lock, a full disk or a conflict is no finding.
+/// Returns whether opening failed because of a finding. A lock, a full disk or a conflict is not a
+/// finding.
 pub(crate) fn is_refusal(error: &StoreError) -> bool {
     matches!(
         error,
@@ -84,8 +87,8 @@ pub(crate) fn is_refusal(error: &StoreError) -> bool {
     )
 }
 
-/// The same, from a copy that is only read.
-async fn proof_of_read_only(file: &Path) -> Result<Proof, StoreError> {
+/// Verifies a copy that is opened read-only.
+async fn proof_of_read_only(file: &Path) -> Result<VerifyReport, StoreError> {
     let options = Options { read_only: true, ..store::options() };
     let journal = open(&format!("sqlite://{}", file.display()), &options).await?;
     journal.verify(None, &|_| {}).await
@@ -96,19 +99,22 @@ async fn every_single_change_to_a_stored_row_is_found() {
     let folder = Folder::new("tamper");
     let original = folder.join("original.db");
     store::write(&original).await;
-    let whole = proof_of(&original, None).await.unwrap();
+    let whole = verify_file(&original, None).await.unwrap();
     assert_eq!(whole.broken, None);
     let used = folder.join("used.db");
     std::fs::copy(&original, &used).unwrap();
-    let whole_in_use = proof_beside_a_writer(&used).await.unwrap();
+    let whole_in_use = verify_beside_writer(&used).await.unwrap();
     assert_eq!((whole_in_use.records, whole_in_use.broken), (whole.records, None));
-    assert!(proof_of(&used, None).await.unwrap().records > whole.records, "nobody wrote");
+    assert!(
+        verify_file(&used, None).await.unwrap().records > whole.records,
+        "the writer was inactive"
+    );
     let mut found: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     let mut named = 0;
     let mut missed = Vec::new();
     for case in 0..cases(500) {
-        let mut dice = Dice::new(u64::from(case));
-        // A store that was not opened may still be closing its file.
+        let mut dice = TestRng::new(u64::from(case));
+        // A store that failed to open may still be closing its file.
         let copy = folder.join(format!("copy-{case}.db"));
         let change = loop {
             std::fs::copy(&original, &copy).unwrap();
@@ -120,8 +126,8 @@ async fn every_single_change_to_a_stored_row_is_found() {
         };
         let proof = match case % 4 {
             0 | 1 => proof_of_read_only(&copy).await,
-            2 => proof_of(&copy, None).await,
-            _ => proof_beside_a_writer(&copy).await,
+            2 => verify_file(&copy, None).await,
+            _ => verify_beside_writer(&copy).await,
         };
         let (tried, seen) = found.entry(change.table).or_default();
         *tried += 1;
@@ -130,7 +136,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
                 assert!(is_refusal(&error), "{case}: {change}: {error:?}");
                 *seen += 1;
             }
-            Ok(Proof { broken: Some(broken), .. }) => {
+            Ok(VerifyReport { broken: Some(broken), .. }) => {
                 *seen += 1;
                 if !change.places.is_empty() {
                     let right = change.places.contains(&broken.place);
@@ -138,7 +144,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
                     named += 1;
                 }
             }
-            Ok(Proof { broken: None, .. }) => missed.push(format!("{case}: {change}")),
+            Ok(VerifyReport { broken: None, .. }) => missed.push(format!("{case}: {change}")),
         }
         for rest in ["", "-wal", "-shm"] {
             drop(std::fs::remove_file(folder.join(format!("copy-{case}.db{rest}"))));
@@ -157,7 +163,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deleting_all_manifests_or_restoring_an_earlier_copy_is_a_change_that_is_found() {
+async fn deleted_manifests_and_restored_copies_are_found() {
     let folder = Folder::new("tamper-earlier");
     let original = folder.join("original.db");
     store::write(&original).await;
@@ -170,11 +176,11 @@ async fn deleting_all_manifests_or_restoring_an_earlier_copy_is_a_change_that_is
     assert!(journal.revoke_api_key(&tenant, &key.unwrap().id).await.unwrap());
     let witness = journal.manifest(&tenant).await.unwrap();
     journal.close().await.unwrap();
-    assert_eq!(proof_of(&original, Some(&witness)).await.unwrap().broken, None);
-    // A whole earlier state is consistent: only the manifest tells.
-    assert_eq!(proof_of(&earlier, None).await.unwrap().broken, None);
-    let broken = proof_of(&earlier, Some(&witness)).await.unwrap().broken.unwrap();
-    assert!(broken.problem.contains("was cut off"), "{broken}");
+    assert_eq!(verify_file(&original, Some(&witness)).await.unwrap().broken, None);
+    // A whole earlier state is consistent, so only the manifest shows the difference.
+    assert_eq!(verify_file(&earlier, None).await.unwrap().broken, None);
+    let broken = verify_file(&earlier, Some(&witness)).await.unwrap().broken.unwrap();
+    assert!(broken.problem.contains("was truncated"), "{broken}");
     let db = Connection::open(&original).unwrap();
     let deleted = db.execute("DELETE FROM manifests", []).unwrap();
     drop(db);
@@ -186,7 +192,7 @@ async fn deleting_all_manifests_or_restoring_an_earlier_copy_is_a_change_that_is
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_cut_off_is_found_with_a_manifest_that_was_exported() {
+async fn truncation_is_found_with_an_exported_manifest() {
     let folder = Folder::new("tamper-cut");
     let original = folder.join("original.db");
     let witness = store::write(&original).await;
@@ -196,18 +202,20 @@ async fn what_was_cut_off_is_found_with_a_manifest_that_was_exported() {
         std::fs::copy(&original, &copy).unwrap();
         let db = Connection::open(&copy).unwrap();
         db.pragma_update(None, "synchronous", "OFF").unwrap();
-        change::cut_off(&db, &mut Dice::new(u64::from(case)));
+        change::cut_off(&db, &mut TestRng::new(u64::from(case)));
         drop(db);
-        // By itself the store cannot know what it never had; unless what is gone was said to be in what was cut off.
-        let alone = proof_of(&copy, None).await.unwrap();
+        // Without a manifest the store cannot detect missing records, unless they were erasure
+        // records.
+        let alone = verify_file(&copy, None).await.unwrap();
         unseen += u32::from(alone.broken.is_none());
-        let proof = proof_of(&copy, Some(&witness)).await.unwrap();
-        let broken = proof.broken.unwrap_or_else(|| panic!("{case}: nobody noticed the cut"));
-        let is_cut = broken.problem.contains("was cut off");
+        let proof = verify_file(&copy, Some(&witness)).await.unwrap();
+        let broken =
+            proof.broken.unwrap_or_else(|| panic!("{case}: the truncation was not detected"));
+        let is_cut = broken.problem.contains("was truncated");
         assert!(is_cut || alone.broken.as_ref() == Some(&broken), "{case}: {broken}");
         cuts += 1;
     }
-    assert_eq!(proof_of(&original, Some(&witness)).await.unwrap().broken, None);
+    assert_eq!(verify_file(&original, Some(&witness)).await.unwrap().broken, None);
     figure(
         "consistent cuts",
         format!("{cuts} of {cuts} found with an exported manifest, {} without", cuts - unseen),
@@ -215,7 +223,7 @@ async fn what_was_cut_off_is_found_with_a_manifest_that_was_exported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_byte_of_the_file_is_found_or_changes_nothing() {
+async fn changed_file_byte_is_found_or_has_no_effect() {
     let folder = Folder::new("tamper-raw");
     let original = folder.join("original.db");
     store::write(&original).await;
@@ -225,12 +233,12 @@ async fn a_changed_byte_of_the_file_is_found_or_changes_nothing() {
     let (mut refused, mut broken, mut without_effect) = (0, 0, 0);
     let count = cases(500);
     for case in 0..count {
-        let mut dice = Dice::new(u64::from(case));
+        let mut dice = TestRng::new(u64::from(case));
         let mut changed = bytes.clone();
         let place = dice.below(changed.len());
         changed[place] ^= 1 << dice.below(8);
         std::fs::write(&copy, &changed).unwrap();
-        match proof_of(&copy, None).await {
+        match verify_file(&copy, None).await {
             Err(error) => {
                 let is_other_file =
                     matches!(error, StoreError::NewerSchema { .. } | StoreError::ReadOnly(_));
@@ -241,7 +249,7 @@ async fn a_changed_byte_of_the_file_is_found_or_changes_nothing() {
             Ok(_) => {
                 let journal = opened(&copy).await.unwrap();
                 let after = store::read(&journal).await.unwrap();
-                assert_eq!(before, after, "byte {place} changed what is said, and nobody noticed");
+                assert_eq!(before, after, "byte {place} changed a content undetected");
                 without_effect += 1;
             }
         }
@@ -252,8 +260,8 @@ async fn a_changed_byte_of_the_file_is_found_or_changes_nothing() {
     figure(
         "flipped bits of the file",
         format!(
-            "{count}: {broken} proven broken, {refused} refused at once, {without_effect} in places that \
-             say nothing (free space, names and times for people, indexes that are not the journal's)"
+            "{count}: {broken} detected, {refused} rejected on open, {without_effect} in places without \
+             effect (free space, informational names and times, indexes outside the Journal)"
         ),
     );
 }
@@ -272,10 +280,10 @@ async fn every_single_change_to_an_export_is_found() {
         journal.export(&tenant, &[], redaction, &mut export, &|_| {}).await.unwrap();
         verify_export(&mut &export[..]).unwrap();
         for case in 0..cases(2000) / 2 {
-            let mut dice = Dice::new(u64::from(case));
-            let (changed, what) = change::of_export(&export, &mut dice);
+            let mut dice = TestRng::new(u64::from(case));
+            let (changed, what) = change::change_export(&export, &mut dice);
             let verdict = verify_export(&mut &changed[..]);
-            assert!(verdict.is_err(), "{case}: nobody noticed: {what}");
+            assert!(verdict.is_err(), "{case}: not detected: {what}");
             count += 1;
         }
     }

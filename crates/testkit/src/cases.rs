@@ -1,7 +1,7 @@
-//! How much to try: little on every commit, much in a soak.
+//! Case counts: few on every commit, many in a soak run.
 //!
-//! A test names the count that suits it day to day; `THROUGHLINE_CASES` and
-//! `THROUGHLINE_FUZZ_SECONDS` replace it everywhere at once.
+//! A test specifies its default count. `THROUGHLINE_CASES` and `THROUGHLINE_FUZZ_SECONDS` override
+//! all defaults.
 
 use std::num::ParseIntError;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 const CASES: &str = "THROUGHLINE_CASES";
 const FUZZ_SECONDS: &str = "THROUGHLINE_FUZZ_SECONDS";
 
-/// How many cases a property test tries: `THROUGHLINE_CASES` where it is set, else `default`.
+/// Returns the number of cases of a property test: `THROUGHLINE_CASES` if set, else `default`.
 pub fn cases(default: u32) -> u32 {
     number_or(CASES, environment(CASES).as_deref(), default)
 }
 
-/// How long one fuzzer runs: `THROUGHLINE_FUZZ_SECONDS` where it is set, else two seconds.
+/// Returns the duration of one fuzzer run: `THROUGHLINE_FUZZ_SECONDS` if set, else 2 seconds.
 pub fn fuzz_seconds() -> u64 {
     number_or(FUZZ_SECONDS, environment(FUZZ_SECONDS).as_deref(), 2)
 }
 
-/// A proptest configuration with [`cases`] cases.
+/// Returns a proptest configuration with [`cases`] cases.
 ///
-/// A failing case is kept in a file beside the test, `x.regressions` for `x.rs`, to be committed
-/// and tried first from then on. Proptest's own default finds no place for integration tests.
+/// A failing case is stored in a file beside the test, `x.regressions` for `x.rs`. Commit that
+/// file; its cases are then tried first. Proptest's default has no location for integration tests.
 ///
 /// ```
 /// use proptest::prelude::*;
@@ -45,15 +45,12 @@ pub fn proptest_config(default: u32) -> Config {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the counts are set for a whole test run from outside"
-)]
+#[expect(clippy::disallowed_methods, reason = "the counts are configured for the whole test run")]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A mistyped count must not silently turn a soak into a short run, so it panics.
+/// Parses a count. Panics on an invalid value, so that a typo does not shorten a soak run silently.
 fn number_or<Number>(name: &str, value: Option<&str>, default: Number) -> Number
 where
     Number: FromStr<Err = ParseIntError>,

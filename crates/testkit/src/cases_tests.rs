@@ -1,9 +1,9 @@
-//! The counts follow the environment, and refuse nonsense in it.
+//! Tests that the counts follow the environment and reject invalid values.
 
 use super::number_or;
 
 #[test]
-fn without_a_variable_the_default_stands() {
+fn unset_variable_uses_the_default() {
     assert_eq!(number_or("COUNT", None, 64), 64);
 }
 
@@ -14,6 +14,6 @@ fn a_variable_replaces_the_default() {
 
 #[test]
 #[should_panic(expected = "COUNT must be a whole number, but is \"many\"")]
-fn a_mistyped_variable_is_named() {
+fn invalid_variable_is_reported() {
     number_or("COUNT", Some("many"), 64);
 }

@@ -1,28 +1,28 @@
-//! Folders for tests to write to, each their own.
+//! Temporary folders for tests.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A new, empty folder that is removed when it is dropped.
+/// A new, empty folder that is removed on drop.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A folder of nobody else, in the system's place for such.
+    /// Creates a unique folder in the system's temporary folder.
     ///
     /// # Panics
     ///
-    /// Where none can be made.
+    /// If the folder cannot be created.
     pub fn new(label: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(format!("throughline-{label}-{process}-{count}"));
-        // A process that was killed may have left one, and its number may have come round again.
+        // A killed process with the same id may have left a folder.
         drop(std::fs::remove_dir_all(&path));
         match std::fs::create_dir_all(&path) {
             Ok(()) => Self(path),
-            Err(error) => panic!("cannot make {}: {error}", path.display()),
+            Err(error) => panic!("cannot create {}: {error}", path.display()),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Deref for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is the system's to clear away.
+        // The system removes the rest.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

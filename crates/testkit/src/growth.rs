@@ -1,25 +1,26 @@
-//! Processor time, for tests that assert how work grows with the size of its input.
+//! CPU time, for tests that assert how work grows with the size of its input.
 
 use std::time::Duration;
 
-/// The processor time of this thread, where the system counts it. It stands still while other threads run.
+/// Returns the CPU time of this thread, if the system measures it. Other threads do not affect it.
 pub fn processor_time() -> Option<Duration> {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(counted.split(' ').next()?.parse().ok()?))
 }
 
-/// Runs work of two sizes, and says what is wrong where its processor time grows clearly more than in proportion. Linear
-/// work passes with a margin of four; quadratic work of sizes that differ 32 times does not.
+/// Runs work of two sizes, and fails if its CPU time grows clearly faster than in proportion.
+/// Linear work passes with a margin of 4; quadratic work with sizes that differ by a factor of 32
+/// fails.
 ///
 /// # Errors
 ///
-/// What grew, and by how much.
-pub fn grows_in_proportion(
+/// The growth that was measured.
+pub fn assert_linear_growth(
     name: &str,
     (small, large): (usize, usize),
     mut work: impl FnMut(usize),
 ) -> Result<(), String> {
-    /// Less than a few ticks of the system's clock says nothing.
+    /// Shorter times, of only a few clock ticks, are not significant.
     const TICKS: Duration = Duration::from_millis(10);
     const MARGIN: f64 = 4.0;
     let mut time_of = |size: usize| {

@@ -1,20 +1,20 @@
-//! Requests of one shape that grow to any size, for tests that measure how work and memory grow.
+//! Requests of one shape in any size, for tests that measure how time and memory grow.
 
 use std::fmt::Write as _;
 
 /// A request whose size is a number of items.
 pub struct LargeRequest {
-    /// The endpoint and the repeated element, as printed.
+    /// The endpoint and the repeated element, for display.
     pub name: &'static str,
-    /// The wire that it is written for.
+    /// The wire of the request.
     pub wire: &'static str,
-    /// The provider's row and the model that it asks.
+    /// The provider and the model.
     pub target: (&'static str, &'static str),
-    /// The body with that many items.
+    /// Builds the body with this number of items.
     pub body: fn(usize) -> String,
 }
 
-/// The elements of a list, made from their numbers.
+/// Returns the elements of a list, built from their numbers.
 fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     let mut out = String::new();
     for number in 0..count {
@@ -26,7 +26,7 @@ fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     out
 }
 
-/// The same element again and again, with `#` standing for its number.
+/// Repeats an element, with `#` replaced by its number.
 fn repeated(count: usize, element: &str) -> String {
     let pieces: Vec<&str> = element.split('#').collect();
     let mut out = String::with_capacity(count * (element.len() + 6));
@@ -72,7 +72,7 @@ const GEMINI: (&str, &str) = ("gemini", "gemini-3-pro-preview");
 
 const USER: &str = r#"{"role":"user","content":"Hi"}"#;
 
-/// The shapes, each with one item for every number of its size.
+/// The request shapes.
 pub const LARGE_REQUESTS: &[LargeRequest] = &[
     LargeRequest {
         name: "responses: lone reasoning items",
@@ -300,7 +300,7 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
 
 const GEMINI_USER: &str = r#"{"role":"user","parts":[{"text":"Hi"}]}"#;
 
-/// A message of the model with that many calls, and further members before them.
+/// Returns a model message with `count` calls, and further members before them.
 fn chat_calls(count: usize, members: &str) -> String {
     let calls = repeated(
         count,

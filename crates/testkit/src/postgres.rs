@@ -1,5 +1,5 @@
-//! Servers for the tests that need PostgreSQL: the one that `scripts/postgres run` started for all of them, and one of its
-//! own for a test that ends it.
+//! PostgreSQL servers for tests: the shared one that `scripts/postgres run` starts, and separate
+//! ones for tests that stop their server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,54 +8,52 @@ use crate::workspace_root;
 
 const URL: &str = "THROUGHLINE_POSTGRES";
 
-/// The address of a PostgreSQL server where tests may make databases: `THROUGHLINE_POSTGRES`.
+/// Returns the URL of a PostgreSQL server on which tests may create databases:
+/// `THROUGHLINE_POSTGRES`.
 ///
 /// # Panics
 ///
-/// Where it is not set: a test that needs a server and has none proves nothing, and must not pass.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the server is started for a whole test run from outside"
-)]
+/// If the variable is not set. A test that needs a server and has none must not pass.
+#[expect(clippy::disallowed_methods, reason = "the server is configured for the whole test run")]
 pub fn postgres_url() -> String {
     match std::env::var(URL) {
         Ok(url) => url,
         Err(error) => panic!(
             "this test needs a PostgreSQL server: run it as `scripts/postgres run cargo test …`, which \
-             starts one for as long as the tests run, or set {URL} to the address of one ({error})"
+             starts a server for the test run, or set {URL} to the URL of a server ({error})"
         ),
     }
 }
 
-/// Whether there is a server at all: a bench measures what is there.
-#[expect(clippy::disallowed_methods, reason = "the server is started for a whole run from outside")]
+/// Returns whether a server is configured. Benches skip it otherwise.
+#[expect(clippy::disallowed_methods, reason = "the server is configured for the whole run")]
 pub fn has_postgres() -> bool {
     std::env::var_os(URL).is_some()
 }
 
-/// A new, empty database on that server, for one test: its address.
+/// Creates an empty database on that server for one test, and returns its URL.
 ///
 /// # Panics
 ///
-/// Where there is no server.
+/// If there is no server.
 pub fn postgres_database() -> String {
     postgres_url();
     script(&["database".as_ref()]).trim().to_owned()
 }
 
-/// A PostgreSQL server for one test. It is stopped and deleted when it is dropped.
+/// A PostgreSQL server for one test. It is stopped and deleted on drop.
 pub struct Cluster {
-    /// Its address.
+    /// The URL of the server.
     pub url: String,
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Panics
     ///
-    /// Where it does not start.
+    /// If the server does not start.
     pub fn start() -> Self {
         let said = script(&["start".as_ref()]);
         let value = |name: &str| {
@@ -63,18 +61,18 @@ impl Cluster {
                 said.lines().find_map(|line| line.strip_prefix("export ")?.strip_prefix(name));
             match line.and_then(|line| line.strip_prefix('=')) {
                 Some(value) => value.to_owned(),
-                None => panic!("scripts/postgres start did not say {name}: {said}"),
+                None => panic!("scripts/postgres start did not print {name}: {said}"),
             }
         };
         Self { url: value(URL), folder: value("THROUGHLINE_POSTGRES_FOLDER").into() }
     }
 
-    /// Ends it at once, as a crash would.
+    /// Stops the server at once, like a crash.
     pub fn crash(&self) {
         script(&["crash".as_ref(), &self.folder]);
     }
 
-    /// Starts it again.
+    /// Starts the server again.
     pub fn resume(&self) {
         script(&["resume".as_ref(), &self.folder]);
     }
@@ -96,6 +94,6 @@ fn script(arguments: &[&Path]) -> String {
             "scripts/postgres {arguments:?} failed: {}",
             String::from_utf8_lossy(&output.stderr)
         ),
-        Err(error) => panic!("scripts/postgres could not be run: {error}"),
+        Err(error) => panic!("cannot run scripts/postgres: {error}"),
     }
 }

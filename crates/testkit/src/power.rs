@@ -1,50 +1,52 @@
-//! A disk that loses power.
+//! A virtual disk that loses power.
 //!
-//! [`record`] puts a layer under SQLite that writes down, for the files of one folder, everything that changes them and
-//! every sync. Nothing else is different: files, locks and shared memory are the system's own. A [`Disk`] then plays the
-//! [`Tape`] up to any point and loses power there: what was synced is on it, and of what was not, any part may be:
-//! each write as a whole or in sectors, each change of a length, each new or removed name.
+//! [`record`] installs a VFS layer in SQLite that logs every change and every sync of the files of
+//! one folder. Files, locks and shared memory are still the system's. A [`Disk`] then replays the
+//! [`Tape`] up to any point and loses power there. Synced data remains. Of the unsynced data any
+//! part may remain: each write as a whole or in sectors, each change of a length, each new or
+//! removed name.
 //!
-//! What the layer promises is what disks do: a sync holds, and a write that is torn hurts no byte outside of it (SQLite
-//! counts on that too, and calls it `SQLITE_IOCAP_POWERSAFE_OVERWRITE`). Shared memory is lost.
+//! The disk gives the guarantees of real disks: a sync is durable, and a torn write damages no byte
+//! outside of it. SQLite relies on this too, as `SQLITE_IOCAP_POWERSAFE_OVERWRITE`. Shared memory
+//! is lost.
 
 mod vfs;
 
 use std::path::Path;
 
-use crate::dice::Dice;
+use crate::rng::TestRng;
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// Something that happened to a file, or was told.
+/// A change to a file, or a mark.
 #[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// The file came into being, empty.
+pub(crate) enum IoEvent {
+    /// The file was created, empty.
     Create(usize),
-    /// Bytes were written at a place.
+    /// Bytes were written at an offset.
     Write(usize, usize, Vec<u8>),
-    /// The file was given another length.
+    /// The length of the file was changed.
     Truncate(usize, usize),
-    /// Everything that happened to the file until now stays.
+    /// All changes to the file so far are durable.
     Sync(usize),
-    /// Which files there are in the folder stays, if not what is in them.
+    /// The folder's file names are durable, but not the contents.
     SyncNames,
-    /// The file was removed.
+    /// The file was deleted.
     Delete(usize),
-    /// Something was acknowledged: so many things until now.
+    /// The total number of acknowledgements so far.
     Mark(usize),
 }
 
-/// A recording that goes on.
+/// A running recording.
 pub struct Recorder(());
 
-/// Records what happens to the files of that folder from now on, in the whole process. Files elsewhere are not synced
-/// from now on, so that looking at many images is quick.
+/// Starts recording the files of this folder, for the whole process. Files elsewhere are no longer
+/// synced, so that checking many images is fast.
 ///
 /// # Panics
 ///
-/// Where SQLite does not take the layer.
+/// If SQLite rejects the VFS layer.
 pub fn record(folder: &Path) -> Recorder {
     vfs::install();
     vfs::begin(folder);
@@ -52,103 +54,104 @@ pub fn record(folder: &Path) -> Recorder {
 }
 
 impl Recorder {
-    /// Notes that so many things are acknowledged now.
+    /// Records the total number of acknowledgements so far.
     pub fn mark(&self, count: usize) {
-        vfs::note(Event::Mark(count));
+        vfs::note(IoEvent::Mark(count));
     }
 
-    /// The recording. Nothing more is recorded.
-    pub fn stop(self) -> Tape {
+    /// Stops the recording and returns it.
+    pub fn stop(self) -> IoLog {
         let (names, events) = vfs::end();
-        Tape { names, events }
+        IoLog { names, events }
     }
 }
 
-/// Everything that happened to the files of a folder.
-pub struct Tape {
+/// All changes to the files of a folder.
+pub struct IoLog {
     names: Vec<String>,
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
 }
 
-impl Tape {
-    /// How many points there are at which power can be lost: one before each event, and one after the last.
+impl IoLog {
+    /// Returns the number of points at which power can be lost: one before each event, and one
+    /// after the last.
     pub fn points(&self) -> usize {
         self.events.len() + 1
     }
 
-    /// How many times something was written.
+    /// Returns the number of writes.
     pub fn writes(&self) -> usize {
-        self.events.iter().filter(|event| matches!(event, Event::Write(..))).count()
+        self.events.iter().filter(|event| matches!(event, IoEvent::Write(..))).count()
     }
 
-    /// How many times something was synced.
+    /// Returns the number of syncs.
     pub fn syncs(&self) -> usize {
-        self.events.iter().filter(|event| matches!(event, Event::Sync(_))).count()
+        self.events.iter().filter(|event| matches!(event, IoEvent::Sync(_))).count()
     }
 
-    /// The disk before anything happened.
+    /// Returns the disk before the first event.
     pub fn disk(&self) -> Disk<'_> {
-        let files = self.names.iter().map(|_| File::default()).collect();
+        let files = self.names.iter().map(|_| DiskFile::default()).collect();
         Disk { tape: self, at: 0, files, marked: 0 }
     }
 }
 
-/// The disk at some point.
+/// The disk at a point of the recording.
 pub struct Disk<'t> {
-    tape: &'t Tape,
+    tape: &'t IoLog,
     at: usize,
-    files: Vec<File>,
+    files: Vec<DiskFile>,
     marked: usize,
 }
 
 #[derive(Default)]
-struct File {
-    /// What stays whatever happens; nothing if there is no such file.
+struct DiskFile {
+    /// The durable content; `None` if the file does not durably exist.
     durable: Option<Vec<u8>>,
-    /// What happened since.
-    unsynced: Vec<Event>,
+    /// The changes since the last sync.
+    unsynced: Vec<IoEvent>,
 }
 
-/// What was left after a loss of power.
+/// The files after a power loss.
 pub struct Image {
-    /// The names of the files that are there, and their contents.
+    /// The names and contents of the files.
     pub files: Vec<(String, Vec<u8>)>,
-    /// How many changes were lost.
+    /// The number of lost changes.
     pub lost: usize,
-    /// How many writes were torn.
+    /// The number of torn writes.
     pub torn: usize,
 }
 
-/// How a loss of power treats what was not synced.
+/// The effect of a power loss on unsynced data.
 #[derive(Clone, Copy)]
-enum Mood {
+enum WriteOrder {
     /// All of it is lost.
     Nothing,
-    /// All of it is there: the process was killed, and not the machine.
+    /// All of it remains, as if only the process was killed.
     Everything,
-    /// What came first is there, the last of it torn.
+    /// The first changes remain, the last of them torn.
     First,
-    /// Anything may be, in any order.
+    /// Any part remains, in any order.
     Anything,
 }
 
 impl Disk<'_> {
-    /// Plays on, up to that point.
+    /// Replays up to this point.
     pub fn play_to(&mut self, point: usize) {
         let events = self.tape.events.get(self.at..point).unwrap_or_default();
         for event in events {
             match event {
-                Event::Mark(count) => self.marked = *count,
-                Event::SyncNames => self.files.iter_mut().for_each(File::sync_name),
-                Event::Sync(file) => {
+                IoEvent::Mark(count) => self.marked = *count,
+                IoEvent::SyncNames => self.files.iter_mut().for_each(DiskFile::sync_name),
+                IoEvent::Sync(file) => {
                     if let Some(file) = self.files.get_mut(*file) {
                         file.sync();
                     }
                 }
-                Event::Create(file)
-                | Event::Write(file, ..)
-                | Event::Truncate(file, _)
-                | Event::Delete(file) => {
+                IoEvent::Create(file)
+                | IoEvent::Write(file, ..)
+                | IoEvent::Truncate(file, _)
+                | IoEvent::Delete(file) => {
                     if let Some(file) = self.files.get_mut(*file) {
                         file.unsynced.push(event.clone());
                     }
@@ -158,19 +161,19 @@ impl Disk<'_> {
         self.at = self.at.max(point);
     }
 
-    /// How many things had been acknowledged.
+    /// Returns the number of acknowledgements up to here.
     pub fn marked(&self) -> usize {
         self.marked
     }
 
-    /// What is left if power is lost here.
-    pub fn lose_power(&self, dice: &mut Dice) -> Image {
+    /// Returns the files after a power loss at this point.
+    pub fn lose_power(&self, dice: &mut TestRng) -> Image {
         let mut image = Image { files: Vec::new(), lost: 0, torn: 0 };
         let mood = match dice.below(8) {
-            0 => Mood::Nothing,
-            1 => Mood::Everything,
-            2 | 3 => Mood::First,
-            _ => Mood::Anything,
+            0 => WriteOrder::Nothing,
+            1 => WriteOrder::Everything,
+            2 | 3 => WriteOrder::First,
+            _ => WriteOrder::Anything,
         };
         for (name, file) in self.tape.names.iter().zip(&self.files) {
             if let Some(bytes) = file.survive(mood, dice, &mut image) {
@@ -182,11 +185,11 @@ impl Disk<'_> {
 }
 
 impl Image {
-    /// Writes the files into a folder, and nothing else is left in it.
+    /// Writes the files into a folder and removes everything else in it.
     ///
     /// # Panics
     ///
-    /// Where that is not possible.
+    /// If the folder cannot be written.
     pub fn write_to(&self, folder: &Path) {
         drop(std::fs::remove_dir_all(folder));
         let written = std::fs::create_dir_all(folder).and_then(|()| {
@@ -198,7 +201,7 @@ impl Image {
     }
 }
 
-impl File {
+impl DiskFile {
     fn sync(&mut self) {
         for event in std::mem::take(&mut self.unsynced) {
             apply(&mut self.durable, &event);
@@ -206,9 +209,9 @@ impl File {
     }
 
     fn sync_name(&mut self) {
-        let names = |event: &Event| matches!(event, Event::Create(_) | Event::Delete(_));
+        let names = |event: &IoEvent| matches!(event, IoEvent::Create(_) | IoEvent::Delete(_));
         if let Some(last) = self.unsynced.iter().rposition(names) {
-            // What was written before belongs to another file of that name.
+            // Earlier writes belong to another file of that name.
             let event = self.unsynced.drain(..=last).next_back();
             if let Some(event) = event {
                 apply(&mut self.durable, &event);
@@ -216,34 +219,34 @@ impl File {
         }
     }
 
-    fn survive(&self, mood: Mood, dice: &mut Dice, image: &mut Image) -> Option<Vec<u8>> {
+    fn survive(&self, mood: WriteOrder, dice: &mut TestRng, image: &mut Image) -> Option<Vec<u8>> {
         let mut bytes = self.durable.clone();
         let first = match mood {
-            Mood::Nothing => 0,
-            Mood::Everything => self.unsynced.len(),
-            Mood::First => dice.below(self.unsynced.len() + 1),
-            Mood::Anything => usize::MAX,
+            WriteOrder::Nothing => 0,
+            WriteOrder::Everything => self.unsynced.len(),
+            WriteOrder::First => dice.below(self.unsynced.len() + 1),
+            WriteOrder::Anything => usize::MAX,
         };
         for (place, event) in self.unsynced.iter().enumerate() {
             let (kept, torn) = match mood {
-                Mood::Nothing | Mood::Everything => (place < first, false),
-                Mood::First => (place <= first, place == first),
-                Mood::Anything => (dice.below(2) == 0, dice.below(3) == 0),
+                WriteOrder::Nothing | WriteOrder::Everything => (place < first, false),
+                WriteOrder::First => (place <= first, place == first),
+                WriteOrder::Anything => (dice.below(2) == 0, dice.below(3) == 0),
             };
             if !kept {
                 image.lost += 1;
-                if matches!(event, Event::Create(_)) {
-                    // Whatever was written to it afterwards has no name.
+                if matches!(event, IoEvent::Create(_)) {
+                    // Later writes have no file name.
                     break;
                 }
                 continue;
             }
             match event {
-                Event::Write(file, at, written) if torn => {
+                IoEvent::Write(file, at, written) if torn => {
                     image.torn += 1;
                     for (from, piece) in sectors(*at, written) {
                         if dice.below(2) == 0 {
-                            apply(&mut bytes, &Event::Write(*file, from, piece.to_vec()));
+                            apply(&mut bytes, &IoEvent::Write(*file, from, piece.to_vec()));
                         }
                     }
                 }
@@ -254,7 +257,7 @@ impl File {
     }
 }
 
-/// A write in the pieces that a disk writes as a whole.
+/// Splits a write into sectors.
 fn sectors(at: usize, mut written: &[u8]) -> Vec<(usize, &[u8])> {
     let mut pieces = Vec::new();
     let mut from = at;
@@ -268,12 +271,12 @@ fn sectors(at: usize, mut written: &[u8]) -> Vec<(usize, &[u8])> {
     pieces
 }
 
-fn apply(bytes: &mut Option<Vec<u8>>, event: &Event) {
+fn apply(bytes: &mut Option<Vec<u8>>, event: &IoEvent) {
     match (event, bytes.as_mut()) {
-        (Event::Create(_), _) => *bytes = Some(Vec::new()),
-        (Event::Delete(_), _) => *bytes = None,
-        (Event::Truncate(_, length), Some(bytes)) => bytes.resize(*length, 0),
-        (Event::Write(_, at, written), Some(bytes)) => {
+        (IoEvent::Create(_), _) => *bytes = Some(Vec::new()),
+        (IoEvent::Delete(_), _) => *bytes = None,
+        (IoEvent::Truncate(_, length), Some(bytes)) => bytes.resize(*length, 0),
+        (IoEvent::Write(_, at, written), Some(bytes)) => {
             let end = at + written.len();
             if bytes.len() < end {
                 bytes.resize(end, 0);
@@ -282,8 +285,8 @@ fn apply(bytes: &mut Option<Vec<u8>>, event: &Event) {
                 place.copy_from_slice(written);
             }
         }
-        (Event::Truncate(..) | Event::Write(..), None)
-        | (Event::Sync(_) | Event::SyncNames | Event::Mark(_), _) => {}
+        (IoEvent::Truncate(..) | IoEvent::Write(..), None)
+        | (IoEvent::Sync(_) | IoEvent::SyncNames | IoEvent::Mark(_), _) => {}
     }
 }
 

@@ -2,22 +2,22 @@
 
 use rusqlite::Connection;
 
-use super::{Event, Tape, record, sectors};
-use crate::{Dice, Folder};
+use super::{IoEvent, IoLog, record, sectors};
+use crate::{Folder, TestRng};
 
 #[test]
-fn what_was_synced_stays_and_the_rest_may_be_torn() {
+fn synced_data_stays_and_unsynced_data_may_be_torn() {
     let events = vec![
-        Event::Create(0),
-        Event::Write(0, 0, vec![1; 600]),
-        Event::Sync(0),
-        Event::Mark(1),
-        Event::Write(0, 0, vec![2; 1100]),
-        Event::Truncate(0, 10),
+        IoEvent::Create(0),
+        IoEvent::Write(0, 0, vec![1; 600]),
+        IoEvent::Sync(0),
+        IoEvent::Mark(1),
+        IoEvent::Write(0, 0, vec![2; 1100]),
+        IoEvent::Truncate(0, 10),
     ];
-    let tape = Tape { names: vec!["file".into()], events };
+    let tape = IoLog { names: vec!["file".into()], events };
     let mut disk = tape.disk();
-    let mut dice = Dice::new(1);
+    let mut dice = TestRng::new(1);
     disk.play_to(4);
     assert_eq!(disk.marked(), 1);
     for _ in 0..50 {
@@ -28,7 +28,7 @@ fn what_was_synced_stays_and_the_rest_may_be_torn() {
     for _ in 0..400 {
         let image = disk.lose_power(&mut dice);
         let bytes = &image.files[0].1;
-        // Each sector is the old one or the new one, as far as the old one went.
+        // Each sector has its old or its new content, as far as the old content went.
         for sector in bytes.chunks(512) {
             assert!(sector.windows(2).all(|pair| pair[0] == pair[1] || pair[1] == 0), "{sector:?}");
         }
@@ -38,7 +38,7 @@ fn what_was_synced_stays_and_the_rest_may_be_torn() {
 }
 
 #[test]
-fn a_write_is_cut_where_sectors_end() {
+fn write_is_split_at_sector_boundaries() {
     let written = vec![0; 1100];
     let pieces: Vec<_> =
         sectors(500, &written).iter().map(|(from, piece)| (*from, piece.len())).collect();
@@ -47,11 +47,11 @@ fn a_write_is_cut_where_sectors_end() {
 
 #[test]
 fn a_database_loses_rows_without_syncs_and_none_with_them() {
-    assert!(losses("OFF") > 0, "nothing is ever lost without syncs");
+    assert!(losses("OFF") > 0, "no row is lost without syncs");
     assert_eq!(losses("FULL"), 0);
 }
 
-/// At how many points a row that was committed is lost.
+/// Returns the number of points at which a committed row is lost.
 fn losses(synchronous: &str) -> usize {
     let (folder, scratch) = (Folder::new("power"), Folder::new("power-images"));
     let recorder = record(&folder);
@@ -68,7 +68,7 @@ fn losses(synchronous: &str) -> usize {
     let mut disk = tape.disk();
     for point in 0..tape.points() {
         disk.play_to(point);
-        disk.lose_power(&mut Dice::new(point as u64)).write_to(&scratch);
+        disk.lose_power(&mut TestRng::new(point as u64)).write_to(&scratch);
         let db = Connection::open(scratch.join("db")).unwrap();
         let count = db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
         losses += usize::from(count.unwrap_or(0) < i64::try_from(disk.marked()).unwrap());

@@ -1,13 +1,14 @@
-//! An environment of Python with pinned packages, for what is measured beside ours.
+//! Python environments with pinned packages, for comparison measurements.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python of an environment at `home` with these requirements, which is made on the first call.
+/// Returns the Python interpreter of an environment at `home` with these requirements. Creates the
+/// environment on the first call.
 ///
 /// # Panics
 ///
-/// Where it cannot be made.
+/// If the environment cannot be created.
 pub fn python(home: &Path, requirements: &Path) -> PathBuf {
     let python = home.join("bin/python");
     if home.join("ready").exists() {
@@ -20,7 +21,7 @@ pub fn python(home: &Path, requirements: &Path) -> PathBuf {
     run(Command::new("python3").args(["-m", "venv"]).arg(home), "install python3-venv");
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-    run(install.arg(requirements), "is the network there?");
+    run(install.arg(requirements), "is the network available?");
     if let Err(error) = std::fs::write(home.join("ready"), "") {
         panic!("{} cannot be written: {error}", home.display());
     }

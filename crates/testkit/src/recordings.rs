@@ -1,9 +1,9 @@
-//! Real exchanges with providers, recorded by public projects: the evidence the codecs answer to.
+//! Real exchanges with providers, recorded by public projects. They are the evidence for the
+//! codecs.
 //!
-//! The recordings lie beside the workspace, in `../shared/recordings`, and are no part of it. A
-//! test that needs them calls [`skip`](crate::skip) where they are absent. A file that is present
-//! but does not have the documented form panics, because a loader that passes over such a file
-//! would shrink the evidence unseen.
+//! The recordings are in `../shared/recordings`, beside the workspace. A test that needs them calls
+//! [`skip`](crate::skip) if they are absent. An existing file with an unexpected format causes a
+//! panic, because a loader that ignores files would reduce the evidence unnoticed.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::workspace::workspace_root;
 
-/// The folders of whole conversations: of one provider, across providers, and refused ones.
+/// The folders of whole conversations: one provider, several providers, and refused requests.
 const FOLDERS: [&str; 3] = [".", "mixed", "refusals"];
 
 /// One recorded conversation.
@@ -22,65 +22,65 @@ const FOLDERS: [&str; 3] = [".", "mixed", "refusals"];
 pub struct Recording {
     /// `.`, `mixed` or `refusals`.
     pub folder: String,
-    /// The name of its file, without `.json`.
+    /// The file name without `.json`.
     pub name: String,
-    /// The protocol, such as `openai-responses`; in `mixed` see each exchange.
+    /// The protocol, such as `openai-responses`. In `mixed`, see each exchange.
     pub wire: String,
-    /// Who answered; in `mixed` see each exchange.
+    /// The provider. In `mixed`, see each exchange.
     pub provider: String,
-    /// The model that was asked; in `mixed` see each exchange.
+    /// The requested model. In `mixed`, see each exchange.
     pub model: String,
-    /// The requests with their answers, in the order they were made.
+    /// The requests and responses, in order.
     pub exchanges: Vec<Exchange>,
-    /// Which exchanges were refused because of a rule about reasoning. Empty outside `refusals`.
+    /// The exchanges that were refused because of a rule about reasoning. Empty outside `refusals`.
     pub refused: Vec<usize>,
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The path and query of the address.
+    /// The path and query of the URL.
     pub path: String,
-    /// The exchange's own protocol, or else its recording's.
+    /// The protocol of the exchange, or of its recording.
     pub wire: String,
-    /// The exchange's own provider, or else its recording's.
+    /// The provider of the exchange, or of its recording.
     pub provider: String,
-    /// The exchange's own model, or else its recording's.
+    /// The model of the exchange, or of its recording.
     pub model: String,
-    /// The body that was sent.
+    /// The request body.
     pub request: String,
-    /// Whether `request` is byte for byte what was sent; otherwise only its values are.
+    /// Whether `request` is byte-identical to the original; otherwise only its values are.
     pub request_exact: bool,
-    /// The status of the answer.
+    /// The response status.
     pub status: u16,
-    /// The content type of the answer, where it was recorded.
+    /// The response content type, if it was recorded.
     pub content_type: Option<String>,
-    /// The body of the answer; binary for an AWS event stream.
+    /// The response body; binary for an AWS event stream.
     pub response: Vec<u8>,
-    /// Whether `response` is byte for byte what was received; otherwise only its values are.
+    /// Whether `response` is byte-identical to the original; otherwise only its values are.
     pub response_exact: bool,
-    /// Whether the answer was streamed.
+    /// Whether the response was streamed.
     pub stream: bool,
 }
 
-/// One recorded answer whose request is not known.
+/// One recorded response without its request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Capture {
-    /// The name of its file, without `.json`.
+    /// The file name without `.json`.
     pub name: String,
     /// The protocol.
     pub wire: String,
-    /// Who answered.
+    /// The provider.
     pub provider: String,
-    /// Whether the answer was streamed.
+    /// Whether the response was streamed.
     pub stream: bool,
-    /// `json`, or `json-lines`: one event of the stream on each line, its own framing removed.
+    /// `json`, or `json-lines`: one stream event per line, without the original framing.
     pub framing: String,
-    /// The body of the answer.
+    /// The response body.
     pub response: String,
 }
 
-/// All recorded conversations, by folder and name; `None` where the recordings are absent.
+/// Returns all recorded conversations, by folder and name, or `None` if the recordings are absent.
 pub fn recordings() -> Option<Vec<Recording>> {
     let home = home()?;
     let load = |folder: &'static str| {
@@ -89,7 +89,7 @@ pub fn recordings() -> Option<Vec<Recording>> {
     Some(FOLDERS.into_iter().flat_map(load).collect())
 }
 
-/// All answers recorded alone, by name; `None` where the recordings are absent.
+/// Returns all responses without requests, by name, or `None` if the recordings are absent.
 pub fn captures() -> Option<Vec<Capture>> {
     let home = home()?;
     Some(json_files(&home.join("captures")).iter().map(|path| parse(path)).collect())
@@ -133,7 +133,7 @@ fn recording(folder: &str, path: &Path) -> Recording {
     }
 }
 
-/// A recording as its file writes it.
+/// The file format of a recording.
 #[derive(Deserialize)]
 struct RecordingFile {
     name: String,
@@ -145,9 +145,9 @@ struct RecordingFile {
     refused: Vec<usize>,
 }
 
-/// An exchange as its file writes it.
+/// The file format of an exchange.
 #[derive(Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "the form of the file is given")]
+#[expect(clippy::struct_excessive_bools, reason = "the file format is given")]
 struct ExchangeFile {
     path: String,
     wire: Option<String>,
@@ -163,7 +163,7 @@ struct ExchangeFile {
     stream: bool,
 }
 
-/// The `.json` files directly in a folder, sorted, so that every run sees them in one order.
+/// Returns the `.json` files directly in a folder, sorted for a stable order.
 fn json_files(folder: &Path) -> Vec<PathBuf> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! The loader reads every recording, and each is what its folder says it is.
+//! Tests that the loader reads every recording, and that each one matches its folder.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn recordings_load_from_every_folder_and_wire() {
     assert!(exchanges().all(|exchange| !exchange.response.is_empty()));
 
     figure("recordings loaded", recordings.len());
-    figure("exchanges in them", exchanges().count());
+    figure("exchanges in the recordings", exchanges().count());
 }
 
 #[test]

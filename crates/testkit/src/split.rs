@@ -1,14 +1,14 @@
-//! Cutting bytes into chunks, as a network does: anywhere, also inside a character, and sometimes
-//! with nothing in a chunk at all.
+//! Splits bytes into chunks like a network: anywhere, also inside a character, and sometimes with
+//! an empty chunk.
 
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 
-/// Most failures of a stream need one or two cuts; more only make them harder to read.
-const MOST_CUTS: usize = 12;
+/// Most stream failures need one or two cuts; more cuts are harder to read.
+const MAX_CUTS: usize = 12;
 
-/// Cuts `bytes` at the given places, which need no order. A place named twice gives an empty
-/// chunk, and a place beyond the end counts as the end. The chunks joined are always `bytes`.
+/// Splits `bytes` at the given positions, in any order. A repeated position gives an empty chunk,
+/// and a position beyond the end counts as the end. The joined chunks always equal `bytes`.
 pub fn split<'bytes>(bytes: &'bytes [u8], cuts: &[usize]) -> Vec<&'bytes [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|&cut| cut.min(bytes.len())).collect();
     cuts.sort_unstable();
@@ -25,9 +25,9 @@ pub fn split<'bytes>(bytes: &'bytes [u8], cuts: &[usize]) -> Vec<&'bytes [u8]> {
     chunks
 }
 
-/// Places at which to [`split`] bytes of this length, none at all included.
+/// Generates positions at which to [`split`] bytes of this length, possibly none.
 pub fn chunks(length: usize) -> impl Strategy<Value = Vec<usize>> {
-    vec(0..=length, 0..=MOST_CUTS)
+    vec(0..=length, 0..=MAX_CUTS)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whatever the cuts, nothing is lost, doubled or reordered.
+//! Tests that splitting never loses, duplicates or reorders bytes.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn cuts_need_no_order_and_may_repeat() {
 }
 
 #[test]
-fn a_cut_beyond_the_end_is_the_end() {
+fn cut_beyond_the_end_counts_as_the_end() {
     let expected: [&[u8]; 2] = [b"line", b""];
     assert_eq!(split(b"line", &[99]), expected);
 }

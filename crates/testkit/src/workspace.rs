@@ -1,15 +1,15 @@
-//! Where the sources are, so that tests can read files that no crate contains.
+//! Locates the workspace, so that tests can read files outside the crates.
 
 use std::path::{Path, PathBuf};
 
-/// The folder of the workspace's own `Cargo.toml`.
+/// Returns the folder of the workspace's `Cargo.toml`.
 ///
-/// It is found from the place where this crate was compiled, not from the current folder, which
-/// differs between `cargo test`, nextest and a debugger.
+/// It is derived from the path at which this crate was compiled. The current folder differs between
+/// `cargo test`, nextest and a debugger.
 ///
 /// # Panics
 ///
-/// Where the sources were moved away after the tests were built.
+/// If the sources were moved after the tests were built.
 pub fn workspace_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_root = |folder: &&Path| {

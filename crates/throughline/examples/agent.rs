@@ -1,10 +1,10 @@
-//! The example of the README. It needs the key of a provider, as `ANTHROPIC_API_KEY`.
+//! The example of the README. It needs a provider's API key, such as `ANTHROPIC_API_KEY`.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "an example")]
 
 use std::error::Error;
 
-use throughline::agent::{AgentConfig, Start, ToolAnswer, ToolSpec, function_tool, runner};
+use throughline::agent::{AgentConfig, RunRequest, ToolAnswer, ToolSpec, function_tool, runner};
 use throughline::{StoreOptions, Tenant, models, open_store};
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
@@ -15,15 +15,15 @@ struct Weather {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = open_store("sqlite://agents.db", &StoreOptions::default()).await?;
-    let models = models::usual(&|name| std::env::var(name).ok())?;
+    let models = models::from_env(&|name| std::env::var(name).ok())?;
     let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
     let weather = function_tool(weather, |at: Weather| async move {
         ToolAnswer::text(format!("It is sunny in {}.", at.city))
     });
     let runner = runner(&store, models).with_tool(weather);
-    let (us, agent) = (Tenant::from("us"), AgentConfig::smart("anthropic/claude-sonnet-4-5"));
-    let begun = runner.begin(Start::new("us", agent, "What is the weather in Paris?")).await?;
-    runner.drive(&us, &begun.run).await?; // whoever opens the store can go on with it
+    let (us, agent) = (Tenant::from("us"), AgentConfig::smart("anthropic/claude-sonnet-5-5"));
+    let begun = runner.start(RunRequest::new("us", agent, "What is the weather in Paris?")).await?;
+    runner.drive(&us, &begun.run).await?; // any process with the store can resume it
     println!("{}", runner.state(&us, &begun.run).await?.answer().unwrap_or_default());
     Ok(())
 }

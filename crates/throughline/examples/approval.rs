@@ -1,5 +1,5 @@
-//! A tool that a person must allow, and a restart before the person decides: the run waits in the store, and whoever opens it
-//! goes on.
+//! A tool that needs a person's approval, with a restart before the decision. The run waits in the
+//! store, and any process that opens the store can resume it.
 //!
 //! `cargo run --example approval` needs no key.
 
@@ -12,40 +12,41 @@ use std::error::Error;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throughline::agent::{
-    self, AgentConfig, RunStatus, Runner, Start, ToolAnswer, ToolSpec, Word, function_tool,
+    self, AgentConfig, RunCommand, RunRequest, RunStatus, Runner, ToolAnswer, ToolSpec,
+    function_tool,
 };
 use throughline::models::EndpointModels;
 use throughline::{Journal, LogId, Tenant, ToolApprovalResolution};
 
 #[derive(JsonSchema, Deserialize)]
 struct Mail {
-    /// Whom to write to.
+    /// The recipient.
     to: String,
 }
 
 fn runner(store: &Journal, models: EndpointModels) -> Runner {
     let mail = ToolSpec::new("send_mail").description("Sends a mail.").needs_approval();
     let mail = function_tool(mail, |mail: Mail| async move {
-        println!("a mail goes out");
+        println!("sending the mail");
         ToolAnswer::text(format!("Sent to {}.", mail.to))
     });
     agent::runner(store, models).with_tool(mail)
 }
 
-/// One process begins, and ends while the run waits.
-async fn first(place: &support::Place) -> Result<LogId, Box<dyn Error>> {
+/// The first process starts the run and ends while the run waits.
+async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
     let store = place.store().await?;
     let runner = runner(&store, place.models()?);
     let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
-    let begun = runner.begin(Start::new("us", config, "Write to Ann.")).await?;
+    let begun = runner.start(RunRequest::new("us", config, "Write to Ann.")).await?;
     let status = runner.drive(&Tenant::from("us"), &begun.run).await?;
     println!("{status}");
     store.close().await?;
     Ok(begun.run)
 }
 
-/// Another one hears what the person says, and goes on.
-async fn second(place: &support::Place, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
+/// The second process receives the decision and resumes the run.
+async fn resume_run(place: &support::ExampleEnv, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
     let store = place.store().await?;
     let (runner, us) = (runner(&store, place.models()?), Tenant::from("us"));
     let state = runner.state(&us, run).await?;
@@ -53,9 +54,9 @@ async fn second(place: &support::Place, run: &LogId) -> Result<RunStatus, Box<dy
     println!("may {} run with {}?", asked.tool_name, asked.args.as_str());
     let mut yes = ToolApprovalResolution::new(asked.id.clone(), true);
     yes.decided_by = Some("ann".into());
-    runner.tell(&us, run, Word::Decide(yes.clone())).await?;
-    if let Err(refused) = runner.tell(&us, run, Word::Decide(yes)).await {
-        println!("and once more: {refused}");
+    runner.send_command(&us, run, RunCommand::Decide(yes.clone())).await?;
+    if let Err(refused) = runner.send_command(&us, run, RunCommand::Decide(yes)).await {
+        println!("second decision refused: {refused}");
     }
     let status = runner.drive(&us, run).await?;
     store.close().await?;
@@ -64,8 +65,8 @@ async fn second(place: &support::Place, run: &LogId) -> Result<RunStatus, Box<dy
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::Place::new("approval").await?;
-    let run = first(&place).await?;
-    println!("{}", second(&place, &run).await?);
+    let place = support::ExampleEnv::new("approval").await?;
+    let run = start_run(&place).await?;
+    println!("{}", resume_run(&place, &run).await?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The snippets of the README and the book, in one program: `cargo run --example book`.
+//! The snippets of the README and the book in one program: `cargo run --example book`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 #![expect(
@@ -10,10 +10,10 @@ use std::error::Error;
 
 use bytes::Bytes;
 use throughline::agent::Runner;
-use throughline::tools::{Declared, McpServer};
-use throughline::{Asked, Call, Catalog, Wire, codec};
+use throughline::tools::{McpServer, ToolDeclarations};
+use throughline::{Call, Catalog, DecodeContext, Wire, codec};
 
-/// What Claude answered: a thought that it signed, and a call.
+/// A response from Claude with a signed Thought and a tool call.
 const ANSWER: &[u8] =
     br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5",
   "content":[{"type":"thinking","thinking":"I need the weather.","signature":"c2lnbmVk"},
@@ -21,27 +21,27 @@ const ANSWER: &[u8] =
   "stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":20}}"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("{}", replayed(&Bytes::from_static(ANSWER))?);
+    println!("{}", replay_thought(&Bytes::from_static(ANSWER))?);
     Ok(())
 }
 
-/// A thought goes back as it came.
-fn replayed(body: &Bytes) -> Result<String, Box<dyn Error>> {
+/// Replays a Thought unchanged.
+fn replay_thought(body: &Bytes) -> Result<String, Box<dyn Error>> {
     let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "work")?;
     let wire = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;
-    let reply = wire.decode_reply(body, &Asked::of(target.clone()))?;
+    let reply = wire.decode_reply(body, &DecodeContext::of(target.clone()))?;
     let mut call = Call::new(target);
     call.extend(reply.items);
     let request = wire.encode(&call)?;
     Ok(String::from_utf8(request.request.body.to_vec())?)
 }
 
-/// A runner with the tools of a server, and with those that a text declares.
+/// Adds the tools of an MCP server and those declared in a TOML text.
 #[expect(dead_code, reason = "it needs a server")]
 async fn with_tools(runner: Runner, path: &str, text: &str) -> Result<Runner, Box<dyn Error>> {
     let server =
         McpServer::spawn("files", "npx", ["-y", "some-server", "."], [("PATH", path)]).await?;
     let runner = runner.with_tools(server.tools().await?);
-    let tools = Declared::toml(text, &[], &|name| std::env::var(name).ok())?.open().await?;
+    let tools = ToolDeclarations::toml(text, &[], &|name| std::env::var(name).ok())?.open().await?;
     Ok(runner.with_tools(tools))
 }

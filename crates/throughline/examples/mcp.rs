@@ -1,8 +1,9 @@
-//! The tools of an MCP server, or of an address: listed, and one of them called.
+//! Lists the tools of an MCP server or HTTP endpoint, and calls one of them.
 //!
 //! ```text
 //! cargo run --example mcp -- 'mcp:npx -y @modelcontextprotocol/server-everything'
-//! cargo run --example mcp -- 'mcp:npx -y @modelcontextprotocol/server-everything' npx__echo '{"message":"hello"}'
+//! cargo run --example mcp -- 'mcp:npx -y @modelcontextprotocol/server-everything' npx__echo
+//! '{"message":"hello"}'
 //! cargo run --example mcp -- 'http:page=https://example.com/{page}' page '{"page":"index.html"}'
 //! ```
 //!
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use throughline::Json;
 use throughline::agent::ToolContext;
-use throughline::tools::Declared;
+use throughline::tools::ToolDeclarations;
 
 const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOOL ARGUMENTS]";
 
@@ -27,9 +28,10 @@ const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOO
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let line = words.next().ok_or(USAGE)?;
-    // A server gets the variables that its declaration names, and the usual ones. Here they are looked up.
+    // A server receives the common variables and those that its declaration names; this closure
+    // looks them up.
     let variables = |name: &str| std::env::var(name).ok();
-    let tools = Declared::line(&line, &variables)?.open().await?;
+    let tools = ToolDeclarations::line(&line, &variables)?.open().await?;
     let Some(wanted) = words.next() else {
         for tool in &tools {
             let spec = tool.spec();
@@ -52,6 +54,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         progress: Arc::new(|text: &str| println!("… {text}")),
     };
     let answer = tool.run(&args, &about).await;
-    println!("{:?}: {}", answer.outcome, answer.said());
+    println!("{:?}: {}", answer.outcome, answer.to_text());
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! An answer that must fit a schema: what does not is told to the model and asked for again, and the thread has only the last.
+//! An answer that must match a schema. The model receives the error of an invalid answer and is
+//! called again; the Thread stores only the last answer.
 //!
 //! `cargo run --example output_schema` needs no key.
 
@@ -8,10 +9,10 @@ mod support;
 
 use std::error::Error;
 
-use throughline::agent::{self, AgentConfig, OutputContract, Start};
+use throughline::agent::{self, AgentConfig, OutputContract, RunRequest};
 use throughline::{Json, RunEvent, Tenant};
 
-/// A model that answers in words first, and then with a number that is none.
+/// A model that answers first in prose, then with an invalid number, then correctly.
 const SCRIPT: &str = r#"
 [[turn]]
 texts = ["It is warm."]
@@ -25,7 +26,7 @@ texts = ['{"degrees": 21}']
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::Place::scripted("output-schema", SCRIPT).await?;
+    let place = support::ExampleEnv::scripted("output-schema", SCRIPT).await?;
     let store = place.store().await?;
     let runner = agent::runner(&store, place.models()?);
     let mut config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
@@ -35,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     config.output = Some(OutputContract { schema, name: None, native: false });
 
     let us = Tenant::from("us");
-    let begun = runner.begin(Start::new("us", config, "How warm is it?")).await?;
+    let begun = runner.start(RunRequest::new("us", config, "How warm is it?")).await?;
     let status = runner.drive(&us, &begun.run).await?;
     for event in agent::events(&store, &us, &begun.run).await? {
         match event {
@@ -43,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 println!("{}: {}", event.phase, event.message.unwrap_or_default());
             }
             RunEvent::Message(event) if event.ephemeral == Some(true) => {
-                println!("({} said, and no thread keeps: {})", event.role, event.content);
+                println!("ephemeral {} message: {}", event.role, event.content);
             }
             _ => {}
         }

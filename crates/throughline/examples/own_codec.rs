@@ -1,7 +1,7 @@
-//! A wire of one's own: a codec from another crate is a peer of the built-in ones, and the trait is all it takes.
+//! A custom codec: an implementation of the trait in another crate works like the built-in codecs.
 //!
-//! `cargo run --example own_codec` reads an answer with a sealed thought, and says it back: to its owner with the seal, and to
-//! nobody else.
+//! `cargo run --example own_codec` decodes a response with a sealed Thought and encodes it again:
+//! with the Seal for its owner, and without it for every other provider.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline::{
-    Asked, Body, CODECS, Call, Catalog, CatalogError, Codec, CodecError, Decoder, Did, Document,
-    Encoded, Encoder, Event, Fate, Frame, Framing, Item, Json, Name, Native, Node, Place,
-    ReasoningFormat, Reply, Request, Role, Seal, Side, Stop, Target, Thought, ThoughtKind, Tree,
-    Usage, Why, Wire, json,
+    Body, CODECS, Call, Catalog, CatalogError, Codec, CodecError, DecodeContext, Decoder,
+    Direction, Disposition, Document, ElisionReason, EncodedRequest, Encoder, Event, Fate, Frame,
+    Framing, Item, ItemPosition, Json, Name, NativePart, Node, ReasoningFormat, Reply, Request,
+    Role, Seal, StopReason, Target, Thought, ThoughtKind, Tree, Usage, Wire, json,
 };
 
-/// A protocol of our own: `{"lines": [{"by": …, "text": …, "stamp": …}]}`. What has a stamp is a thought, and the stamp is its seal.
+/// A sample protocol: `{"lines": [{"by": …, "text": …, "stamp": …}]}`. A line with a stamp is a
+/// Thought, and the stamp is its Seal.
 pub(crate) struct Ledger;
 
 const WIRE: &str = "ledger";
 
-fn item_of(line: Node<'_>, index: usize, side: Side, asked: &Asked) -> Item {
+fn item_of(line: Node<'_>, index: usize, side: Direction, asked: &DecodeContext) -> Item {
     let text = line.name_of("text").unwrap_or_default();
     let role =
         if line.get("by").is_some_and(|by| by.is("model")) { Role::Assistant } else { Role::User };
@@ -32,18 +33,18 @@ fn item_of(line: Node<'_>, index: usize, side: Side, asked: &Asked) -> Item {
         }
         None => Body::Text(text),
     };
-    let mut item = Item::new(format!("line.{index}"), Place::new(index, 0), role, body);
+    let mut item = Item::new(format!("line.{index}"), ItemPosition::new(index, 0), role, body);
     let origin = &asked.target.origin;
     item.seals = stamp
         .map(|stamp| Seal::new(stamp, "ledger.stamp", Arc::clone(origin), "/stamp"))
         .into_iter()
         .collect();
-    item.native = Some(Native::new(Wire::new(WIRE), side, line.json()));
+    item.native = Some(NativePart::new(Wire::new(WIRE), side, line.json()));
     item.origin = (role == Role::Assistant).then(|| Arc::clone(origin));
     item
 }
 
-fn lines(body: &Bytes, side: Side, asked: &Asked) -> Result<Vec<Item>, CodecError> {
+fn lines(body: &Bytes, side: Direction, asked: &DecodeContext) -> Result<Vec<Item>, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let lines = tree.root().get("lines").into_iter().flat_map(Node::elements).enumerate();
     Ok(lines.map(|(index, line)| item_of(line, index, side, asked)).collect())
@@ -60,9 +61,16 @@ fn line_of(item: &Item) -> Option<Json> {
     }))
 }
 
-fn reply_of(items: Vec<Item>, asked: &Asked) -> Reply {
+fn reply_of(items: Vec<Item>, asked: &DecodeContext) -> Reply {
     let origin = Arc::clone(&asked.target.origin);
-    Reply { id: None, items, stop: Stop::Done, usage: Usage::default(), origin, extras: Vec::new() }
+    Reply {
+        id: None,
+        items,
+        stop: StopReason::Done,
+        usage: Usage::default(),
+        origin,
+        extras: Vec::new(),
+    }
 }
 
 impl Codec for Ledger {
@@ -86,19 +94,24 @@ impl Codec for Ledger {
         Framing::JsonLines
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         let mut fates = Vec::new();
         let mut said = Vec::new();
         for item in &call.items {
-            let seals: Vec<Did> = item
+            let seals: Vec<Disposition> = item
                 .seals
                 .iter()
                 .map(|seal| {
-                    seal.open_for(&call.target, None).map_or_else(Did::Elided, |_| Did::Kept)
+                    seal.open_for(&call.target, None)
+                        .map_or_else(Disposition::Elided, |_| Disposition::Kept)
                 })
                 .collect();
-            let line = line_of(item).filter(|_| seals.iter().all(|did| *did == Did::Kept));
-            let visible = if line.is_some() { Did::Kept } else { Did::Elided(Why::Foreign) };
+            let line = line_of(item).filter(|_| seals.iter().all(|did| *did == Disposition::Kept));
+            let visible = if line.is_some() {
+                Disposition::Kept
+            } else {
+                Disposition::Elided(ElisionReason::Foreign)
+            };
             fates.push(Fate { item: item.id.clone(), visible, seals });
             said.extend(line);
         }
@@ -109,17 +122,17 @@ impl Codec for Ledger {
             headers: Vec::new(),
             body,
         };
-        Ok(Encoded { request, fates, warnings: Vec::new(), prefix: None })
+        Ok(EncodedRequest { request, fates, warnings: Vec::new(), prefix: None })
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
         let mut call = Call::new(asked.target.clone());
-        call.items = lines(&request.body, Side::Request, asked)?;
+        call.items = lines(&request.body, Direction::Request, asked)?;
         Ok(call)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
-        Ok(reply_of(lines(body, Side::Response, asked)?, asked))
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+        Ok(reply_of(lines(body, Direction::Response, asked)?, asked))
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
@@ -127,7 +140,7 @@ impl Codec for Ledger {
         Ok(json::object_of([("lines", &json::array_of(&said))]).bytes().clone())
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
         Box::new(LedgerDecoder { asked: asked.clone(), items: Vec::new() })
     }
 
@@ -137,7 +150,7 @@ impl Codec for Ledger {
 }
 
 struct LedgerDecoder {
-    asked: Asked,
+    asked: DecodeContext,
     items: Vec<Item>,
 }
 
@@ -145,7 +158,7 @@ impl Decoder for LedgerDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
         let index = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
-        let item = item_of(tree.root(), self.items.len(), Side::Response, &self.asked);
+        let item = item_of(tree.root(), self.items.len(), Direction::Response, &self.asked);
         self.items.push(item.clone());
         Ok(vec![
             Event::Opened { index, id: None, body: item.body.clone() },
@@ -169,22 +182,22 @@ impl Encoder for LedgerEncoder {
     }
 }
 
-/// A model that speaks it: a row in the catalog is what says where it is.
-pub(crate) fn asked() -> Result<Asked, CatalogError> {
+/// Builds the context of a model that uses this wire; a catalog entry defines its endpoint.
+pub(crate) fn decode_context() -> Result<DecodeContext, CatalogError> {
     let rows = "[[provider]]\nname = \"ledger\"\nwire = \"ledger\"\nbase-url = \"https://ledger.example\"\n";
     let catalog = Catalog::builtin().with_providers(rows)?;
-    Ok(Asked::of(catalog.target_for("ledger", "scribe", "work")?))
+    Ok(DecodeContext::of(catalog.target_for("ledger", "scribe", "work")?))
 }
 
-/// An answer with a thought, whose seal is the stamp.
+/// A response with a Thought whose stamp is its Seal.
 pub(crate) const ANSWER: &[u8] =
     br#"{"lines":[{"by":"model","text":"hm","stamp":"c3RhbXA="},{"by":"model","text":"Yes."}]}"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let asked = asked()?;
+    let asked = decode_context()?;
     let reply = Ledger.decode_reply(&Bytes::from_static(ANSWER), &asked)?;
     let mut call = Call::new(asked.target);
-    call.extend([Item::new("q", Place::default(), Role::User, Body::Text("So?".into()))]);
+    call.extend([Item::new("q", ItemPosition::default(), Role::User, Body::Text("So?".into()))]);
     call.extend(reply.items);
     let own = Ledger.encode(&call)?.request.body;
     println!("ledger: {}", String::from_utf8_lossy(&own));
@@ -193,7 +206,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         call.target = Catalog::builtin().target(&row, "some-model", "work");
         let encoded = codec.encode(&call)?;
         let goes = encoded.request.body.windows(8).any(|bytes| bytes == b"c3RhbXA=");
-        println!("{}: the seal goes along: {goes}", codec.wire());
+        println!("{}: Seal included: {goes}", codec.wire());
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A provider of one's own: a row of data says which wire it speaks and where it is, and another one what its models demand.
+//! A custom provider: one catalog entry specifies its wire and address, another the requirements of
+//! its models.
 //!
 //! `cargo run --example own_provider` needs no key.
 
@@ -8,11 +9,11 @@ mod support;
 
 use std::error::Error;
 
-use throughline::agent::{self, AgentConfig, Start};
-use throughline::models::{self, Endpoint, Source};
+use throughline::agent::{self, AgentConfig, RunRequest};
+use throughline::models::{self, CredentialSource, Endpoint};
 use throughline::{Catalog, Credential, Tenant};
 
-/// An endpoint that speaks a wire we know.
+/// An endpoint that uses a supported wire.
 const ROW: &str = r#"
 [[provider]]
 name = "basement"
@@ -24,20 +25,21 @@ dialect = { channel = "reasoning-content", switch = "toggle", demanded-with-tool
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::Place::new("own-provider").await?;
+    let place = support::ExampleEnv::new("own-provider").await?;
     let catalog = Catalog::builtin().with_providers(ROW)?;
     let row = catalog.provider("basement").ok_or("it was just added")?;
-    println!("{} speaks {} at {}", row.name, row.wire, row.base_url);
-    // Here a simulator answers in its place.
+    println!("{}: wire {} at {}", row.name, row.wire, row.base_url);
+    // A simulator replaces the real endpoint here.
     let address = format!("{}/at/deepseek", place.simulator.url());
-    let basement = Endpoint::new("basement", row, &address, Source::Key(Credential::new("none")))?;
-    let models = models::at(catalog, [basement])?;
+    let basement =
+        Endpoint::new("basement", row, &address, CredentialSource::Key(Credential::new("none")))?;
+    let models = models::with_endpoints(catalog, [basement])?;
 
     let store = place.store().await?;
     let runner = agent::runner(&store, models);
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("basement/deepseek-v4-pro");
-    let begun = runner.begin(Start::new("us", config, "Are you there?")).await?;
+    let begun = runner.start(RunRequest::new("us", config, "Are you there?")).await?;
     let status = runner.drive(&us, &begun.run).await?;
     let answer = runner.state(&us, &begun.run).await?.answer();
     println!("{status}: {}", answer.unwrap_or_default());

@@ -1,7 +1,8 @@
-//! Tools of one's own: a function whose arguments are a type, and a type that tells how far it is.
+//! Custom tools: a function with typed arguments, and a type that reports progress.
 //!
-//! `cargo run --example own_tool` shows what a model would be told of them, and runs each once. An agent gets them with
-//! `runner.with_tools(tools)`: then their arguments are checked, and each call is kept before it runs and after.
+//! `cargo run --example own_tool` prints the schemas that a model would receive and runs each tool
+//! once. An agent gets the tools with `runner.with_tools(tools)`. The runner then validates the
+//! arguments and records each call before and after it runs.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -10,29 +11,29 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use throughline::agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working, function_tool};
+use throughline::agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec, function_tool};
 use throughline::{Json, SyntaxError};
 
-/// What the model fills in. The comments are part of the schema that it is told.
+/// The arguments from the model. These comments become part of the tool's JSON Schema.
 #[derive(JsonSchema, Deserialize)]
 struct Sum {
     /// The numbers to add.
     numbers: Vec<f64>,
 }
 
-/// Counts, and tells of it.
+/// Counts to three and reports progress.
 struct Count;
 
 impl Tool for Count {
     fn spec(&self) -> ToolSpec {
-        // It may be run again after a crash, and may take a minute.
+        // The tool may run again after a crash, and may take a minute.
         ToolSpec::new("count")
             .description("Counts to three.")
             .idempotent()
             .timeout(Duration::from_mins(1))
     }
 
-    fn run<'a>(&'a self, _: &'a Json, about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, _: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             for number in ["one", "two", "three"] {
                 (about.progress)(number);
@@ -63,7 +64,7 @@ async fn main() -> Result<(), SyntaxError> {
         let spec = tool.spec();
         println!("{} {}", spec.name, spec.schema.as_ref().map_or("{}", Json::as_str));
         let answer = tool.run(&Json::parse(args)?, &about).await;
-        println!("{:?}: {}", answer.outcome, answer.said());
+        println!("{:?}: {}", answer.outcome, answer.to_text());
     }
     Ok(())
 }

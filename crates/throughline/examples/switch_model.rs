@@ -1,5 +1,5 @@
-//! A model switch in mid-run: Claude calls a tool, and GPT gets the answer and goes on. Each gets back what it sealed, and
-//! nothing that the other did.
+//! A model switch during a run: Claude calls a tool, and GPT receives the result and continues.
+//! Each model gets back only what it sealed.
 //!
 //! `cargo run --example switch_model` needs no key.
 
@@ -11,20 +11,22 @@ use std::error::Error;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use throughline::agent::{self, AgentConfig, Start, ToolAnswer, ToolSpec, Word, function_tool};
+use throughline::agent::{
+    self, AgentConfig, RunCommand, RunRequest, ToolAnswer, ToolSpec, function_tool,
+};
 use throughline::{RunEvent, Tenant, ToolApprovalResolution};
 
 #[derive(JsonSchema, Deserialize)]
 struct Question {
-    /// What to look up.
+    /// The subject to look up.
     what: String,
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::Place::new("switch-model").await?;
+    let place = support::ExampleEnv::new("switch-model").await?;
     let store = place.store().await?;
-    // A person has a say, so the run pauses in the middle of its tool loop.
+    // The tool needs approval, so the run pauses inside its tool loop.
     let look = ToolSpec::new("look_up").description("Looks something up.").needs_approval();
     let look = function_tool(look, |question: Question| async move {
         ToolAnswer::text(format!("{}: it is so.", question.what))
@@ -32,14 +34,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let runner = agent::runner(&store, place.models()?).with_tool(look);
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
-    let begun = runner.begin(Start::new("us", config, "Is it so?")).await?;
+    let begun = runner.start(RunRequest::new("us", config, "Is it so?")).await?;
     println!("{}", runner.drive(&us, &begun.run).await?);
 
     let state = runner.state(&us, &begun.run).await?;
     let asked = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
-    runner.tell(&us, &begun.run, Word::Switch("openai/gpt-5.2".into())).await?;
+    runner.send_command(&us, &begun.run, RunCommand::Switch("openai/gpt-5.2".into())).await?;
     let yes = ToolApprovalResolution::new(asked.id.clone(), true);
-    runner.tell(&us, &begun.run, Word::Decide(yes)).await?;
+    runner.send_command(&us, &begun.run, RunCommand::Decide(yes)).await?;
     println!("{}", runner.drive(&us, &begun.run).await?);
 
     for event in agent::events(&store, &us, &begun.run).await? {
@@ -52,6 +54,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => {}
         }
     }
-    println!("nothing was refused: {}", place.simulator.ledger().is_content());
+    println!("no request was refused: {}", place.simulator.ledger().all_verified());
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! One tool loop: the model thinks, calls a tool, gets its signed thoughts back with the tool's answer, and answers.
+//! One tool loop: the model thinks, calls a tool, gets its signed Thoughts back with the result,
+//! and answers.
 //!
 //! `cargo run --example tool_loop` needs no key.
 
@@ -10,10 +11,10 @@ use std::error::Error;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use throughline::agent::{self, AgentConfig, Start, ToolAnswer, ToolSpec, function_tool};
+use throughline::agent::{self, AgentConfig, RunRequest, ToolAnswer, ToolSpec, function_tool};
 use throughline::{RedactionPolicy, Tenant};
 
-/// What the model fills in. The comments are part of the schema that it is told.
+/// The arguments from the model. These comments become part of the tool's JSON Schema.
 #[derive(JsonSchema, Deserialize)]
 struct Weather {
     /// The city.
@@ -22,7 +23,7 @@ struct Weather {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::Place::new("tool-loop").await?;
+    let place = support::ExampleEnv::new("tool-loop").await?;
     let store = place.store().await?;
     let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
     let weather = function_tool(weather, |at: Weather| async move {
@@ -32,13 +33,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
-    let begun = runner.begin(Start::new("us", config, "What is the weather in Paris?")).await?;
+    let begun =
+        runner.start(RunRequest::new("us", config, "What is the weather in Paris?")).await?;
     let status = runner.drive(&us, &begun.run).await?;
 
     let events = agent::events(&store, &us, &begun.run).await?;
     print!("{}", agent::narrate(&events, &RedactionPolicy::default()));
     let answer = runner.state(&us, &begun.run).await?.answer();
     println!("{status}: {}", answer.unwrap_or_default());
-    println!("every seal came back in its place: {}", place.simulator.ledger().is_content());
+    println!("every Seal was replayed unchanged: {}", place.simulator.ledger().all_verified());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Models behind the providers' endpoints, by name; and what it takes to reach them.
+//! Models of the providers' endpoints, by name.
 
 use std::sync::Arc;
 
@@ -6,22 +6,24 @@ use jiff::Timestamp;
 use throughline_codec::Catalog;
 
 pub use throughline_provider::{
-    AwsKeys, Endpoint, EndpointModel, EndpointModels, EndpointOptions, Http, InvalidEndpoint,
-    Lookup, Source, Whereabouts,
+    AwsKeys, CredentialSource, Endpoint, EndpointModel, EndpointModels, EndpointOptions, EnvLookup,
+    Http, InvalidEndpoint, ModelResolver,
 };
 
-/// The models of all providers whose keys the usual variables hold, by names as `anthropic/claude-sonnet-4-5`. The variables
-/// are looked up by whoever may read them: `usual(&|name| std::env::var(name).ok())`.
-pub fn usual(variables: Lookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
-    EndpointModels::usual(variables, Arc::new(now))
+/// Returns the models of all providers whose API keys are set in their usual variables, with names
+/// such as `anthropic/claude-sonnet-4-5`. The caller supplies the lookup: `from_env(&|name|
+/// std::env::var(name).ok())`.
+pub fn from_env(variables: EnvLookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
+    EndpointModels::from_env(variables, Arc::new(now))
 }
 
-/// The models behind these endpoints, by names as `anthropic/claude-sonnet-4-5`, with the rows of that catalog.
-pub fn at(
+/// Returns the models of these endpoints with the entries of a catalog, with names such as
+/// `anthropic/claude-sonnet-4-5`.
+pub fn with_endpoints(
     catalog: Catalog,
     endpoints: impl IntoIterator<Item = Endpoint>,
 ) -> Result<EndpointModels, InvalidEndpoint> {
-    EndpointModels::at(catalog, endpoints, Arc::new(now))
+    EndpointModels::from_endpoints(catalog, endpoints, Arc::new(now))
 }
 
 #[expect(clippy::disallowed_methods, reason = "retries wait by the clock of the machine")]

@@ -1,4 +1,4 @@
-//! A codec from another crate is a peer of the built-in ones: the trait is all it takes.
+//! A codec from another crate works like the built-in ones.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -8,17 +8,18 @@ mod own_codec;
 
 use bytes::Bytes;
 use throughline::{
-    Body, Call, Catalog, Codec as _, Did, Event, Item, Place, Role, StreamDecoder, StreamEncoder,
-    events_of,
+    Body, Call, Catalog, Codec as _, Disposition, Event, Item, ItemPosition, Role, StreamDecoder,
+    StreamEncoder, events_from_reply,
 };
 
-use own_codec::{ANSWER, Ledger, asked};
+use own_codec::{ANSWER, Ledger, decode_context};
 
 #[test]
-fn its_seals_go_back_to_it_and_to_nobody_else() {
-    let reply = Ledger.decode_reply(&Bytes::from_static(ANSWER), &asked().unwrap()).unwrap();
-    let mut call = Call::new(asked().unwrap().target);
-    call.extend([Item::new("q", Place::default(), Role::User, Body::Text("So?".into()))]);
+fn custom_codec_seals_go_only_to_their_owner() {
+    let reply =
+        Ledger.decode_reply(&Bytes::from_static(ANSWER), &decode_context().unwrap()).unwrap();
+    let mut call = Call::new(decode_context().unwrap().target);
+    call.extend([Item::new("q", ItemPosition::default(), Role::User, Body::Text("So?".into()))]);
     call.extend(reply.items);
     let own = Ledger.encode(&call).unwrap().request.body;
     assert!(String::from_utf8_lossy(&own).contains("c3RhbXA="));
@@ -28,19 +29,20 @@ fn its_seals_go_back_to_it_and_to_nobody_else() {
         let encoded = codec.encode(&call).unwrap();
         let body = String::from_utf8_lossy(&encoded.request.body).into_owned();
         assert!(body.contains("Yes.") && !body.contains("c3RhbXA="), "{}: {body}", codec.wire());
-        assert!(matches!(encoded.fates[1].visible, Did::Elided(_)));
+        assert!(matches!(encoded.fates[1].visible, Disposition::Elided(_)));
     }
 }
 
 #[test]
-fn it_streams_through_the_same_machinery() {
-    let reply = Ledger.decode_reply(&Bytes::from_static(ANSWER), &asked().unwrap()).unwrap();
+fn custom_codec_streams_round_trip() {
+    let reply =
+        Ledger.decode_reply(&Bytes::from_static(ANSWER), &decode_context().unwrap()).unwrap();
     let (mut encoder, mut bytes) = (StreamEncoder::new(&Ledger), Vec::new());
-    for event in events_of(&reply) {
+    for event in events_from_reply(&reply) {
         encoder.push(&event, &mut bytes).unwrap();
     }
     encoder.finish(&mut bytes);
-    let mut decoder = StreamDecoder::new(&Ledger, &asked().unwrap());
+    let mut decoder = StreamDecoder::new(&Ledger, &decode_context().unwrap());
     let mut events = Vec::new();
     for byte in bytes.chunks(1) {
         events.extend(decoder.push(byte).unwrap());

@@ -1,4 +1,4 @@
-//! What a tool answered, as parts that a model is shown, and how much of it.
+//! Converts tool results to parts for the model, within a size limit.
 
 use bytes::Bytes;
 use throughline_agent::ToolAnswer;
@@ -6,32 +6,33 @@ use throughline_core::{Media, Name, Outcome, Part};
 
 use crate::secret::Mask;
 
-/// What is said of a call that was lost on its way, after which nobody knows whether it took effect.
-const NOBODY_KNOWS: &str = "Whether it took effect is unknown: find out before you call it again.";
+/// Sentence for a call that failed after it was sent, so that its effect is unknown.
+const UNKNOWN_EFFECT: &str =
+    "Whether it took effect is unknown: find out before you call it again.";
 
-/// An answer to a call that failed after it was sent.
-pub(crate) fn lost(reason: &str, idempotent: bool) -> ToolAnswer {
-    // What may be run again can be told to have failed.
+/// Builds the result of a call that failed after it was sent.
+pub(crate) fn lost_call(reason: &str, idempotent: bool) -> ToolAnswer {
+    // An idempotent call can be repeated, so a plain error is enough.
     if idempotent {
         return ToolAnswer::error(reason);
     }
-    let answer = ToolAnswer::error(format!("{reason} {NOBODY_KNOWS}"));
+    let answer = ToolAnswer::error(format!("{reason} {UNKNOWN_EFFECT}"));
     ToolAnswer { outcome: Outcome::Unknown, ..answer }
 }
 
-/// The same answer, with no secret in its texts where it is an error.
-pub(crate) fn masked(mut answer: ToolAnswer, mask: &Mask) -> ToolAnswer {
+/// Masks secrets in the texts of an error result.
+pub(crate) fn mask_errors(mut answer: ToolAnswer, mask: &Mask) -> ToolAnswer {
     if answer.outcome != Outcome::Ok {
         for part in &mut answer.parts {
             if let Part::Text(text) = part {
-                *text = mask.over(text).into();
+                *text = mask.apply(text).into();
             }
         }
     }
     answer
 }
 
-/// Parts that hold no more than so many bytes in all.
+/// Collects parts up to a total size in bytes.
 pub(crate) struct Parts {
     left: usize,
     limit: usize,
@@ -40,11 +41,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) fn within(limit: usize) -> Self {
+    pub(crate) fn with_limit(limit: usize) -> Self {
         Self { left: limit, limit, all: Vec::new(), was_cut: false }
     }
 
-    /// Adds a text, or as much of it as there is room for.
+    /// Adds a text, truncated to the remaining size.
     pub(crate) fn text(&mut self, text: &str) {
         let room = text.floor_char_boundary(self.left);
         let kept = text.get(..room).unwrap_or_default();
@@ -55,7 +56,7 @@ impl Parts {
         }
     }
 
-    /// Adds a picture or document in base64, if there is room for it.
+    /// Adds base64 media if it fits.
     pub(crate) fn media(&mut self, mime: &str, base64: impl Into<Bytes>) {
         let base64 = base64.into();
         if base64.len() > self.left {
@@ -66,21 +67,21 @@ impl Parts {
         self.all.push(Part::Media(Media::Inline { mime: Name::from(mime), base64 }));
     }
 
-    /// Notes that there was more than what was added.
-    pub(crate) fn cut(&mut self) {
+    /// Records that content was omitted.
+    pub(crate) fn mark_truncated(&mut self) {
         self.was_cut = true;
     }
 
-    /// Whether one of the texts says just this.
+    /// Returns whether one of the texts matches.
     pub(crate) fn has_text(&self, same: impl Fn(&str) -> bool) -> bool {
         self.all.iter().any(|part| matches!(part, Part::Text(text) if same(text)))
     }
 
-    /// The answer that they are.
-    pub(crate) fn answer(mut self, outcome: Outcome) -> ToolAnswer {
+    /// Builds the result.
+    pub(crate) fn into_answer(mut self, outcome: Outcome) -> ToolAnswer {
         if self.was_cut {
             let note =
-                format!("[The answer is longer than {} bytes and was cut here.]", self.limit);
+                format!("[The answer is longer than {} bytes and was truncated here.]", self.limit);
             self.all.push(Part::Text(note.into()));
         }
         if self.all.is_empty() {

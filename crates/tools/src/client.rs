@@ -1,7 +1,7 @@
-//! The HTTP client of both kinds of tools, and of the sinks of traces: it goes where it was sent, and nowhere else.
+//! HTTP client for tools and trace sinks. It contacts only the configured origin.
 //!
-//! Nothing is sent to link-local addresses and metadata services. A redirect is followed within the same origin only, no
-//! proxy is looked up, and nothing is sent twice.
+//! Link-local addresses and metadata services are blocked. Redirects are followed within the same
+//! origin only, proxy settings are ignored, and requests are never retried.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -12,43 +12,43 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rustls::{ClientConfig, RootCertStore};
-use throughline_core::{Credential, Name, OutOfBounds, check_host, within_bounds};
+use throughline_core::{BlockedAddress, Credential, Name, allowed_addresses, check_host};
 
-/// How many redirects are followed.
-const MOST_REDIRECTS: usize = 5;
+/// Maximum number of redirects.
+const MAX_REDIRECTS: usize = 5;
 
-/// A client with connections of its own.
+/// Creates a client with its own connection pool.
 pub fn client() -> Result<Client, String> {
-    let tls = tls().map_err(|error| format!("TLS is not there: {error}"))?;
+    let tls = tls().map_err(|error| format!("TLS is unavailable: {error}"))?;
     let builder = Client::builder()
         .tls_backend_preconfigured(tls)
-        .dns_resolver(Guarded)
-        .redirect(within_origin())
+        .dns_resolver(FilteredResolver)
+        .redirect(same_origin_redirects())
         .retry(reqwest::retry::never())
         .no_proxy();
-    builder.build().map_err(|error| told(&error))
+    builder.build().map_err(|error| error_message(&error))
 }
 
-/// What is wrong with an address before anything is sent to it.
+/// Checks a URL before anything is sent to it.
 pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user or a password: write them as a header".to_owned());
+        return Err("must not contain a user or a password; use a header".to_owned());
     }
     check_host(url.host_str().unwrap_or_default())
-        .map_err(|refused| format!("leads where nothing is sent: {refused}"))
+        .map_err(|refused| format!("leads to a blocked address: {refused}"))
 }
 
-/// Headers as they are sent, or the one that cannot be.
+/// Converts configured headers; the error names an invalid one.
 pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
         let key = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_str(value.reveal());
         let (Ok(key), Ok(mut value)) = (key, value) else {
-            return Err(format!("has `{name}`, which cannot be sent as it is written"));
+            return Err(format!("has `{name}`, whose name or value is not a valid header"));
         };
         value.set_sensitive(true);
         headers.append(key, value);
@@ -56,13 +56,13 @@ pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// What an error says, in its innermost words. Those further out tell addresses, and so may tell keys.
-pub fn told(error: &(dyn Error + 'static)) -> String {
-    if let Some(refused) = cause::<OutOfBounds>(error) {
-        return format!("nothing is sent there: {refused}");
+/// Returns the innermost message of an error. Outer messages contain URLs, which may contain keys.
+pub fn error_message(error: &(dyn Error + 'static)) -> String {
+    if let Some(refused) = cause::<BlockedAddress>(error) {
+        return format!("the address is blocked: {refused}");
     }
     let mut inner = error;
-    while let Some(within) = within(inner) {
+    while let Some(within) = source_of(inner) {
         inner = within;
     }
     match inner.downcast_ref::<reqwest::Error>() {
@@ -75,55 +75,55 @@ pub fn told(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Whether nothing of a request can have been heard.
+/// Returns whether the server cannot have received any part of the request.
 pub fn was_not_sent(error: &(dyn Error + 'static)) -> bool {
-    cause::<OutOfBounds>(error).is_some()
+    cause::<BlockedAddress>(error).is_some()
         || cause::<reqwest::Error>(error)
             .is_some_and(|error| error.is_connect() || error.is_builder())
 }
 
-/// The cause of that type, if it is among those of an error.
+/// Returns the first cause of type `E` in an error chain.
 fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        cause = within(error);
+        cause = source_of(error);
     }
     None
 }
 
-/// What an error was caused by. rmcp does not name the client's own error as the cause of its own.
-fn within<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+/// Returns the cause of an error, including the client error that rmcp does not expose as a source.
+fn source_of<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
     match error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => Some(error),
         _ => error.source(),
     }
 }
 
-/// Redirects that stay with the same scheme, host and port. Another one is the answer.
-fn within_origin() -> Policy {
+/// Follows redirects within the same origin; any other redirect is returned as the response.
+fn same_origin_redirects() -> Policy {
     Policy::custom(|attempt| {
         let from = attempt.previous();
         let stays = from.first().is_some_and(|from| from.origin() == attempt.url().origin());
-        if stays && from.len() <= MOST_REDIRECTS { attempt.follow() } else { attempt.stop() }
+        if stays && from.len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
     })
 }
 
-/// Looks names up, and leaves out what is out of bounds.
-struct Guarded;
+/// DNS resolver that drops blocked addresses.
+struct FilteredResolver;
 
-impl Resolve for Guarded {
+impl Resolve for FilteredResolver {
     fn resolve(&self, name: reqwest::dns::Name) -> Resolving {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            Ok(Box::new(within_bounds(name.as_str(), found)?.into_iter()) as Addrs)
+            Ok(Box::new(allowed_addresses(name.as_str(), found)?.into_iter()) as Addrs)
         })
     }
 }
 
-/// TLS with ring. The machine's certificates are read once.
+/// Returns the TLS configuration with ring. System certificates are read once.
 fn tls() -> Result<ClientConfig, rustls::Error> {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -137,7 +137,7 @@ fn tls() -> Result<ClientConfig, rustls::Error> {
     Ok(CONFIG.get_or_init(|| config).clone())
 }
 
-/// The machine's own authorities, or Mozilla's where the machine has none.
+/// Returns the system's certificate authorities, or Mozilla's if the system has none.
 fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

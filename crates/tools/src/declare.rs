@@ -1,4 +1,4 @@
-//! Tools as people declare them: in TOML, in JSON, and in one line at a command's end.
+//! Tool declarations in TOML, in JSON, or in one command-line argument.
 //!
 //! ```toml
 //! [mcp.files]
@@ -11,8 +11,8 @@
 //! headers = { Authorization = "Bearer ${WEATHER_KEY}" }
 //! ```
 //!
-//! Declarations are data: reading them opens nothing. Whatever is wrong is told with its place and with what to do, all of
-//! it at once, and a secret is never repeated.
+//! Declarations are data: parsing them opens nothing. All problems are reported at once, each with
+//! its position and remedy, and never with a secret.
 
 mod line;
 mod reader;
@@ -25,16 +25,16 @@ use throughline_core::Name;
 
 pub use crate::declare::reader::{Problem, Problems};
 
-use crate::declare::reader::{Notes, Section};
+use crate::declare::reader::{Diagnostics, Section};
 use crate::declare::value::Value;
 use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
-use crate::mcp::{Approval, McpConfig, McpError, McpServer, Reach};
+use crate::mcp::{Approval, McpConfig, McpError, McpServer, Transport};
 use crate::name;
 
-/// Looks a variable up, by its name.
+/// Looks up an environment variable by name.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// The tables that declare tools.
+/// Tables that declare tools.
 const TABLES: [&str; 2] = ["mcp", "http"];
 
 const MCP_KEYS: [&str; 11] = [
@@ -66,7 +66,8 @@ const HTTP_KEYS: [&str; 12] = [
     "largest_answer",
 ];
 
-/// The variables that a process gets where there are any: what programs need to run at all, and no secret.
+/// System variables that a process gets if they are set: programs need them to run, and none is a
+/// secret.
 const USUAL: [&str; 16] = [
     "APPDATA",
     "HOME",
@@ -86,57 +87,57 @@ const USUAL: [&str; 16] = [
     "USERPROFILE",
 ];
 
-/// The tools that a text declares.
+/// Declared tools.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Declared {
-    /// The servers of `[mcp.…]`.
+pub struct ToolDeclarations {
+    /// Servers from `[mcp.…]`.
     pub mcp: Vec<McpConfig>,
-    /// The tools of `[http.…]`.
+    /// Tools from `[http.…]`.
     pub http: Vec<HttpConfig>,
 }
 
-/// Why declared tools cannot be used.
+/// Reason why declared tools cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A server cannot be opened, or does not list its tools.
+    /// A server cannot be opened or does not list its tools.
     #[error(transparent)]
     Mcp(#[from] McpError),
-    /// A declaration makes no sense.
+    /// A declaration is invalid.
     #[error(transparent)]
     Http(#[from] InvalidTool),
     /// Two tools have the same name.
-    #[error("there are two tools of the name `{0}`: call one of them otherwise")]
+    #[error("two tools have the name `{0}`; rename one of them")]
     Twice(Name),
 }
 
-impl Declared {
-    /// Reads TOML. It may have other keys at its top, if they are named here: their reading is somebody else's.
+impl ToolDeclarations {
+    /// Parses TOML. Other top-level keys are allowed if `others` lists them.
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         Self::read(text, value::toml(text, others), others, variables)
     }
 
-    /// Reads JSON of the same form.
+    /// Parses JSON of the same form.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         Self::read(text, value::json(text), others, variables)
     }
 
-    /// Reads one line, as `--tool` takes it: `mcp:npx -y some-server`, `mcp:files=https://example.com/mcp` or
-    /// `http:weather=GET https://example.com/{city}`.
+    /// Parses one line, as `--tool` accepts it: `mcp:npx -y some-server`,
+    /// `mcp:files=https://example.com/mcp` or `http:weather=GET https://example.com/{city}`.
     pub fn line(text: &str, variables: Variables<'_>) -> Result<Self, Problems> {
         line::read(text, variables)
     }
 
-    /// These and those.
+    /// Combines two sets of declarations.
     #[must_use]
-    pub fn and(mut self, others: Self) -> Self {
+    pub fn merge(mut self, others: Self) -> Self {
         self.mcp.extend(others.mcp);
         self.http.extend(others.http);
         self
     }
 
-    /// Opens the servers, and gives all tools.
+    /// Opens the servers and returns all tools.
     pub async fn open(self) -> Result<Vec<Arc<dyn Tool>>, OpenError> {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for config in self.http {
@@ -160,21 +161,21 @@ impl Declared {
         others: &[&str],
         variables: Variables<'_>,
     ) -> Result<Self, Problems> {
-        let mut notes = Notes::on(text, variables);
+        let mut notes = Diagnostics::new(text, variables);
         let mut declared = Self::default();
         match value {
             Ok(root) => {
                 if let Some(root) = Section::root(&root, &mut notes) {
-                    root.takes_only(&[&TABLES, others].concat(), &mut notes);
+                    root.reject_unknown_keys(&[&TABLES, others].concat(), &mut notes);
                     declared.read_tables(&root, &mut notes);
                 }
             }
             Err((at, message)) => notes.error(at, message),
         }
-        notes.end(declared)
+        notes.finish(declared)
     }
 
-    fn read_tables(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {
+    fn read_tables(&mut self, root: &Section<'_>, notes: &mut Diagnostics<'_>) {
         if let Some(servers) = root.section("mcp", notes) {
             for (name, section) in servers.sections(notes) {
                 check_server_name(name, &section, notes);
@@ -189,9 +190,9 @@ impl Declared {
     }
 }
 
-/// A server's name is the first part of its tools' names, and must leave room for the second.
-fn check_server_name(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) {
-    if !name::is_good(name) || name.len() > 32 || name.contains("__") {
+/// Checks a server name, which prefixes the names of its tools and must leave room for them.
+fn check_server_name(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
+    if !name::is_valid(name) || name.len() > 32 || name.contains("__") {
         let message = format!(
             "the server `{name}` needs another name: letters, digits, `_` and `-`, at most 32 of them, a letter first, \
              and no two `_` in a row"
@@ -200,9 +201,9 @@ fn check_server_name(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) {
     }
 }
 
-fn server(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<McpConfig> {
-    section.takes_only(&MCP_KEYS, notes);
-    let reach = reach(section, notes);
+fn server(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
+    section.reject_unknown_keys(&MCP_KEYS, notes);
+    let reach = transport(section, notes);
     let approvals = [
         ("never", Approval::Never),
         ("destructive", Approval::Destructive),
@@ -221,13 +222,14 @@ fn server(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Mc
     Some(config)
 }
 
-fn reach(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Reach> {
+fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Transport> {
     let of_process = ["command", "args", "env", "directory"];
     let of_http = ["url", "headers"];
-    let stranger = |own: &str, strangers: &[&'static str], notes: &mut Notes<'_>| {
+    let stranger = |own: &str, strangers: &[&'static str], notes: &mut Diagnostics<'_>| {
         for key in strangers.iter().filter(|key| section.has(key)) {
-            let message =
-                format!("`{key}` does not go with `{own}`: a server is a process or an address");
+            let message = format!(
+                "`{key}` cannot be combined with `{own}`: a server is a process or an HTTP endpoint"
+            );
             notes.error(section.key_at(key), message);
         }
     };
@@ -237,8 +239,8 @@ fn reach(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Reach> {
         let args = section.filled_texts("args", "\"-y\", \"some-server\"", notes);
         let env = section.secrets("env", "KEY", notes);
         let directory = section.filled("directory", "/srv/files", notes);
-        let usual = usual(notes);
-        return Some(Reach::Process {
+        let usual = system_variables(notes);
+        return Some(Transport::Process {
             command: command?,
             args: args.unwrap_or_default(),
             env,
@@ -251,36 +253,36 @@ fn reach(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Reach> {
         let url = section.filled("url", "https://example.com/mcp", notes);
         let headers = section.secrets("headers", "Authorization", notes);
         let url = url?;
-        let parsed = reqwest::Url::parse(&url).map_err(|error| format!("cannot be read: {error}"));
+        let parsed =
+            reqwest::Url::parse(&url).map_err(|error| format!("is not a valid URL: {error}"));
         if let Err(reason) = parsed.and_then(|url| crate::client::check(&url)) {
             notes.error(section.value_at("url"), format!("`url` {reason}"));
         }
-        return Some(Reach::Http { url, headers });
+        return Some(Transport::Http { url, headers });
     }
     let message = format!(
-        "{} does not say how it is reached: write command = \"npx\" for a process, or url = \"https://…\" for an address",
+        "{} needs a `command` or a `url`: write command = \"npx\" for a process, or url = \"https://…\" for an HTTP endpoint",
         section.header
     );
     notes.error(section.at, message);
     None
 }
 
-/// The usual variables, as far as there are any.
-fn usual(notes: &Notes<'_>) -> Vec<(Name, Name)> {
+/// Returns the system variables that are set.
+fn system_variables(notes: &Diagnostics<'_>) -> Vec<(Name, Name)> {
     let value = |name: &&str| Some((Name::from(*name), Name::from((notes.variables)(name)?)));
     USUAL.iter().filter_map(value).collect()
 }
 
-fn tool(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<HttpConfig> {
-    section.takes_only(&HTTP_KEYS, notes);
+fn tool(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<HttpConfig> {
+    section.reject_unknown_keys(&HTTP_KEYS, notes);
     let description = section.text("description", "What it does, for the model.", notes);
     let method = section.text("method", "GET", notes).unwrap_or("GET");
     let url = section.filled("url", "https://example.com/{argument}", notes);
     if !section.has("url") {
         let header = &section.header;
-        let message = format!(
-            "{header} does not say whom it asks: write url = \"https://example.com/{{argument}}\""
-        );
+        let message =
+            format!("{header} needs a `url`: write url = \"https://example.com/{{argument}}\"");
         notes.error(section.at, message);
     }
     let query = section.texts("query", "\"limit\"", notes).unwrap_or_default();
@@ -306,8 +308,8 @@ fn tool(name: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Http
     Some(config)
 }
 
-/// What the tool itself would say of its declaration, at the place where it stands.
-fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Notes<'_>) {
+/// Validates the declaration with the tool's own checks and reports errors at their position.
+fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
     if let Err(invalid) = HttpTool::new(config.clone()) {
         let at = match invalid.member {
             "name" => section.at,
@@ -323,8 +325,9 @@ fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Notes<'_>)
     }
 }
 
-/// What the body is made of: without a word, the arguments as JSON for the methods that usually have one.
-fn body(method: &str, section: &Section<'_>, notes: &mut Notes<'_>) -> HttpBody {
+/// Reads the source of the body. The default is JSON arguments for methods that usually have a
+/// body.
+fn body(method: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> HttpBody {
     let usual = match method {
         "POST" | "PUT" | "PATCH" => HttpBody::Json,
         _ => HttpBody::None,

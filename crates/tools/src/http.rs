@@ -1,7 +1,6 @@
-//! HTTP tools: one request for each call, declared as data.
+//! HTTP tools: one declared request per call.
 //!
-//! The model fills in arguments, and nothing else: scheme, host and headers are those of the declaration, whatever the
-//! arguments say.
+//! The model supplies only arguments. Scheme, host and headers always come from the declaration.
 
 mod template;
 
@@ -12,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, Url};
-use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
 use throughline_core::{Credential, Json, Name, Node, Outcome, Tree, json};
 use tokio::time::timeout;
 
@@ -22,58 +21,58 @@ use crate::http::template::Template;
 use crate::name;
 use crate::secret::{Mask, without_query};
 
-/// Which arguments make the body of a request.
+/// Arguments that form the body of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpBody {
-    /// There is none.
+    /// No body.
     #[default]
     None,
-    /// All that are not in the URL, as a JSON object.
+    /// All arguments that are not in the URL, as a JSON object.
     Json,
-    /// All that are not in the URL, as a form.
+    /// All arguments that are not in the URL, as a form.
     Form,
-    /// This one alone: a text as it is, anything else as JSON.
+    /// Only this argument: a string as text, anything else as JSON.
     Argument(Name),
 }
 
-/// An HTTP tool as it is declared.
+/// Declaration of an HTTP tool.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Its name, what it does, whether it is idempotent, whether a person must allow it, and the schema of its arguments. Where there
-    /// is none, the arguments that the URL and the body take are texts.
+    /// Specification of the tool. Without a schema, the arguments in the URL and the body are
+    /// strings.
     pub spec: ToolSpec,
-    /// The method.
+    /// HTTP method.
     pub method: Name,
-    /// The address, with `{argument}` where an argument goes into its path or query.
+    /// URL with `{argument}` placeholders in its path or query.
     pub url: String,
-    /// Arguments that are added to the query if they are given.
+    /// Optional arguments that are added to the query.
     pub query: Vec<Name>,
-    /// What goes along with each request.
+    /// Headers of every request.
     pub headers: Vec<(Name, Credential)>,
-    /// What the body is made of.
+    /// Source of the body.
     pub body: HttpBody,
-    /// The statuses that are errors. A redirect that is not followed is one in any case.
+    /// Statuses that count as errors. A redirect that is not followed always does.
     pub errors: Vec<RangeInclusive<u16>>,
-    /// How long a call may take.
+    /// Timeout of a call.
     pub timeout: Duration,
-    /// How many bytes of an answer are kept.
+    /// Maximum size of a result in bytes.
     pub largest_answer: usize,
 }
 
 impl HttpConfig {
-    /// A tool that gets an address; a GET may be run again.
+    /// Declares a GET request, which is idempotent.
     pub fn get(name: impl Into<Name>, url: impl Into<String>) -> Self {
         Self::new(ToolSpec::new(name).idempotent(), "GET", url)
     }
 
-    /// A tool that posts its arguments as JSON.
+    /// Declares a POST request with its arguments as JSON.
     pub fn post(name: impl Into<Name>, url: impl Into<String>) -> Self {
         Self { body: HttpBody::Json, ..Self::new(ToolSpec::new(name), "POST", url) }
     }
 
-    /// A tool with that method, and no body.
+    /// Declares a request with this method and no body.
     pub fn new(spec: ToolSpec, method: impl Into<Name>, url: impl Into<String>) -> Self {
         Self {
             spec,
@@ -100,19 +99,19 @@ impl std::fmt::Debug for HttpConfig {
     }
 }
 
-/// Why an HTTP tool cannot be: what is wrong with which member of its declaration.
+/// An invalid member in the declaration of an HTTP tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tool `{tool}`: `{member}` {reason}")]
 pub struct InvalidTool {
-    /// The tool.
+    /// Name of the tool.
     pub tool: Name,
-    /// The member.
+    /// Name of the member.
     pub member: &'static str,
-    /// What is wrong with it, and what to do.
+    /// Problem and remedy.
     pub reason: String,
 }
 
-/// An HTTP tool.
+/// A tool that sends one HTTP request per call.
 pub struct HttpTool {
     config: HttpConfig,
     method: Method,
@@ -123,17 +122,17 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// A tool of that declaration, if it makes sense.
+    /// Validates a declaration and creates the tool.
     pub fn new(mut config: HttpConfig) -> Result<Self, InvalidTool> {
         let tool = config.spec.name.clone();
         let invalid = |member, reason: String| InvalidTool { tool: tool.clone(), member, reason };
-        if !name::is_good(&tool) {
+        if !name::is_valid(&tool) {
             let reason = "must have letters, digits, `_` and `-`, at most 64 of them, and no digit or `-` first";
             return Err(invalid("name", reason.to_owned()));
         }
         let method = Method::from_bytes(config.method.as_bytes());
-        let method =
-            method.map_err(|_| invalid("method", "must be a method, as GET".to_owned()))?;
+        let method = method
+            .map_err(|_| invalid("method", "must be an HTTP method, such as GET".to_owned()))?;
         let template = Template::parse(&config.url).map_err(|why| invalid("url", why))?;
         let headers = client::headers(&config.headers).map_err(|why| invalid("headers", why))?;
         let client = client::client().map_err(|why| invalid("url", why))?;
@@ -142,7 +141,7 @@ impl HttpTool {
         }
         let query = config.url.split_once('?').map_or("", |(_, query)| query);
         let values = config.headers.iter().map(|(_, value)| value.reveal());
-        let mask = Mask::of(values.chain(query.split(['&', '='])));
+        let mask = Mask::new(values.chain(query.split(['&', '='])));
         Ok(Self { config, method, template, headers, mask, client })
     }
 
@@ -155,18 +154,18 @@ impl HttpTool {
         let limit = self.config.timeout;
         let asking = async {
             let response = self.client.execute(request).await?;
-            self.heard(response).await
+            self.read_response(response).await
         };
         match timeout(limit, asking).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
-                let reason = format!("The request failed: {}.", client::told(&error));
+                let reason = format!("The request failed: {}.", client::error_message(&error));
                 let idempotent = client::was_not_sent(&error) || self.config.spec.idempotent;
-                answer::lost(&reason, idempotent)
+                answer::lost_call(&reason, idempotent)
             }
             Err(_) => {
                 let reason = format!("There was no answer within {} ms.", limit.as_millis());
-                answer::lost(&reason, self.config.spec.idempotent)
+                answer::lost_call(&reason, self.config.spec.idempotent)
             }
         }
     }
@@ -228,11 +227,11 @@ impl HttpTool {
         }
     }
 
-    /// Reads an answer, as far as there is room for it.
-    async fn heard(&self, mut response: Response) -> Result<ToolAnswer, reqwest::Error> {
+    /// Reads a response up to the size limit.
+    async fn read_response(&self, mut response: Response) -> Result<ToolAnswer, reqwest::Error> {
         let status = response.status();
         if status.is_redirection() && response.headers().contains_key(LOCATION) {
-            return Ok(ToolAnswer::error(format!("HTTP {status}: {}", redirected(&response))));
+            return Ok(ToolAnswer::error(format!("HTTP {status}: {}", redirect_error(&response))));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -247,22 +246,24 @@ impl HttpTool {
             }
         }
         let is_error = self.config.errors.iter().any(|range| range.contains(&status.as_u16()));
-        let mut parts = Parts::within(self.config.largest_answer);
+        let mut parts = Parts::with_limit(self.config.largest_answer);
         if is_error {
             parts.text(&format!("HTTP {status}"));
         }
         if is_picture_or_document(&kind) && is_whole {
             parts.media(&kind, STANDARD.encode(&body));
-        } else if let Some(text) = read(&body, is_whole) {
+        } else if let Some(text) = decode_utf8(&body, is_whole) {
             parts.text(text);
         } else {
-            // The request did what it did, whether or not its answer can be read.
-            parts.text(&format!("[The answer is bytes of `{kind}`, which cannot be shown.]"));
+            // The request took effect even if its response cannot be shown.
+            parts.text(&format!(
+                "[The answer is binary data of type `{kind}`, which cannot be shown.]"
+            ));
         }
         if !is_whole {
-            parts.cut();
+            parts.mark_truncated();
         }
-        Ok(parts.answer(if is_error { Outcome::Error } else { Outcome::Ok }))
+        Ok(parts.into_answer(if is_error { Outcome::Error } else { Outcome::Ok }))
     }
 }
 
@@ -271,8 +272,8 @@ impl Tool for HttpTool {
         self.config.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> Working<'a> {
-        Box::pin(async move { answer::masked(self.call(args).await, &self.mask) })
+    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> ToolFuture<'a> {
+        Box::pin(async move { answer::mask_errors(self.call(args).await, &self.mask) })
     }
 }
 
@@ -282,7 +283,7 @@ impl std::fmt::Debug for HttpTool {
     }
 }
 
-/// The schema of a tool that has none of its own.
+/// Derives a schema for a tool without one.
 fn schema(template: &Template, config: &HttpConfig) -> Json {
     let in_body = match &config.body {
         HttpBody::Argument(name) => Some(&**name),
@@ -309,18 +310,18 @@ fn schema(template: &Template, config: &HttpConfig) -> Json {
     })
 }
 
-/// Why a redirect was not followed.
-fn redirected(response: &Response) -> String {
+/// Returns the reason why a redirect was not followed.
+fn redirect_error(response: &Response) -> String {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| response.url().join(to).ok());
     match to.as_ref().and_then(Url::host_str) {
         Some(host) if to.as_ref().is_some_and(|to| to.origin() == response.url().origin()) => {
-            format!("it redirects again and again within {host}.")
+            format!("it redirects too often within {host}.")
         }
         Some(host) => {
-            format!("it redirects to {host}, and other places than the declared one are not asked.")
+            format!("it redirects to {host}, and only the declared origin is contacted.")
         }
-        None => "it redirects to no place that can be read.".to_owned(),
+        None => "its redirect location is missing or invalid.".to_owned(),
     }
 }
 
@@ -328,8 +329,8 @@ fn is_picture_or_document(kind: &str) -> bool {
     kind == "application/pdf" || kind.starts_with("image/") && kind != "image/svg+xml"
 }
 
-/// The bytes as text, but for half a character at the end of what was cut.
-fn read(body: &[u8], is_whole: bool) -> Option<&str> {
+/// Decodes the bytes as UTF-8, without an incomplete character at the end of a truncated body.
+fn decode_utf8(body: &[u8], is_whole: bool) -> Option<&str> {
     match std::str::from_utf8(body) {
         Ok(text) => Some(text),
         Err(error) if !is_whole && error.error_len().is_none() => {

@@ -1,8 +1,8 @@
-//! Tools that come from elsewhere: MCP servers, and HTTP endpoints that are declared as data.
+//! External tools: MCP servers, and HTTP endpoints that are declared as data.
 //!
-//! Each becomes a [`Tool`](throughline_agent::Tool) like one that is written in Rust. Models see names that every provider
-//! takes; secrets go to the server that they are for, and into no error; a call that is dropped is cancelled over there.
-//! Where nobody can know whether a call took effect, the answer says so.
+//! Each becomes a [`Tool`](throughline_agent::Tool) like one that is written in Rust. Models see
+//! names that every provider accepts. Secrets reach only their server and never an error. Dropping
+//! a call cancels it at the server. A result states when the effect of a call is unknown.
 
 mod answer;
 pub mod client;
@@ -12,6 +12,6 @@ mod mcp;
 mod name;
 mod secret;
 
-pub use crate::declare::{Declared, OpenError, Problem, Problems, Variables};
+pub use crate::declare::{OpenError, Problem, Problems, ToolDeclarations, Variables};
 pub use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
-pub use crate::mcp::{Approval, McpConfig, McpError, McpServer, McpTrouble, Reach};
+pub use crate::mcp::{Approval, McpConfig, McpError, McpErrorKind, McpServer, Transport};

@@ -1,7 +1,7 @@
-//! MCP servers: processes that are spoken with over their standard streams, and endpoints of streamable HTTP.
+//! MCP servers: child processes over standard streams, and streamable HTTP endpoints.
 //!
-//! A server is opened once and kept. When it is lost, the calls that were on their way are answered with that, and the next
-//! call opens it again.
+//! A server is opened once and kept open. If the connection is lost, pending calls fail with that
+//! error, and the next call opens the server again.
 
 mod call;
 mod result;
@@ -21,44 +21,44 @@ use crate::mcp::call::McpTool;
 use crate::mcp::session::Session;
 use crate::secret::{Mask, Secrets, without_query};
 
-/// How many pages of tools a server may have. One that goes on for ever is not listened to for ever.
-const MOST_PAGES: usize = 1000;
+/// Maximum number of tool pages, so that an endless list is rejected.
+const MAX_PAGES: usize = 1000;
 
-/// How a server is reached.
+/// Transport of a server.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum Reach {
-    /// A process of ours.
+pub enum Transport {
+    /// A child process.
     Process {
-        /// The program.
+        /// Program to run.
         command: String,
-        /// Its arguments.
+        /// Arguments of the program.
         args: Vec<String>,
-        /// The variables that it has, and no others: not one of ours is handed on by itself.
+        /// The only variables that the process gets; it does not inherit the environment.
         env: Vec<(Name, Credential)>,
-        /// The usual variables of the machine, as `PATH`, which are no secret.
+        /// Non-secret system variables such as `PATH`.
         usual: Vec<(Name, Name)>,
-        /// The folder in which it starts, if not ours.
+        /// Working directory; defaults to the current one.
         directory: Option<PathBuf>,
     },
-    /// An endpoint of streamable HTTP.
+    /// A streamable HTTP endpoint.
     Http {
-        /// Its address.
+        /// URL of the endpoint.
         url: String,
-        /// What goes along with each request.
+        /// Headers of every request.
         headers: Vec<(Name, Credential)>,
     },
 }
 
-impl std::fmt::Debug for Reach {
+impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Reach::Process { command, args, env, .. } => {
+            Transport::Process { command, args, env, .. } => {
                 let mut process = f.debug_struct("Process");
                 process.field("command", command).field("args", args).field("env", env);
                 process.finish_non_exhaustive()
             }
-            Reach::Http { url, headers } => {
+            Transport::Http { url, headers } => {
                 let url = without_query(url);
                 f.debug_struct("Http").field("url", &url).field("headers", headers).finish()
             }
@@ -66,40 +66,41 @@ impl std::fmt::Debug for Reach {
     }
 }
 
-/// Which tools of a server a person must allow each time.
+/// Selects the tools of a server that need approval for each call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// None.
+    /// No tool needs approval.
     #[default]
     Never,
-    /// Those that may destroy something: all but those of which the server says that they only read, or only add.
+    /// Tools that may destroy data: all except those that the server declares as read-only or
+    /// additive.
     Destructive,
-    /// All.
+    /// Every tool needs approval.
     Always,
 }
 
-/// A server as it is declared.
+/// Declaration of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct McpConfig {
-    /// What it is called: the first part of its tools' names.
+    /// Name of the server, which prefixes the names of its tools.
     pub name: Name,
-    /// How it is reached.
-    pub reach: Reach,
-    /// The tools of it that are offered; all of them where nothing is said.
+    /// Transport of the server.
+    pub reach: Transport,
+    /// Tools that are offered; all by default.
     pub only: Option<Vec<Name>>,
-    /// Which of them a person must allow.
+    /// Tools that need approval.
     pub approval: Approval,
-    /// How long it may take to start.
+    /// Timeout for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// How long a call may take.
+    /// Timeout of a call.
     pub timeout: Duration,
-    /// How many bytes of an answer are kept.
+    /// Maximum size of a result in bytes.
     pub largest_answer: usize,
 }
 
 impl McpConfig {
-    /// A process, with these variables.
+    /// Declares a process with these variables.
     pub fn process<'a>(
         name: impl Into<Name>,
         command: impl Into<String>,
@@ -108,7 +109,7 @@ impl McpConfig {
     ) -> Self {
         Self::new(
             name.into(),
-            Reach::Process {
+            Transport::Process {
                 command: command.into(),
                 args: args.into_iter().map(str::to_owned).collect(),
                 env: secrets(env),
@@ -118,16 +119,16 @@ impl McpConfig {
         )
     }
 
-    /// An endpoint, with these headers.
+    /// Declares an HTTP endpoint with these headers.
     pub fn http<'a>(
         name: impl Into<Name>,
         url: impl Into<String>,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        Self::new(name.into(), Reach::Http { url: url.into(), headers: secrets(headers) })
+        Self::new(name.into(), Transport::Http { url: url.into(), headers: secrets(headers) })
     }
 
-    pub(crate) fn new(name: Name, reach: Reach) -> Self {
+    pub(crate) fn new(name: Name, reach: Transport) -> Self {
         Self {
             name,
             reach,
@@ -139,20 +140,22 @@ impl McpConfig {
         }
     }
 
-    /// What no error tells.
+    /// Returns the secrets that errors must not contain.
     fn mask(&self) -> Mask {
         match &self.reach {
-            Reach::Process { env, .. } => Mask::of(env.iter().map(|(_, value)| value.reveal())),
-            Reach::Http { url, headers } => {
+            Transport::Process { env, .. } => {
+                Mask::new(env.iter().map(|(_, value)| value.reveal()))
+            }
+            Transport::Http { url, headers } => {
                 let query = url.split_once('?').map(|(_, query)| query);
                 let in_query = query.into_iter().flat_map(|query| query.split(['&', '=']));
-                Mask::of(headers.iter().map(|(_, value)| value.reveal()).chain(in_query))
+                Mask::new(headers.iter().map(|(_, value)| value.reveal()).chain(in_query))
             }
         }
     }
 
-    fn error(&self, trouble: McpTrouble, reason: &str) -> McpError {
-        McpError { server: self.name.clone(), trouble, reason: self.mask().over(reason) }
+    fn error(&self, trouble: McpErrorKind, reason: &str) -> McpError {
+        McpError { server: self.name.clone(), trouble, reason: self.mask().apply(reason) }
     }
 }
 
@@ -161,56 +164,56 @@ fn secrets<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Secrets 
     values.into_iter().map(secret).collect()
 }
 
-/// What kind of trouble there is with a server.
+/// Kind of a server failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum McpTrouble {
-    /// It could not be opened: nothing was asked of it.
+pub enum McpErrorKind {
+    /// The server could not be opened, and no request was sent.
     Unreachable,
-    /// It was there, and is not any more.
+    /// The connection was lost.
     Lost,
-    /// It took too long.
+    /// A timeout expired.
     Slow,
-    /// It answered, and refused.
+    /// The server rejected the request.
     Refused,
 }
 
-/// What went wrong with a server. It tells no secret.
+/// Failure of a server, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The MCP server `{server}` {}: {reason}", self.verb())]
 pub struct McpError {
-    /// The server.
+    /// Name of the server.
     pub server: Name,
-    /// What kind of trouble it is.
-    pub trouble: McpTrouble,
-    /// What is known of it.
+    /// Kind of the failure.
+    pub trouble: McpErrorKind,
+    /// Description of the failure.
     pub reason: String,
 }
 
 impl McpError {
     fn verb(&self) -> &'static str {
         match self.trouble {
-            McpTrouble::Unreachable => "cannot be opened",
-            McpTrouble::Lost => "was lost",
-            McpTrouble::Slow => "took too long",
-            McpTrouble::Refused => "refused",
+            McpErrorKind::Unreachable => "cannot be opened",
+            McpErrorKind::Lost => "was lost",
+            McpErrorKind::Slow => "took too long",
+            McpErrorKind::Refused => "refused",
         }
     }
 }
 
-/// A server that is open, or will be when it is needed again.
+/// An MCP server, which is reopened when needed.
 #[derive(Clone)]
-pub struct McpServer(Arc<Shared>);
+pub struct McpServer(Arc<ServerState>);
 
-/// What the tools of a server share.
-struct Shared {
+/// State that the tools of a server share.
+struct ServerState {
     config: McpConfig,
     mask: Mask,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl McpServer {
-    /// Starts a process, with these variables and no others, and speaks with it over its standard streams.
+    /// Starts a process with exactly these variables and connects to its standard streams.
     pub async fn spawn<'a>(
         name: impl Into<Name>,
         command: impl Into<String>,
@@ -220,7 +223,7 @@ impl McpServer {
         Self::open(McpConfig::process(name, command, args, env)).await
     }
 
-    /// Connects to an endpoint of streamable HTTP.
+    /// Connects to a streamable HTTP endpoint.
     pub async fn connect<'a>(
         name: impl Into<Name>,
         url: impl Into<String>,
@@ -229,19 +232,20 @@ impl McpServer {
         Self::open(McpConfig::http(name, url, headers)).await
     }
 
-    /// Opens a server as it is declared.
+    /// Opens a declared server.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
         let mask = config.mask();
-        let server = Self(Arc::new(Shared { config, mask, session: Mutex::default() }));
+        let server = Self(Arc::new(ServerState { config, mask, session: Mutex::default() }));
         server.0.session().await?;
         Ok(server)
     }
 
-    /// Its tools, as they are now.
+    /// Lists the current tools of the server.
     pub async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let config = &self.0.config;
-        let listing = timeout(config.start_timeout, self.listed());
-        let listed = listing.await.map_err(|_| self.0.slow("list its tools", config.start_timeout));
+        let listing = timeout(config.start_timeout, self.list_tools());
+        let listed =
+            listing.await.map_err(|_| self.0.timeout_error("list its tools", config.start_timeout));
         let wanted = |name: &str| match &config.only {
             Some(only) => only.iter().any(|known| &**known == name),
             None => true,
@@ -252,22 +256,22 @@ impl McpServer {
             missing.into_iter().find(|name| listed.iter().all(|t| t.name != ***name))
         {
             let known: Vec<&str> = listed.iter().map(|tool| &*tool.name).collect();
-            let reason = format!("it has no tool `{name}`, but {}", known.join(", "));
-            return Err(config.error(McpTrouble::Refused, &reason));
+            let reason = format!("it has no tool `{name}`; its tools are {}", known.join(", "));
+            return Err(config.error(McpErrorKind::Refused, &reason));
         }
         let tools = listed.into_iter().filter(|tool| wanted(&tool.name));
         Ok(tools.map(|tool| McpTool::new(&self.0, &tool) as Arc<dyn Tool>).collect())
     }
 
-    async fn listed(&self) -> Result<Vec<rmcp::model::Tool>, McpError> {
+    async fn list_tools(&self) -> Result<Vec<rmcp::model::Tool>, McpError> {
         let session = self.0.session().await?;
         let (mut tools, mut cursor) = (Vec::new(), None);
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = session.peer().list_tools(Some(params)).await;
             let page = match page {
                 Ok(page) => page,
-                Err(error) => return Err(self.0.failed(&session, &error).await),
+                Err(error) => return Err(self.0.call_error(&session, &error).await),
             };
             tools.extend(page.tools);
             cursor = page.next_cursor;
@@ -275,7 +279,7 @@ impl McpServer {
                 return Ok(tools);
             }
         }
-        Err(self.0.config.error(McpTrouble::Refused, "its list of tools does not end"))
+        Err(self.0.config.error(McpErrorKind::Refused, "its list of tools has too many pages"))
     }
 }
 
@@ -285,27 +289,27 @@ impl std::fmt::Debug for McpServer {
     }
 }
 
-impl Shared {
-    /// The connection: the one that is open, or a new one.
+impl ServerState {
+    /// Returns the open session, or opens a new one.
     async fn session(&self) -> Result<Arc<Session>, McpError> {
         let mut open = self.session.lock().await;
         if let Some(session) = open.as_ref().filter(|session| !session.is_over()) {
             return Ok(Arc::clone(session));
         }
-        // What is left of the old one goes before the new one comes.
+        // Drop the old session before opening a new one.
         *open = None;
         let session = Arc::new(session::open(&self.config).await?);
         *open = Some(Arc::clone(&session));
         Ok(session)
     }
 
-    fn slow(&self, what: &str, limit: Duration) -> McpError {
+    fn timeout_error(&self, what: &str, limit: Duration) -> McpError {
         let reason = format!("it did not {what} within {} ms", limit.as_millis());
-        self.config.error(McpTrouble::Slow, &reason)
+        self.config.error(McpErrorKind::Slow, &reason)
     }
 
-    async fn failed(&self, session: &Session, error: &rmcp::ServiceError) -> McpError {
-        let (trouble, reason) = session.told(error).await;
+    async fn call_error(&self, session: &Session, error: &rmcp::ServiceError) -> McpError {
+        let (trouble, reason) = session.classify(error).await;
         self.config.error(trouble, &reason)
     }
 }

@@ -1,63 +1,63 @@
-//! Calls of the gateway are told, from a queue that has an end: who is too slow loses some, and that is counted.
+//! Traces gateway calls through a bounded queue. Calls that do not fit are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{EndedCall, Name};
+use throughline_core::{CompletedCall, Name};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::deliver::patiently;
+use crate::deliver::with_retries;
 use crate::sink::Sink;
 use crate::span::{Span, SpanKind, Value};
 
-/// How many calls wait to be told.
+/// Capacity of the queue.
 const AHEAD: usize = 1024;
-/// How many are told at once.
+/// Maximum number of calls per batch.
 const TOGETHER: usize = 64;
 
-/// Tells calls of the gateway.
+/// Sends gateway calls to trace sinks.
 pub struct CallTracer {
-    queue: Sender<Said>,
+    queue: Sender<QueueEntry>,
     dropped: Arc<AtomicU64>,
 }
 
-enum Said {
-    /// A call, and when it ended.
-    Call(Box<EndedCall>, Timestamp),
-    /// Everything before was told.
+enum QueueEntry {
+    /// A finished call and its end time.
+    Call(Box<CompletedCall>, Timestamp),
+    /// Signals that all earlier calls were delivered.
     End(oneshot::Sender<()>),
 }
 
 impl CallTracer {
-    /// Tells these sinks. It needs a runtime.
+    /// Starts a background task for these sinks; requires a Tokio runtime.
     pub fn new(sinks: Vec<Arc<dyn Sink>>) -> Self {
         let (queue, said) = channel(AHEAD);
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(tell(said, sinks, Arc::clone(&dropped)));
+        tokio::spawn(forward_calls(said, sinks, Arc::clone(&dropped)));
         Self { queue, dropped }
     }
 
-    /// Tells a call that ended then, later. Nobody waits for it.
-    pub fn call(&self, call: EndedCall, end: Timestamp) {
-        if self.queue.try_send(Said::Call(Box::new(call), end)).is_err() {
+    /// Queues a finished call without blocking.
+    pub fn call(&self, call: CompletedCall, end: Timestamp) {
+        if self.queue.try_send(QueueEntry::Call(Box::new(call), end)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many calls some sink was not told.
+    /// Returns the number of calls that some sink did not receive.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all is told, and for no longer than that.
+    /// Waits until the queue is delivered, at most `patience`.
     pub async fn finish(&self, patience: Duration) {
         let (done, waiting) = oneshot::channel();
         let ended = async {
-            if self.queue.send(Said::End(done)).await.is_ok() {
+            if self.queue.send(QueueEntry::End(done)).await.is_ok() {
                 waiting.await.ok();
             }
         };
@@ -65,43 +65,47 @@ impl CallTracer {
     }
 }
 
-async fn tell(mut said: Receiver<Said>, sinks: Vec<Arc<dyn Sink>>, dropped: Arc<AtomicU64>) {
+async fn forward_calls(
+    mut said: Receiver<QueueEntry>,
+    sinks: Vec<Arc<dyn Sink>>,
+    dropped: Arc<AtomicU64>,
+) {
     let mut heard = Vec::new();
     while said.recv_many(&mut heard, TOGETHER).await > 0 {
         let (mut spans, mut ends) = (Vec::new(), Vec::new());
         for one in heard.drain(..) {
             match one {
-                Said::Call(call, end) => spans.push(span(&call, end)),
-                Said::End(done) => ends.push(done),
+                QueueEntry::Call(call, end) => spans.push(span(&call, end)),
+                QueueEntry::End(done) => ends.push(done),
             }
         }
         if !spans.is_empty() {
             for sink in &sinks {
-                if patiently(|| sink.take_calls(&spans)).await.is_err() {
+                if with_retries(|| sink.send_calls(&spans)).await.is_err() {
                     dropped.fetch_add(spans.len() as u64, Ordering::Relaxed);
                 }
             }
         }
         for done in ends {
-            // Whoever waited may have gone.
+            // The receiver may have timed out.
             done.send(()).ok();
         }
     }
 }
 
-fn span(call: &EndedCall, end: Timestamp) -> Span {
+fn span(call: &CompletedCall, end: Timestamp) -> Span {
     let model = call.model.as_deref().unwrap_or("unknown");
     let took = jiff::SignedDuration::try_from(call.took).unwrap_or_default();
     let start = end.checked_sub(took).unwrap_or(end);
     let mut span = Span::new(call.own.trace, SpanKind::Call, format!("chat {model}"), start);
     (span.id, span.parent, span.end) = (call.own.span, call.parent, end);
     span.add("gen_ai.operation.name", "chat");
-    span.maybe("gen_ai.provider.name", call.provider.as_ref());
-    span.maybe("gen_ai.request.model", call.model.as_ref());
+    span.add_if_some("gen_ai.provider.name", call.provider.as_ref());
+    span.add_if_some("gen_ai.request.model", call.model.as_ref());
     span.add("http.response.status_code", u64::from(call.status));
     span.add("throughline.dialect", &call.dialect);
-    span.maybe("throughline.call", call.call.as_ref());
-    span.maybe("throughline.audit", call.audit);
+    span.add_if_some("throughline.call", call.call.as_ref());
+    span.add_if_some("throughline.audit", call.audit);
     if let Some(usage) = &call.usage {
         span.add("gen_ai.usage.input_tokens", usage.input);
         span.add("gen_ai.usage.output_tokens", usage.output);

@@ -1,4 +1,5 @@
-//! A parcel is handed to all sinks, with patience. Who fails makes the trace partial, and all others are told so.
+//! Delivers a batch to all sinks, with retries. A failed sink makes the trace partial, and the
+//! other sinks are notified.
 
 #[cfg(test)]
 #[path = "deliver_tests.rs"]
@@ -12,73 +13,44 @@ use throughline_core::Name;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::session::Parcel;
-use crate::sink::{Again, Sink, SinkError};
+use crate::session::{Status, TraceBatch};
+use crate::sink::{Retry, Sink, SinkError};
 
-/// What the run's own span is told to be part of: a trace that stands so.
+/// Attribute of the run's own span that contains the status of the trace.
 const STATUS: &str = "throughline.trace.status";
 
-/// How often something is tried.
+/// Maximum number of attempts.
 const TRIES: u32 = 4;
-/// The waits between tries: somewhere between nothing and this, doubled each time.
+/// Maximum delay before the first retry; doubles with each retry. The actual delay is random below
+/// it.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
-/// The longest that a sink may ask us to wait.
-const LONGEST_ASKED: Duration = Duration::from_secs(30);
-/// How long a sink may take for one parcel, whatever it is made of.
+const MAX_WAIT: Duration = Duration::from_secs(4);
+/// Maximum delay that a sink may request.
+const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(30);
+/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a trace stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Status {
-    /// The run is not over.
-    #[default]
-    Running,
-    /// It ended well, and everybody was told.
-    Success,
-    /// It failed, or was stopped.
-    Error,
-    /// It ended well, and not everybody was told all of it.
-    Partial,
-}
-
-impl Status {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Running => "running",
-            Status::Success => "success",
-            Status::Error => "error",
-            Status::Partial => "partial",
-        }
-    }
-
-    /// The same, where not everybody was told.
-    pub(crate) fn degraded(self) -> Self {
-        match self {
-            Status::Success => Status::Partial,
-            Status::Running | Status::Error | Status::Partial => self,
-        }
-    }
-}
-
-/// What came of telling a trace.
+/// Result of delivering a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delivered {
-    /// The session.
+pub struct DeliveryReport {
+    /// Id of the session.
     pub session: Name,
-    /// How the trace ended.
+    /// Final status of the trace.
     pub status: Status,
-    /// Which sinks failed, and how.
+    /// Errors of the sinks that failed.
     pub errors: Vec<Name>,
-    /// How many spans some sink was not told.
+    /// Number of spans that some sink did not receive.
     pub dropped: u64,
 }
 
-/// Tells the last word of a trace, or all of it. Where somebody failed to hear it, those who did hear that it is partial.
-/// No sink is waited for longer than that.
-pub async fn send(sinks: &[Arc<dyn Sink>], mut parcel: Parcel, patience: Duration) -> Delivered {
-    mark(&mut parcel);
+/// Delivers the last batch of a trace, or the whole trace. If a sink fails, the others receive the
+/// batch again with the status partial. Each sink has at most `patience`.
+pub async fn send(
+    sinks: &[Arc<dyn Sink>],
+    mut parcel: TraceBatch,
+    patience: Duration,
+) -> DeliveryReport {
+    mark_status(&mut parcel);
     let failed = deliver(sinks, &parcel, patience, &BTreeSet::new()).await;
     let dropped = parcel.spans.len() as u64 * failed.len() as u64;
     if !failed.is_empty() {
@@ -88,26 +60,27 @@ pub async fn send(sinks: &[Arc<dyn Sink>], mut parcel: Parcel, patience: Duratio
             }
         }
         (parcel.status, parcel.is_again) = (parcel.status.degraded(), true);
-        mark(&mut parcel);
+        mark_status(&mut parcel);
         let deaf = failed.iter().map(|(place, _)| *place).collect();
         drop(deliver(sinks, &parcel, patience, &deaf).await);
     }
-    let Parcel { session, status, errors, .. } = parcel;
-    Delivered { session: session.id.clone(), status, errors, dropped }
+    let TraceBatch { session, status, errors, .. } = parcel;
+    DeliveryReport { session: session.id.clone(), status, errors, dropped }
 }
 
-/// The run's own span says how its trace stands.
-fn mark(parcel: &mut Parcel) {
+/// Writes the status of the trace into the run's own span.
+fn mark_status(parcel: &mut TraceBatch) {
     let status = parcel.status.as_str();
     let Some(agent) = &mut parcel.agent else { return };
     agent.attributes.retain(|(key, _)| *key != STATUS);
     agent.add(STATUS, status);
 }
 
-/// Hands a parcel to all sinks at once, but for those at some places: which of them failed, by their places, and how.
+/// Delivers a batch to all sinks in parallel, except those in `deaf`. Returns the index and the
+/// error of each failed sink.
 pub(crate) async fn deliver(
     sinks: &[Arc<dyn Sink>],
-    parcel: &Parcel,
+    parcel: &TraceBatch,
     patience: Duration,
     deaf: &BTreeSet<usize>,
 ) -> Vec<(usize, Name)> {
@@ -116,14 +89,14 @@ pub(crate) async fn deliver(
     for (place, sink) in sinks.iter().enumerate().filter(|(place, _)| !deaf.contains(place)) {
         let (sink, parcel) = (Arc::clone(sink), Arc::clone(&parcel));
         work.spawn(async move {
-            // A sink that panics is one that failed.
+            // A panic counts as a failure of the sink.
             let name = sink.name().to_owned();
-            let taking = async move { patiently(|| sink.take(&parcel)).await };
+            let taking = async move { with_retries(|| sink.send(&parcel)).await };
             let taking = tokio::spawn(timeout(patience, taking));
             let taken = match taking.await {
                 Ok(Ok(taken)) => taken,
-                Ok(Err(_)) => Err(SinkError::lasting("it took too long")),
-                Err(_) => Err(SinkError::lasting("it panicked")),
+                Ok(Err(_)) => Err(SinkError::permanent("it took too long")),
+                Err(_) => Err(SinkError::permanent("it panicked")),
             };
             taken.err().map(|error| (place, Name::from(format!("{name}: {error}"))))
         });
@@ -136,8 +109,8 @@ pub(crate) async fn deliver(
     errors
 }
 
-/// Tries until it is taken, cannot be, or was tried often enough.
-pub(crate) async fn patiently<T>(take: impl Fn() -> T) -> Result<(), SinkError>
+/// Retries until the sink accepts, fails permanently, or the attempts are used up.
+pub(crate) async fn with_retries<T>(take: impl Fn() -> T) -> Result<(), SinkError>
 where
     T: Future<Output = Result<(), SinkError>>,
 {
@@ -148,23 +121,23 @@ where
         let error = match taken {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(_) => SinkError::passing("it took too long"),
+            Err(_) => SinkError::temporary("it took too long"),
         };
         let pause = match error.again {
-            Again::Never => return Err(error),
-            Again::Soon => jittered(wait),
-            Again::After(asked) => asked.min(LONGEST_ASKED) + jittered(FIRST_WAIT),
+            Retry::Never => return Err(error),
+            Retry::Soon => jittered(wait),
+            Retry::After(asked) => asked.min(MAX_REQUESTED_WAIT) + jittered(FIRST_WAIT),
         };
         if tried == TRIES {
             return Err(error);
         }
         sleep(pause).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
+        wait = (wait * 2).min(MAX_WAIT);
         tried += 1;
     }
 }
 
-/// Somewhere between nothing and that, so that not everybody comes back at once.
+/// Returns a random delay up to `most`, so that retries do not arrive simultaneously.
 fn jittered(most: Duration) -> Duration {
     let mut bytes = [0; 4];
     if getrandom::fill(&mut bytes).is_err() {

@@ -1,74 +1,75 @@
-//! Sinks of one's own: what they are told, and what becomes of a trace when they fail, panic or never answer.
+//! Tests of custom sinks that succeed, fail, panic or never answer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{EndedCall, Name, TraceParent};
+use throughline_core::{CompletedCall, Name, TraceParent};
 
 use crate::calls::CallTracer;
-use crate::deliver::{Delivered, Status, send};
-use crate::session::{Parcel, Phase, Session};
-use crate::sink::{Sink, SinkError, Taking};
+use crate::deliver::{DeliveryReport, send};
+use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch};
+use crate::sink::{SendFuture, Sink, SinkError};
 use crate::span::{Span, SpanKind, Value};
-use crate::tracer::Mode;
 
-/// How a sink behaves.
+/// Behaviour of a sink.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum SinkBehaviour {
     Takes,
-    /// It fails so often, and then takes it.
+    /// Fails this many times, then succeeds.
     FailsFirst(u32),
     FailsForGood,
     Panics,
     NeverAnswers,
 }
 
-/// A sink of one's own, which remembers what it was told.
-struct Own {
-    way: Way,
+/// A custom sink that records its batches.
+struct RecordingSink {
+    way: SinkBehaviour,
     tries: AtomicU32,
-    told: Mutex<Vec<Parcel>>,
+    told: Mutex<Vec<TraceBatch>>,
 }
 
-impl Own {
-    fn new(way: Way) -> Arc<Self> {
+impl RecordingSink {
+    fn new(way: SinkBehaviour) -> Arc<Self> {
         Arc::new(Self { way, tries: AtomicU32::new(0), told: Mutex::default() })
     }
 
-    /// How the trace stood each time that it was told, and whether that was again.
+    /// Returns the status of each received batch and whether it was a repetition.
     fn heard(&self) -> Vec<(Status, bool)> {
         self.told.lock().unwrap().iter().map(|parcel| (parcel.status, parcel.is_again)).collect()
     }
 }
 
-impl Sink for Own {
+impl Sink for RecordingSink {
     fn name(&self) -> &'static str {
         "own"
     }
 
-    fn take<'a>(&'a self, parcel: &'a Parcel) -> Taking<'a> {
+    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
         Box::pin(async move {
             let tried = self.tries.fetch_add(1, Ordering::Relaxed);
             match self.way {
-                Way::FailsFirst(times) if tried < times => return Err(SinkError::passing("busy")),
-                Way::FailsForGood => return Err(SinkError::lasting("no")),
-                Way::Panics => panic!("a sink panics"),
-                Way::NeverAnswers => std::future::pending().await,
-                Way::Takes | Way::FailsFirst(_) => {}
+                SinkBehaviour::FailsFirst(times) if tried < times => {
+                    return Err(SinkError::temporary("busy"));
+                }
+                SinkBehaviour::FailsForGood => return Err(SinkError::permanent("no")),
+                SinkBehaviour::Panics => panic!("a sink panics"),
+                SinkBehaviour::NeverAnswers => std::future::pending().await,
+                SinkBehaviour::Takes | SinkBehaviour::FailsFirst(_) => {}
             }
             self.told.lock().unwrap().push(parcel.clone());
             Ok(())
         })
     }
 
-    fn take_calls<'a>(&'a self, _: &'a [Span]) -> Taking<'a> {
+    fn send_calls<'a>(&'a self, _: &'a [Span]) -> SendFuture<'a> {
         Box::pin(std::future::pending())
     }
 }
 
-fn parcel() -> Parcel {
+fn parcel() -> TraceBatch {
     let session = Session {
         id: Name::from("sess_run_1"),
         trace: [1; 16],
@@ -79,9 +80,9 @@ fn parcel() -> Parcel {
         sinks: vec![Name::from("own")],
     };
     let span = |kind| Span::new([1; 16], kind, "of a test".to_owned(), Timestamp::UNIX_EPOCH);
-    Parcel {
+    TraceBatch {
         session: Arc::new(session),
-        phase: Phase::Whole,
+        phase: BatchPhase::Whole,
         before: 0,
         spans: vec![span(SpanKind::Inference)],
         agent: Some(span(SpanKind::Agent)),
@@ -91,14 +92,17 @@ fn parcel() -> Parcel {
     }
 }
 
-async fn sent(sinks: &[&Arc<Own>]) -> Delivered {
+async fn sent(sinks: &[&Arc<RecordingSink>]) -> DeliveryReport {
     let sinks: Vec<Arc<dyn Sink>> = sinks.iter().map(|sink| Arc::clone(*sink) as _).collect();
     send(&sinks, parcel(), Duration::from_secs(3)).await
 }
 
 #[tokio::test]
-async fn a_sink_that_fails_now_and_then_is_asked_again() {
-    let (steady, shaky) = (Own::new(Way::Takes), Own::new(Way::FailsFirst(2)));
+async fn temporary_sink_failure_is_retried() {
+    let (steady, shaky) = (
+        RecordingSink::new(SinkBehaviour::Takes),
+        RecordingSink::new(SinkBehaviour::FailsFirst(2)),
+    );
     let delivered = sent(&[&steady, &shaky]).await;
     assert_eq!((delivered.status, delivered.errors.len()), (Status::Success, 0));
     assert_eq!(shaky.tries.load(Ordering::Relaxed), 3);
@@ -109,13 +113,13 @@ async fn a_sink_that_fails_now_and_then_is_asked_again() {
 }
 
 #[tokio::test]
-async fn whoever_heard_that_all_was_well_hears_that_it_was_not() {
+async fn other_sinks_are_notified_of_a_partial_trace() {
     for (way, problem) in [
-        (Way::FailsForGood, "own: no"),
-        (Way::Panics, "own: it panicked"),
-        (Way::NeverAnswers, "own: it took too long"),
+        (SinkBehaviour::FailsForGood, "own: no"),
+        (SinkBehaviour::Panics, "own: it panicked"),
+        (SinkBehaviour::NeverAnswers, "own: it took too long"),
     ] {
-        let (steady, bad) = (Own::new(Way::Takes), Own::new(way));
+        let (steady, bad) = (RecordingSink::new(SinkBehaviour::Takes), RecordingSink::new(way));
         let delivered = sent(&[&steady, &bad]).await;
         assert_eq!((delivered.status, delivered.dropped), (Status::Partial, 1), "{problem}");
         assert_eq!(delivered.errors, [Name::from(problem)]);
@@ -128,10 +132,11 @@ async fn whoever_heard_that_all_was_well_hears_that_it_was_not() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_full_drops_and_counts() {
-    let tracer = CallTracer::new(vec![Own::new(Way::NeverAnswers) as Arc<dyn Sink>]);
+async fn full_queue_drops_and_counts_calls() {
+    let tracer =
+        CallTracer::new(vec![RecordingSink::new(SinkBehaviour::NeverAnswers) as Arc<dyn Sink>]);
     let own = TraceParent { trace: [1; 16], span: [2; 8], is_sampled: true };
-    let call = EndedCall {
+    let call = CompletedCall {
         own,
         parent: None,
         took: Duration::ZERO,
@@ -149,6 +154,6 @@ async fn a_queue_that_is_full_drops_and_counts() {
     for _ in 0..2000 {
         tracer.call(call.clone(), Timestamp::UNIX_EPOCH);
     }
-    // Nobody had a chance to take one off: what fits waits, and the rest is counted.
+    // The background task has not run yet: the queue is full, and the rest is counted.
     assert_eq!(tracer.dropped(), 2000 - 1024);
 }

@@ -1,4 +1,5 @@
-//! Spans from a run's events, as they are read. Each is told when it ends, once, with what is new in it.
+//! Builds spans from a run's events. Each span is emitted once, when it ends, with only the new
+//! content.
 
 mod turn;
 
@@ -8,53 +9,53 @@ mod fold_tests;
 
 use jiff::Timestamp;
 use throughline_core::{
-    AttemptEnd, LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunFold, RunStatusEvent,
-    Tenant, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase,
-    UserQuestionEvent, UserQuestionEventStatus, Why, kind, unpack,
+    AttemptEnd, ElisionReason, LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunFold,
+    RunStatusEvent, Tenant, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
+    ToolCallPhase, UserQuestionEvent, UserQuestionEventStatus, kind, unpack_events,
 };
 
 use crate::fold::turn::OpenTurn;
 use crate::session::id_scope;
-use crate::span::{Span, SpanKind, Value, id_of};
+use crate::span::{Span, SpanKind, Value, derive_id};
 
-/// How much is told.
+/// Content settings of traces.
 #[derive(Clone, Debug, Default)]
-pub struct Telling {
-    /// The conversation, where it is not to be told by the thread's own name.
+pub struct TraceOptions {
+    /// Conversation id to report instead of the Thread id.
     pub thread_id: Option<Name>,
-    /// Whether what was said, thought and done is told, and not only that it was.
+    /// Whether spans contain the content of messages, Thoughts and tool calls.
     pub log_data: bool,
-    /// What is left out of that.
+    /// Redaction of that content.
     pub redaction: RedactionPolicy,
 }
 
-/// Reads a run's log, and makes spans of it.
+/// Builds spans from the records of a run.
 #[derive(Debug)]
 pub struct Fold {
-    telling: Telling,
-    /// The name from which the ids of its spans follow.
+    telling: TraceOptions,
+    /// Name from which span ids are derived.
     scope: String,
     trace: [u8; 16],
     root: [u8; 8],
-    /// The span of the run itself, open until the run is over.
+    /// Span of the run itself, open until the run ends.
     agent: Option<Span>,
-    /// Counts attempts and thoughts, as the console does.
+    /// Counts attempts and Thoughts the way the console does.
     counted: RunFold,
     turn: Option<OpenTurn>,
-    /// What was said to the model since it was last asked.
+    /// Messages since the last model call.
     said: Vec<(Name, Name)>,
     tools: Vec<(Name, Timestamp)>,
     waits: Vec<(Name, Timestamp)>,
-    /// How many spans were made so far: from it their ids follow.
+    /// Number of spans so far, from which span ids are derived.
     made: u64,
-    total: Total,
+    total: UsageTotal,
     seen: u64,
     ended: Option<Name>,
 }
 
 /// Tokens and cost of the whole run.
 #[derive(Debug, Default)]
-pub(crate) struct Total {
+pub(crate) struct UsageTotal {
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) cached: u64,
@@ -63,11 +64,11 @@ pub(crate) struct Total {
 }
 
 impl Fold {
-    /// Reads the log of a tenant's run, which belongs to that thread.
-    pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, telling: Telling) -> Self {
+    /// Creates a fold for a tenant's run on this Thread.
+    pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, telling: TraceOptions) -> Self {
         let scope = id_scope(tenant, run);
-        let trace = id_of::<16>(&scope);
-        let root = id_of::<8>(&format!("{scope} run"));
+        let trace = derive_id::<16>(&scope);
+        let root = derive_id::<8>(&format!("{scope} run"));
         let mut agent =
             Span::new(trace, SpanKind::Agent, "invoke_agent".to_owned(), Timestamp::UNIX_EPOCH);
         agent.id = root;
@@ -87,42 +88,42 @@ impl Fold {
             tools: Vec::new(),
             waits: Vec::new(),
             made: 0,
-            total: Total::default(),
+            total: UsageTotal::default(),
             seen: 0,
             ended: None,
         }
     }
 
-    /// The trace's id.
+    /// Returns the trace id.
     pub fn trace(&self) -> [u8; 16] {
         self.trace
     }
 
-    /// The id of the run's own span.
+    /// Returns the id of the run's own span.
     pub fn root(&self) -> [u8; 8] {
         self.root
     }
 
-    /// The last record that was read.
-    pub fn seen(&self) -> u64 {
+    /// Returns the sequence number of the last record.
+    pub fn last_seq(&self) -> u64 {
         self.seen
     }
 
-    /// How the run ended, if it did: `completed`, `failed` or `cancelled`.
+    /// Returns the final status of the run: `completed`, `failed` or `cancelled`.
     pub fn ended(&self) -> Option<&Name> {
         self.ended.as_ref()
     }
 
-    /// The spans that end with this record.
+    /// Returns the spans that end with this record.
     pub fn record(&mut self, record: &Record) -> Vec<Span> {
         self.seen = record.seq;
         if &*record.kind != kind::EVENTS {
             return Vec::new();
         }
         let mut spans = Vec::new();
-        let events = match unpack(record) {
+        let events = match unpack_events(record) {
             Ok(events) => events,
-            Err(why) => return vec![self.forgotten(record, why)],
+            Err(why) => return vec![self.erased_span(record, why)],
         };
         for (_, event) in events {
             let event = throughline_core::Json::parse(event).ok();
@@ -133,7 +134,7 @@ impl Fold {
         spans
     }
 
-    /// The run's own span, as it stands. It is told last.
+    /// Returns the current state of the run's own span, which is delivered last.
     pub fn agent(&self, now: Timestamp) -> Option<Span> {
         let mut agent = self.agent.clone()?;
         agent.end = agent.end.max(now).max(agent.start);
@@ -164,7 +165,7 @@ impl Fold {
     fn event(&mut self, at: Timestamp, event: &RunEvent, spans: &mut Vec<Span>) {
         let change = self.counted.push(at, event);
         if change.left.is_some() {
-            spans.extend(self.leave());
+            spans.extend(self.close_open_turn());
         }
         if let Some(attempt) = &change.opened {
             self.turn = Some(OpenTurn::new(attempt));
@@ -186,7 +187,7 @@ impl Fold {
             | RunEvent::Replay(_) => {
                 self.total.add(event);
                 if let Some(turn) = &mut self.turn {
-                    turn.hear(at, event);
+                    turn.record_event(at, event);
                 }
             }
             RunEvent::ToolCall(event) => spans.extend(self.tool(at, event)),
@@ -202,18 +203,18 @@ impl Fold {
             | RunEvent::Subagent(_)
             | RunEvent::Limit(_)
             | RunEvent::Gate(_)
-            | RunEvent::Unknown(_) => spans.push(self.note(at, event)),
+            | RunEvent::Unknown(_) => spans.push(self.event_span(at, event)),
         }
     }
 
-    /// Closes an attempt whose end is not in the journal, at its last event.
-    fn leave(&mut self) -> Option<Span> {
+    /// Closes an attempt whose end is not in the Journal, at its last event.
+    fn close_open_turn(&mut self) -> Option<Span> {
         let turn = self.turn.take()?;
         let heard = turn.heard;
         Some(self.inference(turn, heard, AttemptEnd::Left, None))
     }
 
-    /// The span of one attempt, up to `at`.
+    /// Builds the span of one attempt, up to `at`.
     fn inference(
         &mut self,
         turn: OpenTurn,
@@ -221,18 +222,18 @@ impl Fold {
         end: AttemptEnd,
         reason: Option<&Name>,
     ) -> Span {
-        let mut span = self.part(SpanKind::Inference, turn.name(), turn.attempt.start);
+        let mut span = self.child_span(SpanKind::Inference, turn.name(), turn.attempt.start);
         span.end = at;
         let said = std::mem::take(&mut self.said);
         turn.close(end, reason, &self.telling, &said, &mut span);
         span
     }
 
-    /// A part of the run, which begins then.
-    fn part(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
+    /// Starts a child span of the run.
+    fn child_span(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
         self.made += 1;
         let mut span = Span::new(self.trace, kind, name, at);
-        span.id = id_of::<8>(&format!("{} {}", self.scope, self.made));
+        span.id = derive_id::<8>(&format!("{} {}", self.scope, self.made));
         span.parent = Some(self.root);
         span
     }
@@ -251,7 +252,7 @@ impl Fold {
         agent.end = at;
         if &*event.status == "failed" {
             let reason = event.reason.as_ref().unwrap_or(&event.status);
-            agent.problem = Some(Name::from(self.telling.text(reason)));
+            agent.problem = Some(Name::from(self.telling.redact(reason)));
         }
     }
 
@@ -267,7 +268,8 @@ impl Fold {
         }
         let began = self.tools.iter().position(|(known, _)| *known == id);
         let began = began.map_or(at, |place| self.tools.swap_remove(place).1);
-        let mut span = self.part(SpanKind::Tool, format!("execute_tool {}", event.name), began);
+        let mut span =
+            self.child_span(SpanKind::Tool, format!("execute_tool {}", event.name), began);
         span.end = at;
         span.add("gen_ai.operation.name", "execute_tool");
         span.add("gen_ai.tool.name", &event.name);
@@ -275,26 +277,30 @@ impl Fold {
         span.add("gen_ai.tool.call.id", &id);
         span.add("throughline.tool.outcome", event.phase.as_str());
         if self.telling.log_data {
-            let told = |json: &throughline_core::Json| self.telling.text(json.as_str());
-            span.maybe("gen_ai.tool.call.arguments", event.args.as_ref().map(told));
-            span.maybe("gen_ai.tool.call.result", event.result.as_ref().map(told));
+            let told = |json: &throughline_core::Json| self.telling.redact(json.as_str());
+            span.add_if_some("gen_ai.tool.call.arguments", event.args.as_ref().map(told));
+            span.add_if_some("gen_ai.tool.call.result", event.result.as_ref().map(told));
         }
         span.problem =
-            event.error.as_ref().map(|error| Name::from(self.telling.text(&error.message)));
+            event.error.as_ref().map(|error| Name::from(self.telling.redact(&error.message)));
         Some(span)
     }
 
     fn plan(&mut self, at: Timestamp, event: &PlanEvent) -> Span {
-        let mut span = self.part(SpanKind::Plan, "plan".to_owned(), at);
+        let mut span = self.child_span(SpanKind::Plan, "plan".to_owned(), at);
         span.add("gen_ai.operation.name", "plan");
-        span.maybe("throughline.plan.version", event.version);
+        span.add_if_some("throughline.plan.version", event.version);
         let steps = event.todo_list.as_deref().unwrap_or_default();
         let done = steps.iter().filter(|step| step.status.as_str() == "completed").count();
         span.add("throughline.plan.steps", steps.len() as u64);
         span.add("throughline.plan.completed", done as u64);
         if self.telling.log_data {
             let steps = steps.iter().map(|step| {
-                Name::from(format!("[{}] {}", step.status.as_str(), self.telling.text(&step.step)))
+                Name::from(format!(
+                    "[{}] {}",
+                    step.status.as_str(),
+                    self.telling.redact(&step.step)
+                ))
             });
             span.attributes.push(("throughline.plan", Value::Texts(steps.collect())));
         }
@@ -306,9 +312,9 @@ impl Fold {
             self.waits.push((event.id.clone(), at));
             return None;
         }
-        let mut span = self.waited(at, &event.id, "question");
+        let mut span = self.wait_span(at, &event.id, "question");
         span.add("throughline.wait.outcome", event.status.as_str());
-        span.maybe("throughline.wait.by", event.answered_by.as_ref());
+        span.add_if_some("throughline.wait.by", event.answered_by.as_ref());
         Some(span)
     }
 
@@ -317,24 +323,24 @@ impl Fold {
             self.waits.push((event.id.clone(), at));
             return None;
         }
-        let mut span = self.waited(at, &event.id, "approval");
+        let mut span = self.wait_span(at, &event.id, "approval");
         span.add("gen_ai.tool.name", &event.tool_name);
         span.add("throughline.wait.outcome", event.status.as_str());
-        span.maybe("throughline.wait.by", event.decided_by.as_ref());
+        span.add_if_some("throughline.wait.by", event.decided_by.as_ref());
         Some(span)
     }
 
-    fn waited(&mut self, at: Timestamp, id: &Name, what: &str) -> Span {
+    fn wait_span(&mut self, at: Timestamp, id: &Name, what: &str) -> Span {
         let since = self.waits.iter().position(|(known, _)| known == id);
         let since = since.map_or(at, |place| self.waits.swap_remove(place).1);
-        let mut span = self.part(SpanKind::Wait, format!("wait {what}"), since);
+        let mut span = self.child_span(SpanKind::Wait, format!("wait {what}"), since);
         span.end = at;
         span.add("throughline.wait", what);
         span
     }
 
-    /// Events that are no more: that there were some is told, and why nobody can read them.
-    fn forgotten(&mut self, record: &Record, why: Why) -> Span {
+    /// Builds a span for erased events, with their number and the reason.
+    fn erased_span(&mut self, record: &Record, why: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();
         if let Some(agent) = &mut self.agent {
@@ -343,17 +349,17 @@ impl Fold {
             }
             agent.end = record.at;
         }
-        let mut span = self.part(SpanKind::Note, "forgotten".to_owned(), record.at);
+        let mut span = self.child_span(SpanKind::Note, "forgotten".to_owned(), record.at);
         let count = record.events.map_or(0, |(first, last)| last - first + 1);
         span.add("throughline.forgotten.events", count);
         span.add("throughline.forgotten.why", why.to_string());
         span
     }
 
-    /// Something that happened at once, in the words of its own event.
-    fn note(&mut self, at: Timestamp, event: &RunEvent) -> Span {
+    /// Builds a span for an instantaneous event.
+    fn event_span(&mut self, at: Timestamp, event: &RunEvent) -> Span {
         let name = event.name();
-        let mut span = self.part(SpanKind::Note, name.to_string(), at);
+        let mut span = self.child_span(SpanKind::Note, name.to_string(), at);
         if self.telling.log_data {
             let document = event.json();
             let told = self.telling.redaction.redact_event(&name, &document);
@@ -363,9 +369,9 @@ impl Fold {
     }
 }
 
-impl Telling {
-    /// A text as it may be told.
-    pub(crate) fn text(&self, text: &str) -> String {
+impl TraceOptions {
+    /// Redacts a text.
+    pub(crate) fn redact(&self, text: &str) -> String {
         self.redaction.redact_text(text).into_owned()
     }
 }

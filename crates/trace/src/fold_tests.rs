@@ -1,22 +1,24 @@
-//! A trace says each thing once, however long its run is.
+//! Tests that a trace contains each piece of content once.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Content, LogId, Name, Record, RedactionPolicy, Tenant, Why, pack};
+use throughline_core::{
+    Content, ElisionReason, LogId, Name, Record, RedactionPolicy, Tenant, pack_events,
+};
 use throughline_testkit::figure;
 
-use crate::deliver::Status;
-use crate::fold::{Fold, Telling};
+use crate::fold::{Fold, TraceOptions};
 use crate::otlp;
-use crate::session::{Parcel, Phase, Session};
+use crate::session::Mode;
+use crate::session::Status;
+use crate::session::{BatchPhase, Session, TraceBatch};
 use crate::span::{Span, SpanKind, Value};
-use crate::tracer::Mode;
 
 const TURNS: u64 = 1000;
 
-fn told() -> Telling {
-    Telling { thread_id: None, log_data: true, redaction: RedactionPolicy::default() }
+fn told() -> TraceOptions {
+    TraceOptions { thread_id: None, log_data: true, redaction: RedactionPolicy::default() }
 }
 
 fn fold() -> Fold {
@@ -24,14 +26,14 @@ fn fold() -> Fold {
 }
 
 fn record(seq: u64, events: &[String]) -> Record {
-    let packed = pack(events.iter().map(String::as_bytes));
+    let packed = pack_events(events.iter().map(String::as_bytes));
     let at =
         Timestamp::from_millisecond(1_760_000_000_000 + 10 * i64::try_from(seq).unwrap()).unwrap();
     let events = Some((1, u64::from(packed.events)));
     Record { seq, kind: packed.kind, at, events, content: Content::Here(packed.content) }
 }
 
-/// What a run tells of one turn with a tool.
+/// Returns the events of one turn with a tool.
 fn turn(number: u64) -> Vec<String> {
     let thought = format!("Thought {number}: {}", "why and how, step by step. ".repeat(12));
     let asked =
@@ -63,7 +65,7 @@ fn turn(number: u64) -> Vec<String> {
     events.into_iter().filter(|event| !event.is_empty()).collect()
 }
 
-/// How many bytes these spans have as a session.
+/// Returns the size of the spans as a session document.
 fn bytes(fold: &Fold, spans: &[Span]) -> usize {
     let session = Session {
         id: Name::from("sess_run_1"),
@@ -74,9 +76,9 @@ fn bytes(fold: &Fold, spans: &[Span]) -> usize {
         mode: Mode::Batched,
         sinks: Vec::new(),
     };
-    let parcel = Parcel {
+    let parcel = TraceBatch {
         session: Arc::new(session),
-        phase: Phase::Whole,
+        phase: BatchPhase::Whole,
         before: 0,
         spans: spans.to_vec(),
         agent: fold.agent(Timestamp::MIN),
@@ -84,17 +86,17 @@ fn bytes(fold: &Fold, spans: &[Span]) -> usize {
         errors: Vec::new(),
         is_again: false,
     };
-    parcel.json().as_str().len()
+    parcel.to_json().as_str().len()
 }
 
 #[test]
-fn a_trace_of_a_thousand_turns_is_as_long_as_its_turns() {
+fn trace_of_a_thousand_turns_grows_linearly() {
     let mut whole = fold();
     let (mut spans, mut sum, mut sum_otlp) = (Vec::new(), 0, 0);
     for number in 1..=TURNS {
         let record = record(number, &turn(number));
         spans.extend(whole.record(&record));
-        // The same turn, as if it were the only one.
+        // The same turn in a run of its own.
         let mut alone = fold();
         let own = alone.record(&record);
         assert_eq!(own.len(), 2, "a turn and a tool");
@@ -104,7 +106,7 @@ fn a_trace_of_a_thousand_turns_is_as_long_as_its_turns() {
     let (total, total_otlp) = (bytes(&whole, &spans), otlp::spans(&spans).len());
     assert_eq!(spans.len() as u64, 2 * TURNS);
     for (what, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
-        // In hundredths, so that nothing is rounded away.
+        // Compare in hundredths to avoid rounding.
         assert!(100 * total <= 130 * sum, "{what}: {total} bytes, and its turns have {sum}");
         let share = 1000 * total / sum;
         let told = format!(
@@ -117,7 +119,7 @@ fn a_trace_of_a_thousand_turns_is_as_long_as_its_turns() {
 }
 
 #[test]
-fn what_is_told_again_is_the_same_span() {
+fn repeated_delivery_has_the_same_span_ids() {
     let read = || {
         let mut fold = fold();
         (1..=3).flat_map(|number| fold.record(&record(number, &turn(number)))).collect::<Vec<_>>()
@@ -128,8 +130,8 @@ fn what_is_told_again_is_the_same_span() {
 }
 
 #[test]
-fn what_is_not_to_be_told_is_not() {
-    let telling = Telling { log_data: false, ..told() };
+fn content_is_omitted_without_log_data() {
+    let telling = TraceOptions { log_data: false, ..told() };
     let mut fold = Fold::new(
         &Tenant::from("default"),
         &LogId::from("run_1"),
@@ -145,23 +147,23 @@ fn what_is_not_to_be_told_is_not() {
 }
 
 #[test]
-fn what_was_forgotten_is_told_as_forgotten() {
+fn forgotten_events_are_reported_as_forgotten() {
     let mut fold = fold();
     fold.record(&record(1, &turn(1)));
-    let gone = Record { content: Content::Gone(Why::Forgotten), ..record(2, &turn(2)) };
+    let gone = Record { content: Content::Gone(ElisionReason::Forgotten), ..record(2, &turn(2)) };
     let [span] = &fold.record(&gone)[..] else { panic!("one span") };
     assert_eq!((span.kind, &*span.name), (SpanKind::Note, "forgotten"));
     let told = [
         ("throughline.forgotten.events", Value::from(7)),
-        ("throughline.forgotten.why", Value::from(Why::Forgotten.to_string())),
+        ("throughline.forgotten.why", Value::from(ElisionReason::Forgotten.to_string())),
     ];
     assert_eq!(span.attributes, told);
-    // What comes behind it is told as ever.
+    // Later events are traced as usual.
     assert_eq!(fold.record(&record(3, &turn(3))).len(), 2);
 }
 
 #[test]
-fn what_is_asked_beside_the_turns_counts_too() {
+fn usage_outside_turns_is_counted() {
     let events = [
         r#"{"type":"run","status":"running","agent":"a"}"#,
         r#"{"type":"turn","phase":"start","turn":1,"model":"m","purpose":"reflection"}"#,
@@ -175,7 +177,7 @@ fn what_is_asked_beside_the_turns_counts_too() {
     let spans = fold.record(&record(1, &events.map(str::to_owned)));
     let told: Vec<(&str, Option<&str>)> =
         spans.iter().map(|span| (&*span.name, span.problem.as_deref())).collect();
-    let unanswered = ("chat m", Some("it was not answered"));
+    let unanswered = ("chat m", Some("the model did not answer"));
     assert_eq!(told, [("chat m", None), ("reflection", None), unanswered]);
     let total = fold.agent(Timestamp::MIN).unwrap().attributes;
     for (key, value) in [

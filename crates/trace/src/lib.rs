@@ -1,18 +1,18 @@
-//! Traces: what runs and calls did, told to the tools that operators already have.
+//! Traces of runs and gateway calls, for existing observability tools.
 //!
-//! A run's trace is a view of its own log, so nothing has to be remembered while it goes on, and a trace can be made again at any
-//! time. Each turn tells what is new in it and nothing that an earlier one told: a trace grows as its run does.
+//! A run's trace is a view of its log, so it needs no state of its own and can be rebuilt at any
+//! time. Each turn adds only new content, so a trace grows linearly with its run.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
-//! | `span.rs` | what is told of one thing that took time: a run, a turn, a tool, a plan, a wait |
-//! | `fold.rs`, `fold/` | spans from a run's events, as they are read |
+//! | `span.rs` | spans of runs, turns, tools, plans and waits |
+//! | `fold.rs`, `fold/` | spans from a run's events |
 //! | `session.rs` | a trace as one JSON document |
-//! | `otlp.rs`, `otlp/` | the same as OpenTelemetry has it, written as protobuf |
-//! | `sink.rs`, `sink/` | where traces go: files, HTTP endpoints, OpenTelemetry collectors, and sinks of one's own |
-//! | `deliver.rs` | a parcel is handed to all sinks, with patience; who failed makes the trace partial |
-//! | `tracer.rs` | runs are followed while they go on, and told |
-//! | `calls.rs` | calls of the gateway are told, from a queue that has an end |
+//! | `otlp.rs`, `otlp/` | OpenTelemetry protobuf |
+//! | `sink.rs`, `sink/` | files, HTTP endpoints, OpenTelemetry collectors and custom sinks |
+//! | `deliver.rs` | delivery to all sinks with retries; failures make a trace partial |
+//! | `tracer.rs` | following and delivering runs |
+//! | `calls.rs` | gateway calls from a bounded queue |
 
 mod calls;
 mod deliver;
@@ -24,13 +24,13 @@ mod span;
 mod tracer;
 
 pub use crate::calls::CallTracer;
-pub use crate::deliver::{Delivered, Status, send};
-pub use crate::fold::{Fold, Telling};
+pub use crate::deliver::{DeliveryReport, send};
+pub use crate::fold::{Fold, TraceOptions};
 pub use crate::otlp::spans as otlp_spans;
-pub use crate::session::{Parcel, Phase, Session};
+pub use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch};
 pub use crate::sink::{
-    Again, FileSink, HttpSink, InvalidSink, OtlpSink, Sink, SinkError, SinkKind, SinkOptions,
-    Taking,
+    FileSink, HttpSink, InvalidSink, OtlpSink, Retry, SendFuture, Sink, SinkError, SinkKind,
+    SinkOptions,
 };
 pub use crate::span::{Span, SpanKind, Value};
-pub use crate::tracer::{Following, Mode, Tracer, TracerOptions, session_of};
+pub use crate::tracer::{FollowGuard, Tracer, TracerOptions, load_session};

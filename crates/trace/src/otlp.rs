@@ -1,16 +1,17 @@
-//! Spans as OpenTelemetry's protocol has them: an `ExportTraceServiceRequest` in protobuf.
+//! Encodes spans as OpenTelemetry's `ExportTraceServiceRequest` in protobuf.
 //!
-//! The message has a dozen fields of five kinds, so it is written here and needs no generated code.
+//! The message has a dozen fields of five kinds, so it is encoded by hand instead of with generated
+//! code.
 
 use jiff::Timestamp;
 
 use crate::span::{Span, Value};
 
-/// Who speaks: `service.name`, and the scope of the spans.
+/// Value of `service.name` and name of the instrumentation scope.
 const NAME: &str = "throughline";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The request that exports these spans.
+/// Encodes the request that exports these spans.
 pub fn spans<'s>(spans: impl IntoIterator<Item = &'s Span>) -> Vec<u8> {
     let mut request = Message::default();
     request.message(1, |resource_spans| {
@@ -38,7 +39,7 @@ fn put(out: &mut Message, span: &Span) {
         out.bytes(4, parent);
     }
     out.text(5, &span.name);
-    // Internal, or client.
+    // 3 is CLIENT, 1 is INTERNAL.
     out.number(6, if span.kind.is_client() { 3 } else { 1 });
     out.fixed(7, nanoseconds(span.start));
     out.fixed(8, nanoseconds(span.end));
@@ -82,7 +83,7 @@ fn nanoseconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
 }
 
-/// A protobuf message that is being written.
+/// A protobuf message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -95,7 +96,7 @@ impl Message {
         self.0.push(value.to_le_bytes()[0]);
     }
 
-    /// A field's number, with how its value is written.
+    /// Writes a field number with its wire type.
     fn key(&mut self, field: u32, kind: u32) {
         self.varint(u64::from(field << 3 | kind));
     }

@@ -1,60 +1,58 @@
-//! A trace as one JSON document, and the parcels in which it travels.
+//! A trace as one JSON document, and the batches that deliver it.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_core::{Json, LogId, Name, Number, Tenant, json};
 
-use crate::deliver::Status;
-use crate::span::{Span, SpanKind, Value, hex, id_of};
-use crate::tracer::Mode;
+use crate::span::{Span, SpanKind, Value, derive_id, hex};
 
-/// What a trace is about.
+/// Identity and settings of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Its name: `sess_RUN`, and before it the tenant and a dot where the tenant is not `default`. It holds only letters,
-    /// digits, `_`, `-` and `.`.
+    /// Session id: `sess_RUN`, with the tenant and a dot before it unless the tenant is `default`.
+    /// It contains only letters, digits, `_`, `-` and `.`.
     pub id: Name,
-    /// The trace's id.
+    /// Id of the trace.
     pub trace: [u8; 16],
-    /// The id of the run's own span.
+    /// Id of the run's own span.
     pub root: [u8; 8],
-    /// The conversation.
+    /// Id of the conversation.
     pub thread: Name,
-    /// Whether what was said is told.
+    /// Whether the trace contains content.
     pub log_data: bool,
-    /// How it travels.
+    /// Delivery mode.
     pub mode: Mode,
-    /// Where it goes: the sinks by name, without their addresses and secrets.
+    /// Names of the sinks, without URLs and secrets.
     pub sinks: Vec<Name>,
 }
 
-/// A piece of a trace, or all of it.
+/// A part of a trace, or the whole trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parcel {
-    /// What it is a piece of.
+pub struct TraceBatch {
+    /// Trace that the batch belongs to.
     pub session: Arc<Session>,
-    /// Which piece it is.
-    pub phase: Phase,
-    /// How many spans went before these.
+    /// Position of the batch in the trace.
+    pub phase: BatchPhase,
+    /// Number of spans in earlier batches.
     pub before: u64,
-    /// The spans.
+    /// Spans of the batch.
     pub spans: Vec<Span>,
-    /// The run's own span, where the trace is at its end.
+    /// The run's own span, in the last batch.
     pub agent: Option<Span>,
-    /// How the trace stands.
+    /// Status of the trace.
     pub status: Status,
-    /// What went wrong on the way.
+    /// Delivery errors so far.
     pub errors: Vec<Name>,
-    /// Whether the same was told before, and only the status is another.
+    /// Whether the batch repeats an earlier one with another status.
     pub is_again: bool,
 }
 
-/// The tenant of a gateway without keys. Its ids and file names do not name it.
+/// Tenant of a gateway without keys; session ids and file names omit it.
 const DEFAULT_TENANT: &str = "default";
 
-/// The name of a run's session. Runs of two tenants never share one, and neither does it hold anything but letters, digits,
-/// `_`, `-` and `.`: a name with other characters goes in as its digest.
+/// Returns the session id of a run. It is unique per tenant and contains only letters, digits, `_`,
+/// `-` and `.`; a name with other characters is replaced by its digest.
 pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     let run = plain_name(&run.0);
     Name::from(match &*tenant.0 {
@@ -63,7 +61,7 @@ pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     })
 }
 
-/// The name from which the ids of a run's trace and spans follow.
+/// Returns the name from which the trace and span ids of a run are derived.
 pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     match &*tenant.0 {
         DEFAULT_TENANT => run.0.to_string(),
@@ -71,57 +69,57 @@ pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     }
 }
 
-/// A name that is safe in a file name and holds no dot: the name itself, or `x-` and its digest.
+/// Returns a name without dots that is safe in file names: the name itself, or `x-` and its digest.
 fn plain_name(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_safe = (1..=100).contains(&name.len()) && name.bytes().all(is_plain);
     if is_safe && !name.starts_with(DIGEST) {
         return name.to_owned();
     }
-    format!("{DIGEST}{}", hex(&id_of::<16>(name)))
+    format!("{DIGEST}{}", hex(&derive_id::<16>(name)))
 }
 
-/// What stands before a digest.
+/// Prefix of a digest.
 const DIGEST: &str = "x-";
 
-/// Which piece of a trace a parcel is.
+/// Position of a batch in its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// All of it.
+pub enum BatchPhase {
+    /// The whole trace.
     Whole,
-    /// The first piece of several.
+    /// The first of several batches.
     Start,
-    /// Another piece.
+    /// A batch between the first and the last one.
     More,
-    /// The last piece.
+    /// The last batch.
     End,
 }
 
-impl Phase {
+impl BatchPhase {
     fn as_str(self) -> &'static str {
         match self {
-            Phase::Whole => "whole",
-            Phase::Start => "start",
-            Phase::More => "events",
-            Phase::End => "end",
+            BatchPhase::Whole => "whole",
+            BatchPhase::Start => "start",
+            BatchPhase::More => "events",
+            BatchPhase::End => "end",
         }
     }
 }
 
-impl Parcel {
-    /// All spans of it, the run's own last.
+impl TraceBatch {
+    /// Iterates over all spans, the run's own span last.
     pub fn all(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter().chain(&self.agent)
     }
 
-    /// A name by which it is known when it comes twice.
+    /// Returns the idempotency key of the batch.
     pub fn key(&self) -> String {
         let again = if self.is_again { "-again" } else { "" };
         format!("{}-{}-{}{again}", self.session.id, self.phase.as_str(), self.before)
     }
 
-    /// The document.
-    pub fn json(&self) -> Json {
+    /// Builds the session document.
+    pub fn to_json(&self) -> Json {
         let Session { id, trace, root, thread, log_data, mode, sinks } = &*self.session;
         json::object(|o| {
             o.string("sessionId", id)
@@ -195,7 +193,7 @@ fn put_attributes(o: &mut json::Object<'_>, span: &Span) {
             Value::Text(text) => o.string(key, text),
             Value::Whole(number) => o.number(key, *number),
             Value::Flag(flag) => o.bool(key, *flag),
-            Value::Decimal(number) => match Number::of(*number) {
+            Value::Decimal(number) => match Number::from_f64(*number) {
                 Some(number) => o.raw(key, &number.json()),
                 None => o.null(key),
             },
@@ -240,9 +238,67 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_two_tenants_differ_and_those_of_the_default_tenant_stay() {
+    fn tenant_ids_differ_and_default_tenant_ids_are_stable() {
         let scope = |tenant: &str| id_scope(&Tenant::from(tenant), &LogId::from("run_1"));
         assert_eq!(scope("default"), "run_1");
         assert_ne!(scope("acme"), scope("globex"));
+    }
+}
+
+/// Status of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// The run is not over.
+    #[default]
+    Running,
+    /// The run succeeded, and all sinks received the trace.
+    Success,
+    /// The run failed or was cancelled.
+    Error,
+    /// The run succeeded, and some sinks did not receive the whole trace.
+    Partial,
+}
+
+impl Status {
+    /// Returns the stored name of the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Running => "running",
+            Status::Success => "success",
+            Status::Error => "error",
+            Status::Partial => "partial",
+        }
+    }
+
+    /// Returns the status after a failed delivery.
+    pub(crate) fn degraded(self) -> Self {
+        match self {
+            Status::Success => Status::Partial,
+            Status::Running | Status::Error | Status::Partial => self,
+        }
+    }
+}
+
+/// Delivery mode of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The whole trace, when the run ends.
+    #[default]
+    Batched,
+    /// In batches, while the run continues.
+    Streaming,
+}
+
+impl Mode {
+    /// All modes with their configured names.
+    pub const ALL: &'static [(&'static str, Self)] =
+        &[("batched", Self::Batched), ("streaming", Self::Streaming)];
+
+    /// Returns the configured name of the mode.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Batched => "batched",
+            Self::Streaming => "streaming",
+        }
     }
 }

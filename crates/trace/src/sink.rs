@@ -1,4 +1,4 @@
-//! Where traces go.
+//! Destinations of traces.
 
 mod file;
 mod http;
@@ -14,74 +14,74 @@ pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;
 pub use crate::sink::otlp::OtlpSink;
 
-use crate::session::Parcel;
+use crate::session::TraceBatch;
 use crate::span::Span;
 
-/// A parcel that is being taken.
-pub type Taking<'a> = Pin<Box<dyn Future<Output = Result<(), SinkError>> + Send + 'a>>;
+/// Future of a delivery.
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<(), SinkError>> + Send + 'a>>;
 
-/// Where traces go. One of your own is a peer of the built-in ones.
+/// Destination of traces. Custom sinks have the same capabilities as the built-in ones.
 pub trait Sink: Send + Sync {
-    /// What it is called in what is told of it. It holds no secret.
+    /// Returns the name of the sink in errors and reports, without secrets.
     fn name(&self) -> &str;
 
-    /// Takes a piece of a run's trace, or all of it. The same parcel may come twice, under the same key.
-    fn take<'a>(&'a self, parcel: &'a Parcel) -> Taking<'a>;
+    /// Accepts a batch of a run's trace. The same batch may arrive twice, with the same key.
+    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a>;
 
-    /// Takes calls of the gateway. Who has no use for them takes nothing.
-    fn take_calls<'a>(&'a self, _calls: &'a [Span]) -> Taking<'a> {
+    /// Accepts gateway calls; ignores them by default.
+    fn send_calls<'a>(&'a self, _calls: &'a [Span]) -> SendFuture<'a> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// Why a parcel was not taken.
+/// Reason why a sink did not accept a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SinkError {
-    /// What went wrong, without secrets.
+    /// Description of the failure, without secrets.
     pub message: String,
-    /// Whether it may be taken later, and after which wait if the sink said so.
-    pub again: Again,
+    /// Whether and when to retry.
+    pub again: Retry,
 }
 
-/// Whether something is worth another try.
+/// Retry advice of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// It would fail again.
+pub enum Retry {
+    /// Do not retry.
     Never,
-    /// It may not.
+    /// Retry with backoff.
     Soon,
-    /// It may not, after that time.
+    /// Retry after this delay.
     After(Duration),
 }
 
 impl SinkError {
-    /// A failure that would come again.
-    pub fn lasting(message: impl Into<String>) -> Self {
-        Self { message: message.into(), again: Again::Never }
+    /// Creates a permanent failure.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), again: Retry::Never }
     }
 
-    /// A failure that may pass.
-    pub fn passing(message: impl Into<String>) -> Self {
-        Self { message: message.into(), again: Again::Soon }
+    /// Creates a temporary failure.
+    pub fn temporary(message: impl Into<String>) -> Self {
+        Self { message: message.into(), again: Retry::Soon }
     }
 }
 
-/// A kind of sink.
+/// Kind of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SinkKind {
     /// A folder of files.
     File,
-    /// An HTTP endpoint that takes the session's JSON.
+    /// An HTTP endpoint that accepts the session as JSON.
     Http,
-    /// The same for Cognipeer's console, by its own header.
+    /// The same for the Cognipeer console, with its own header.
     Cognipeer,
     /// An OpenTelemetry collector.
     Otlp,
 }
 
 impl SinkKind {
-    /// All of them, by their words.
+    /// All kinds with their configured names.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("file", Self::File),
         ("http", Self::Http),
@@ -89,7 +89,7 @@ impl SinkKind {
         ("otlp", Self::Otlp),
     ];
 
-    /// The word for it.
+    /// Returns the configured name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -100,26 +100,26 @@ impl SinkKind {
     }
 }
 
-/// A sink, as it is configured.
+/// Configuration of a sink.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
-    /// What it is.
+    /// Kind of the sink.
     pub kind: SinkKind,
-    /// What it is called; its kind without it.
+    /// Name of the sink; defaults to its kind.
     pub name: Option<Name>,
-    /// The address, or the folder of a file sink.
+    /// URL, or the folder of a file sink.
     pub to: String,
-    /// Headers that go along. They are never told.
+    /// Headers of every request. They are secret.
     pub headers: Vec<(Name, Credential)>,
 }
 
-/// Why there can be no such sink.
+/// Reason why a sink configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSink(pub String);
 
 impl SinkOptions {
-    /// The sink itself.
+    /// Creates the sink.
     pub fn open(&self) -> Result<Box<dyn Sink>, InvalidSink> {
         let name = self.name.clone().unwrap_or_else(|| Name::from(self.kind.as_str()));
         Ok(match self.kind {

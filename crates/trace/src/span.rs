@@ -1,53 +1,53 @@
-//! What is told of one thing that took time.
+//! Spans, the units of a trace.
 
 use jiff::Timestamp;
 use throughline_core::Name;
 
-/// One thing that took time, or happened at once. Its ids follow from the run and from its place in it, so that whoever
-/// tells it again tells the same span.
+/// An operation with a duration, or an instantaneous event. Its ids are derived from the run and
+/// its position, so a repeated delivery contains the same span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// The trace.
+    /// Id of the trace.
     pub trace: [u8; 16],
-    /// Its own id.
+    /// Id of the span.
     pub id: [u8; 8],
-    /// The span that it is a part of.
+    /// Id of the parent span.
     pub parent: Option<[u8; 8]>,
-    /// Its name, as `chat claude-sonnet-4-5`.
+    /// Name such as `chat claude-sonnet-4-5`.
     pub name: String,
-    /// What it is.
+    /// Kind of operation.
     pub kind: SpanKind,
-    /// When it began.
+    /// Start time.
     pub start: Timestamp,
-    /// When it ended.
+    /// End time.
     pub end: Timestamp,
-    /// What is known of it, by the names of OpenTelemetry's conventions where they have one.
+    /// Attributes, named after OpenTelemetry's conventions where they exist.
     pub attributes: Vec<(&'static str, Value)>,
-    /// What went wrong.
+    /// Error, if the operation failed.
     pub problem: Option<Name>,
 }
 
-/// What a span is.
+/// Kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpanKind {
-    /// A run of an agent, from its first word to its last.
+    /// A run of an agent.
     Agent,
-    /// A model was asked.
+    /// A model call.
     Inference,
-    /// A tool ran.
+    /// A tool call.
     Tool,
-    /// The plan changed.
+    /// A change of the plan.
     Plan,
-    /// Somebody was waited for.
+    /// A wait for a person or the caller.
     Wait,
-    /// Something happened: a message, a note, a limit, a summary.
+    /// An event such as a message, a note, a limit or a summary.
     Note,
     /// A call through the gateway.
     Call,
 }
 
 impl SpanKind {
-    /// The word for it in a session.
+    /// Returns the name of the kind in a session document.
     pub fn as_str(self) -> &'static str {
         match self {
             SpanKind::Agent => "agent",
@@ -60,24 +60,24 @@ impl SpanKind {
         }
     }
 
-    /// Whether it is a request to somebody else, as OpenTelemetry tells spans apart.
+    /// Returns whether OpenTelemetry classifies the span as a client request.
     pub(crate) fn is_client(self) -> bool {
         matches!(self, SpanKind::Inference | SpanKind::Call)
     }
 }
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A text.
+    /// A string.
     Text(Name),
-    /// A whole number.
+    /// An unsigned integer.
     Whole(u64),
-    /// A number.
+    /// A floating-point number.
     Decimal(f64),
-    /// Yes or no.
+    /// A Boolean.
     Flag(bool),
-    /// Several texts.
+    /// A list of strings.
     Texts(Vec<Name>),
 }
 
@@ -106,7 +106,7 @@ impl From<u64> for Value {
 }
 
 impl Span {
-    /// A span that begins and ends at once, and knows nothing yet.
+    /// Creates a span without duration and attributes.
     pub(crate) fn new(trace: [u8; 16], kind: SpanKind, name: String, at: Timestamp) -> Self {
         Self {
             trace,
@@ -121,19 +121,19 @@ impl Span {
         }
     }
 
-    /// Adds what is known of it.
+    /// Adds an attribute.
     pub(crate) fn add(&mut self, key: &'static str, value: impl Into<Value>) {
         self.attributes.push((key, value.into()));
     }
 
-    /// Adds what may be known of it.
-    pub(crate) fn maybe(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+    /// Adds an attribute if the value is present.
+    pub(crate) fn add_if_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.attributes.extend(value.map(|value| (key, value.into())));
     }
 }
 
-/// An id for something of that name: the same each time.
-pub(crate) fn id_of<const N: usize>(name: &str) -> [u8; N] {
+/// Derives a deterministic id from a name.
+pub(crate) fn derive_id<const N: usize>(name: &str) -> [u8; N] {
     let mut id = [0; N];
     blake3::Hasher::new_derive_key("throughline trace ids")
         .update(name.as_bytes())
@@ -142,7 +142,7 @@ pub(crate) fn id_of<const N: usize>(name: &str) -> [u8; N] {
     id
 }
 
-/// Bytes as lower-case digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];

@@ -1,4 +1,4 @@
-//! Runs are followed while they go on, and told. Nothing waits for it: a run ends when it ends, and its trace a little later.
+//! Follows runs and delivers their traces. Runs never wait for delivery.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,76 +9,53 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::deliver::{Delivered, Status, deliver, send};
-use crate::fold::{Fold, Telling};
-use crate::session::{Parcel, Phase, Session, session_id};
+use crate::deliver::{DeliveryReport, deliver, send};
+use crate::fold::{Fold, TraceOptions};
+use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch, session_id};
 use crate::sink::Sink;
 use crate::span::Span;
 
-/// How many records are read at a time.
+/// Number of records per read.
 const PAGE: u32 = 256;
 
-/// How a trace travels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// All of it, when the run is over.
-    #[default]
-    Batched,
-    /// Piece by piece, as the run goes on.
-    Streaming,
-}
-
-impl Mode {
-    /// All of them, by their words.
-    pub const ALL: &'static [(&'static str, Self)] =
-        &[("batched", Self::Batched), ("streaming", Self::Streaming)];
-
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Batched => "batched",
-            Self::Streaming => "streaming",
-        }
-    }
-}
-
-/// What a tracer needs.
+/// Dependencies and settings of a tracer.
 pub struct TracerOptions {
-    /// Where the runs are.
+    /// Store of the runs.
     pub store: Arc<dyn Store>,
-    /// What time it is.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// How traces travel.
+    /// Delivery mode.
     pub mode: Mode,
-    /// How much is told.
-    pub telling: Telling,
-    /// Who is told.
+    /// Content settings.
+    pub telling: TraceOptions,
+    /// Destinations of the traces.
     pub sinks: Vec<Arc<dyn Sink>>,
-    /// How long a sink may take for one parcel, with all its tries.
+    /// Timeout per sink and batch, including retries.
     pub patience: Duration,
 }
 
-/// Follows runs, and tells their traces.
+/// Follows runs and delivers their traces.
 #[derive(Clone)]
 pub struct Tracer {
     options: Arc<TracerOptions>,
-    work: Arc<Mutex<JoinSet<Delivered>>>,
+    work: Arc<Mutex<JoinSet<DeliveryReport>>>,
 }
 
-/// A run that is followed for as long as this is held.
-pub struct Following {
+/// Guard of a followed run; dropping it signals that this process stopped driving the run.
+pub struct FollowGuard {
     _at_work: oneshot::Sender<()>,
 }
 
 impl Tracer {
-    /// A tracer for all runs that it is told of.
+    /// Creates a tracer.
     pub fn new(options: TracerOptions) -> Self {
         Self { options: Arc::new(options), work: Arc::default() }
     }
 
-    /// Follows a run that this process goes on with, until it rests. What its log said up to that record, whoever went on with it
-    /// before has told. It returns at once; dropping what it gives says that this process goes on no longer.
-    pub fn follow(&self, tenant: &Tenant, run: &LogId, told: u64) -> Following {
+    /// Follows a run that this process drives, until the run is idle. Earlier owners already
+    /// delivered the records up to `told`. It returns immediately; drop the guard when this process
+    /// stops driving the run.
+    pub fn follow(&self, tenant: &Tenant, run: &LogId, told: u64) -> FollowGuard {
         let (at_work, rests) = oneshot::channel();
         let options = Arc::clone(&self.options);
         let (tenant, run) = (tenant.clone(), run.clone());
@@ -87,18 +64,19 @@ impl Tracer {
         work.spawn(async move {
             let session = session_id(&tenant, &run);
             let told = follow(&options, &tenant, &run, told, rests).await;
-            told.unwrap_or_else(|error| Delivered {
+            told.unwrap_or_else(|error| DeliveryReport {
                 session,
                 status: Status::Partial,
                 errors: vec![Name::from(format!("the run's log cannot be read: {error}"))],
                 dropped: 0,
             })
         });
-        Following { _at_work: at_work }
+        FollowGuard { _at_work: at_work }
     }
 
-    /// Waits until all that was followed is told: what came of it. Whoever is told twice as slowly as is allowed is not waited for.
-    pub async fn finish(&self) -> Vec<Delivered> {
+    /// Waits until all followed runs are delivered and returns the results. It waits at most four
+    /// times the patience per sink.
+    pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
         let until = Instant::now() + 4 * self.options.patience;
@@ -107,14 +85,14 @@ impl Tracer {
             match timeout_at(until, work.join_next()).await {
                 Ok(None) => return all,
                 Ok(Some(done)) => all.extend(done.ok()),
-                // Whoever is slower than that is not told.
+                // Runs that are still undelivered are abandoned.
                 Err(_) => {
                     let left = work.len();
-                    let late = Name::from("there was no time left to tell it");
-                    let late = Delivered {
+                    let late = Name::from("the trace was not delivered before the deadline");
+                    let late = DeliveryReport {
                         status: Status::Partial,
                         errors: vec![late],
-                        ..Delivered::default()
+                        ..DeliveryReport::default()
                     };
                     all.extend(std::iter::repeat_n(late, left));
                     work.shutdown().await;
@@ -125,47 +103,47 @@ impl Tracer {
     }
 }
 
-/// Reads a run's log as it grows, and tells it.
+/// Reads a run's log as it grows and delivers its spans.
 async fn follow(
     options: &TracerOptions,
     tenant: &Tenant,
     run: &LogId,
     told: u64,
     mut rests: oneshot::Receiver<()>,
-) -> Result<Delivered, StoreError> {
-    let mut teller = Teller::new(options, tenant, run).await?;
+) -> Result<DeliveryReport, StoreError> {
+    let mut teller = Forwarder::new(options, tenant, run).await?;
     let mut is_resting = false;
     loop {
-        let records = options.store.read(tenant, run, teller.fold.seen(), PAGE).await?;
+        let records = options.store.read(tenant, run, teller.fold.last_seq(), PAGE).await?;
         for record in &records {
             let spans = teller.fold.record(record);
             let is_new = record.seq > told || options.mode == Mode::Batched;
-            teller.take(spans, is_new);
+            teller.push_spans(spans, is_new);
         }
-        teller.send_some().await;
+        teller.send_new_spans().await;
         if teller.fold.ended().is_some() {
-            return Ok(teller.end().await);
+            return Ok(teller.finish().await);
         }
         match (records.is_empty(), is_resting) {
             (false, _) => {}
-            // All that was kept is read.
-            (true, true) => return Ok(teller.rest()),
+            // All stored records were read.
+            (true, true) => return Ok(teller.pause()),
             (true, false) => tokio::select! {
-                more = options.store.wait(tenant, run, teller.fold.seen()) => more?,
+                more = options.store.wait(tenant, run, teller.fold.last_seq()) => more?,
                 _ = &mut rests => is_resting = true,
             },
         }
     }
 }
 
-/// All that a run's log tells, as one parcel: for whoever wants a trace later.
-pub async fn session_of(
+/// Builds the whole trace of a run as one batch, for an export after the fact.
+pub async fn load_session(
     store: &dyn Store,
     tenant: &Tenant,
     run: &LogId,
-    telling: Telling,
+    telling: TraceOptions,
     clock: &dyn Clock,
-) -> Result<Parcel, StoreError> {
+) -> Result<TraceBatch, StoreError> {
     let head = store.log(tenant, run).await?;
     let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
     let head = head.ok_or_else(missing)?;
@@ -175,7 +153,7 @@ pub async fn session_of(
     let mut fold = Fold::new(tenant, run, &thread, telling);
     let mut spans = Vec::new();
     loop {
-        let records = store.read(tenant, run, fold.seen(), PAGE).await?;
+        let records = store.read(tenant, run, fold.last_seq(), PAGE).await?;
         if records.is_empty() {
             break;
         }
@@ -192,15 +170,15 @@ pub async fn session_of(
         mode: Mode::Batched,
         sinks: Vec::new(),
     };
-    // Where the run's last words are no more, its head knows how it ended.
+    // If the last events were erased, the head of the log still contains the status.
     let over =
         head.status.filter(|status| matches!(&**status, "completed" | "failed" | "cancelled"));
     let ended = fold.ended().or(over.as_ref());
     let status = status_of(ended);
     let agent = fold.agent(if ended.is_some() { jiff::Timestamp::MIN } else { clock.now() });
-    let (phase, errors) = (Phase::Whole, Vec::new());
+    let (phase, errors) = (BatchPhase::Whole, Vec::new());
     let session = Arc::new(session);
-    Ok(Parcel { session, phase, before: 0, spans, agent, status, errors, is_again: false })
+    Ok(TraceBatch { session, phase, before: 0, spans, agent, status, errors, is_again: false })
 }
 
 fn status_of(ended: Option<&Name>) -> Status {
@@ -211,23 +189,23 @@ fn status_of(ended: Option<&Name>) -> Status {
     }
 }
 
-/// Tells one run's trace.
-struct Teller<'o> {
+/// Delivers the trace of one run.
+struct Forwarder<'o> {
     options: &'o TracerOptions,
     session: Arc<Session>,
     fold: Fold,
-    /// What is not told yet; in a batch, all of it.
+    /// Spans not delivered yet; in batched mode, all spans.
     spans: Vec<Span>,
-    /// How many spans were told.
+    /// Number of spans delivered so far.
     before: u64,
     has_begun: bool,
     errors: Vec<Name>,
     dropped: u64,
-    /// The sinks that failed, by their places.
+    /// Indices of the sinks that failed.
     deaf: BTreeSet<usize>,
 }
 
-impl<'o> Teller<'o> {
+impl<'o> Forwarder<'o> {
     async fn new(
         options: &'o TracerOptions,
         tenant: &Tenant,
@@ -259,7 +237,7 @@ impl<'o> Teller<'o> {
         })
     }
 
-    fn take(&mut self, spans: Vec<Span>, is_new: bool) {
+    fn push_spans(&mut self, spans: Vec<Span>, is_new: bool) {
         if is_new {
             self.spans.extend(spans);
         } else {
@@ -268,11 +246,11 @@ impl<'o> Teller<'o> {
         }
     }
 
-    fn parcel(&mut self, phase: Phase, status: Status) -> Parcel {
+    fn batch(&mut self, phase: BatchPhase, status: Status) -> TraceBatch {
         let spans = std::mem::take(&mut self.spans);
-        let is_last = matches!(phase, Phase::Whole | Phase::End);
+        let is_last = matches!(phase, BatchPhase::Whole | BatchPhase::End);
         let agent = if is_last { self.fold.agent(jiff::Timestamp::MIN) } else { None };
-        Parcel {
+        TraceBatch {
             session: Arc::clone(&self.session),
             phase,
             before: self.before,
@@ -284,24 +262,24 @@ impl<'o> Teller<'o> {
         }
     }
 
-    /// Tells what is new, where that is told at once.
-    async fn send_some(&mut self) {
+    /// Delivers new spans in streaming mode.
+    async fn send_new_spans(&mut self) {
         if self.options.mode == Mode::Batched || self.spans.is_empty() {
             return;
         }
-        let phase = if self.has_begun { Phase::More } else { Phase::Start };
+        let phase = if self.has_begun { BatchPhase::More } else { BatchPhase::Start };
         self.has_begun = true;
-        let parcel = self.parcel(phase, Status::Running);
+        let parcel = self.batch(phase, Status::Running);
         self.send(&parcel).await;
         self.before += parcel.spans.len() as u64;
     }
 
-    async fn send(&mut self, parcel: &Parcel) {
+    async fn send(&mut self, parcel: &TraceBatch) {
         let TracerOptions { sinks, patience, .. } = self.options;
         let failed = deliver(sinks, parcel, *patience, &self.deaf).await;
         self.dropped += parcel.spans.len() as u64 * (self.deaf.len() + failed.len()) as u64;
         for (place, error) in failed {
-            // It is left alone until the end, so that it does not hold up the others.
+            // The sink gets nothing more until the end, so that it does not delay the others.
             self.deaf.insert(place);
             if !self.errors.contains(&error) {
                 self.errors.push(error);
@@ -309,27 +287,29 @@ impl<'o> Teller<'o> {
         }
     }
 
-    /// The run is over: the last word, and the same once more where somebody failed to hear it.
-    async fn end(mut self) -> Delivered {
-        let phase = if self.options.mode == Mode::Batched { Phase::Whole } else { Phase::End };
+    /// Delivers the last batch; after a failure, the other sinks receive it again as partial.
+    async fn finish(mut self) -> DeliveryReport {
+        let phase =
+            if self.options.mode == Mode::Batched { BatchPhase::Whole } else { BatchPhase::End };
         let mut status = status_of(self.fold.ended());
         if !self.errors.is_empty() {
             status = status.degraded();
         }
-        let parcel = self.parcel(phase, status);
+        let parcel = self.batch(phase, status);
         let mut delivered = send(&self.options.sinks, parcel, self.options.patience).await;
         delivered.dropped += self.dropped;
         delivered
     }
 
-    /// The run waits for somebody. In a batch, whoever ends it tells all of it.
-    fn rest(self) -> Delivered {
+    /// Ends following while the run waits. In batched mode, the process that ends the run delivers
+    /// the trace.
+    fn pause(self) -> DeliveryReport {
         let status = if self.errors.is_empty() { Status::Running } else { Status::Partial };
-        self.delivered(status)
+        self.report(status)
     }
 
-    fn delivered(self, status: Status) -> Delivered {
+    fn report(self, status: Status) -> DeliveryReport {
         let session = self.session.id.clone();
-        Delivered { session, status, errors: self.errors, dropped: self.dropped }
+        DeliveryReport { session, status, errors: self.errors, dropped: self.dropped }
     }
 }

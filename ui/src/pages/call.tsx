@@ -1,12 +1,12 @@
-/** The replay view of a call: what came, what was sent, the difference, and what became of each part of it. */
+/** The replay view of a call: received and sent request, their difference, and all Fates. */
 
 import { useMemo, useState } from "preact/hooks";
 import { Difference } from "../diffview";
 import { compact, count, dollars, duration, plain, pretty } from "../format";
-import { to, useAnswer, useTitle } from "../hooks";
-import { Copy, Id, Loading, Seal, sealState, Sources, Trouble, When } from "../parts";
+import { to, useFetch, useTitle } from "../hooks";
+import { Copy, Id, Loading, Seal, sealState, Sources, ErrorBox, When } from "../parts";
 import type { CallRow, Evidence, Finding } from "../types";
-import { Answered, callCost, Verdict } from "./calls";
+import { CallStatus, callCost, Verdict } from "./calls";
 
 interface Sent {
   endpoint?: string;
@@ -17,7 +17,7 @@ interface Sent {
   body?: unknown;
 }
 
-interface Story extends Omit<CallRow, "microseconds"> {
+interface CallRecord extends Omit<CallRow, "microseconds"> {
   kept_at: string;
   parent?: string;
   prefix_changed?: string;
@@ -25,7 +25,7 @@ interface Story extends Omit<CallRow, "microseconds"> {
   came?: Sent;
   whole?: unknown;
   sent?: Sent;
-  /** Whether what was sent is what came, byte for byte. */
+  /** Whether the sent body equals the received one, byte for byte. */
   unchanged?: boolean;
   texts?: string;
   attempts?: { endpoint: string; said: string }[];
@@ -37,16 +37,16 @@ interface Story extends Omit<CallRow, "microseconds"> {
   rules?: Record<string, { title: string; why: string; fix: string; provider_error?: string; evidence: Evidence[] }>;
 }
 
-/** The most parts that are listed at once. */
-const MOST = 120;
+/** Maximum number of listed parts. */
+const MAX_PARTS = 120;
 
 export function CallPage({ call }: { call: string }) {
-  const { value, problem, again } = useAnswer<Story>(`/v1/throughline/calls/${encodeURIComponent(call)}/view`);
+  const { value, problem, again } = useFetch<CallRecord>(`/v1/throughline/calls/${encodeURIComponent(call)}/view`);
   const model = value?.sent?.model ?? value?.model ?? "a model";
-  useTitle(value ? `Call of ${plain(model)}` : "Call");
+  useTitle(value ? `Call to ${plain(model)}` : "Call");
   const came = useMemo(() => pretty(value?.came?.body), [value]);
   const sent = useMemo(() => pretty(value?.sent?.body), [value]);
-  if (problem) return <Trouble problem={problem} again={again} />;
+  if (problem) return <ErrorBox problem={problem} again={again} />;
   if (!value) return <Loading />;
   const row = { ...value, microseconds: value.microseconds?.end } as CallRow;
   return (
@@ -67,32 +67,32 @@ export function CallPage({ call }: { call: string }) {
             <bdi>{plain(model)}</bdi>
           </h1>
         </div>
-        <div class="stand">
-          <Answered call={row} />
+        <div class="head-status">
+          <CallStatus call={row} />
           <Verdict verdict={value.audit} />
         </div>
       </header>
-      {value.error ? <Trouble problem={{ status: value.status ?? 0, message: value.error } as never} /> : null}
+      {value.error ? <ErrorBox problem={{ status: value.status ?? 0, message: value.error } as never} /> : null}
       <dl class="strip">
-        <Fact name="Asked in">{value.dialect}</Fact>
-        <Fact name="Sent to">{value.sent ? `${plain(value.sent.provider ?? "")} · ${value.sent.wire ?? ""}` : "nobody"}</Fact>
+        <Fact name="Dialect">{value.dialect}</Fact>
+        <Fact name="Sent to">{value.sent ? `${plain(value.sent.provider ?? "")} · ${value.sent.wire ?? ""}` : "not sent"}</Fact>
         <Fact name="Tokens">{value.usage ? `${compact(value.usage.input)} in · ${compact(value.usage.output)} out` : "–"}</Fact>
         <Fact name="Cost">{dollars(callCost(row))}</Fact>
         <Fact name="First byte">{value.microseconds?.first_byte !== undefined ? duration(value.microseconds.first_byte / 1000) : "–"}</Fact>
-        <Fact name="Kept">
+        <Fact name="Stored">
           <When at={value.kept_at} />
         </Fact>
       </dl>
-      {value.prefix_changed ? <p class="callout">What stands before bound seals changed: {plain(value.prefix_changed)}</p> : null}
-      <Findings story={value} />
-      <Parts story={value} />
+      {value.prefix_changed ? <p class="callout">The prefix of bound seals changed: {plain(value.prefix_changed)}</p> : null}
+      <Findings record={value} />
+      <Parts record={value} />
       <section aria-labelledby="difference">
         <h2 id="difference">Difference</h2>
-        <p class="hint">From what the client sent to what went to the provider. Seals stand by their size.</p>
-        {value.texts ? <p class="same">{plain(value.texts)}</p> : value.sent ? <Difference before={came} after={sent} same={value.unchanged ? "Nothing: it went out byte for byte as it came." : "Nothing that can be read: only seals, or the space between words, are others."} /> : <p class="same">Nothing was sent.</p>}
+        <p class="hint">From the client's request to the request that was sent to the provider. Seals are shown by their size.</p>
+        {value.texts ? <p class="same">{plain(value.texts)}</p> : value.sent ? <Difference before={came} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} /> : <p class="same">Nothing was sent.</p>}
       </section>
-      <Body title="What came" about={value.came} text={came} />
-      {value.sent ? <Body title="What was sent" about={value.sent} text={sent} /> : null}
+      <Body title="Received request" about={value.came} text={came} />
+      {value.sent ? <Body title="Sent request" about={value.sent} text={sent} /> : null}
     </>
   );
 }
@@ -106,19 +106,19 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-function Findings({ story }: { story: Story }) {
-  const findings = story.findings ?? [];
-  const mended = story.mended ?? [];
-  const others = [...(story.restore_findings ?? []).map((one) => `${one.item}: ${one.message}`), ...(story.warnings ?? []).map((one) => `${one.setting}: ${one.message}`)];
+function Findings({ record }: { record: CallRecord }) {
+  const findings = record.findings ?? [];
+  const repairs = record.mended ?? [];
+  const others = [...(record.restore_findings ?? []).map((one) => `${one.item}: ${one.message}`), ...(record.warnings ?? []).map((one) => `${one.setting}: ${one.message}`)];
   return (
     <section aria-labelledby="findings">
       <h2 id="findings">Audit</h2>
-      {!findings.length && !mended.length && !others.length ? <p class="same">No rule objects.</p> : null}
-      {mended.map((one) => (
-        <Found severity="mended" rule={one.rule} path={one.path} message={one.message} fix={one.mend} about={story.rules?.[one.rule]} />
+      {!findings.length && !repairs.length && !others.length ? <p class="same">No findings.</p> : null}
+      {repairs.map((one) => (
+        <FindingCard severity="repaired" rule={one.rule} path={one.path} message={one.message} fix={one.mend} about={record.rules?.[one.rule]} />
       ))}
       {findings.map((one) => (
-        <Found severity={one.severity} rule={one.rule} path={one.path} message={one.message} fix={one.fix} about={story.rules?.[one.rule]} />
+        <FindingCard severity={one.severity} rule={one.rule} path={one.path} message={one.message} fix={one.fix} about={record.rules?.[one.rule]} />
       ))}
       {others.length ? (
         <ul class="notes">
@@ -133,7 +133,7 @@ function Findings({ story }: { story: Story }) {
   );
 }
 
-interface FoundProps {
+interface FindingCardProps {
   severity: string;
   rule: string;
   path: string;
@@ -142,8 +142,8 @@ interface FoundProps {
   about?: { why?: string; provider_error?: string | null; evidence?: Evidence[] };
 }
 
-export function Found({ severity, rule, path, message, fix, about }: FoundProps) {
-  const tone = { refuse: "bad", degrade: "warn", mended: "good" }[severity] ?? "dim";
+export function FindingCard({ severity, rule, path, message, fix, about }: FindingCardProps) {
+  const tone = { refuse: "bad", degrade: "warn", repaired: "good" }[severity] ?? "dim";
   return (
     <article class={`finding ${tone}`}>
       <header>
@@ -158,17 +158,17 @@ export function Found({ severity, rule, path, message, fix, about }: FoundProps)
       </p>
       {about?.provider_error ? (
         <p class="quote">
-          <span class="label">Provider says</span> <bdi>{plain(about.provider_error)}</bdi>
+          <span class="label">Provider error</span> <bdi>{plain(about.provider_error)}</bdi>
         </p>
       ) : null}
       {fix ? (
         <p class="fix">
-          <span class="label">{severity === "mended" ? "Mended" : "Fix"}</span> <bdi>{plain(fix)}</bdi>
+          <span class="label">{severity === "repaired" ? "Repaired" : "Fix"}</span> <bdi>{plain(fix)}</bdi>
         </p>
       ) : null}
       {about?.why || about?.evidence?.length ? (
         <details>
-          <summary>Why, and how it is known</summary>
+          <summary>Reason and evidence</summary>
           {about.why ? <p>{plain(about.why)}</p> : null}
           {about.evidence?.length ? <Sources evidence={about.evidence} /> : null}
         </details>
@@ -177,23 +177,23 @@ export function Found({ severity, rule, path, message, fix, about }: FoundProps)
   );
 }
 
-function Parts({ story }: { story: Story }) {
+function Parts({ record }: { record: CallRecord }) {
   const [open, setOpen] = useState(false);
-  const fates = story.fates ?? [];
+  const fates = record.fates ?? [];
   const tally = new Map<string, number>();
   for (const fate of fates) for (const did of [fate.visible, ...fate.seals]) tally.set(did.split(":")[0]!, (tally.get(did.split(":")[0]!) ?? 0) + 1);
-  const telling = fates.filter((fate) => fate.seals.length || fate.visible !== "kept");
-  const shown = (open ? fates : telling).slice(-MOST);
+  const notable = fates.filter((fate) => fate.seals.length || fate.visible !== "kept");
+  const shown = (open ? fates : notable).slice(-MAX_PARTS);
   return (
     <section aria-labelledby="fates">
-      <h2 id="fates">What became of each part</h2>
+      <h2 id="fates">Fate of each part</h2>
       <p class="counts">
         {[...tally].map(([did, times]) => (
           <span>
             <strong class="number">{count(times)}</strong> {did}
           </span>
         ))}
-        {!fates.length ? "Nobody looked." : null}
+        {!fates.length ? "Not audited." : null}
       </p>
       {shown.length ? (
         <div class="table">
@@ -201,7 +201,7 @@ function Parts({ story }: { story: Story }) {
             <thead>
               <tr>
                 <th>Part</th>
-                <th>What can be read</th>
+                <th>Visible content</th>
                 <th>Seals</th>
               </tr>
             </thead>
@@ -211,7 +211,7 @@ function Parts({ story }: { story: Story }) {
                   <td data-label="Part">
                     <code>{plain(fate.item)}</code>
                   </td>
-                  <td data-label="What can be read">{plain(fate.visible)}</td>
+                  <td data-label="Visible content">{plain(fate.visible)}</td>
                   <td data-label="Seals">
                     {fate.seals.length
                       ? fate.seals.map((did) => (
@@ -227,9 +227,9 @@ function Parts({ story }: { story: Story }) {
           </table>
         </div>
       ) : null}
-      {fates.length > telling.length ? (
+      {fates.length > notable.length ? (
         <button class="quiet" onClick={() => setOpen(!open)} aria-expanded={open}>
-          {open ? "Only what is sealed or changed" : `All ${count(fates.length)} parts`}
+          {open ? "Only sealed or changed parts" : `All ${count(fates.length)} parts`}
         </button>
       ) : null}
     </section>

@@ -1,4 +1,4 @@
-/** Calls through the gateway: those of the threads that were written to last come first. */
+/** Calls through the gateway, sorted by the last write to their thread. */
 
 import { compact, dollars, duration, plain } from "../format";
 import { to, useNow, useTitle } from "../hooks";
@@ -14,7 +14,7 @@ export function CallsPage() {
       Point the official Anthropic, OpenAI or Gemini SDK at <code>{location.origin}</code>.
     </>
   );
-  return <ListPage title="Calls" list={list} placeholder="Search models, providers, errors" none={["No call fits", "No calls yet"]} hint={hint} draw={(calls) => <CallTable calls={calls} />} />;
+  return <ListPage title="Calls" list={list} placeholder="Search models, providers, errors" none={["No matching calls", "No calls yet"]} hint={hint} draw={(calls) => <CallTable calls={calls} />} />;
 }
 
 export function callCost(call: CallRow): number | null {
@@ -36,10 +36,10 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
             <th>Call</th>
             <th>Answer</th>
             <th>Audit</th>
-            <th>Asked in</th>
+            <th>Dialect</th>
             <th class="number">Tokens</th>
             <th class="number">Cost</th>
-            <th class="number">Took</th>
+            <th class="number">Duration</th>
             <th class="number">When</th>
           </tr>
         </thead>
@@ -53,12 +53,12 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
                 <Id id={call.id} />
               </td>
               <td data-label="Answer">
-                <Answered call={call} />
+                <CallStatus call={call} />
               </td>
               <td data-label="Audit">
                 <Verdict verdict={call.audit} />
               </td>
-              <td data-label="Asked in" class="dim">
+              <td data-label="Dialect" class="dim">
                 {call.dialect}
                 {call.target?.wire && call.target.wire !== call.dialect ? ` → ${call.target.wire}` : ""}
               </td>
@@ -68,7 +68,7 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
               <td data-label="Cost" class="number">
                 {dollars(callCost(call))}
               </td>
-              <td data-label="Took" class="number">
+              <td data-label="Duration" class="number">
                 {call.microseconds !== undefined ? duration(call.microseconds / 1000) : "–"}
               </td>
               <td data-label="When" class="number dim">
@@ -82,25 +82,25 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
   );
 }
 
-/** Why an answer ended, as people say it. */
-const STOPS: Record<string, [tone: string, says: string]> = {
+/** Labels for the stop reasons of answers. */
+const STOPS: Record<string, [tone: string, label: string]> = {
   done: ["good", "answered"],
-  tools: ["good", "calls tools"],
+  tools: ["good", "tool calls"],
   sequence: ["good", "answered"],
   paused: ["good", "paused"],
-  length: ["warn", "cut at its limit"],
+  length: ["warn", "cut at the limit"],
   refused: ["bad", "declined"],
   cut: ["bad", "ended early"],
 };
 
-export function Answered({ call }: { call: CallRow }) {
+export function CallStatus({ call }: { call: CallRow }) {
   const isGood = !call.error && (call.status ?? 200) < 400;
   const stop = call.answer?.stop ?? "done";
-  const [tone, says] = isGood ? (STOPS[stop] ?? ["dim", stop]) : ["bad", `refused${call.status ? ` ${call.status}` : ""}`];
+  const [tone, label] = isGood ? (STOPS[stop] ?? ["dim", stop]) : ["bad", `failed${call.status ? ` ${call.status}` : ""}`];
   return (
     <span class={`status ${tone}`} title={call.error ? plain(call.error) : undefined}>
       <i aria-hidden="true" />
-      {plain(says)}
+      {plain(label)}
     </span>
   );
 }

@@ -1,13 +1,13 @@
-/** The doctor: paste a request, and see what its provider would say, the smallest repair, and the same for another provider. */
+/** The doctor: audit, repair and translation of a pasted request. */
 
 import { useState } from "preact/hooks";
-import { post, Problem } from "../api";
+import { post, ApiError } from "../api";
 import { Difference } from "../diffview";
 import { count, plain, pretty, plural } from "../format";
-import { useAnswer, useTitle } from "../hooks";
-import { Copy, Seal, sealState, Trouble } from "../parts";
+import { useFetch, useTitle } from "../hooks";
+import { Copy, Seal, sealState, ErrorBox } from "../parts";
 import type { Finding } from "../types";
-import { Found } from "./call";
+import { FindingCard } from "./call";
 
 interface Audit {
   verdict: string;
@@ -15,7 +15,7 @@ interface Audit {
   findings: Finding[];
 }
 
-interface Fated {
+interface TranslatedPart {
   item: string;
   says: string;
   visible: string;
@@ -24,16 +24,16 @@ interface Fated {
   seals: { format: string; bytes: number; owner: string; did: string; did_why?: string; did_how?: string }[];
 }
 
-interface Looked {
+interface DoctorReport {
   wire: string;
   provider: string;
   model: string;
   audit: Audit;
   repair: { verdict: string; mended: { rule: string; path: string; message: string; change: string }[]; request: string };
-  translation?: { wire: string; provider: string; model: string; fates: Fated[]; warnings: { setting: string; message: string }[]; request: string };
+  translation?: { wire: string; provider: string; model: string; fates: TranslatedPart[]; warnings: { setting: string; message: string }[]; request: string };
 }
 
-/** A tool loop whose thinking was lost on the way, as it happens every day. */
+/** A tool loop without its thinking block, a common failure. */
 const SAMPLE = {
   model: "claude-sonnet-4-5",
   max_tokens: 2048,
@@ -46,33 +46,33 @@ const SAMPLE = {
   ],
 };
 
-const VERDICTS: Record<string, [tone: string, sign: string, says: string]> = {
-  accept: ["good", "✓", "It would be accepted"],
-  degrade: ["warn", "!", "It would be accepted, and reasoning would be lost"],
-  refuse: ["bad", "✗", "It would be refused"],
+const VERDICTS: Record<string, [tone: string, sign: string, label: string]> = {
+  accept: ["good", "✓", "The provider would accept it"],
+  degrade: ["warn", "!", "The provider would accept it, but reasoning would be lost"],
+  refuse: ["bad", "✗", "The provider would reject it"],
 };
 
 export function DoctorPage() {
   useTitle("Doctor");
-  const rows = useAnswer<{ wires: string[]; providers: { name: string; wire: string }[] }>("/v1/throughline/doctor");
+  const rows = useFetch<{ wires: string[]; providers: { name: string; wire: string }[] }>("/v1/throughline/doctor");
   const [request, setRequest] = useState("");
   const [provider, setProvider] = useState("");
   const [toProvider, setToProvider] = useState("");
   const [toModel, setToModel] = useState("");
-  const [looked, setLooked] = useState<Looked | null>(null);
-  const [asked, setAsked] = useState("");
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [report, setReport] = useState<DoctorReport | null>(null);
+  const [submitted, setSubmitted] = useState("");
+  const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const look = async (event: Event) => {
+  const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setProblem(null);
     try {
-      setLooked(await post<Looked>("/v1/throughline/doctor", { request, provider, to_provider: toProvider, to_model: toModel }));
-      setAsked(request);
+      setReport(await post<DoctorReport>("/v1/throughline/doctor", { request, provider, to_provider: toProvider, to_model: toModel }));
+      setSubmitted(request);
     } catch (error) {
-      setLooked(null);
-      setProblem(error as Problem);
+      setReport(null);
+      setProblem(error as ApiError);
     }
     setBusy(false);
   };
@@ -82,49 +82,49 @@ export function DoctorPage() {
       <header class="head">
         <div>
           <h1>Doctor</h1>
-          <p class="lead">What would the provider say to this request, and what is the smallest change after which it is taken?</p>
+          <p class="lead">Predict how the provider responds to a request, and find the smallest change that makes it valid.</p>
         </div>
       </header>
-      <form class="card doctor" onSubmit={look}>
+      <form class="card doctor" onSubmit={submit}>
         <label>
           Request
           <textarea class="mono" rows={12} value={request} required spellcheck={false} placeholder="Paste the body of a request to any provider" onInput={(event) => setRequest(event.currentTarget.value)} />
         </label>
         <div class="fields">
           <label>
-            Goes to
+            Provider
             <select value={provider} onChange={(event) => setProvider(event.currentTarget.value)}>
-              <option value="">Guess</option>
+              <option value="">Detect</option>
               {names.map((row) => (
                 <option value={row.name}>{row.name}</option>
               ))}
             </select>
           </label>
           <label>
-            Translate for
+            Translate to
             <select value={toProvider} onChange={(event) => setToProvider(event.currentTarget.value)}>
-              <option value="">Nobody</option>
+              <option value="">No translation</option>
               {names.map((row) => (
                 <option value={row.name}>{row.name}</option>
               ))}
             </select>
           </label>
           <label>
-            Model there
-            <input type="text" value={toModel} placeholder="the same" onInput={(event) => setToModel(event.currentTarget.value)} />
+            Target model
+            <input type="text" value={toModel} placeholder="same model" onInput={(event) => setToModel(event.currentTarget.value)} />
           </label>
         </div>
         <div class="actions">
           <button class="primary" disabled={busy}>
-            {busy ? "Looking…" : "Look at it"}
+            {busy ? "Auditing…" : "Audit request"}
           </button>
           <button type="button" onClick={() => setRequest(JSON.stringify(SAMPLE, null, 2))}>
             Use an example
           </button>
         </div>
       </form>
-      {problem ? <Trouble problem={problem} /> : null}
-      <div role="status">{looked ? <Result looked={looked} asked={asked} /> : null}</div>
+      {problem ? <ErrorBox problem={problem} /> : null}
+      <div role="status">{report ? <Result report={report} submitted={submitted} /> : null}</div>
     </>
   );
 }
@@ -137,20 +137,20 @@ const tidy = (text: string) => {
   }
 };
 
-function Result({ looked, asked }: { looked: Looked; asked: string }) {
-  const [tone, sign, says] = VERDICTS[looked.audit.verdict] ?? ["dim", "", looked.audit.verdict];
-  const { repair, translation } = looked;
+function Result({ report, submitted }: { report: DoctorReport; submitted: string }) {
+  const [tone, sign, label] = VERDICTS[report.audit.verdict] ?? ["dim", "", report.audit.verdict];
+  const { repair, translation } = report;
   return (
     <>
       <section class="card">
         <p class={`verdict ${tone}`}>
-          <i aria-hidden="true">{sign}</i> {says}
+          <i aria-hidden="true">{sign}</i> {label}
         </p>
         <p class="dim">
-          <bdi>{plain(looked.model)}</bdi> at {looked.provider} · {looked.wire} · {plural(looked.audit.findings.length, "finding")}
+          <bdi>{plain(report.model)}</bdi> at {report.provider} · {report.wire} · {plural(report.audit.findings.length, "finding")}
         </p>
-        {looked.audit.findings.map((finding) => (
-          <Found {...finding} about={{ provider_error: finding.provider_error, evidence: finding.evidence }} />
+        {report.audit.findings.map((finding) => (
+          <FindingCard {...finding} about={{ provider_error: finding.provider_error, evidence: finding.evidence }} />
         ))}
       </section>
       <section class="card" aria-labelledby="repair">
@@ -164,9 +164,9 @@ function Result({ looked, asked }: { looked: Looked; asked: string }) {
             ))}
           </ul>
         ) : null}
-        <Difference before={tidy(asked)} after={tidy(repair.request)} same="Nothing has to change." />
+        <Difference before={tidy(submitted)} after={tidy(repair.request)} same="No change is needed." />
         <div class="actions">
-          <Copy text={repair.request} label="Copy the mended request" />
+          <Copy text={repair.request} label="Copy the repaired request" />
         </div>
       </section>
       {translation ? (
@@ -179,7 +179,7 @@ function Result({ looked, asked }: { looked: Looked; asked: string }) {
               <thead>
                 <tr>
                   <th>Part</th>
-                  <th>What became of it</th>
+                  <th>Fate</th>
                   <th>Seals</th>
                 </tr>
               </thead>
@@ -189,7 +189,7 @@ function Result({ looked, asked }: { looked: Looked; asked: string }) {
                     <td data-label="Part">
                       <bdi>{plain(fate.says)}</bdi>
                     </td>
-                    <td data-label="What became of it">
+                    <td data-label="Fate">
                       {fate.visible}
                       {fate.visible_how || fate.visible_why ? `: ${fate.visible_how ?? fate.visible_why}` : ""}
                     </td>
@@ -211,7 +211,7 @@ function Result({ looked, asked }: { looked: Looked; asked: string }) {
             </ul>
           ) : null}
           <details class="body">
-            <summary>The request, {count(translation.request.length)} bytes</summary>
+            <summary>Translated request, {count(translation.request.length)} bytes</summary>
             <Copy text={translation.request} />
             <pre tabIndex={0} role="region" aria-label="Translated request">
               {tidy(translation.request)}

@@ -1,18 +1,18 @@
-/** The inbox: calls of tools that want to be allowed, and questions that want an answer. */
+/** The inbox: tool calls that need approval, and questions. */
 
 import { useState } from "preact/hooks";
-import { post, Problem } from "../api";
+import { post, ApiError } from "../api";
 import { ago, exact, plain } from "../format";
-import { to, useAnswer, useNow, useTitle } from "../hooks";
-import { Empty, Loading, Trouble, When } from "../parts";
-import type { Question, Waiting } from "../types";
+import { to, useFetch, useNow, useTitle } from "../hooks";
+import { Empty, Loading, ErrorBox, When } from "../parts";
+import type { Question, PendingRequest } from "../types";
 
 export function InboxPage({ decided }: { decided: () => void }) {
   useTitle("Inbox");
-  const { value, problem, again } = useAnswer<{ waiting: Waiting[] }>("/v1/throughline/inbox", 2000);
-  const [said, setSaid] = useState("");
-  const done = (words: string) => {
-    setSaid(words);
+  const { value, problem, again } = useFetch<{ waiting: PendingRequest[] }>("/v1/throughline/inbox", 2000);
+  const [notice, setNotice] = useState("");
+  const done = (message: string) => {
+    setNotice(message);
     again();
     decided();
   };
@@ -21,22 +21,22 @@ export function InboxPage({ decided }: { decided: () => void }) {
       <header class="head">
         <h1>Inbox</h1>
       </header>
-      <p class="said" role="status">
-        {said}
+      <p class="notice" role="status">
+        {notice}
       </p>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
+      {problem ? <ErrorBox problem={problem} again={again} /> : null}
       {!value && !problem ? <Loading /> : null}
-      {value && !value.waiting.length ? <Empty title="Nothing waits for you">Calls of tools that need a person, and questions of agents, come here.</Empty> : null}
-      {value?.waiting.map((one) => (one.kind === "question" ? <Asks key={one.id} one={one} done={done} /> : one.kind === "approval" ? <Approval key={one.id} one={one} done={done} /> : <Elsewhere key={one.id} one={one} />))}
+      {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions of agents appear here.</Empty> : null}
+      {value?.waiting.map((one) => (one.kind === "question" ? <QuestionCard key={one.id} one={one} done={done} /> : one.kind === "approval" ? <ApprovalCard key={one.id} one={one} done={done} /> : <CallerToolCard key={one.id} one={one} />))}
     </>
   );
 }
 
-function About({ one, what }: { one: Waiting; what: string }) {
+function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
   const now = useNow(1000);
   return (
     <header>
-      <span class="label">{what}</span>
+      <span class="label">{label}</span>
       <a href={to("run", one.run)}>
         <bdi>{plain(one.title ?? one.run)}</bdi>
       </a>
@@ -45,48 +45,48 @@ function About({ one, what }: { one: Waiting; what: string }) {
       </span>
       {one.expires ? (
         <span class="tag warn" title={exact(one.expires)}>
-          {Date.parse(one.expires) > now ? `expires in ${ago(new Date(2 * now - Date.parse(one.expires)).toISOString(), now).replace(" ago", "")}` : "expired"}
+          {Date.parse(one.expires) > now ? `expires in ${ago(new Date(2 * now - Date.parse(one.expires)).toISOString(), now).replace(" ago", "").replace("just now", "a few seconds")}` : "expired"}
         </span>
       ) : null}
     </header>
   );
 }
 
-const goesOn = (one: Waiting) =>
+const missingToolsHint = (one: PendingRequest) =>
   one.missing_tools.length ? (
     <p class="hint">
-      Its tools are not at this server ({one.missing_tools.map(plain).join(", ")}). Once you have decided, go on with it: <code>throughline resume {one.run}</code>
+      This server does not have its tools ({one.missing_tools.map(plain).join(", ")}). After your decision, continue the run with <code>throughline resume {one.run}</code>
     </p>
   ) : null;
 
-function Approval({ one, done }: { one: Waiting; done: (words: string) => void }) {
+function ApprovalCard({ one, done }: { one: PendingRequest; done: (message: string) => void }) {
   const [mode, setMode] = useState<"" | "edit" | "reject">("");
   const [args, setArgs] = useState(() => JSON.stringify(one.args, null, 2));
   const [reason, setReason] = useState("");
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const decide = async (body: Record<string, unknown>, words: string) => {
+  const decide = async (body: Record<string, unknown>, message: string) => {
     setBusy(true);
     try {
       await post(`/v1/throughline/approvals/${encodeURIComponent(one.id)}`, { ...body, decided_by: "console" });
-      done(words);
+      done(message);
     } catch (error) {
-      setProblem(error as Problem);
+      setProblem(error as ApiError);
       setBusy(false);
     }
   };
   const edited = () => {
     try {
-      decide({ approved: true, args: JSON.parse(args) }, `${one.tool} runs with your arguments.`);
+      decide({ approved: true, args: JSON.parse(args) }, `${one.tool} was approved with your arguments.`);
     } catch (error) {
-      setProblem(new Problem(422, `These arguments are not JSON: ${(error as Error).message}`));
+      setProblem(new ApiError(422, `These arguments are not JSON: ${(error as Error).message}`));
     }
   };
   return (
     <article class="card" aria-label={`Approval of ${plain(one.tool ?? "a tool")}`}>
-      <About one={one} what="Approval" />
+      <CardHeader one={one} label="Approval" />
       <h2>
-        May <code>{plain(one.tool ?? "a tool")}</code> run with exactly these arguments?
+        Run <code>{plain(one.tool ?? "a tool")}</code> with exactly these arguments?
       </h2>
       {mode === "edit" ? (
         <label>
@@ -98,19 +98,19 @@ function Approval({ one, done }: { one: Waiting; done: (words: string) => void }
           {plain(JSON.stringify(one.args, null, 2) ?? "")}
         </pre>
       )}
-      {one.redacted ? <p class="hint">Some of it is hidden here, so it cannot be edited: approve or reject it as it is.</p> : null}
+      {one.redacted ? <p class="hint">Some arguments are hidden here, so they cannot be edited: approve or reject the call unchanged.</p> : null}
       {mode === "reject" ? (
         <label>
-          Reason, which the model is told
+          Reason (sent to the model)
           <input type="text" value={reason} placeholder="Not on a Friday" onInput={(event) => setReason(event.currentTarget.value)} />
         </label>
       ) : null}
-      {goesOn(one)}
-      {problem ? <Trouble problem={problem} /> : null}
+      {missingToolsHint(one)}
+      {problem ? <ErrorBox problem={problem} /> : null}
       <div class="actions">
         {mode === "" ? (
           <>
-            <button class="primary" disabled={busy} onClick={() => decide({ approved: true }, `${one.tool} may run.`)}>
+            <button class="primary" disabled={busy} onClick={() => decide({ approved: true }, `${one.tool} was approved.`)}>
               Approve
             </button>
             <button disabled={busy || one.redacted} onClick={() => setMode("edit")}>
@@ -127,7 +127,7 @@ function Approval({ one, done }: { one: Waiting; done: (words: string) => void }
                 Approve the edited call
               </button>
             ) : (
-              <button class="danger" disabled={busy} onClick={() => decide({ approved: false, comment: reason }, `${one.tool} may not run.`)}>
+              <button class="danger" disabled={busy} onClick={() => decide({ approved: false, comment: reason }, `${one.tool} was rejected.`)}>
                 Reject the call
               </button>
             )}
@@ -146,19 +146,19 @@ interface Chosen {
   freeText: string;
 }
 
-function Asks({ one, done }: { one: Waiting; done: (words: string) => void }) {
+function QuestionCard({ one, done }: { one: PendingRequest; done: (message: string) => void }) {
   const questions = one.questions ?? [];
   const [chosen, setChosen] = useState<Chosen[]>(() => questions.map(() => ({ values: [], freeText: "" })));
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const change = (place: number, next: Partial<Chosen>) => setChosen((all) => all.map((old, at) => (at === place ? { ...old, ...next } : old)));
-  const send = async (body: unknown, words: string) => {
+  const send = async (body: unknown, message: string) => {
     setBusy(true);
     try {
       await post(`/v1/throughline/questions/${encodeURIComponent(one.id)}`, body);
-      done(words);
+      done(message);
     } catch (error) {
-      setProblem(error as Problem);
+      setProblem(error as ApiError);
       setBusy(false);
     }
   };
@@ -170,23 +170,23 @@ function Asks({ one, done }: { one: Waiting; done: (words: string) => void }) {
         return [question.question, { values, ...(freeText.trim() ? { freeText: freeText.trim() } : {}) }];
       }),
     );
-    send({ answers, answeredBy: "console" }, "The answer is with the agent.");
+    send({ answers, answeredBy: "console" }, "The answer was sent to the agent.");
   };
   return (
     <article class="card" aria-label="Question">
-      <About one={one} what="Question" />
+      <CardHeader one={one} label="Question" />
       <form onSubmit={answer}>
         {questions.map((question, place) => (
           <Options id={`${one.id}-${place}`} question={question} free={one.allowFreeText !== false || !question.options?.length} chosen={chosen[place]!} change={(next) => change(place, next)} />
         ))}
-        {goesOn(one)}
-        {problem ? <Trouble problem={problem} /> : null}
+        {missingToolsHint(one)}
+        {problem ? <ErrorBox problem={problem} /> : null}
         <div class="actions">
           <button class="primary" disabled={busy}>
             Answer
           </button>
-          <button type="button" disabled={busy} onClick={() => send({ cancelled: true, answeredBy: "console" }, "The agent knows that nobody answers.")}>
-            Nobody answers
+          <button type="button" disabled={busy} onClick={() => send({ cancelled: true, answeredBy: "console" }, "The agent was informed that there is no answer.")}>
+            Decline to answer
           </button>
         </div>
       </form>
@@ -208,7 +208,7 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
           </span>
         ) : null}
         <bdi>{plain(question.question)}</bdi>
-        {question.multiSelect ? <small>choose any</small> : null}
+        {question.multiSelect ? <small>select any number</small> : null}
       </legend>
       {(question.options ?? []).map((option) => {
         const value = option.value ?? option.label;
@@ -231,7 +231,7 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
       })}
       {free ? (
         <label>
-          {question.options?.length ? "Or in your own words" : "Your answer"}
+          {question.options?.length ? "Or your own answer" : "Your answer"}
           <input type="text" value={chosen.freeText} placeholder={plain(question.placeholder ?? "")} onInput={(event) => change({ freeText: event.currentTarget.value })} />
         </label>
       ) : null}
@@ -239,11 +239,11 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
   );
 }
 
-function Elsewhere({ one }: { one: Waiting }) {
+function CallerToolCard({ one }: { one: PendingRequest }) {
   return (
     <article class="card">
-      <About one={one} what="Tool of the caller's" />
-      <p>Whoever began this run runs the tool, and returns what it says.</p>
+      <CardHeader one={one} label="Caller's tool" />
+      <p>The client that started this run executes the tool and returns its result.</p>
     </article>
   );
 }

@@ -1,10 +1,10 @@
-/** The journal: proven on demand, with its signed heads, and as a file to take along. */
+/** The Journal: verification, the signed manifest, and the export. */
 
 import { useState } from "preact/hooks";
-import { download, post, Problem } from "../api";
+import { download, post, ApiError } from "../api";
 import { count, plain } from "../format";
-import { useAnswer, useTitle } from "../hooks";
-import { Copy, Loading, Trouble } from "../parts";
+import { useFetch, useTitle } from "../hooks";
+import { Copy, Loading, ErrorBox } from "../parts";
 
 interface Head {
   store: string;
@@ -20,14 +20,14 @@ interface Proof {
   broken?: { place: string; problem: string };
 }
 
-/** How many heads are listed. */
-const MOST = 6;
+/** Maximum number of listed heads. */
+const MAX_HEADS = 6;
 
 export function JournalPage() {
   useTitle("Journal");
-  const { value, problem, again } = useAnswer<Head>("/v1/throughline/journal");
+  const { value, problem, again } = useFetch<Head>("/v1/throughline/journal");
   const [proof, setProof] = useState<Proof | null>(null);
-  const [trouble, setTrouble] = useState<Problem | null>(null);
+  const [trouble, setTrouble] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState("");
   const act = async (name: string, work: () => Promise<void>) => {
     setBusy(name);
@@ -35,7 +35,7 @@ export function JournalPage() {
     try {
       await work();
     } catch (error) {
-      setTrouble(error as Problem);
+      setTrouble(error as ApiError);
     }
     setBusy("");
   };
@@ -49,13 +49,13 @@ export function JournalPage() {
       <header class="head">
         <div>
           <h1>Journal</h1>
-          <p class="lead">Everything that happened, append-only: each record is linked to the one before, and the heads of the chains are signed.</p>
+          <p class="lead">An append-only log of everything that happened. Each record is linked to the previous one, and the heads of the chains are signed.</p>
         </div>
       </header>
-      {problem ? <Trouble problem={problem} again={again} /> : null}
-      {trouble ? <Trouble problem={trouble} /> : null}
+      {problem ? <ErrorBox problem={problem} again={again} /> : null}
+      {trouble ? <ErrorBox problem={trouble} /> : null}
       <section class="card" aria-labelledby="proof">
-        <h2 id="proof">Proof</h2>
+        <h2 id="proof">Verification</h2>
         <div role="status">{proof ? <Verdict proof={proof} /> : <p class="dim">Not verified yet in this session.</p>}</div>
         <div class="actions">
           <button class="primary" onClick={verify} disabled={busy !== ""}>
@@ -65,14 +65,14 @@ export function JournalPage() {
             {busy === "export" ? "Exporting…" : "Export all threads"}
           </button>
         </div>
-        <p class="hint">An export proves itself: <code>throughline verify throughline-export.jsonl</code>. Usual secrets are left out of it.</p>
+        <p class="hint">Verify an export with <code>throughline verify throughline-export.jsonl</code>. Common secrets are removed from it.</p>
       </section>
       {!value && !problem ? <Loading /> : null}
       {value ? (
         <section class="card" aria-labelledby="manifest">
           <h2 id="manifest">Manifest</h2>
           <p>
-            A signed statement of where the chains end. Keep one elsewhere, and hold it against the store later: what was cut off is noticed then.
+            A signed statement of the ends of the chains. Keep a copy elsewhere and compare it with the store later to detect removed records.
           </p>
           <dl class="facts wide">
             <dt>Signed by</dt>
@@ -95,7 +95,7 @@ export function JournalPage() {
                   </tr>
                 </thead>
                 <tbody>
-                  {heads.slice(0, MOST).map(([, , writer = "", position = "", link = ""]) => (
+                  {heads.slice(0, MAX_HEADS).map(([, , writer = "", position = "", link = ""]) => (
                     <tr>
                       <td data-label="Writer">
                         <code>{plain(writer)}</code>
@@ -112,7 +112,7 @@ export function JournalPage() {
               </table>
             </div>
           ) : null}
-          {heads.length > MOST ? <p class="hint">And {count(heads.length - MOST)} more, each of a process that wrote. All of them are in the manifest.</p> : null}
+          {heads.length > MAX_HEADS ? <p class="hint">And {count(heads.length - MAX_HEADS)} more, one for each writing process. The manifest contains all of them.</p> : null}
           <div class="actions">
             <Copy text={JSON.stringify({ manifest: value.manifest })} label="Copy the manifest" />
           </div>
@@ -148,7 +148,7 @@ function Verdict({ proof }: { proof: Proof }) {
           <dd class="number">{count(proof.manifests)}</dd>
         </div>
         <div>
-          <dt>Forgotten, as they say</dt>
+          <dt>Erased records</dt>
           <dd class="number">{count(proof.without_content)}</dd>
         </div>
       </dl>

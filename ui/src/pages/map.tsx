@@ -1,23 +1,23 @@
-/** The thought map: over the whole thread, which model thought what, and in which calls each seal went back or was left out. */
+/** The thought map: which model returned which Thought, and in which calls each Seal was sent. */
 
 import { bytes, clock, count, plain, plural } from "../format";
-import { to, useAnswer, useTitle } from "../hooks";
-import { Empty, Id, Loading, sealState, Trouble, type SealState } from "../parts";
+import { to, useFetch, useTitle } from "../hooks";
+import { Empty, Id, Loading, sealState, ErrorBox, type SealState } from "../parts";
 import type { MapCall, MapItem, ThoughtMap, ThreadRow } from "../types";
 
 const LANE = 46;
 const ROW = 30;
-/** The room for words, where there is much of it and where there is little. */
+/** Width of the labels on wide and narrow screens. */
 const LEFT = { wide: 316, narrow: 176 };
 const TOP = 34;
-/** Half of a mark's side. */
+/** Half of the side of a mark. */
 const HALF = 8;
 
 export function MapPage({ thread }: { thread: string }) {
   const path = `/v1/throughline/threads/${encodeURIComponent(thread)}`;
-  const { value, problem, again } = useAnswer<ThoughtMap>(`${path}/map`, 4000);
-  const about = useAnswer<ThreadRow>(path);
-  const title = plain(about.value?.title ?? (about.value?.gone ? "A thread that is no more" : "A thread without words"));
+  const { value, problem, again } = useFetch<ThoughtMap>(`${path}/map`, 4000);
+  const about = useFetch<ThreadRow>(path);
+  const title = plain(about.value?.title ?? (about.value?.gone ? "Erased thread" : "Untitled thread"));
   useTitle(`Thought map of ${title}`);
   return (
     <>
@@ -32,25 +32,25 @@ export function MapPage({ thread }: { thread: string }) {
           <h1>
             <bdi>{title}</bdi>
           </h1>
-          <p class="lead">Which model thought what, and in which later calls each thought and seal went back.</p>
+          <p class="lead">Which model returned which thought, and in which later calls each thought and seal was sent back.</p>
         </div>
       </header>
-      {problem && !value ? <Trouble problem={problem} again={again} /> : null}
+      {problem && !value ? <ErrorBox problem={problem} again={again} /> : null}
       {!value && !problem ? <Loading /> : null}
-      {value && !value.calls.length ? <Empty title={about.value?.gone ? "Nobody knows any more what was thought on it" : "No model was asked on this thread yet"} /> : null}
+      {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls on this thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}
     </>
   );
 }
 
-const WORDS: Record<SealState, string> = {
+const STATE_LABELS: Record<SealState, string> = {
   sealed: "not sent back yet",
-  intact: "went back exactly",
-  restored: "put back for the client",
-  reshaped: "said in another shape",
-  foreign: "left out: another provider's",
-  elided: "left out, for another reason",
-  forgotten: "no more",
+  intact: "sent back unchanged",
+  restored: "restored for the client",
+  reshaped: "sent in another shape",
+  foreign: "left out: issued by another provider",
+  elided: "left out for another reason",
+  forgotten: "erased",
   open: "not sealed",
 };
 
@@ -59,16 +59,16 @@ function Picture({ map }: { map: ThoughtMap }) {
   const isNarrow = innerWidth <= 820;
   const left = isNarrow ? LEFT.narrow : LEFT.wide;
   const most = isNarrow ? 17 : 36;
-  // Few calls have much room, and many share it.
+  // Columns shrink with the number of calls.
   const room = isNarrow ? innerWidth - left - 70 : 640;
   const step = Math.max(22, Math.min(110, Math.floor(room / calls.length)));
-  // Agents know models by their routes, origins by their own names: the lane is the model that was asked.
+  // Agents name models by route and Origins by their own names: the lane is the requested model.
   const givenBy = new Map<number, number>();
   calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
   const models = [...new Set(calls.map((call) => call.model))];
   const cells: { column: number; row: number; did: string }[] = [];
   const tally = new Map<SealState, number>();
-  // A row for each item that a shown call gave or was sent, so that the legend counts exactly the drawn cells.
+  // One row for each item that a shown call returned or sent, so the legend counts the drawn cells.
   const sentTo = new Set(calls.flatMap((call) => call.spans.flatMap(([from, number]) => Array.from({ length: number }, (_, step) => from + step))));
   const shownRows = items.map((_, place) => place).filter((place) => givenBy.has(place) || sentTo.has(place));
   const rowOf = new Map(shownRows.map((place, row) => [place, row]));
@@ -90,7 +90,7 @@ function Picture({ map }: { map: ThoughtMap }) {
   const x = (column: number) => left + column * step + step / 2;
   const y = (model: string) => TOP + models.indexOf(model) * LANE + LANE / 2;
   const path = calls.map((call, column) => `${column ? "L" : "M"}${x(column)} ${y(call.model)}`).join("");
-  const summary = [...tally].map(([state, times]) => `${times} times ${WORDS[state]}`).join(", ");
+  const summary = [...tally].map(([state, times]) => `${times} ${STATE_LABELS[state]}`).join(", ");
   return (
     <>
       <p class="legend">
@@ -98,22 +98,22 @@ function Picture({ map }: { map: ThoughtMap }) {
           <svg width="18" height="18" aria-hidden="true" class="mark">
             <circle class="born" cx="9" cy="9" r="5" />
           </svg>
-          had
+          new
         </span>
         {(["intact", "restored", "reshaped", "foreign", "elided", "forgotten"] as SealState[]).map((state) =>
-          // Those that happen often are explained though they did not happen here.
+          // Common states are in the legend even if they do not occur here.
           tally.get(state) || !/reshaped|forgotten/.test(state) ? (
             <span>
               <svg width="18" height="18" aria-hidden="true" class="mark">
                 <Mark x={9} y={9} state={state} />
               </svg>
-              {WORDS[state]} <small data-legend={state}>{count(tally.get(state) ?? 0)}</small>
+              {STATE_LABELS[state]} <small data-legend={state}>{count(tally.get(state) ?? 0)}</small>
             </span>
           ) : null,
         )}
-        {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} forgotten</span> : null}
+        {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} erased</span> : null}
       </p>
-      <div class="map" tabIndex={0} role="region" aria-label="Thought map, which can be scrolled">
+      <div class="map" tabIndex={0} role="region" aria-label="Thought map (scrollable)">
         <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} of ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
           {models.map((model) => (
             <g>
@@ -144,7 +144,7 @@ function Picture({ map }: { map: ThoughtMap }) {
             return (
               <g class="item">
                 <text x={8} y={middle + 4}>
-                  {words(item, most)}
+                  {itemLabel(item, most)}
                   <title>{plain(item.text) || "sealed by its provider"}</title>
                 </text>
                 <text class="tick" x={left - 14} y={middle + 4} text-anchor="end">
@@ -153,7 +153,7 @@ function Picture({ map }: { map: ThoughtMap }) {
                 <line x1={given === undefined ? left : x(given)} x2={width - 18} y1={middle} y2={middle} />
                 {given === undefined ? null : (
                   <circle class="born" cx={x(given)} cy={middle} r="5">
-                    <title>{`had by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
+                    <title>{`returned by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
                   </circle>
                 )}
               </g>
@@ -166,16 +166,16 @@ function Picture({ map }: { map: ThoughtMap }) {
       </div>
       {map.runs.length ? <Runs map={map} /> : null}
       <details class="body">
-        <summary>The same as a table</summary>
+        <summary>Show as a table</summary>
         <div class="table">
           <table>
             <thead>
               <tr>
                 <th>Call</th>
                 <th>Model</th>
-                <th class="number">Had</th>
-                <th>What went back</th>
-                <th class="number">At</th>
+                <th class="number">New thoughts</th>
+                <th>Sent back</th>
+                <th class="number">Time</th>
               </tr>
             </thead>
             <tbody>
@@ -183,11 +183,11 @@ function Picture({ map }: { map: ThoughtMap }) {
                 <tr>
                   <td data-label="Call">{call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>}</td>
                   <td data-label="Model">{plain(call.model)}</td>
-                  <td data-label="Had" class="number">
+                  <td data-label="New thoughts" class="number">
                     {call.gave.length}
                   </td>
-                  <td data-label="What went back">{call.spans.length ? call.spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") : "nothing yet"}{call.discarded ? "; the answer was discarded" : ""}</td>
-                  <td data-label="At" class="number dim">
+                  <td data-label="Sent back">{call.spans.length ? call.spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") : "nothing yet"}{call.discarded ? "; the answer was discarded" : ""}</td>
+                  <td data-label="Time" class="number dim">
                     {clock(call.at)}
                   </td>
                 </tr>
@@ -200,10 +200,10 @@ function Picture({ map }: { map: ThoughtMap }) {
   );
 }
 
-/** "Turn 2", and which attempt where there are several. */
+/** Formats "Turn 2", with the attempt if there are several. */
 const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${call.attempt > 1 ? `, attempt ${call.attempt}` : ""}`;
 
-/** The counts of each run on the thread: the same as on its timeline and in its trace. */
+/** The counts of each run on the thread; they equal those of its timeline and its trace. */
 function Runs({ map }: { map: ThoughtMap }) {
   return (
     <div class="table">
@@ -213,7 +213,7 @@ function Runs({ map }: { map: ThoughtMap }) {
             <th>Run</th>
             <th class="number">Turns</th>
             <th class="number">Attempts</th>
-            <th class="number">Thoughts had</th>
+            <th class="number">Thoughts</th>
             <th class="number">Kept</th>
             <th class="number">Restored</th>
             <th class="number">Elided</th>
@@ -234,7 +234,7 @@ function Runs({ map }: { map: ThoughtMap }) {
                 <span data-count="attempts">{count(attempts)}</span>
                 {discarded ? <small> {count(discarded)} discarded</small> : null}
               </td>
-              <td data-label="Thoughts had" class="number" data-count="had">
+              <td data-label="Thoughts" class="number" data-count="had">
                 {count(thoughts.had)}
               </td>
               <td data-label="Kept" class="number" data-count="kept">
@@ -254,8 +254,8 @@ function Runs({ map }: { map: ThoughtMap }) {
   );
 }
 
-/** The first words of a thought; what else is sealed, by what it is. */
-function words(item: MapItem, most: number): string {
+/** The start of a Thought's text; for other sealed items, their kind. */
+function itemLabel(item: MapItem, most: number): string {
   const text = plain(item.text).replace(/\s+/g, " ");
   if (item.kind === "call") return short(`call of ${text}`, most);
   return short(text || `${item.kind}, sealed by its provider`, most);
@@ -283,7 +283,7 @@ function Cell({ x, y, did }: { x: number; y: number; did: string }) {
   );
 }
 
-/** The mark of what happened: a square that is full where the thought went back, and empty where it did not. */
+/** The mark of a Fate: a filled square if the Thought was sent, an empty one if not. */
 function Mark({ x, y, state }: { x: number; y: number; state: SealState }) {
   return (
     <g class={`cell ${state}`}>

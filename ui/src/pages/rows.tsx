@@ -3,18 +3,18 @@
 import { Component } from "preact";
 import { bytes, clock, compact, dollars, duration, exact, line, plain, pretty } from "../format";
 import { to } from "../hooks";
-import { Seal, sealState, Words } from "../parts";
+import { Seal, sealState, LongText } from "../parts";
 import type { MessageRow, NoteRow, PlanRow, QuestionRow, Row, ThoughtRow, ToolRow, TurnRow } from "../fold";
 import { PlanList } from "./run";
 
-export interface Fated {
+export interface ThoughtFate {
   did: string;
   turn: number;
   model: string;
 }
-export type Fates = Map<string, Fated>;
+export type Fates = Map<string, ThoughtFate>;
 
-/** How high a row is likely to be, before it was seen. */
+/** Estimates the height of a row that has not been drawn yet. */
 export function guessHeight(row: Row): number {
   switch (row.kind) {
     case "turn":
@@ -32,10 +32,10 @@ export function guessHeight(row: Row): number {
 interface Props {
   row: Row;
   rev: number;
-  fate?: Fated;
+  fate?: ThoughtFate;
 }
 
-/** A row, which is drawn again only when it changed. */
+/** A row that is drawn again only after a change. */
 export class DrawRow extends Component<Props> {
   shouldComponentUpdate(next: Props) {
     return next.row !== this.props.row || next.rev !== this.props.rev || next.fate?.did !== this.props.fate?.did;
@@ -80,8 +80,8 @@ function Turn({ row }: { row: TurnRow }) {
       </h3>
       <span class="numbers">
         {row.phase === "discarded" ? <span class="tag warn" title={row.reason ? plain(row.reason) : undefined}>discarded</span> : null}
-        {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts went back exactly as they were`} /> : null}
-        {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were put back`} /> : null}
+        {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts were sent back unchanged`} /> : null}
+        {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were restored`} /> : null}
         {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={why(replay.why)} /> : null}
         {usage ? (
           <span class="number" title="tokens in, out">
@@ -95,7 +95,7 @@ function Turn({ row }: { row: TurnRow }) {
   );
 }
 
-/** Whether all that was left out is another provider's. */
+/** Returns whether another provider issued everything that was left out. */
 const isForeign = (reasons: Record<string, number> = {}) => Object.keys(reasons).length > 0 && Object.keys(reasons).every((reason) => reason.startsWith("foreign"));
 
 const why = (reasons?: Record<string, number>) =>
@@ -103,18 +103,18 @@ const why = (reasons?: Record<string, number>) =>
     .map(([reason, times]) => `${times} elided: ${reason}`)
     .join("; ");
 
-function Thought({ row, fate }: { row: ThoughtRow; fate?: Fated }) {
+function Thought({ row, fate }: { row: ThoughtRow; fate?: ThoughtFate }) {
   const state = row.sealed || fate ? sealState(fate?.did) : row.whole ? "open" : "sealed";
-  const told = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by its provider, and not sent back yet" : "its provider sealed nothing in it";
+  const tooltip = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by its provider, not sent back yet" : "without a seal";
   return (
     <article class="row thought" aria-label="Thought">
       <header>
         <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
-        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? <Seal state={state} why={told} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
+        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? <Seal state={state} why={tooltip} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
         {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
         <At at={row.at} />
       </header>
-      {row.text ? <Words text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
+      {row.text ? <LongText text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
     </article>
   );
 }
@@ -125,31 +125,31 @@ function Message({ row }: { row: MessageRow }) {
     <article class={`row message ${row.ephemeral ? "ephemeral" : row.role === "user" ? "user" : row.final ? "own final" : "own"}`} aria-label={label}>
       <header>
         <span class="label">{plain(label)}</span>
-        {row.ephemeral ? <span class="tag warn">in no thread</span> : null}
+        {row.ephemeral ? <span class="tag warn">not in the thread</span> : null}
         {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? null : <span class="writing">writing</span>}
         <At at={row.at} />
       </header>
-      <Words text={row.text} />
+      <LongText text={row.text} />
     </article>
   );
 }
 
-const PHASES: Record<string, [tone: string, says: string]> = {
-  start: ["live", "at work"],
-  progress: ["live", "at work"],
-  success: ["good", "answered"],
+const PHASES: Record<string, [tone: string, label: string]> = {
+  start: ["live", "running"],
+  progress: ["live", "running"],
+  success: ["good", "done"],
   error: ["bad", "failed"],
   skipped: ["warn", "skipped"],
-  waiting: ["warn", "waits for approval"],
+  waiting: ["warn", "waiting for approval"],
   rejected: ["bad", "rejected"],
   unknown: ["warn", "outcome unknown"],
 };
 
-/** The tool by which a model writes its plan, which has a row of its own. */
-const PLANS = "manage_todo_list";
+/** The tool with which a model writes its plan. Plans have their own rows. */
+const PLAN_TOOL = "manage_todo_list";
 
 function Tool({ row }: { row: ToolRow }) {
-  const [tone, says] = PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase];
+  const [tone, label] = PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase];
   const { approval } = row;
   return (
     <article class="row tool" aria-label={`Tool ${plain(row.name.slice(0, 100))}`}>
@@ -158,7 +158,7 @@ function Tool({ row }: { row: ToolRow }) {
         <code class="name">{plain(row.name.slice(0, 100))}</code>
         <span class={`status ${tone}`}>
           <i aria-hidden="true" />
-          {says}
+          {label}
         </span>
         {approval && approval.status !== "pending" ? (
           <span class={`tag ${approval.status === "approved" ? "good" : "bad"}`}>
@@ -170,19 +170,19 @@ function Tool({ row }: { row: ToolRow }) {
         {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
         <At at={row.at} />
       </header>
-      {row.args !== undefined && row.name !== PLANS ? <Value label="arguments" value={row.args} /> : null}
+      {row.args !== undefined && row.name !== PLAN_TOOL ? <Value label="arguments" value={row.args} /> : null}
       {row.error ? (
         <div class="value bad">
           <span>error</span>
-          <Words text={row.error} mono most={800} />
+          <LongText text={row.error} mono limit={800} />
         </div>
       ) : row.result !== undefined ? (
         <Value label="result" value={row.result} />
       ) : null}
       {approval?.comment ? (
         <div class="value">
-          <span>said</span>
-          <Words text={approval.comment} />
+          <span>comment</span>
+          <LongText text={approval.comment} />
         </div>
       ) : null}
     </article>
@@ -194,7 +194,7 @@ function Value({ label, value }: { label: string; value: unknown }) {
   return (
     <div class="value">
       <span>{label}</span>
-      <Words text={short.length < 100 ? short : typeof value === "string" ? value : pretty(value)} mono most={800} />
+      <LongText text={short.length < 100 ? short : typeof value === "string" ? value : pretty(value)} mono limit={800} />
     </div>
   );
 }
@@ -207,21 +207,21 @@ function Question({ row }: { row: QuestionRow }) {
         <span class="label">Question</span>
         <span class={`status ${answered ? "good" : row.status === "pending" ? "warn" : "dim"}`}>
           <i aria-hidden="true" />
-          {answered ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : row.status === "pending" ? "waits for an answer" : row.status}
+          {answered ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : row.status === "pending" ? "waiting for an answer" : row.status}
         </span>
         {row.status === "pending" ? <a href={to("inbox")}>Answer</a> : null}
         <At at={row.at} />
       </header>
       {row.questions.map((one) => {
         const answer = row.answers?.[one.question];
-        const said = [...(answer?.values ?? []), ...(answer?.freeText ? [answer.freeText] : [])];
+        const chosen = [...(answer?.values ?? []), ...(answer?.freeText ? [answer.freeText] : [])];
         return (
           <p>
             <bdi>{plain(one.question)}</bdi>
-            {said.length ? (
+            {chosen.length ? (
               <strong>
                 {" "}
-                <bdi>{plain(said.join(", "))}</bdi>
+                <bdi>{plain(chosen.join(", "))}</bdi>
               </strong>
             ) : null}
           </p>
@@ -252,11 +252,11 @@ function Note({ row }: { row: NoteRow }) {
     <div class={`row note ${row.tone}`}>
       <span class="label">{plain(row.name)}</span>
       <div>
-        <Words text={row.text} />
+        <LongText text={row.text} />
         {row.more ? (
           <details>
             <summary>More</summary>
-            <Words text={row.more} />
+            <LongText text={row.more} />
           </details>
         ) : null}
       </div>

@@ -1,11 +1,11 @@
-/** The timeline of a run: what was thought, said, called and decided, as it happens. */
+/** The live timeline of a run: Thoughts, messages, tool calls and decisions. */
 
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { follow, type Connection } from "../api";
 import { Timeline, type PlanStep, type Row } from "../fold";
 import { bytes, compact, count, dollars, plain, plural } from "../format";
-import { to, useAnswer, useTitle } from "../hooks";
-import { Id, Loading, Meter, Status, Trouble, When } from "../parts";
+import { to, useFetch, useTitle } from "../hooks";
+import { Id, Loading, Meter, Status, ErrorBox, When } from "../parts";
 import { Virtual } from "../virtual";
 import { DrawRow, guessHeight, type Fates } from "./rows";
 import type { RunHead, ThoughtMap } from "../types";
@@ -18,34 +18,34 @@ const LIMITS: Record<string, string> = {
 
 const FATES = { kept: "Kept", restored: "Restored", reshaped: "Reshaped", elided: "Elided" };
 
-/** How many events are taken in before the page is drawn in between. */
+/** Number of events that are folded before the page is drawn. */
 const AT_ONCE = 400;
 
 export function RunPage({ run }: { run: string }) {
   const path = `/v1/throughline/runs/${encodeURIComponent(run)}`;
   const [connection, setConnection] = useState<Connection>("opening");
   const isOver = connection === "ended";
-  const head = useAnswer<RunHead>(path, isOver ? 0 : 2000);
-  // What happens is followed; what has happened is read from its beginning.
-  const goesOn = !isOver && ["running", "waiting"].includes(head.value?.status ?? "");
+  const head = useFetch<RunHead>(path, isOver ? 0 : 2000);
+  // Active runs are followed at their end; finished runs are shown from the start.
+  const isLive = !isOver && ["running", "waiting"].includes(head.value?.status ?? "");
   const timeline = useRef<Timeline>(null as unknown as Timeline);
   timeline.current ??= new Timeline();
   const [version, draw] = useReducer((n: number) => n + 1, 0);
 
   useEffect(() => {
     let frame = 0;
-    let waiting: Parameters<Timeline["take"]>[0][] = [];
-    const take = () => {
+    let queue: Parameters<Timeline["apply"]>[0][] = [];
+    const flush = () => {
       frame = 0;
-      for (const told of waiting.splice(0, AT_ONCE)) timeline.current.take(told);
-      if (waiting.length) frame = requestAnimationFrame(take);
+      for (const event of queue.splice(0, AT_ONCE)) timeline.current.apply(event);
+      if (queue.length) frame = requestAnimationFrame(flush);
       draw(undefined as never);
     };
     const stop = follow(
       run,
       (events) => {
-        waiting = waiting.concat(events);
-        if (!frame) frame = requestAnimationFrame(take);
+        queue = queue.concat(events);
+        if (!frame) frame = requestAnimationFrame(flush);
       },
       setConnection,
     );
@@ -55,20 +55,20 @@ export function RunPage({ run }: { run: string }) {
     };
   }, [run]);
 
-  // The counts are the server's: ask again when a model answered and when the run is over.
+  // The counts come from the server: reload them after each model answer and at the end.
   useEffect(() => {
     if (isOver || timeline.current.replays) head.again();
   }, [isOver, timeline.current.replays]);
 
   const fates = useFates(head.value?.thread, timeline.current.replays);
-  const told = timeline.current;
-  const first = told.rows.find((row) => row.kind === "message" && row.role === "user");
-  const title = first?.kind === "message" ? first.text.slice(0, 140) : head.value?.gone ? "A run that is no more" : run;
+  const view = timeline.current;
+  const first = view.rows.find((row) => row.kind === "message" && row.role === "user");
+  const title = first?.kind === "message" ? first.text.slice(0, 140) : head.value?.gone ? "Erased run" : run;
   useTitle(plain(title));
-  const status = told.status || head.value?.status || "";
-  const rows = useMemo(() => told.rows.slice(), [version]);
+  const status = view.status || head.value?.status || "";
+  const rows = useMemo(() => view.rows.slice(), [version]);
 
-  if (head.problem && !head.value) return <Trouble problem={head.problem} again={head.again} />;
+  if (head.problem && !head.value) return <ErrorBox problem={head.problem} again={head.again} />;
   return (
     <div class="run">
       <header class="head">
@@ -88,33 +88,33 @@ export function RunPage({ run }: { run: string }) {
             <bdi>{plain(title)}</bdi>
           </h1>
         </div>
-        <div class="stand">
+        <div class="head-status">
           {status ? <Status status={status} /> : null}
-          <Live connection={connection} />
+          <ConnectionBadge connection={connection} />
         </div>
       </header>
-      {head.value?.gone ? <p class="callout">What was said in this run is no more: {plain(head.value.gone)}.</p> : null}
+      {head.value?.gone ? <p class="callout">The content of this run was erased: {plain(head.value.gone)}.</p> : null}
       {status === "waiting" && !head.value?.gone ? (
         <p class="callout" role="status">
-          It waits for somebody. <a href={to("inbox")}>Open the inbox</a>
+          Waiting for a person. <a href={to("inbox")}>Open the inbox</a>
         </p>
       ) : null}
       <div class="split">
         <section class="timeline" aria-label="Timeline">
           {rows.length ? (
-            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={goesOn} label={`Timeline, ${plural(rows.length, "row")}`} />
+            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={isLive} label={`Timeline, ${plural(rows.length, "row")}`} />
           ) : (
             <Loading />
           )}
         </section>
         <aside aria-label="About this run">
-          <Facts told={told} head={head.value} />
-          {told.plan?.length ? <Plan steps={told.plan} /> : null}
+          <Facts view={view} head={head.value} />
+          {view.plan?.length ? <Plan steps={view.plan} /> : null}
           {head.value?.limits?.length ? (
             <section>
               <h2>Limits</h2>
               {head.value.limits.map((limit) => {
-                const used = limit.name === "maxToolCalls" ? Math.max(limit.used, told.toolCalls) : limit.used;
+                const used = limit.name === "maxToolCalls" ? Math.max(limit.used, view.toolCalls) : limit.used;
                 const shown = limit.name === "maxCostUsd" ? `${dollars(used)} of ${dollars(limit.allowed)}` : `${compact(used)} of ${compact(limit.allowed)}`;
                 return <Meter label={LIMITS[limit.name] ?? limit.name} used={used} allowed={limit.allowed} shown={shown} />;
               })}
@@ -126,17 +126,17 @@ export function RunPage({ run }: { run: string }) {
   );
 }
 
-/** What became of each thought in the latest request that could have had it. Asked for again when requests were made. */
+/** Returns the latest Fate of each Thought, reloaded after new requests. */
 function useFates(thread: string | undefined, replays: number): Fates {
-  const [asked, setAsked] = useState(0);
+  const [requested, setRequested] = useState(0);
   useEffect(() => {
-    const timer = setTimeout(() => setAsked(replays), 600);
+    const timer = setTimeout(() => setRequested(replays), 600);
     return () => clearTimeout(timer);
   }, [replays]);
-  const map = useAnswer<ThoughtMap>(thread && asked ? `/v1/throughline/threads/${encodeURIComponent(thread)}/map?of=${asked}` : null);
-  const kept = useRef<Fates>(new Map());
+  const map = useFetch<ThoughtMap>(thread && requested ? `/v1/throughline/threads/${encodeURIComponent(thread)}/map?of=${requested}` : null);
+  const previous = useRef<Fates>(new Map());
   return useMemo(() => {
-    if (!map.value) return kept.current;
+    if (!map.value) return previous.current;
     const fates: Fates = new Map();
     for (const call of map.value.calls) {
       for (const [from, number, did] of call.spans) {
@@ -146,33 +146,33 @@ function useFates(thread: string | undefined, replays: number): Fates {
         }
       }
     }
-    kept.current = fates;
+    previous.current = fates;
     return fates;
   }, [map.value]);
 }
 
-function Live({ connection }: { connection: Connection }) {
-  const says = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
-  // Once all is told, how the run ended says enough.
+function ConnectionBadge({ connection }: { connection: Connection }) {
+  const label = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
+  // After the end, the status of the run is sufficient.
   return (
-    <span class={`connection ${connection}${connection === "ended" ? " hidden" : ""}`} role="status" aria-label={`Connection: ${says}`}>
+    <span class={`connection ${connection}${connection === "ended" ? " hidden" : ""}`} role="status" aria-label={`Connection: ${label}`}>
       <i aria-hidden="true" />
-      {says}
+      {label}
     </span>
   );
 }
 
-function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
-  const tokens = told.tokens ?? head?.tokens ?? {};
+function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
+  const tokens = view.tokens ?? head?.tokens ?? {};
   const thoughts = head?.thoughts;
-  const cost = told.cost ?? head?.cost_usd ?? null;
+  const cost = view.cost ?? head?.cost_usd ?? null;
   return (
     <section>
       <h2>Run</h2>
       <dl class="facts">
         <dt>Models</dt>
         <dd>
-          {(told.models.length ? told.models : head?.model ? [head.model] : []).map((model) => (
+          {(view.models.length ? view.models : head?.model ? [head.model] : []).map((model) => (
             <bdi class="block">{plain(model)}</bdi>
           ))}
         </dd>
@@ -189,7 +189,7 @@ function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
           {tokens.reasoningTokens ? (
             <>
               <br />
-              {compact(tokens.reasoningTokens)} thought
+              {compact(tokens.reasoningTokens)} reasoning
             </>
           ) : null}
         </dd>
@@ -197,7 +197,7 @@ function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
         <dd class="number">{dollars(cost)}</dd>
         {head ? (
           <>
-            <dt>Began</dt>
+            <dt>Started</dt>
             <dd class="number">
               <When at={head.created} />
             </dd>
@@ -206,7 +206,7 @@ function Facts({ told, head }: { told: Timeline; head: RunHead | null }) {
       </dl>
       <h2>Thoughts</h2>
       <dl class="facts">
-        <dt>Had</dt>
+        <dt>Total</dt>
         <dd class="number">
           <span data-count="had">{count(thoughts?.had ?? 0)}</span>
           {thoughts?.sealed_bytes ? <small>{bytes(thoughts.sealed_bytes)} sealed</small> : null}

@@ -1,10 +1,10 @@
-/** Runs: a live list, in which one can search. */
+/** Runs: a live list with search. */
 
 import { useEffect, useState } from "preact/hooks";
 import { compact, dollars, plain } from "../format";
 import { to, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Id, Status, Tally, When } from "../parts";
+import { Id, Status, FateCounts, When } from "../parts";
 import type { RunRow } from "../types";
 
 const STATUSES = ["running", "waiting", "completed", "failed", "cancelled"];
@@ -28,10 +28,10 @@ export function RunsPage() {
   );
   const hint = (
     <>
-      Begin one with <code>throughline run "What is the time?" --model sim/claude-sonnet-4-5 --tool now=date</code>, or over the API.
+      Start one with <code>throughline run "What is the time?" --model sim/claude-sonnet-5-5 --tool now=date</code>, or over the API.
     </>
   );
-  return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No run fits", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;
+  return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No matching runs", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;
 }
 
 function Choice({ label, any, all, value, set }: { label: string; any: string; all: string[]; value: string; set: (value: string) => void }) {
@@ -69,7 +69,7 @@ export function RunTable({ runs }: { runs: RunRow[] }) {
             <tr key={run.id}>
               <td class="title">
                 <a href={to("run", run.id)}>
-                  <bdi>{plain(run.title ?? (run.gone ? `no more: ${run.gone}` : "A run without words"))}</bdi>
+                  <bdi>{plain(run.title ?? (run.gone ? `Erased: ${run.gone}` : "Untitled run"))}</bdi>
                 </a>
                 <Id id={run.id} />
               </td>
@@ -83,7 +83,7 @@ export function RunTable({ runs }: { runs: RunRow[] }) {
                 {compact(run.turns)}
               </td>
               <td data-label="Thoughts">
-                <Tally thoughts={run.thoughts} />
+                <FateCounts thoughts={run.thoughts} />
               </td>
               <td data-label="Tokens" class="number">
                 {run.tokens ? compact(run.tokens.totalTokens ?? (run.tokens.inputTokens ?? 0) + (run.tokens.outputTokens ?? 0)) : "–"}

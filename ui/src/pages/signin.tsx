@@ -1,24 +1,24 @@
-/** Sign-in: a key of the gateway, which stays in this browser and goes nowhere else. */
+/** Sign-in with an API key, which stays in this browser. */
 
 import { useState } from "preact/hooks";
-import { forget, get, Problem, remember } from "../api";
+import { ApiError, clearKey, get, storeKey } from "../api";
 import { useTitle } from "../hooks";
-import { Trouble } from "../parts";
+import { ErrorBox } from "../parts";
 
 export function SignIn({ done }: { done: () => void }) {
   useTitle("Sign in");
   const [secret, setSecret] = useState("");
-  const [lasting, setLasting] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [permanent, setPermanent] = useState(false);
+  const [problem, setProblem] = useState<ApiError | null>(null);
   const submit = async (event: Event) => {
     event.preventDefault();
-    remember(secret.trim(), lasting);
+    storeKey(secret.trim(), permanent);
     try {
       await get("/v1/throughline/usage");
       done();
     } catch (error) {
-      forget();
-      setProblem((error as Problem).status === 401 ? new Problem(401, "That is no key of this gateway, or it was revoked.") : (error as Problem));
+      clearKey();
+      setProblem((error as ApiError).status === 401 ? new ApiError(401, "This key is not valid for this gateway, or it was revoked.") : (error as ApiError));
     }
   };
   return (
@@ -29,14 +29,14 @@ export function SignIn({ done }: { done: () => void }) {
           <circle cx="60" cy="10" r="4" />
         </svg>
         <h1>Throughline</h1>
-        <p>This gateway needs a key. It stays in this browser.</p>
-        {problem ? <Trouble problem={problem} /> : null}
+        <p>This gateway requires a key. The key stays in this browser.</p>
+        {problem ? <ErrorBox problem={problem} /> : null}
         <label>
           Key
           <input type="password" name="key" value={secret} placeholder="tl_…" autocomplete="off" spellcheck={false} required onInput={(event) => setSecret(event.currentTarget.value)} />
         </label>
         <label class="check">
-          <input type="checkbox" checked={lasting} onChange={(event) => setLasting(event.currentTarget.checked)} />
+          <input type="checkbox" checked={permanent} onChange={(event) => setPermanent(event.currentTarget.checked)} />
           Keep me signed in on this machine
         </label>
         <button class="primary">Sign in</button>

@@ -1,14 +1,14 @@
-/** Threads: what is kept of each conversation, an agent's or a client's. */
+/** Threads: the conversations of agents and clients. */
 
 import { bytes, compact, plain } from "../format";
-import { to, useAnswer, useNow, useTitle } from "../hooks";
+import { to, useFetch, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Empty, Id, Loading, Trouble, When } from "../parts";
+import { Empty, Id, Loading, ErrorBox, When } from "../parts";
 import type { CallRow, RunRow, ThreadRow } from "../types";
 import { CallTable } from "./calls";
 import { RunTable } from "./runs";
 
-const KINDS = { agent: "Agent", gateway: "Gateway", kept: "Kept" };
+const KINDS = { agent: "Agent", gateway: "Gateway", kept: "Stored" };
 
 export function ThreadsPage() {
   useTitle("Threads");
@@ -18,8 +18,8 @@ export function ThreadsPage() {
       title="Threads"
       list={list}
       placeholder="Search titles and ids"
-      none={["No thread fits", "No threads yet"]}
-      hint="Every conversation through the gateway and every agent's run keeps one."
+      none={["No matching threads", "No threads yet"]}
+      hint="Every conversation through the gateway and every agent run has a thread."
       draw={(threads) => <ThreadTable threads={threads} />}
     />
   );
@@ -45,7 +45,7 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
             <tr key={thread.id}>
               <td class="title">
                 <a href={to("thread", thread.id)}>
-                  <bdi>{plain(thread.title ?? (thread.gone ? `no more: ${thread.gone}` : "A thread without words"))}</bdi>
+                  <bdi>{plain(thread.title ?? (thread.gone ? `Erased: ${thread.gone}` : "Untitled thread"))}</bdi>
                 </a>
                 <Id id={thread.id} />
               </td>
@@ -75,9 +75,9 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
 }
 
 export function ThreadPage({ thread }: { thread: string }) {
-  const { value, problem, again } = useAnswer<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
+  const { value, problem, again } = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
   useTitle(value?.title ?? "Thread");
-  if (problem && !value) return <Trouble problem={problem} again={again} />;
+  if (problem && !value) return <ErrorBox problem={problem} again={again} />;
   if (!value) return <Loading />;
   return (
     <>
@@ -87,14 +87,14 @@ export function ThreadPage({ thread }: { thread: string }) {
             <a href={to("threads")}>Threads</a> <Id id={thread} />
           </p>
           <h1>
-            <bdi>{plain(value.title ?? (value.gone ? "A thread that is no more" : "A thread without words"))}</bdi>
+            <bdi>{plain(value.title ?? (value.gone ? "Erased thread" : "Untitled thread"))}</bdi>
           </h1>
         </div>
         <a class="button" href={to("map", thread)}>
           Thought map
         </a>
       </header>
-      {value.gone ? <p class="callout">What was said on this thread is no more: {plain(value.gone)}.</p> : null}
+      {value.gone ? <p class="callout">The content of this thread was erased: {plain(value.gone)}.</p> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">
           <h2 id="runs">Runs</h2>
@@ -107,7 +107,7 @@ export function ThreadPage({ thread }: { thread: string }) {
           <CallTable calls={value.calls} />
         </section>
       ) : null}
-      {!value.runs.length && !value.calls.length ? <Empty title="Nothing ran on it yet" /> : null}
+      {!value.runs.length && !value.calls.length ? <Empty title="No runs or calls yet" /> : null}
     </>
   );
 }

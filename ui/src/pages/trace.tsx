@@ -1,11 +1,11 @@
-/** A trace: what a run did and how long each part took, as collectors and sinks get it. From the server, or from a file that was exported. */
+/** A trace: the spans of a run, from the server or from an exported file. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { download, Problem } from "../api";
+import { download, ApiError } from "../api";
 import { axis, type Axis } from "../axis";
 import { compact, count, dollars, duration, exact, plain, pretty } from "../format";
-import { to, useAnswer, useTitle } from "../hooks";
-import { Empty, Id, Loading, Trouble, Words } from "../parts";
+import { to, useFetch, useTitle } from "../hooks";
+import { Empty, Id, Loading, ErrorBox, LongText } from "../parts";
 import { Virtual } from "../virtual";
 
 interface Span {
@@ -39,11 +39,11 @@ const STATUS: Record<string, string> = { success: "good", error: "bad", partial:
 export function TracePage({ run }: { run: string }) {
   const path = `/v1/throughline/runs/${encodeURIComponent(run)}/trace`;
   const [file, setFile] = useState<{ name: string; session: Session } | null>(null);
-  const [trouble, setTrouble] = useState<Problem | null>(null);
+  const [trouble, setTrouble] = useState<ApiError | null>(null);
   const [isRunning, setRunning] = useState(false);
-  const asked = useAnswer<Session>(run && !file ? path : null, isRunning ? 3000 : 0);
-  const session = file?.session ?? asked.value;
-  useEffect(() => setRunning(asked.value?.status === "running"), [asked.value]);
+  const fetched = useFetch<Session>(run && !file ? path : null, isRunning ? 3000 : 0);
+  const session = file?.session ?? fetched.value;
+  useEffect(() => setRunning(fetched.value?.status === "running"), [fetched.value]);
   const title = session ? titleOf(session) : "Trace";
   useTitle(`Trace of ${title}`);
   const open = async (chosen: File) => {
@@ -51,10 +51,10 @@ export function TracePage({ run }: { run: string }) {
       setFile({ name: chosen.name, session: sessionOf(await chosen.text()) });
       setTrouble(null);
     } catch (error) {
-      setTrouble(new Problem(422, (error as Error).message));
+      setTrouble(new ApiError(422, (error as Error).message));
     }
   };
-  const problem = trouble ?? (file ? null : asked.problem);
+  const problem = trouble ?? (file ? null : fetched.problem);
   return (
     <div class="run trace">
       <header class="head">
@@ -69,7 +69,7 @@ export function TracePage({ run }: { run: string }) {
             <bdi>{plain(title)}</bdi>
           </h1>
         </div>
-        <div class="stand">
+        <div class="head-status">
           {session ? (
             <span class={`status ${STATUS[session.status] ?? "dim"}`}>
               <i aria-hidden="true" />
@@ -83,11 +83,11 @@ export function TracePage({ run }: { run: string }) {
           {run && session && !file ? <button onClick={() => download(path, `${run}.trace.json`).catch(setTrouble)}>Download</button> : null}
         </div>
       </header>
-      {problem ? <Trouble problem={problem} again={trouble ? undefined : asked.again} /> : null}
+      {problem ? <ErrorBox problem={problem} again={trouble ? undefined : fetched.again} /> : null}
       {!session && !problem && run ? <Loading /> : null}
       {!session && !run ? (
-        <Empty title="Which trace?">
-          Open the file that <code>throughline traces export RUN &gt; trace.json</code> wrote, or that a sink of the kind <code>file</code> did. It stays in this browser.
+        <Empty title="No trace selected">
+          Open a file that <code>throughline traces export RUN &gt; trace.json</code> or a <code>file</code> sink wrote. It stays in this browser.
         </Empty>
       ) : null}
       {session ? <Spans session={session} /> : null}
@@ -95,28 +95,28 @@ export function TracePage({ run }: { run: string }) {
   );
 }
 
-/** What a file holds, if it is a trace. */
+/** Parses a trace file. */
 function sessionOf(text: string): Session {
-  let said: any = null;
+  let session: any = null;
   try {
-    said = JSON.parse(text);
+    session = JSON.parse(text);
   } catch {
-    // It is no JSON, and so no trace.
+    // Invalid JSON is reported below.
   }
   const isSpan = (one: any) => typeof one?.timestamp === "string" && typeof one.label === "string" && typeof one.durationMs === "number" && one.attributes;
-  if (typeof said?.sessionId !== "string" || !Array.isArray(said.events) || !said.events.every(isSpan)) {
-    throw new Error("This is no trace of Throughline's: it must be the JSON that `throughline traces export` writes.");
+  if (typeof session?.sessionId !== "string" || !Array.isArray(session.events) || !session.events.every(isSpan)) {
+    throw new Error("This file is not a Throughline trace. Open the JSON that `throughline traces export` writes.");
   }
-  return { errors: [], status: "", ...said };
+  return { errors: [], status: "", ...session };
 }
 
-/** What was asked first, or the agent's name. */
+/** Returns the first user message, or the agent's name. */
 function titleOf(session: Session): string {
   for (const span of session.events) {
-    const said = parsed(span.attributes["gen_ai.input.messages"]);
-    const first = Array.isArray(said) ? said.find((one) => one?.role === "user") : null;
-    const words = first?.parts?.[0]?.content;
-    if (typeof words === "string") return words.slice(0, 140);
+    const messages = parsed(span.attributes["gen_ai.input.messages"]);
+    const first = Array.isArray(messages) ? messages.find((one) => one?.role === "user") : null;
+    const text = first?.parts?.[0]?.content;
+    if (typeof text === "string") return text.slice(0, 140);
   }
   return session.agent?.name || session.sessionId;
 }
@@ -132,7 +132,7 @@ const parsed = (value: unknown): any => {
 function Spans({ session }: { session: Session }) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const spans = useMemo(() => [...session.events].sort((a, b) => Date.parse(a.timestamp) - Date.parse(b.timestamp) || a.sequence - b.sequence), [session]);
-  const time = useMemo(() => axis(spans.length ? spans.map((span) => ({ ...bounds(span), waits: span.type === "wait" })) : [{ start: 0, end: 1, waits: true }]), [spans]);
+  const time = useMemo(() => axis(spans.length ? spans.map((span) => ({ ...bounds(span), isWait: span.type === "wait" })) : [{ start: 0, end: 1, isWait: true }]), [spans]);
   const turn = (sequence: number) => {
     const next = new Set(open);
     if (!next.delete(sequence)) next.add(sequence);
@@ -150,10 +150,10 @@ function Spans({ session }: { session: Session }) {
         {spans.length ? (
           <Virtual rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} guess={() => 37} follows={false} label={`Spans, ${count(spans.length)}`} />
         ) : (
-          <Empty title="Nothing is told yet" />
+          <Empty title="No spans yet" />
         )}
       </section>
-      {time.folds.length ? <p class="hint">Where somebody was waited for, time is folded.</p> : null}
+      {time.folds.length ? <p class="hint">Waiting times are compressed.</p> : null}
     </>
   );
 }
@@ -164,14 +164,14 @@ function Summary({ session }: { session: Session }) {
   const add = (name: string, key: string, show: (value: number) => string, hook?: string) => {
     if (typeof summary[key] === "number") facts.push([name, show(summary[key]), hook]);
   };
-  if (session.durationMs !== undefined) facts.unshift(["Took", duration(session.durationMs)]);
+  if (session.durationMs !== undefined) facts.unshift(["Duration", duration(session.durationMs)]);
   add("Turns", "throughline.turns", count, "turns");
   if (summary["throughline.attempts.discarded"]) add("Attempts", "throughline.attempts", count, "attempts");
   add("Tools", "throughline.tools", count);
   add("Tokens in", "gen_ai.usage.input_tokens", compact);
   add("Tokens out", "gen_ai.usage.output_tokens", compact);
   add("Cost", "throughline.cost_usd", dollars);
-  add("Thoughts had", "throughline.thoughts", count, "had");
+  add("Thoughts", "throughline.thoughts", count, "had");
   add("Kept", "throughline.fates.kept", count, "kept");
   add("Restored", "throughline.fates.restored", count, "restored");
   if (summary["throughline.fates.reshaped"]) add("Reshaped", "throughline.fates.reshaped", count, "reshaped");
@@ -222,13 +222,13 @@ function Row({ span, time, isOpen, turn }: { span: Span; time: Axis; isOpen: boo
 function Attributes({ span }: { span: Span }) {
   return (
     <dl>
-      <dt>began</dt>
+      <dt>started</dt>
       <dd>{exact(span.timestamp)}</dd>
       {span.error ? (
         <>
           <dt>error</dt>
           <dd class="bad">
-            <Words text={span.error.message} most={800} />
+            <LongText text={span.error.message} limit={800} />
           </dd>
         </>
       ) : null}
@@ -236,7 +236,7 @@ function Attributes({ span }: { span: Span }) {
         <>
           <dt>{plain(key)}</dt>
           <dd>
-            <Words text={told(value)} mono most={800} />
+            <LongText text={formatAttribute(value)} mono limit={800} />
           </dd>
         </>
       ))}
@@ -244,14 +244,14 @@ function Attributes({ span }: { span: Span }) {
   );
 }
 
-/** Messages as OpenTelemetry's conventions write them: who said what. */
-function messages(said: unknown): string | null {
-  if (!Array.isArray(said) || !said.length || !said.every((one) => typeof one?.role === "string" && Array.isArray(one.parts))) return null;
-  return said.map((one) => `${one.role}: ${one.parts.map((part: any) => (typeof part?.content === "string" ? part.content : pretty(part))).join(" ")}`).join("\n");
+/** Formats messages in OpenTelemetry's convention, one per line with their role. */
+function messages(value: unknown): string | null {
+  if (!Array.isArray(value) || !value.length || !value.every((one) => typeof one?.role === "string" && Array.isArray(one.parts))) return null;
+  return value.map((one) => `${one.role}: ${one.parts.map((part: any) => (typeof part?.content === "string" ? part.content : pretty(part))).join(" ")}`).join("\n");
 }
 
-/** A value as it is read best: texts and messages below each other, and what else is JSON with its indents. */
-function told(value: unknown): string {
+/** Formats an attribute: texts and messages line by line, other values as indented JSON. */
+function formatAttribute(value: unknown): string {
   if (Array.isArray(value)) return value.map(String).join("\n");
   const inner = parsed(value);
   if (typeof inner === "string") return inner;

@@ -2,8 +2,8 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { compact, count, dollars, plain } from "../format";
-import { useAnswer, useTitle } from "../hooks";
-import { Empty, Loading, Meter, Trouble, When } from "../parts";
+import { useFetch, useTitle } from "../hooks";
+import { Empty, Loading, Meter, ErrorBox, When } from "../parts";
 import { Bars } from "../plot";
 
 interface Hour {
@@ -51,7 +51,7 @@ function add(sum: Sum, row: Hour): Sum {
   return sum;
 }
 
-function grouped(rows: Hour[], by: (row: Hour) => string): [string, Sum][] {
+function groupBy(rows: Hour[], by: (row: Hour) => string): [string, Sum][] {
   const sums = new Map<string, Sum>();
   for (const row of rows) sums.set(by(row), add(sums.get(by(row)) ?? none(), row));
   return [...sums].sort((a, b) => b[1].micro - a[1].micro || b[1].input + b[1].output - a[1].input - a[1].output);
@@ -59,8 +59,8 @@ function grouped(rows: Hour[], by: (row: Hour) => string): [string, Sum][] {
 
 export function UsagePage() {
   useTitle("Usage");
-  const usage = useAnswer<{ prices: string; hours: Hour[] }>("/v1/throughline/usage/hours", 5000);
-  const keys = useAnswer<{ keys: Key[] }>("/v1/throughline/keys", 10_000);
+  const usage = useFetch<{ prices: string; hours: Hour[] }>("/v1/throughline/usage/hours", 5000);
+  const keys = useFetch<{ keys: Key[] }>("/v1/throughline/keys", 10_000);
   const [by, setBy] = useState<"hour" | "day">("hour");
   const rows = usage.value?.hours ?? [];
   const total = useMemo(() => rows.reduce(add, none()), [usage.value]);
@@ -69,7 +69,7 @@ export function UsagePage() {
     <>
       <header class="head">
         <h1>Usage and cost</h1>
-        <div class="switch" role="group" aria-label="Plots by">
+        <div class="switch" role="group" aria-label="Group by">
           {(["hour", "day"] as const).map((one) => (
             <button aria-pressed={by === one} onClick={() => setBy(one)}>
               By {one}
@@ -77,30 +77,30 @@ export function UsagePage() {
           ))}
         </div>
       </header>
-      {usage.problem ? <Trouble problem={usage.problem} again={usage.again} /> : null}
+      {usage.problem ? <ErrorBox problem={usage.problem} again={usage.again} /> : null}
       {!usage.value && !usage.problem ? <Loading /> : null}
-      {usage.value && !rows.length ? <Empty title="Nothing was used yet">Tokens and dollars of calls through the gateway, and of the runs of its agents, are counted here for each key and model.</Empty> : null}
+      {usage.value && !rows.length ? <Empty title="No usage yet">This page shows tokens and cost of gateway calls and agent runs, by key and model.</Empty> : null}
       {rows.length ? (
         <>
           <dl class="strip large">
             <Fact name="Calls" value={count(total.calls)} />
             <Fact name="Tokens in" value={compact(total.input)} more={total.cached ? `${compact(total.cached)} cached` : undefined} />
-            <Fact name="Tokens out" value={compact(total.output)} more={total.thought ? `${compact(total.thought)} thought` : undefined} />
+            <Fact name="Tokens out" value={compact(total.output)} more={total.thought ? `${compact(total.thought)} reasoning` : undefined} />
             <Fact name="Cost" value={dollars(total.micro / 1e6)} more={total.unpriced ? `${count(total.unpriced)} calls without a price` : undefined} />
           </dl>
           <div class="plots">
             <Bars title="Tokens" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.input, sum.output] }))} names={["in", "out"]} show={compact} />
             <Bars title="Cost" bars={bars.map(({ at, sum }) => ({ at, parts: [sum.micro / 1e6] }))} names={["cost"]} show={dollars} />
           </div>
-          <Sums title="By model" rows={grouped(rows, (row) => `${row.provider} · ${row.model}`)} />
+          <Sums title="By model" rows={groupBy(rows, (row) => `${row.provider} · ${row.model}`)} />
         </>
       ) : null}
       <section aria-labelledby="keys">
         <h2 id="keys">Keys</h2>
-        {keys.problem ? <Trouble problem={keys.problem} again={keys.again} /> : null}
+        {keys.problem ? <ErrorBox problem={keys.problem} again={keys.again} /> : null}
         {keys.value && !keys.value.keys.length ? (
           <p class="hint">
-            There are none: this gateway answers this machine only. Make one with <code>throughline keys create --label laptop --budget-usd 20</code>
+            No keys: this gateway serves only the local machine. Create a key with <code>throughline keys create --label laptop --budget-usd 20</code>
           </p>
         ) : null}
         <div class="cards">{keys.value?.keys.map((one) => <KeyCard key={one.id} one={one} used={rows.filter((row) => row.key === one.id).reduce(add, none())} />)}</div>
@@ -153,7 +153,7 @@ function Sums({ title, rows }: { title: string; rows: [string, Sum][] }) {
               <th class="number">Calls</th>
               <th class="number">In</th>
               <th class="number">Out</th>
-              <th class="number">Thought</th>
+              <th class="number">Reasoning</th>
               <th class="number">Cost</th>
             </tr>
           </thead>
@@ -172,7 +172,7 @@ function Sums({ title, rows }: { title: string; rows: [string, Sum][] }) {
                 <td data-label="Out" class="number">
                   {compact(sum.output)}
                 </td>
-                <td data-label="Thought" class="number">
+                <td data-label="Reasoning" class="number">
                   {compact(sum.thought)}
                 </td>
                 <td data-label="Cost" class="number">
@@ -199,9 +199,9 @@ function KeyCard({ one, used }: { one: Key; used: Sum }) {
         {one.revoked ? <span class="tag bad">revoked</span> : <span class="tag good">active</span>}
       </header>
       <p class="dim">
-        made <When at={one.created} />
+        created <When at={one.created} />
         {limits.models?.length ? ` · ${limits.models.map(plain).join(" ")}` : " · every model"}
-        {limits.requests_per_minute ? ` · ${limits.requests_per_minute} a minute` : ""}
+        {limits.requests_per_minute ? ` · ${limits.requests_per_minute} per minute` : ""}
       </p>
       {limits.budget_micro_usd ? <Meter label="Budget" used={used.micro} allowed={limits.budget_micro_usd} shown={`${dollars(used.micro / 1e6)} of ${dollars(limits.budget_micro_usd / 1e6)}`} /> : null}
       {limits.budget_tokens ? <Meter label="Tokens" used={used.input + used.output} allowed={limits.budget_tokens} shown={`${compact(used.input + used.output)} of ${compact(limits.budget_tokens)}`} /> : null}

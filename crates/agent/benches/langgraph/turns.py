@@ -1,7 +1,7 @@
-"""The turns of the bench on LangGraph's own agent, with its checkpoints in SQLite.
+"""Runs the turns of the bench on LangGraph's prebuilt agent, with SQLite checkpoints.
 
-Prints, for a turn after so many: microseconds of CPU and of wall time without the model's; and the bytes that are stored
-after those turns that were played.
+Prints the CPU and wall time of a late turn in microseconds, without the model's time, and the
+bytes that are stored after the turns that were played.
 """
 
 import os
@@ -25,7 +25,7 @@ away = 0.0
 
 
 def text(seed, length):
-    """The same text as the bench's own, which does not repeat itself."""
+    """Returns text that does not repeat; the Rust bench generates the same."""
     state, letters = (seed * 0x9E3779B97F4A7C15 + 1) % 2**64, []
     for _ in range(length):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -44,7 +44,7 @@ def look(at: int) -> str:
 
 
 class Scripted(BaseChatModel):
-    """Calls the tool, and answers when it has answered."""
+    """Calls the tool, and answers after its result."""
 
     turn: int = 0
 
@@ -69,7 +69,7 @@ class Scripted(BaseChatModel):
 
 
 def past(turn):
-    """A turn as it would stand in the state, for a conversation that is too long to be played."""
+    """Returns the messages of a turn that is inserted into the state without being played."""
     call = {"name": "look", "args": {"at": turn}, "id": f"call_{turn}"}
     return [
         HumanMessage(text(turn * 3, 120), id=f"h{turn}"),
@@ -98,7 +98,8 @@ def main():
     for _ in range(played):
         turn()
     stored = sum(os.path.getsize(file) for file in (place, place + "-wal") if os.path.exists(file))
-    # Each step stores the whole state again, so that all turns would take hours and gigabytes: the rest is put there at once.
+    # Each step stores the whole state again, so playing all turns would take hours and gigabytes.
+    # The remaining turns are inserted with one update.
     rest = [message for number in range(played + 1, turns + 1) for message in past(number)]
     agent.update_state(config, {"messages": rest}, as_node="agent")
     model.turn = turns

@@ -7,38 +7,39 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use throughline_agent::{
-    AgentConfig, Casting, Ports, RunStatus, Runner, Start, Tool, ToolAnswer, ToolContext, ToolSpec,
-    Working,
+    AgentConfig, Ports, RunRequest, RunSpec, RunStatus, Runner, Tool, ToolAnswer, ToolContext,
+    ToolFuture, ToolSpec,
 };
-use throughline_codec::{Catalog, events_of};
+use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
-    Node, Place as At, Reply, Role, Saying, Stop, Store, Target, Tenant, ToolCall, Usage,
+    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition as At, Json, LogId, Model,
+    ModelError, ModelFuture, ModelRegistry, ModelStream, Name, Node, Reply, Role, StopReason,
+    Store, Target, Tenant, ToolCall, Usage,
 };
 use throughline_store::{Journal, Options, open};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Whether this is a measurement: `cargo test` runs benches only to see that they work.
+/// Returns whether to measure: `cargo test` runs benches only to check that they work.
 pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// What a turn cost.
+/// Time that a turn took.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
 }
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
     let mut times: Vec<Duration> = costs.iter().map(of).collect();
     times.sort();
     times[times.len() / 2]
 }
 
-/// How long the threads of this process were at work.
+/// Returns the CPU time of this process.
 fn cpu() -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let nanoseconds = threads.map(|thread| {
@@ -49,10 +50,11 @@ fn cpu() -> Duration {
     Duration::from_nanos(nanoseconds.sum())
 }
 
-/// A folder that is deleted in the end. It lies beside the build: a folder for temporary files may lie in memory.
-pub(crate) struct Place(PathBuf);
+/// A folder that is deleted on drop. It is next to the build, because the temporary folder may be
+/// in memory.
+pub(crate) struct BenchFolder(PathBuf);
 
-impl Place {
+impl BenchFolder {
     pub(crate) fn new(name: &str) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -67,20 +69,20 @@ impl Place {
         self.0.join(name)
     }
 
-    /// The bytes of all its files.
+    /// Returns the total size of the files in bytes.
     fn size(&self) -> u64 {
         let files = std::fs::read_dir(&self.0).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchFolder {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// Text that does not repeat itself: the same as LangGraph's.
+/// Generates text that does not repeat; the LangGraph bench uses the same text.
 fn text(seed: u64, length: usize) -> String {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+";
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
@@ -92,11 +94,11 @@ fn text(seed: u64, length: usize) -> String {
     (0..length).map(letter).collect()
 }
 
-/// What the model and the tool took, which is not ours.
+/// Time spent in the model and the tool, which is not measured.
 #[derive(Default)]
-struct Away(AtomicU64);
+struct ExternalTime(AtomicU64);
 
-impl Away {
+impl ExternalTime {
     fn count(&self, began: Instant) {
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap();
         self.0.fetch_add(nanoseconds, Ordering::Relaxed);
@@ -107,19 +109,19 @@ impl Away {
     }
 }
 
-/// Calls the tool, and answers when it has answered; or writes a summary.
-struct Scripted {
+/// Calls the tool and answers after its result, or writes a summary.
+struct ScriptedModel {
     target: Target,
     turn: Arc<AtomicU64>,
-    away: Arc<Away>,
+    away: Arc<ExternalTime>,
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn target(&self) -> &Target {
         &self.target
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
+    fn send(&self, call: Call) -> ModelFuture<'_> {
         let began = Instant::now();
         let turn = self.turn.load(Ordering::Relaxed);
         let said = |text: String| {
@@ -127,9 +129,9 @@ impl Model for Scripted {
         };
         let last = call.items.last().map(|item| &item.body);
         let (item, stop) = if call.tools.is_empty() {
-            (said(format!("{{\"summary\":\"{}\"}}", text(turn, 400))), Stop::Done)
+            (said(format!("{{\"summary\":\"{}\"}}", text(turn, 400))), StopReason::Done)
         } else if matches!(last, Some(Body::Result(_))) {
-            (said(text(turn * 3 + 2, 400)), Stop::Done)
+            (said(text(turn * 3 + 2, 400)), StopReason::Done)
         } else {
             let id = format!("call_{turn}");
             let call = ToolCall {
@@ -139,7 +141,7 @@ impl Model for Scripted {
                 args: Json::parse(format!("{{\"at\":{turn}}}")).unwrap(),
                 custom: false,
             };
-            (Item::new("call", At::new(0, 0), Role::Assistant, Body::Call(call)), Stop::Tools)
+            (Item::new("call", At::new(0, 0), Role::Assistant, Body::Call(call)), StopReason::Tools)
         };
         let reply = Reply {
             id: None,
@@ -149,29 +151,29 @@ impl Model for Scripted {
             origin: Arc::clone(&self.target.origin),
             extras: Vec::new(),
         };
-        let events: Vec<_> = events_of(&reply).into_iter().map(Ok).collect();
-        // Letting go of what it was asked is part of the model's work: it would have been sent.
+        let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
+        // Dropping the request counts as the model's work, because a real model would send it.
         drop(call);
         self.away.count(began);
         Box::pin(async move {
             let events = Box::pin(futures_util::stream::iter(events));
-            Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
+            Ok(ModelStream { fates: Vec::new(), warnings: Vec::new(), events })
         })
     }
 }
 
-struct OneModel(Arc<Scripted>);
+struct OneModel(Arc<ScriptedModel>);
 
-impl Models for OneModel {
+impl ModelRegistry for OneModel {
     fn model(&self, _name: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Model>)
     }
 }
 
-/// Looks at a place.
-struct Look(Arc<Away>);
+/// Returns a description of a place.
+struct LookTool(Arc<ExternalTime>);
 
-impl Tool for Look {
+impl Tool for LookTool {
     fn spec(&self) -> ToolSpec {
         let schema =
             r#"{"type":"object","properties":{"at":{"type":"integer"}},"required":["at"]}"#;
@@ -180,7 +182,7 @@ impl Tool for Look {
             .schema(Json::parse(schema.to_owned()).unwrap())
     }
 
-    fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             let began = Instant::now();
             let at = args.tree().root().get("at").and_then(Node::u64).unwrap();
@@ -200,44 +202,44 @@ impl Clock for SystemClock {
 }
 
 #[derive(Default)]
-struct Numbers(AtomicU64);
+struct SequentialIds(AtomicU64);
 
-impl Ids for Numbers {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for SequentialIds {
+    fn generate(&self, prefix: &str) -> Name {
         Name::from(format!("{prefix}_{}", self.0.fetch_add(1, Ordering::SeqCst)))
     }
 }
 
 /// A conversation that grows turn by turn.
-pub(crate) struct Load {
+pub(crate) struct Conversation {
     runner: Runner,
     agent: AgentConfig,
     turn: Arc<AtomicU64>,
-    away: Arc<Away>,
+    away: Arc<ExternalTime>,
     thread: Option<LogId>,
-    /// The one that was left for another.
+    /// The conversation that was set aside.
     left: Option<LogId>,
-    place: Place,
+    place: BenchFolder,
     _journal: Journal,
 }
 
-impl Load {
-    /// With summaries, or with all that was said shown to the model each time.
+impl Conversation {
+    /// Creates a conversation with summaries, or one that is always sent in full.
     pub(crate) async fn new(summarises: bool) -> Self {
-        let place = Place::new("own");
+        let place = BenchFolder::new("own");
         let url = format!("sqlite://{}", place.file("store.db").display());
         let journal = open(&url, &Options::default()).await.unwrap();
-        let (turn, away) = (Arc::new(AtomicU64::new(0)), Arc::new(Away::default()));
+        let (turn, away) = (Arc::new(AtomicU64::new(0)), Arc::new(ExternalTime::default()));
         let target = Catalog::builtin().target_for("anthropic", MODEL, "bench").unwrap();
-        let model = Scripted { target, turn: Arc::clone(&turn), away: Arc::clone(&away) };
+        let model = ScriptedModel { target, turn: Arc::clone(&turn), away: Arc::clone(&away) };
         let ports = Ports {
             clock: Arc::new(SystemClock),
-            ids: Arc::new(Numbers::default()),
+            ids: Arc::new(SequentialIds::default()),
             secret: [7; 32],
         };
         let store = Arc::new(journal.clone()) as Arc<dyn Store>;
-        let models = Arc::new(OneModel(Arc::new(model))) as Arc<dyn Models>;
-        let look = Arc::new(Look(Arc::clone(&away))) as Arc<dyn Tool>;
+        let models = Arc::new(OneModel(Arc::new(model))) as Arc<dyn ModelRegistry>;
+        let look = Arc::new(LookTool(Arc::clone(&away))) as Arc<dyn Tool>;
         let runner = Runner::new(store, models, ports).with_tools([look]);
         let mut agent =
             if summarises { AgentConfig::smart(MODEL) } else { AgentConfig::minimal(MODEL) };
@@ -248,20 +250,20 @@ impl Load {
         Self { runner, agent, turn, away, thread: None, left: None, place, _journal: journal }
     }
 
-    /// One turn: what it cost, without the model and the tool.
+    /// Plays one turn and returns its cost without the model and the tool.
     pub(crate) async fn turn(&mut self) -> Cost {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let said = text(turn * 3, 120);
-        let start = Start {
+        let start = RunRequest {
             tenant: Tenant::from("bench"),
             thread: self.thread.clone(),
-            casting: Casting::solo(self.agent.clone(), Vec::new()),
+            casting: RunSpec::single_agent(self.agent.clone(), Vec::new()),
             said: vec![Body::Text(said.into())],
             once: Vec::new(),
         };
         self.away.take();
         let (worked, clock) = (cpu(), Instant::now());
-        let begun = self.runner.begin(start).await.unwrap();
+        let begun = self.runner.start(start).await.unwrap();
         let status = self.runner.drive(&Tenant::from("bench"), &begun.run).await.unwrap();
         let (took, away) = (clock.elapsed(), self.away.take());
         let worked = cpu().saturating_sub(worked);
@@ -270,17 +272,17 @@ impl Load {
         Cost { wall: took.saturating_sub(away), cpu: worked.saturating_sub(away) }
     }
 
-    /// Leaves the conversation for a new one.
+    /// Sets the conversation aside and starts a new one.
     pub(crate) fn begin_another(&mut self) {
         self.left = self.thread.take();
     }
 
-    /// Goes back to the conversation that was left.
-    pub(crate) fn go_back(&mut self) {
+    /// Returns to the conversation that was set aside.
+    pub(crate) fn return_to_first(&mut self) {
         self.thread = self.left.take();
     }
 
-    /// The bytes on the disk.
+    /// Returns the size of the store in bytes.
     pub(crate) fn stored(&self) -> u64 {
         self.place.size()
     }

@@ -1,4 +1,4 @@
-//! A run goes on, until there is nothing more to do.
+//! Drives a run until there is nothing more to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,31 +10,32 @@ use throughline_core::{
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::action::{Action, Refusal, RefusalKind, ToolRun};
-use crate::cast::GET_TOOL_RESPONSE;
-use crate::input::{Input, What};
+use crate::input::{Input, RunInput};
 use crate::progress::{Phase, RunStatus};
-use crate::run::ask::Question;
-use crate::run::keep::Held;
-use crate::run::word::{self, Word};
-use crate::run::work::{Archived, Telling, Work};
+use crate::roster::GET_TOOL_RESPONSE;
+use crate::run::commit::LeasedRun;
+use crate::run::inbox::RunCommand;
+use crate::run::model_call::ModelCall;
+use crate::run::tasks::{ArchivedResult, ProgressEmitter, RunTasks};
 use crate::run::{RunError, Runner, inbox, load};
 use crate::state::State;
 use crate::step::step;
 use crate::tool::ToolAnswer;
 
 impl Runner {
-    /// Goes on with a run until it waits for somebody or is over. Whoever else holds it goes on with it instead.
+    /// Drives a run until it waits or ends. If another process owns the run, that process continues
+    /// it.
     pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
-        let mut driver = Driver::take(self, tenant, run).await?;
+        let mut driver = Driver::lease(self, tenant, run).await?;
         let found = if driver.is_first { 0 } else { driver.found };
-        let watched = self.watcher.as_ref().map(|watcher| watcher.goes_on(tenant, run, found));
-        let status = driver.go().await;
-        driver.leave().await;
+        let watched = self.watcher.as_ref().map(|watcher| watcher.on_drive(tenant, run, found));
+        let status = driver.run().await;
+        driver.release().await;
         drop(watched);
         status
     }
 
-    /// Goes on with a run that somebody else holds, as soon as that one's lease is over or given back.
+    /// Waits until the current owner's lease expires or is released, then drives the run.
     pub async fn take_over(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
         loop {
             match self.drive(tenant, run).await {
@@ -46,36 +47,43 @@ impl Runner {
         }
     }
 
-    /// Tells a run something, and waits until that is kept or refused. Then somebody has to [drive](Runner::drive) it on.
-    pub async fn tell(&self, tenant: &Tenant, run: &LogId, word: Word) -> Result<(), RunError> {
-        self.tell_within(tenant, run, word, self.lease).await
-    }
-
-    /// The same, and waits for a holder that does not answer no longer than `patience`. The word is in the run's inbox by
-    /// then: the next holder of the run reads it.
-    pub async fn tell_within(
+    /// Sends a command to a run and waits until it is stored or rejected. Call
+    /// [drive](Runner::drive) afterwards.
+    pub async fn send_command(
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: Word,
+        word: RunCommand,
+    ) -> Result<(), RunError> {
+        self.send_command_within(tenant, run, word, self.lease).await
+    }
+
+    /// Like [`Runner::send_command`], but waits at most `patience` for an owner that does not
+    /// answer. The command is then in the inbox, and the next owner handles it.
+    pub async fn send_command_within(
+        &self,
+        tenant: &Tenant,
+        run: &LogId,
+        word: RunCommand,
         patience: Duration,
     ) -> Result<(), RunError> {
-        match self.take_soon(tenant, run, patience).await {
+        match self.lease_soon(tenant, run, patience).await {
             Ok(mut driver) => {
-                let told = driver.hear(word).await;
-                driver.leave().await;
+                let told = driver.handle_command(word).await;
+                driver.release().await;
                 told
             }
-            // Somebody is at it: that one hears it.
+            // Another process owns the run and handles the command.
             Err(RunError::Store(StoreError::Held { .. })) => {
-                self.tell_holder(tenant, run, &word, patience).await
+                self.send_to_owner(tenant, run, &word, patience).await
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Takes a run. Whoever still holds one that is not at work is about to leave it, and is waited for.
-    async fn take_soon(
+    /// Takes the lease of a run. An owner of an idle run is about to release it, so this waits
+    /// briefly.
+    async fn lease_soon(
         &self,
         tenant: &Tenant,
         run: &LogId,
@@ -83,7 +91,7 @@ impl Runner {
     ) -> Result<Driver, RunError> {
         let patience = Instant::now() + patience;
         loop {
-            let taken = Driver::take(self, tenant, run).await;
+            let taken = Driver::lease(self, tenant, run).await;
             let is_held = matches!(taken, Err(RunError::Store(StoreError::Held { .. })));
             if !is_held || Instant::now() >= patience {
                 return taken;
@@ -96,27 +104,27 @@ impl Runner {
         }
     }
 
-    async fn tell_holder(
+    async fn send_to_owner(
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: &Word,
+        word: &RunCommand,
         patience: Duration,
     ) -> Result<(), RunError> {
         let mut seen = self.head(tenant, run).await?.last;
-        let seq = self.leave_word(tenant, run, word).await?;
+        let seq = self.enqueue_command(tenant, run, word).await?;
         loop {
             let heard = async {
                 self.store.wait(tenant, run, seen).await?;
                 self.store.read(tenant, run, seen, 256).await
             };
             let Ok(records) = timeout(patience, heard).await else {
-                // Whoever held it is gone. It hears the word that takes it next.
+                // The owner is gone. The next owner handles the command.
                 return Ok(());
             };
             for record in &records? {
                 seen = record.seq;
-                if let Some(answer) = outcome_of(record, seq) {
+                if let Some(answer) = command_outcome(record, seq) {
                     return answer.map_err(RunError::from);
                 }
             }
@@ -124,11 +132,11 @@ impl Runner {
     }
 }
 
-/// Whether a record of a run's log says what became of a word.
-fn outcome_of(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
-    for (_, event) in throughline_core::unpack(record).unwrap_or_default() {
+/// Returns the outcome of a command if this record of the run's log contains it.
+fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
+    for (_, event) in throughline_core::unpack_events(record).unwrap_or_default() {
         let Ok(tree) = throughline_core::Tree::parse(event) else { continue };
-        if let Some(refusal) = word::refusal_of(tree.root(), seq) {
+        if let Some(refusal) = inbox::parse_refusal(tree.root(), seq) {
             return Some(Err(refusal));
         }
     }
@@ -138,22 +146,22 @@ fn outcome_of(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     (progress.heard >= seq).then_some(Ok(()))
 }
 
-/// A run in somebody's hands.
+/// A run whose lease this process holds.
 struct Driver {
-    held: Held,
+    held: LeasedRun,
     state: State,
     events: Arc<dyn EventWriter>,
-    work: Work,
-    /// What is to be done.
+    work: RunTasks,
+    /// Pending actions.
     todo: VecDeque<Action>,
-    /// Whether nobody held the run before.
+    /// Whether the run was never driven before.
     is_first: bool,
-    /// How many records its log had when it was taken.
+    /// Number of records in the run's log when the lease was taken.
     found: u64,
 }
 
 impl Driver {
-    async fn take(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
+    async fn lease(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
         let found = runner.head(tenant, run).await?.last;
         let lease = runner.store.lease(tenant, run, &runner.owner, runner.lease).await?;
         let (mut held, state) = load::run(runner, tenant, run).await?;
@@ -161,15 +169,15 @@ impl Driver {
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
         let is_first = lease.fence.0.get() == 1;
-        let (work, todo) = (Work::default(), VecDeque::new());
+        let (work, todo) = (RunTasks::default(), VecDeque::new());
         Ok(Self { held, state, events, work, todo, is_first, found })
     }
 
-    /// Gives the run back. A step that is not kept is nobody's.
-    async fn leave(mut self) {
+    /// Releases the run. A step that was not stored is discarded.
+    async fn release(mut self) {
         self.work.stop().await;
         drop(self.events.flush().await);
-        let Held { runner, tenant, run, fence, .. } = &self.held;
+        let LeasedRun { runner, tenant, run, fence, .. } = &self.held;
         let (runner, tenant, run, fence) = (runner.clone(), tenant.clone(), run.clone(), *fence);
         self.held.remember(self.state);
         if let Some(fence) = fence {
@@ -177,18 +185,18 @@ impl Driver {
         }
     }
 
-    /// Goes on until nothing is left to do.
-    async fn go(&mut self) -> Result<RunStatus, RunError> {
-        self.expire().await?;
-        self.listen().await?;
+    /// Runs the loop until nothing is left to do.
+    async fn run(&mut self) -> Result<RunStatus, RunError> {
+        self.expire_requests().await?;
+        self.drain_inbox().await?;
         let phase = self.state.progress.phase.clone();
         match phase {
-            // Nobody had it before, so nobody has begun anything.
+            // The run was never driven, so no call has started.
             Phase::Asking { purpose } if self.is_first => {
                 self.todo.push_back(Action::Call(purpose));
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting if self.todo.is_empty() => {
-                self.happen(What::Interrupted).await?;
+                self.apply_or_ignore(RunInput::Interrupted).await?;
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting | Phase::Ended { .. } => {}
         }
@@ -209,15 +217,15 @@ impl Driver {
             tokio::select! {
                 what = self.work.next() => {
                     if let Some(what) = what {
-                        self.happen(what).await?;
+                        self.apply_or_ignore(what).await?;
                     }
                 }
                 word = runner.store.wait(&tenant, &letters, heard) => {
                     word?;
-                    self.listen().await?;
+                    self.drain_inbox().await?;
                 }
                 () = sleep(left.unwrap_or_default()), if left.is_some() => {
-                    self.happen(What::TimeUp).await?;
+                    self.apply_or_ignore(RunInput::TimeUp).await?;
                 }
                 _ = renewal.tick() => {
                     if let Some(fence) = self.held.fence {
@@ -228,32 +236,33 @@ impl Driver {
         }
     }
 
-    /// How long somebody may still be at work, where the run has only so much time.
+    /// Returns the remaining time of the run, if it has a time limit.
     fn time_left(&self) -> Option<Duration> {
-        let limit = self.state.part()?.limits.max_wall_clock_ms?;
+        let limit = self.state.current_agent()?.limits.max_wall_clock_ms?;
         let since: jiff::Timestamp = self.state.progress.since.parse().ok()?;
         let used = self.held.runner.clock.now().duration_since(since).as_millis();
         let left = limit.saturating_sub(u64::try_from(used).unwrap_or(0));
-        // It is up when more than that is used.
+        // The limit is exceeded only when more than that time is used.
         Some(Duration::from_millis(left.saturating_add(1)))
     }
 
-    /// Something happened: the step is made and kept, and what is to be done is put down.
-    async fn happen(&mut self, what: What) -> Result<(), RunError> {
-        match self.tell(what).await {
+    /// Applies an input: makes the step, stores it and queues its actions. A refusal is ignored.
+    async fn apply_or_ignore(&mut self, what: RunInput) -> Result<(), RunError> {
+        match self.apply(what).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
             told => told,
         }
     }
 
-    /// The same, where a refusal is the teller's affair.
-    async fn tell(&mut self, what: What) -> Result<(), RunError> {
+    /// Applies an input and returns a refusal to the sender.
+    async fn apply(&mut self, what: RunInput) -> Result<(), RunError> {
         let at = self.held.runner.clock.now();
-        let hollow = self.state.hollow();
+        let hollow = self.state.placeholder();
         let known = std::mem::replace(&mut self.state, hollow);
         let (state, actions) = step(known, Input { at, what });
         self.state = state;
-        // What cannot be kept has not happened: whoever holds it then lets go, and the next one reads it again.
+        // A step that cannot be stored has not happened: release the run, and the next owner reads
+        // the state again.
         let kept = self.held.keep(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
             self.work.stop().await;
@@ -263,19 +272,20 @@ impl Driver {
         Ok(())
     }
 
-    /// Somebody tells the run something.
-    async fn hear(&mut self, word: Word) -> Result<(), RunError> {
-        let what = word.what(&*self.held.runner.models)?;
-        if let (What::Switched { model, .. }, Some(part)) = (&what, self.state.part()) {
-            let priced = self.held.runner.must_have_price(&part.config, model);
+    /// Applies a command.
+    async fn handle_command(&mut self, word: RunCommand) -> Result<(), RunError> {
+        let what = word.into_input(&*self.held.runner.models)?;
+        if let (RunInput::Switched { model, .. }, Some(part)) = (&what, self.state.current_agent())
+        {
+            let priced = self.held.runner.check_price(&part.config, model);
             priced.map_err(|error| Refusal::invalid(error.to_string()))?;
         }
-        self.tell(what).await
+        self.apply(what).await
     }
 
-    /// Words that others left are heard, each once.
-    async fn listen(&mut self) -> Result<(), RunError> {
-        let Held { runner, tenant, run, .. } = &self.held;
+    /// Handles each command of the inbox once.
+    async fn drain_inbox(&mut self) -> Result<(), RunError> {
+        let LeasedRun { runner, tenant, run, .. } = &self.held;
         let (store, tenant, letters) = (Arc::clone(&runner.store), tenant.clone(), inbox(run));
         loop {
             let words = store.read(&tenant, &letters, self.state.progress.heard, 64).await?;
@@ -284,12 +294,12 @@ impl Driver {
             }
             for record in words {
                 self.state.progress.heard = record.seq;
-                let word = record.content.bytes().filter(|_| &*record.kind == word::WORD);
-                let Some(word) = word.and_then(Word::parse) else { continue };
-                match self.hear(word).await {
+                let word = record.content.bytes().filter(|_| &*record.kind == inbox::WORD);
+                let Some(word) = word.and_then(RunCommand::parse) else { continue };
+                match self.handle_command(word).await {
                     Ok(()) => {}
                     Err(RunError::Refused(refusal)) => {
-                        let event = word::refused(record.seq, &refusal);
+                        let event = inbox::refused(record.seq, &refusal);
                         let told = Action::Tell(RunEvent::Unknown(event));
                         self.held.keep(&mut self.state, vec![told]).await?;
                     }
@@ -299,9 +309,9 @@ impl Driver {
         }
     }
 
-    /// What nobody decided in time is decided by that.
-    async fn expire(&mut self) -> Result<(), RunError> {
-        let Held { runner, tenant, run, .. } = &self.held;
+    /// Resolves requests that expired.
+    async fn expire_requests(&mut self) -> Result<(), RunError> {
+        let LeasedRun { runner, tenant, run, .. } = &self.held;
         let pending = runner.store.pending(tenant, Some(run)).await?;
         for pending in
             pending.into_iter().filter(|pending| pending.status == PendingStatus::Expired)
@@ -313,7 +323,7 @@ impl Driver {
                 .iter()
                 .any(|call| call.stage.pending() == Some(&pending.id));
             if waits {
-                self.happen(What::Expired(pending.id)).await?;
+                self.apply_or_ignore(RunInput::Expired(pending.id)).await?;
             }
         }
         Ok(())
@@ -322,18 +332,18 @@ impl Driver {
     async fn perform(&mut self, action: Action) -> Result<(), RunError> {
         match action {
             Action::Call(purpose) => {
-                let question = self.question(purpose);
+                let question = self.model_call(purpose);
                 match question {
                     Ok((question, call)) => self.work.ask(question, call),
                     Err(error) => {
-                        let what = What::Failed { purpose, error, streamed: false };
-                        self.happen(what).await?;
+                        let what = RunInput::Failed { purpose, error, streamed: false };
+                        self.apply_or_ignore(what).await?;
                     }
                 }
             }
-            Action::Begin(calls) => self.happen(What::ToolsBegan(calls)).await?,
+            Action::Begin(calls) => self.apply_or_ignore(RunInput::ToolsBegan(calls)).await?,
             Action::Run(tool) => self.run_tool(tool),
-            // What was to be kept is kept.
+            // The commit already contains these.
             Action::Keep(_)
             | Action::Change(_)
             | Action::Tell(_)
@@ -346,19 +356,19 @@ impl Driver {
         Ok(())
     }
 
-    fn question(
+    fn model_call(
         &self,
         purpose: crate::progress::Purpose,
-    ) -> Result<(Question, Call), throughline_core::ModelError> {
+    ) -> Result<(ModelCall, Call), throughline_core::ModelError> {
         let runner = &self.held.runner;
-        let part = self.state.part();
+        let part = self.state.current_agent();
         let summary = part.and_then(|part| part.config.context.model.clone());
         let summary = summary.filter(|_| purpose == crate::progress::Purpose::Summary);
         let name = summary.unwrap_or_else(|| self.state.model());
         let model = runner.models.model(&name)?;
         let secret = runner.thread_secret(&self.held.thread);
         let call = self.state.call(purpose, model.target().clone(), &secret);
-        let question = Question {
+        let question = ModelCall {
             model,
             name,
             purpose,
@@ -377,22 +387,23 @@ impl Driver {
     }
 
     fn run_tool(&mut self, run: ToolRun) {
-        let Held { runner, tenant, thread, .. } = &self.held;
+        let LeasedRun { runner, tenant, thread, .. } = &self.held;
         if &*run.tool == GET_TOOL_RESPONSE {
-            let number = self.state.archive_of(&run.args).unwrap_or_default();
+            let number = self.state.archive_id(&run.args).unwrap_or_default();
             let (store, tenant, thread) =
                 (Arc::clone(&runner.store), tenant.clone(), thread.clone());
-            self.work.bring_back(run.call, Archived { store, tenant, thread, number });
+            self.work.bring_back(run.call, ArchivedResult { store, tenant, thread, number });
             return;
         }
         let given =
             runner.tools.get(&run.tool).filter(|_| self.state.cast.tool(&run.tool).is_some());
         let Some(tool) = given.cloned() else {
-            let answer = ToolAnswer::error(format!("The tool {} is not there any more.", run.tool));
+            let answer =
+                ToolAnswer::error(format!("The tool {} is no longer available.", run.tool));
             self.work.answer(run.call, answer);
             return;
         };
-        let telling = Telling {
+        let telling = ProgressEmitter {
             run: self.held.run.0.clone(),
             events: Arc::clone(&self.events),
             listener: runner.listener.clone(),

@@ -1,60 +1,63 @@
-//! A model answered.
+//! Handles complete answers of a model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, FinalAnswerEvent, Item, ItemId, Json, MemoryFact, MessageEvent, Name, Number, Outcome,
-    Place, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, Stop, SummarizationEvent,
-    SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase, ToolCall, Trouble, TurnEvent,
-    TurnPhase, Usage, UsageEvent, json,
+    Body, FinalAnswerEvent, Item, ItemId, ItemPosition, Json, MemoryFact, MessageEvent,
+    ModelErrorKind, Name, Number, Outcome, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal,
+    StopReason, SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase,
+    ToolCall, TurnEvent, TurnPhase, Usage, UsageEvent, json,
 };
 
 use crate::action::Refusal;
-use crate::cast::problems;
 use crate::compact;
-use crate::input::{Counted, Heard, Replayed};
+use crate::input::{FateCounts, ModelAnswer, ReplayCounts};
 use crate::progress::{OpenCall, Phase, Purpose, RunStatus, Stage};
-use crate::step::trial::Misfit;
-use crate::step::{Done, Step};
+use crate::roster::schema_violations;
+use crate::step::retry::InvalidAnswer;
+use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 
 impl Step {
-    /// A model answered.
-    pub(super) fn answered(&mut self, heard: Heard) -> Done {
-        self.must_be_asking(heard.purpose)?;
-        self.spend(&heard);
-        if heard.reply.stop == Stop::Cut {
-            // It is thrown away whole.
-            self.try_again(
+    /// Handles a complete answer.
+    pub(super) fn on_model_answered(&mut self, heard: ModelAnswer) -> StepResult {
+        self.check_calling(heard.purpose)?;
+        self.add_usage(&heard);
+        if heard.reply.stop == StopReason::Cut {
+            // A truncated answer is discarded as a whole.
+            self.apply_gate(
                 heard.purpose,
-                Trouble::Transient,
-                "the answer was cut off",
+                ModelErrorKind::Transient,
+                "the answer was truncated",
                 None,
                 heard.streamed,
             );
             return Ok(());
         }
         match heard.purpose {
-            Purpose::Turn | Purpose::Final => self.turn(heard),
-            Purpose::Reflection => self.reflected(&heard),
-            Purpose::Summary => self.summarised(&heard),
+            Purpose::Turn | Purpose::Final => self.on_turn_answer(heard),
+            Purpose::Reflection => self.on_reflection(&heard),
+            Purpose::Summary => self.on_summary(&heard),
         }
         Ok(())
     }
 
-    pub(super) fn must_be_asking(&self, purpose: Purpose) -> Done {
+    pub(super) fn check_calling(&self, purpose: Purpose) -> StepResult {
         if self.state.progress.phase == (Phase::Asking { purpose }) {
             return Ok(());
         }
         let run = &self.state.progress.run;
-        Err(Refusal::conflict(format!("run {run} asked no model for a {}", purpose.as_str())))
+        Err(Refusal::conflict(format!(
+            "run {run} is not waiting for a model call of purpose {}",
+            purpose.as_str()
+        )))
     }
 
-    /// Counts what an answer cost, and tells it; and what became of what was sent for it.
-    fn spend(&mut self, heard: &Heard) {
+    /// Adds the usage of an answer, and emits usage and replay events.
+    fn add_usage(&mut self, heard: &ModelAnswer) {
         let usage = &heard.reply.usage;
-        self.state.progress.spend(&heard.reply.origin, usage, heard.cost);
+        self.state.progress.add_usage(&heard.reply.origin, usage, heard.cost);
         let spent = self.state.progress.spent;
         let total = Usage {
             input: spent.input,
@@ -68,88 +71,90 @@ impl Step {
             asked: Some(heard.reply.origin.asked.clone()),
             account: Some(heard.reply.origin.account.clone()),
             purpose: (heard.purpose != Purpose::Turn).then(|| heard.purpose.as_str().into()),
-            usage: Some(tokens(usage)),
-            total: Some(tokens(&total)),
-            cost_usd: heard.cost.and_then(Number::of),
-            total_cost_usd: heard.cost.and_then(|_| Number::of(spent.cost_usd)),
+            usage: Some(usage_record(usage)),
+            total: Some(usage_record(&total)),
+            cost_usd: heard.cost.and_then(Number::from_f64),
+            total_cost_usd: heard.cost.and_then(|_| Number::from_f64(spent.cost_usd)),
             ..UsageEvent::default()
         };
-        self.tell(RunEvent::Usage(Box::new(event)));
-        if heard.fates != Replayed::default() {
-            let event = replayed(&heard.fates, self.state.progress.turn);
-            self.tell(RunEvent::Replay(event));
+        self.emit(RunEvent::Usage(Box::new(event)));
+        if heard.fates != ReplayCounts::default() {
+            let event = replay_event(&heard.fates, self.state.progress.turn);
+            self.emit(RunEvent::Replay(event));
         }
     }
 
-    fn turn(&mut self, heard: Heard) {
-        let Heard { purpose, reply, streamed, .. } = heard;
+    fn on_turn_answer(&mut self, heard: ModelAnswer) {
+        let ModelAnswer { purpose, reply, streamed, .. } = heard;
         let has_calls = reply.items.iter().any(|item| item.call().is_some());
-        let is_last = !has_calls && reply.stop != Stop::Paused;
-        if is_last && let Err((message, feedback)) = self.fits_contract(&text_of(&reply)) {
-            let misfit = Some(Misfit { reply, feedback });
-            self.try_again(purpose, Trouble::Schema, &message, misfit, streamed);
+        let is_last = !has_calls && reply.stop != StopReason::Paused;
+        if is_last && let Err((message, feedback)) = self.check_output(&text_of(&reply)) {
+            let misfit = Some(InvalidAnswer { reply, feedback });
+            self.apply_gate(purpose, ModelErrorKind::Schema, &message, misfit, streamed);
             return;
         }
-        self.take(purpose, reply);
+        self.accept_answer(purpose, reply);
     }
 
-    /// An answer is taken: it is the Thread's from now on, and what it asks for is done.
-    pub(super) fn take(&mut self, purpose: Purpose, reply: Reply) {
-        self.passed();
+    /// Accepts an answer: appends its Items to the Thread and handles its tool calls.
+    pub(super) fn accept_answer(&mut self, purpose: Purpose, reply: Reply) {
+        self.on_gate_passed();
         let text = text_of(&reply);
-        let items = self.adopt(reply.items);
+        let items = self.adopt_items(reply.items);
         let calls: Vec<ToolCall> = items.iter().filter_map(Item::call).cloned().collect();
-        self.tell_of(&items);
+        self.emit_items(&items);
         let mut event = TurnEvent::new(TurnPhase::End, self.state.progress.turn);
         event.items = Some(items.iter().map(|item| item.id.0.clone()).collect());
-        self.keep(items);
-        event.reason = Some(word_of(&reply.stop));
-        self.tell(RunEvent::Turn(event));
-        if reply.stop == Stop::Paused && calls.is_empty() {
+        self.append_items(items);
+        event.reason = Some(stop_name(&reply.stop));
+        self.emit(RunEvent::Turn(event));
+        if reply.stop == StopReason::Paused && calls.is_empty() {
             self.next();
         } else if calls.is_empty() {
             self.finish(&text, &reply.stop);
         } else {
-            self.propose(&calls, purpose);
+            self.handle_tool_calls(&calls, purpose);
         }
     }
 
-    /// The agent's last answer is here.
-    fn finish(&mut self, text: &str, stop: &Stop) {
-        self.tell(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
+    /// Ends the run with the final answer.
+    fn finish(&mut self, text: &str, stop: &StopReason) {
+        self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
         let reason: Name = match (&self.state.progress.breach, stop) {
             (Some(limit), _) => format!("limit reached: {limit}").into(),
-            (None, Stop::Length) => "the answer reached the limit of its tokens".into(),
-            (None, Stop::Refused(reason)) => format!("the model refused: {reason}").into(),
+            (None, StopReason::Length) => "the answer reached its token limit".into(),
+            (None, StopReason::Refused(reason)) => format!("the model refused: {reason}").into(),
             (None, _) => "answered".into(),
         };
         self.end(RunStatus::Completed, reason);
     }
 
-    /// Whether the text is what the agent's last answer must be; else what is wrong, and what the model is told.
-    fn fits_contract(&self, text: &str) -> Result<(), (String, String)> {
-        let Some(part) = self.state.part() else { return Ok(()) };
+    /// Checks the final answer against the output contract; the error contains the problem and the
+    /// feedback for the model.
+    fn check_output(&self, text: &str) -> Result<(), (String, String)> {
+        let Some(part) = self.state.current_agent() else { return Ok(()) };
         let Some(schema) = &part.output else { return Ok(()) };
         let failed = |problem: String| {
             let told = format!("{} What was wrong: {problem}", crate::gate::FEEDBACK);
             Err((problem, told))
         };
-        let value = match serde_json::from_str::<serde_json::Value>(unfenced(text)) {
+        let value = match serde_json::from_str::<serde_json::Value>(strip_code_fence(text)) {
             Ok(value) => value,
             Err(error) => return failed(format!("the answer is not JSON: {error}")),
         };
-        let problems = problems(schema, &value);
+        let problems = schema_violations(schema, &value);
         if problems.is_empty() { Ok(()) } else { failed(problems.join("; ")) }
     }
 
-    /// Makes an answer's Items the Thread's own: with ids of this run, behind the last message, by this agent.
-    fn adopt(&mut self, mut items: Vec<Item>) -> Vec<Item> {
+    /// Assigns ids of this run, the next message number and this agent's identity to the Items of
+    /// an answer.
+    fn adopt_items(&mut self, mut items: Vec<Item>) -> Vec<Item> {
         let first = self.state.window.next;
-        let who = self.state.part().map(|part| part.config.identity()).unwrap_or_default();
+        let who = self.state.current_agent().map(|part| part.config.identity()).unwrap_or_default();
         let mut renamed: HashMap<ItemId, ItemId> = HashMap::new();
-        // These ids come first and one by one: whoever asked knew them, and told the pieces under them.
+        // These ids must come first and in order: the model call already emitted deltas under them.
         for item in &mut items {
-            let id = ItemId(self.fresh("i"));
+            let id = ItemId(self.fresh_id("i"));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
         }
         let author = Arc::new(who.clone());
@@ -161,11 +166,11 @@ impl Step {
             match &mut item.body {
                 Body::Thought(thought) => {
                     thought.identity = who.clone();
-                    thought.record_at(self.at);
+                    thought.set_recorded_at(self.at);
                 }
                 Body::Call(call) => {
                     if self.state.calls.contains(&call.id.0) {
-                        call.id.0 = self.fresh("c");
+                        call.id.0 = self.fresh_id("c");
                     }
                     self.state.calls.insert(call.id.0.clone());
                 }
@@ -188,7 +193,7 @@ impl Step {
         items
     }
 
-    fn tell_of(&mut self, items: &[Item]) {
+    fn emit_items(&mut self, items: &[Item]) {
         let (turn, agent) = (self.state.progress.turn, self.state.progress.agent.clone());
         for item in items {
             match &item.body {
@@ -200,20 +205,20 @@ impl Step {
                     event.sealed_bytes = u64::try_from(sealed).ok().filter(|sealed| *sealed > 0);
                     event.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
                     event.agent = Some(agent.clone());
-                    self.tell(RunEvent::Thought(event));
+                    self.emit(RunEvent::Thought(event));
                 }
                 Body::Text(text) if !text.is_empty() => {
                     let mut event = MessageEvent::new("assistant".into(), text.clone());
                     event.id = Some(item.id.0.clone());
-                    self.tell(RunEvent::Message(event));
+                    self.emit(RunEvent::Message(event));
                 }
                 _ => {}
             }
         }
     }
 
-    /// The model wants tools. Each call is looked at in its order.
-    fn propose(&mut self, calls: &[ToolCall], purpose: Purpose) {
+    /// Handles the tool calls of an answer in order.
+    fn handle_tool_calls(&mut self, calls: &[ToolCall], purpose: Purpose) {
         self.state.progress.answers_at = self.state.window.next;
         self.state.progress.calls = calls
             .iter()
@@ -226,24 +231,24 @@ impl Step {
             })
             .collect();
         if purpose == Purpose::Final {
-            self.refuse_last_calls();
+            self.reject_final_calls();
             return;
         }
-        self.note_tools(calls);
-        // All that an agent calls is judged by what it may do itself: so it hands over last.
-        let part = self.state.part();
+        self.record_tools(calls);
+        // A handoff runs last, because the current agent's rules apply to all calls of its answer.
+        let part = self.state.current_agent();
         let is_handoff =
             |call: &ToolCall| part.is_some_and(|part| part.handoff(&call.name).is_some());
         let (handoffs, others): (Vec<usize>, Vec<usize>) =
             (0..calls.len()).partition(|place| calls.get(*place).is_some_and(is_handoff));
         for position in others.into_iter().chain(handoffs) {
-            self.consider(position);
+            self.check_call(position);
         }
-        self.go_on();
+        self.continue_calls();
     }
 
-    /// The model was asked for a last answer without tools, and calls some all the same: that is the end.
-    fn refuse_last_calls(&mut self) {
+    /// Ends the run if the model calls tools although its final answer may not contain any.
+    fn reject_final_calls(&mut self) {
         for position in 0..self.state.progress.calls.len() {
             let answer = ToolAnswer {
                 outcome: Outcome::Denied,
@@ -253,29 +258,29 @@ impl Step {
         }
         self.state.progress.calls.clear();
         let limit = self.state.progress.breach.as_deref().unwrap_or("maxToolCalls");
-        let reason =
-            format!("limit reached: {limit}, and the model would not answer without tools");
+        let reason = format!("limit reached: {limit}, and the model did not answer without tools");
         self.end(RunStatus::Failed, reason);
     }
 
-    fn summarised(&mut self, heard: &Heard) {
+    fn on_summary(&mut self, heard: &ModelAnswer) {
         let text = text_of(&heard.reply);
-        let Some(before) = compact::due(&self.state).filter(|_| !text.trim().is_empty()) else {
-            self.no_summary();
+        let Some(before) = compact::covered_end(&self.state).filter(|_| !text.trim().is_empty())
+        else {
+            self.on_summary_failed();
             return;
         };
         let earlier = self.state.smart.summary_records.as_ref().and_then(|records| records.last());
-        let mut summary = compact::read(&text, earlier, self.at);
+        let mut summary = compact::parse_summary(&text, earlier, self.at);
         let tokens_before = self.state.window.tokens();
-        let covered = self.state.window.cover(before);
-        self.remember(&summary.record);
-        let words = compact::words(&summary, &self.state, &covered);
-        let id = self.fresh("i");
-        let item = compact::item(id, &words, &covered, self.state.window.summary.as_ref());
+        let covered = self.state.window.take_covered(before);
+        self.store_facts(&summary.record);
+        let words = compact::summary_text(&summary, &self.state, &covered);
+        let id = self.fresh_id("i");
+        let item = compact::summary_item(id, &words, &covered, self.state.window.summary.as_ref());
         summary.record.extras.push(compact::covers(&item, covered.len()));
         let behind = covered.iter().map(|kept| kept.seq).max().map_or(0, |last| last + 1);
         let from = self.state.window.items.first().map_or(behind, |kept| kept.seq);
-        self.keep(vec![item]);
+        self.append_items(vec![item]);
         self.archive(&covered);
         let mut event = SummarizationEvent::new(summary.text.clone());
         event.messages_compressed = u64::try_from(covered.len()).ok();
@@ -292,7 +297,7 @@ impl Step {
         self.add("summaryRecords", summary.record.json());
         self.state.smart.summary_records.get_or_insert_default().push(summary.record);
         self.set_context("__contextFrom", Some(Json::from(from)));
-        self.tell(RunEvent::Summarization(Box::new(event)));
+        self.emit(RunEvent::Summarization(Box::new(event)));
         if self.state.progress.compacts {
             self.end(RunStatus::Completed, "summarised");
         } else {
@@ -300,10 +305,10 @@ impl Step {
         }
     }
 
-    /// What a summary holds for settled is remembered beyond it.
-    fn remember(&mut self, record: &SummaryRecord) {
+    /// Stores the settled facts of a summary in memory.
+    fn store_facts(&mut self, record: &SummaryRecord) {
         let known = self.state.smart.memory_facts.as_deref().unwrap_or_default();
-        let facts = compact::remembered(known, record, self.state.progress.turn);
+        let facts = compact::merge_facts(known, record, self.state.progress.turn);
         if facts != known {
             let list = facts.iter().map(MemoryFact::json).collect::<Vec<_>>();
             self.set("memoryFacts", json::array_of(&list));
@@ -311,8 +316,8 @@ impl Step {
         }
     }
 
-    /// It goes on without a summary, as long as there is room. A run that is there for one alone has failed.
-    pub(super) fn no_summary(&mut self) {
+    /// Continues without a summary while there is room. A compaction run fails.
+    pub(super) fn on_summary_failed(&mut self) {
         if self.state.progress.compacts {
             self.end(RunStatus::Failed, "the model wrote no summary");
             return;
@@ -322,8 +327,8 @@ impl Step {
     }
 }
 
-fn replayed(fates: &Replayed, turn: u64) -> ReplayEvent {
-    let Counted { kept, restored, reshaped, elided } = fates.thoughts;
+fn replay_event(fates: &ReplayCounts, turn: u64) -> ReplayEvent {
+    let FateCounts { kept, restored, reshaped, elided } = fates.thoughts;
     let pairs = |pairs: &[(&str, u64)]| {
         let some = pairs.iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| (Name::from(*word), Json::from(*count))).collect::<Vec<_>>()
@@ -357,8 +362,8 @@ fn replayed(fates: &Replayed, turn: u64) -> ReplayEvent {
     }
 }
 
-/// The documented words for what an answer cost.
-pub(super) fn tokens(usage: &Usage) -> ReflectionUsage {
+/// Converts usage to the documented form.
+pub(super) fn usage_record(usage: &Usage) -> ReflectionUsage {
     ReflectionUsage {
         input_tokens: Some(usage.input),
         output_tokens: Some(usage.output),
@@ -369,7 +374,7 @@ pub(super) fn tokens(usage: &Usage) -> ReflectionUsage {
     }
 }
 
-/// What an answer says, without its thoughts.
+/// Returns the text of an answer without its Thoughts.
 pub(super) fn text_of(reply: &Reply) -> String {
     let texts = reply.items.iter().filter_map(|item| match &item.body {
         Body::Text(text) => Some(&**text),
@@ -378,27 +383,27 @@ pub(super) fn text_of(reply: &Reply) -> String {
     texts.collect::<Vec<_>>().join("")
 }
 
-/// JSON that stands in a fence of Markdown is meant without it.
-fn unfenced(text: &str) -> &str {
+/// Strips a Markdown code fence around JSON.
+fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inner.and_then(|inner| inner.strip_suffix("```")).map_or(text, str::trim)
 }
 
-fn word_of(stop: &Stop) -> Name {
+fn stop_name(stop: &StopReason) -> Name {
     Name::from(match stop {
-        Stop::Done => "done",
-        Stop::Tools => "tools",
-        Stop::Length => "length",
-        Stop::Sequence(_) => "stop sequence",
-        Stop::Paused => "paused",
-        Stop::Refused(_) => "refused",
-        Stop::Cut => "cut",
-        Stop::Other(word) => return word.clone(),
+        StopReason::Done => "done",
+        StopReason::Tools => "tools",
+        StopReason::Length => "length",
+        StopReason::Sequence(_) => "stop sequence",
+        StopReason::Paused => "paused",
+        StopReason::Refused(_) => "refused",
+        StopReason::Cut => "cut",
+        StopReason::Other(word) => return word.clone(),
     })
 }
 
-/// Where an answer to a call stands.
-pub(super) fn place_of(answers_at: u32, position: usize) -> Place {
-    Place { message: answers_at, part: u32::try_from(position).unwrap_or(u32::MAX) }
+/// Returns the place of a tool result in the conversation.
+pub(super) fn result_place(answers_at: u32, position: usize) -> ItemPosition {
+    ItemPosition { message: answers_at, part: u32::try_from(position).unwrap_or(u32::MAX) }
 }

@@ -1,43 +1,46 @@
-//! What comes next: limits first, then a summary, then the model.
+//! Decides what follows a step: limits first, then a summary, then the model.
 
 use throughline_core::{
-    Body, Item, ItemId, LimitEvent, MessageEvent, Name, Number, Place, Role, RunEvent, Trouble,
-    TurnEvent, TurnPhase,
+    Body, Item, ItemId, ItemPosition, LimitEvent, MessageEvent, ModelErrorKind, Name, Number, Role,
+    RunEvent, TurnEvent, TurnPhase,
 };
 
 use crate::action::Action;
 use crate::compact;
 use crate::permit::CallDenial;
 use crate::progress::{Phase, Purpose, RunStatus};
-use crate::step::{Done, Step};
+use crate::step::{Step, StepResult};
 
 impl Step {
-    /// The model is asked for the next step, unless something comes before that.
+    /// Calls the model for the next step, unless a limit or a summary comes first.
     pub(super) fn next(&mut self) {
         if self.state.progress.breach.is_none()
-            && let Some((limit, allowed, actual)) = self.breached()
+            && let Some((limit, allowed, actual)) = self.exceeded_limit()
         {
-            self.breach(limit, allowed, actual);
+            self.report_limit(limit, allowed, actual);
             return;
         }
-        if compact::due(&self.state).is_some() {
-            self.ask(Purpose::Summary);
+        if compact::covered_end(&self.state).is_some() {
+            self.call_model(Purpose::Summary);
             return;
         }
         let purpose =
             if self.state.progress.breach.is_some() { Purpose::Final } else { Purpose::Turn };
-        self.ask(purpose);
+        self.call_model(purpose);
     }
 
-    /// A model is asked.
-    pub(super) fn ask(&mut self, purpose: Purpose) {
+    /// Starts a model call, unless the circuit breaker is open.
+    pub(super) fn call_model(&mut self, purpose: Purpose) {
         if purpose.is_turn() {
             if self.state.progress.gate.is_none() {
                 self.state.progress.turn += 1;
             }
-            if self.is_left_alone() {
-                let message = format!("{} failed repeatedly and is left alone", self.state.model());
-                self.try_again(purpose, Trouble::CircuitOpen, &message, None, false);
+            if self.is_breaker_open() {
+                let message = format!(
+                    "{} failed repeatedly, and its circuit breaker is open",
+                    self.state.model()
+                );
+                self.apply_gate(purpose, ModelErrorKind::CircuitOpen, &message, None, false);
                 return;
             }
         }
@@ -45,35 +48,36 @@ impl Step {
         self.start_attempt(purpose);
     }
 
-    /// Starts a model call and writes its `turn start`. Every attempt of a turn has its own.
+    /// Starts one attempt of a model call and emits its `turn start` event.
     pub(super) fn start_attempt(&mut self, purpose: Purpose) {
         let mut event = TurnEvent::new(TurnPhase::Start, self.state.progress.turn);
         event.model = Some(self.state.model());
         event.purpose = (purpose != Purpose::Turn).then(|| purpose.as_str().into());
-        self.tell(RunEvent::Turn(event));
+        self.emit(RunEvent::Turn(event));
         self.act(Action::Call(purpose));
     }
 
-    /// The first limit that is reached: its name, how much it allows, and how much there is.
-    pub(super) fn breached(&self) -> Option<(&'static str, f64, f64)> {
-        let limits = self.state.part()?.limits;
+    /// Returns the first exceeded limit: its name, the allowed value and the actual value.
+    pub(super) fn exceeded_limit(&self) -> Option<(&'static str, f64, f64)> {
+        let limits = self.state.current_agent()?.limits;
         let progress = &self.state.progress;
         let since = progress.since.parse().unwrap_or(self.at);
         let wall = self.at.duration_since(since).as_millis();
         let wall = u64::try_from(wall).unwrap_or(0);
         let over = |limit: Option<u64>, actual: u64| {
             let limit = limit.filter(|limit| actual > *limit)?;
-            Some((float(limit), float(actual)))
+            Some((to_f64(limit), to_f64(actual)))
         };
         let cost = limits.max_cost_usd.filter(|limit| progress.spent.cost_usd > *limit);
         let cost = cost.map(|limit| (limit, progress.spent.cost_usd));
         let context = || {
-            let tokens = self.state.window.tokens().saturating_add(self.tokens_of_trial());
-            // Where older parts can still be summarised, they are.
-            let limit = limits.max_context_tokens.filter(|_| compact::due(&self.state).is_none());
+            let tokens = self.state.window.tokens().saturating_add(self.gate_tokens());
+            // The context limit applies only if compaction cannot reduce the conversation.
+            let limit =
+                limits.max_context_tokens.filter(|_| compact::covered_end(&self.state).is_none());
             over(limit, tokens)
         };
-        // What is asked for again is the same turn.
+        // A retry belongs to the same turn.
         let next_turn = progress.turn + u64::from(progress.gate.is_none());
         let named =
             |name, pair: Option<(f64, f64)>| pair.map(|(limit, actual)| (name, limit, actual));
@@ -87,27 +91,28 @@ impl Step {
             .or_else(|| named("maxTurns", over(limits.max_turns(), next_turn)))
     }
 
-    /// How many tokens the model is shown besides the conversation: what it said and was told in a gate.
-    fn tokens_of_trial(&self) -> u64 {
+    /// Returns the tokens of ephemeral gate messages, which the model sees besides the
+    /// conversation.
+    fn gate_tokens(&self) -> u64 {
         let said = self.state.progress.gate.iter().flat_map(|gate| &gate.exchange);
         said.map(|said| self.state.cast.tokens(&said.text)).sum()
     }
 
-    /// A limit is reached: that is told, and the model may say one last thing, if what is left allows it.
-    pub(super) fn breach(&mut self, limit: &'static str, allowed: f64, actual: f64) {
-        let number = |value: f64| Number::of(value).unwrap_or_else(|| Number::from(0));
+    /// Reports an exceeded limit. The model may give a final answer if the limit still allows one.
+    pub(super) fn report_limit(&mut self, limit: &'static str, allowed: f64, actual: f64) {
+        let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
         let event = LimitEvent::new(limit.into(), number(allowed), number(actual));
-        self.tell(RunEvent::Limit(event));
+        self.emit(RunEvent::Limit(event));
         self.state.progress.breach = Some(limit.into());
         self.set_context("__limitBreached", Some(throughline_core::json::string(limit)));
-        // Time, money and words that are used up leave none for a last answer.
+        // Exhausted time, cost or output tokens leave no room for a final answer.
         if limit == "maxToolCalls" {
             let notice = "[System Notice] Tool-call limit reached. Answer now with what you have.";
-            let id = self.fresh("i");
-            let place = Place { message: self.state.window.next, part: 0 };
+            let id = self.fresh_id("i");
+            let place = ItemPosition { message: self.state.window.next, part: 0 };
             let item = Item::new(ItemId(id), place, Role::User, Body::Text(notice.into()));
-            self.tell(RunEvent::Message(MessageEvent::new("user".into(), notice.into())));
-            self.keep(vec![item]);
+            self.emit(RunEvent::Message(MessageEvent::new("user".into(), notice.into())));
+            self.append_items(vec![item]);
             self.next();
         } else {
             self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}")));
@@ -116,16 +121,16 @@ impl Step {
 }
 
 impl Step {
-    /// The run may not make its next model call: it ends as by a limit.
-    pub(super) fn denied(&mut self, purpose: Purpose, denial: &CallDenial) -> Done {
-        self.must_be_asking(purpose)?;
+    /// Ends the run because its call permit was denied.
+    pub(super) fn on_call_denied(&mut self, purpose: Purpose, denial: &CallDenial) -> StepResult {
+        self.check_calling(purpose)?;
         let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
         event.reason = Some(denial.message.clone());
-        self.tell(RunEvent::Turn(event));
-        let number = |value: f64| Number::of(value).unwrap_or_else(|| Number::from(0));
+        self.emit(RunEvent::Turn(event));
+        let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
         let CallDenial { limit, allowed, actual, message } = denial;
         let event = LimitEvent::new(limit.clone(), number(*allowed), number(*actual));
-        self.tell(RunEvent::Limit(event));
+        self.emit(RunEvent::Limit(event));
         self.state.progress.breach = Some(limit.clone());
         self.set_context("__limitBreached", Some(throughline_core::json::string(limit)));
         self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}: {message}")));
@@ -133,7 +138,7 @@ impl Step {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a limit of more than 2^53 is no limit")]
-pub(super) fn float(value: u64) -> f64 {
+#[expect(clippy::cast_precision_loss, reason = "limits above 2^53 are not meaningful")]
+pub(super) fn to_f64(value: u64) -> f64 {
     value as f64
 }

@@ -1,4 +1,5 @@
-//! A note on what just happened, when its time has come. It is no turn of the conversation, and breaks nothing.
+//! Handles reflections: notes on recent results, outside the conversation. A failed reflection
+//! never fails the run.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +7,15 @@ use throughline_core::{
     Cadence, Name, Number, ReflectionEvent, ReflectionRecord, RunEvent, ToolCall,
 };
 
-use crate::input::Heard;
+use crate::input::ModelAnswer;
 use crate::progress::Purpose;
 use crate::step::Step;
-use crate::step::answer::{text_of, tokens};
-use crate::step::next::float;
+use crate::step::answer::{text_of, usage_record};
+use crate::step::next::to_f64;
 
 impl Step {
-    /// Remembers which tools a turn used.
-    pub(super) fn note_tools(&mut self, calls: &[ToolCall]) {
+    /// Records the tools of a turn.
+    pub(super) fn record_tools(&mut self, calls: &[ToolCall]) {
         let reflected = &mut self.state.progress.reflected;
         reflected.before = std::mem::take(&mut reflected.tools);
         let names: BTreeSet<Name> = calls.iter().map(|call| call.name.clone()).collect();
@@ -24,28 +25,28 @@ impl Step {
         reflected.seen = false;
     }
 
-    /// All tools have answered: a note is made if it is time for one, and then the run goes on.
+    /// Requests a reflection if one is due; otherwise continues the run.
     pub(super) fn after_tools(&mut self) {
-        let limit = self.state.part().and_then(|part| part.limits.max_tool_calls);
+        let limit = self.state.current_agent().and_then(|part| part.limits.max_tool_calls);
         let used = self.state.progress.tool_calls;
         if self.state.progress.breach.is_none()
             && let Some(limit) = limit.filter(|limit| used >= *limit)
         {
-            self.breach("maxToolCalls", float(limit), float(used));
-        } else if self.is_time_to_reflect() {
-            // The cap counts calls, also failed ones.
+            self.report_limit("maxToolCalls", to_f64(limit), to_f64(used));
+        } else if self.is_reflection_due() {
+            // The limit counts failed calls, too.
             let reflected = &mut self.state.progress.reflected;
             reflected.seen = true;
             reflected.count += 1;
             reflected.last = Some(reflected.tool_turns);
-            self.ask(Purpose::Reflection);
+            self.call_model(Purpose::Reflection);
         } else {
             self.next();
         }
     }
 
-    fn is_time_to_reflect(&self) -> bool {
-        let Some(config) = self.state.part().and_then(|part| part.reflection()) else {
+    fn is_reflection_due(&self) -> bool {
+        let Some(config) = self.state.current_agent().and_then(|part| part.reflection()) else {
             return false;
         };
         let reflected = &self.state.progress.reflected;
@@ -60,23 +61,24 @@ impl Step {
         !reflected.seen && is_called_for && is_allowed && since >= config.every_n_turns.max(1)
     }
 
-    /// A note was made.
-    pub(super) fn reflected(&mut self, heard: &Heard) {
-        let Some(config) = self.state.part().and_then(|part| part.reflection()).cloned() else {
+    /// Stores a reflection.
+    pub(super) fn on_reflection(&mut self, heard: &ModelAnswer) {
+        let Some(config) = self.state.current_agent().and_then(|part| part.reflection()).cloned()
+        else {
             self.next();
             return;
         };
-        let text = shortened(text_of(&heard.reply).trim(), config.max_chars);
+        let text = truncate_note(text_of(&heard.reply).trim(), config.max_chars);
         let known = self.state.smart.reflections.iter().flatten().last();
-        let is_new = known.is_none_or(|known| !is_nearly(&known.text, &text));
+        let is_new = known.is_none_or(|known| !is_similar(&known.text, &text));
         if !text.is_empty() && is_new {
-            let id = self.fresh("r");
+            let id = self.fresh_id("r");
             let mut record =
                 ReflectionRecord::new(id, self.state.progress.turn, Name::from(text), self.now());
             record.duration_ms = Some(Number::from(heard.took_ms));
             record.anchor_message_index = u64::from(self.state.window.next).checked_sub(1);
             record.trigger = Some(config.cadence);
-            record.usage = Some(tokens(&heard.reply.usage));
+            record.usage = Some(usage_record(&heard.reply.usage));
             record.tool_call_ids = Some(self.state.progress.reflected.calls.clone());
             if config.emit_events {
                 let mut event =
@@ -85,7 +87,7 @@ impl Step {
                 event.duration_ms.clone_from(&record.duration_ms);
                 event.usage.clone_from(&record.usage);
                 event.tool_call_ids.clone_from(&record.tool_call_ids);
-                self.tell(RunEvent::Reflection(event));
+                self.emit(RunEvent::Reflection(event));
             }
             self.add("reflections", record.json());
             self.state.smart.reflections.get_or_insert_default().push(record);
@@ -94,7 +96,7 @@ impl Step {
     }
 }
 
-fn shortened(text: &str, most: u64) -> String {
+fn truncate_note(text: &str, most: u64) -> String {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),
@@ -102,8 +104,8 @@ fn shortened(text: &str, most: u64) -> String {
     }
 }
 
-/// Whether two notes say nearly the same: nine of ten words.
-fn is_nearly(one: &str, other: &str) -> bool {
+/// Returns whether two notes share at least nine of ten words.
+fn is_similar(one: &str, other: &str) -> bool {
     let words = |text: &str| -> BTreeSet<String> {
         text.split_whitespace().map(str::to_lowercase).collect()
     };

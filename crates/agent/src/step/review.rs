@@ -1,7 +1,8 @@
-//! A run was restored from a snapshot. The document is untrusted, so nothing that it says about calls is taken over without a
-//! check: a call that waits keeps waiting only if its request is exactly what this run would have asked; every other open call
-//! is decided again, with the approvals that the runner's own tools demand. If the agent of the document is unknown here, its
-//! rules cannot be checked, and every open call needs an approval ([`OpenCalls::NeedApproval`]).
+//! Reviews the open calls of a restored run. The snapshot is untrusted. A call keeps waiting only
+//! if its request is exactly what this run would have created. Every other open call is decided
+//! again, with the approvals that the runner's own tools require. If the agent of the document is
+//! unknown here, its rules cannot be verified, and every open call needs an approval
+//! ([`OpenCalls::NeedApproval`]).
 
 use std::collections::HashSet;
 
@@ -11,26 +12,27 @@ use throughline_core::{
 };
 
 use crate::action::Refusal;
-use crate::cast::GET_TOOL_RESPONSE;
 use crate::input::OpenCalls;
 use crate::progress::{Phase, Stage};
 use crate::question::ASK_USER_QUESTION;
+use crate::roster::GET_TOOL_RESPONSE;
 use crate::step::tools::args_hash;
-use crate::step::{Done, Step};
+use crate::step::{Step, StepResult};
 
 impl Step {
     /// Decides every open call of a restored run again, unless it waits for a valid request.
-    pub(super) fn review(&mut self, open_calls: OpenCalls) -> Done {
+    pub(super) fn on_restored(&mut self, open_calls: OpenCalls) -> StepResult {
         self.open_calls = open_calls;
         match &self.state.progress.phase {
             Phase::Ended { .. } => {
                 self.state.progress.calls.clear();
-                self.keep_requests(&HashSet::new());
+                self.retain_requests(&HashSet::new());
                 self.mark_awaiting();
                 return Ok(());
             }
             Phase::Asking { .. } if !self.state.progress.calls.is_empty() => {
-                let problem = "progress.phase: a model is asked while calls of tools are open";
+                let problem =
+                    "progress.phase: a model call cannot be in progress while tool calls are open";
                 return Err(Refusal::invalid(problem));
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting => {}
@@ -50,10 +52,10 @@ impl Step {
                 _ => again.push((position, call, stage)),
             }
         }
-        self.keep_requests(&confirmed);
+        self.retain_requests(&confirmed);
         let is_unchanged = again.is_empty();
-        // An agent hands over last, because its own rules judge all that it calls.
-        let part = self.state.part();
+        // A handoff runs last, because the current agent's rules apply to all calls of its answer.
+        let part = self.state.current_agent();
         let is_handoff =
             |call: &ToolCall| part.is_some_and(|part| part.handoff(&call.name).is_some());
         let (handoffs, others): (Vec<_>, Vec<_>) =
@@ -63,11 +65,11 @@ impl Step {
         }
         for (position, ..) in handoffs {
             self.reset(position);
-            self.consider(position);
+            self.check_call(position);
         }
         self.mark_awaiting();
         if !is_unchanged {
-            self.go_on();
+            self.continue_calls();
         }
         Ok(())
     }
@@ -81,29 +83,29 @@ impl Step {
         let counts = spec.is_some();
         self.reset(position);
         if is_lost {
-            self.lose(position);
+            self.mark_lost(position);
             return;
         }
-        // It was counted when it was decided first.
+        // The call was already counted when it was first decided.
         let progress = &mut self.state.progress;
         if counts {
             progress.tool_calls = progress.tool_calls.saturating_sub(1);
         } else if &*call.name == GET_TOOL_RESPONSE {
             progress.brought_back = progress.brought_back.saturating_sub(1);
         }
-        self.consider(position);
+        self.check_call(position);
     }
 
-    /// Takes away what the document says about a call: its stage, its arguments, its time.
+    /// Clears the stage, arguments and start time that the document states for a call.
     fn reset(&mut self, position: usize) {
         if let Some(open) = self.state.progress.calls.get_mut(position) {
             (open.stage, open.args, open.began) = (Stage::Queued, None, None);
         }
     }
 
-    /// Whether a call waits for a request that this run would have made itself, word for word.
+    /// Returns whether a call waits for a request identical to the one that this run would create.
     fn is_confirmed(&self, stage: &Stage, call: &ToolCall) -> bool {
-        let Some(part) = self.state.part() else { return false };
+        let Some(part) = self.state.current_agent() else { return false };
         let spec = self.state.cast.tool(&call.name);
         match stage {
             Stage::Approval { id, .. } => {
@@ -134,7 +136,7 @@ impl Step {
         }
     }
 
-    /// Whether an id is one that this run has made up.
+    /// Returns whether this run generated the id.
     fn is_own_id(&self, id: &str, kind: char) -> bool {
         let rest = id.strip_prefix(&*self.state.progress.run);
         let rest = rest.and_then(|rest| rest.strip_prefix('.')?.strip_prefix(kind));
@@ -142,8 +144,8 @@ impl Step {
         number.is_some_and(|number| (1..=self.state.progress.ids).contains(&number))
     }
 
-    /// Drops the requests of open calls that are not confirmed. What was decided about settled calls stays.
-    fn keep_requests(&mut self, confirmed: &HashSet<Name>) {
+    /// Drops unconfirmed requests of open calls. Decisions about settled calls stay.
+    fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
         let open: HashSet<Name> = self
             .state
             .progress
@@ -167,7 +169,7 @@ impl Step {
     }
 }
 
-/// Whether a pending approval shows a person exactly the call that runs when it is given.
+/// Returns whether a pending approval shows exactly the call that it would allow.
 fn is_request_for(entry: &PendingToolApproval, call: &ToolCall) -> bool {
     let hash = entry.metadata.iter().flatten().find(|(name, _)| &**name == "argsHash");
     let hash = hash.and_then(|(_, hash)| Json::tree(hash).root().name());

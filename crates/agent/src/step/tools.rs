@@ -1,4 +1,4 @@
-//! Tools: each call is looked at, begun, and answered.
+//! Handles tool calls: checks, starts and settles them.
 
 use std::time::Duration;
 
@@ -9,27 +9,28 @@ use throughline_core::{
     json,
 };
 
-use crate::action::{Action, Asking, AskingKind, Refusal, ToolRun};
-use crate::cast::GET_TOOL_RESPONSE;
+use crate::action::{Action, HumanRequest, HumanRequestKind, Refusal, ToolRun};
 use crate::config::UnknownOutcome;
-use crate::input::{Ended, OpenCalls};
+use crate::input::{OpenCalls, ToolCompletion};
 use crate::narrate::{OUTCOME, UNKNOWN};
 use crate::plan::{self, MANAGE_TODO_LIST};
 use crate::progress::{Phase, RunStatus, Stage};
 use crate::question::{self, ASK_USER_QUESTION};
-use crate::step::answer::place_of;
-use crate::step::{Done, Step};
+use crate::roster::GET_TOOL_RESPONSE;
+use crate::step::answer::result_place;
+use crate::step::{Step, StepResult};
 use crate::tool::{ToolAnswer, ToolSpec};
-use crate::window::{Kept, result_item};
+use crate::window::{WindowItem, result_item};
 
-/// How often an archived answer may be brought back in one run.
-const MOST_BROUGHT_BACK: u64 = 8;
-/// The longest answer that the history of tools repeats. A longer one is in the Thread, under the Item's id.
+/// Maximum number of archived results that one run may bring back.
+const MAX_RESTORED: u64 = 8;
+/// Maximum length of a result in the tool history. A longer one is referenced by its Item id in the
+/// Thread.
 const SHORT: usize = 256;
 
 impl Step {
-    /// Looks at a call: whether there is such a tool, whether its arguments fit, and who has a say in it.
-    pub(super) fn consider(&mut self, position: usize) {
+    /// Checks a call: the tool exists, the arguments fit, and approvals are requested.
+    pub(super) fn check_call(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         if let Err(problem) = self.state.cast.check(&call.name, &call.args) {
             let answer = ToolAnswer::error(format!(
@@ -42,13 +43,13 @@ impl Step {
         match &*call.name {
             MANAGE_TODO_LIST => self.manage_plan(position, &call),
             ASK_USER_QUESTION => self.ask_person(position, &call),
-            GET_TOOL_RESPONSE => self.bring_back(position, &call),
-            _ => self.consider_own(position, &call),
+            GET_TOOL_RESPONSE => self.restore_archived(position, &call),
+            _ => self.check_declared_tool(position, &call),
         }
     }
 
-    fn consider_own(&mut self, position: usize, call: &ToolCall) {
-        let part = self.state.part();
+    fn check_declared_tool(&mut self, position: usize, call: &ToolCall) {
+        let part = self.state.current_agent();
         if let Some(to) = part.and_then(|part| part.handoff(&call.name)).cloned() {
             self.hand_over(position, call, &to);
             return;
@@ -73,7 +74,7 @@ impl Step {
             return;
         }
         self.state.progress.tool_calls += 1;
-        let by_rule = self.state.part().is_some_and(|part| part.needs_approval(&spec));
+        let by_rule = self.state.current_agent().is_some_and(|part| part.needs_approval(&spec));
         if by_rule || self.open_calls == OpenCalls::NeedApproval {
             self.ask_approval(position, call, false);
         } else if spec.client {
@@ -102,21 +103,29 @@ impl Step {
             self.state.smart.plan = Some(throughline_core::Nullable::Value(plan));
         }
         if let Some(event) = managed.event {
-            self.tell(RunEvent::Plan(event));
+            self.emit(RunEvent::Plan(event));
         }
         self.settle(position, &answer);
     }
 
     fn ask_person(&mut self, position: usize, call: &ToolCall) {
-        let ask = self.state.part().and_then(|part| part.config.human_in_the_loop.ask_user.clone());
+        let ask = self
+            .state
+            .current_agent()
+            .and_then(|part| part.config.human_in_the_loop.ask_user.clone());
         let Some(ask) = ask else {
             self.settle(position, &ToolAnswer::error("This agent cannot ask questions."));
             return;
         };
-        let (id, now) = (self.fresh("q"), self.now());
+        let (id, now) = (self.fresh_id("q"), self.now());
         let args = call.args.tree();
-        let asked =
-            question::asked(id.clone(), call.id.0.clone(), args.root(), ask.allow_free_text, &now);
+        let asked = question::parse_question(
+            id.clone(),
+            call.id.0.clone(),
+            args.root(),
+            ask.allow_free_text,
+            &now,
+        );
         let mut question = match asked {
             Ok(question) => question,
             Err(problem) => {
@@ -134,15 +143,17 @@ impl Step {
         self.write_questions();
         self.stage(position, Stage::Question { id: id.clone() });
         self.mark_awaiting();
-        self.act(Action::Ask(Asking { id, kind: AskingKind::Question, expires_in }));
-        self.tell(RunEvent::UserQuestion(event));
+        self.act(Action::Ask(HumanRequest { id, kind: HumanRequestKind::Question, expires_in }));
+        self.emit(RunEvent::UserQuestion(event));
     }
 
-    /// A person must allow the call; or, where it is `lost`, say what became of it.
+    /// Requests an approval, or for a `lost` call a decision about its outcome.
     pub(super) fn ask_approval(&mut self, position: usize, call: &ToolCall, lost: bool) {
-        let (id, now) = (self.fresh("a"), self.now());
-        let expires_in =
-            self.state.part().and_then(|part| part.config.human_in_the_loop.approval_expires_ms);
+        let (id, now) = (self.fresh_id("a"), self.now());
+        let expires_in = self
+            .state
+            .current_agent()
+            .and_then(|part| part.config.human_in_the_loop.approval_expires_ms);
         let expires_in = expires_in.map(Duration::from_millis);
         let mut approval = PendingToolApproval::new(
             id.clone(),
@@ -166,16 +177,20 @@ impl Step {
         self.write_approvals();
         self.stage(position, Stage::Approval { id: id.clone(), lost });
         self.mark_awaiting();
-        self.act(Action::Ask(Asking { id, kind: AskingKind::Approval, expires_in }));
-        self.tell(RunEvent::ToolApproval(event));
+        self.act(Action::Ask(HumanRequest { id, kind: HumanRequestKind::Approval, expires_in }));
+        self.emit(RunEvent::ToolApproval(event));
     }
 
-    /// The caller runs it.
+    /// Requests the result of a tool that the caller executes.
     pub(super) fn ask_client(&mut self, position: usize, call: &ToolCall) {
-        let id = self.fresh("t");
+        let id = self.fresh_id("t");
         self.stage(position, Stage::Client { id: id.clone() });
-        self.act(Action::Ask(Asking { id, kind: AskingKind::Client, expires_in: None }));
-        self.tell_call(call, ToolCallPhase::Start, |_| {});
+        self.act(Action::Ask(HumanRequest {
+            id,
+            kind: HumanRequestKind::Client,
+            expires_in: None,
+        }));
+        self.emit_tool_call(call, ToolCallPhase::Start, |_| {});
     }
 
     fn metadata(&self, expires_in: Option<Duration>) -> Option<Vec<(Name, Json)>> {
@@ -183,12 +198,12 @@ impl Step {
         Some(vec![("expiresAt".into(), json::string(&expires.to_string()))])
     }
 
-    /// An answer that a summary covers is brought back: whoever runs the tools reads it from the Thread.
-    fn bring_back(&mut self, position: usize, call: &ToolCall) {
+    /// Requests an archived result; the runner reads it from the Thread.
+    fn restore_archived(&mut self, position: usize, call: &ToolCall) {
         self.state.progress.brought_back += 1;
-        if self.state.progress.brought_back > MOST_BROUGHT_BACK {
+        if self.state.progress.brought_back > MAX_RESTORED {
             let answer =
-                format!("No more than {MOST_BROUGHT_BACK} answers can be brought back in one run.");
+                format!("No more than {MAX_RESTORED} answers can be brought back in one run.");
             self.settle(position, &ToolAnswer::error(answer));
             return;
         }
@@ -206,9 +221,9 @@ impl Step {
         let mut event = HandoffEvent::new(call.name.clone());
         event.from = Some(self.state.progress.agent.clone());
         event.to = Some(to.clone());
-        self.tell(RunEvent::Handoff(event));
+        self.emit(RunEvent::Handoff(event));
         self.state.progress.agent = to.clone();
-        // Another agent has a model of its own.
+        // The new agent uses its own model.
         self.state.progress.model = None;
         let answer = json::object(|out| {
             out.string("status", "handed over");
@@ -217,19 +232,19 @@ impl Step {
         self.settle_as(position, &ToolAnswer::value(&answer), ToolExecutionStatus::Handoff);
     }
 
-    /// These calls begin.
-    pub(super) fn began(&mut self, calls: &[Name]) -> Done {
-        self.must_be_open()?;
+    /// Marks these calls as started.
+    pub(super) fn on_tools_started(&mut self, calls: &[Name]) -> StepResult {
+        self.check_open()?;
         for id in calls {
             let position = self.position(id)?;
-            let is_next = self.open_at(position).is_some_and(|open| open.stage == Stage::Queued);
+            let is_next = self.open_call(position).is_some_and(|open| open.stage == Stage::Queued);
             if is_next {
                 let now = self.now();
                 if let Some(open) = self.state.progress.calls.get_mut(position) {
                     (open.stage, open.began) = (Stage::Begun, Some(now));
                 }
                 if let Some(call) = self.call_at(position) {
-                    self.tell_call(&call, ToolCallPhase::Start, |_| {});
+                    self.emit_tool_call(&call, ToolCallPhase::Start, |_| {});
                 }
                 self.run_again(position);
             }
@@ -238,10 +253,10 @@ impl Step {
         Ok(())
     }
 
-    /// A call that was begun is run.
+    /// Runs a started call again.
     pub(super) fn run_again(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
-        let args = self.open_at(position).and_then(|open| open.args.clone());
+        let args = self.open_call(position).and_then(|open| open.args.clone());
         let timeout = self.state.cast.tool(&call.name).and_then(|spec| spec.timeout_ms);
         self.act(Action::Run(ToolRun {
             call: call.id.0.clone(),
@@ -252,35 +267,35 @@ impl Step {
         }));
     }
 
-    /// A call that was begun, and nobody knows how it ended. It is not run again unless a person says so.
-    pub(super) fn lose(&mut self, position: usize) {
+    /// Handles a started call with an unknown outcome. It runs again only if a person decides so.
+    pub(super) fn mark_lost(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
-        let policy = self.state.part().map(|part| part.config.unknown_outcome);
+        let policy = self.state.current_agent().map(|part| part.config.unknown_outcome);
         match policy.unwrap_or_default() {
             UnknownOutcome::Ask => self.ask_approval(position, &call, true),
             UnknownOutcome::Report => self.settle(position, &lost_answer(None)),
         }
     }
 
-    /// A tool answered.
-    pub(super) fn ended(&mut self, ended: &Ended) -> Done {
+    /// Handles the result of a tool.
+    pub(super) fn on_tool_completed(&mut self, ended: &ToolCompletion) -> StepResult {
         let position = self.position(&ended.call)?;
-        if self.open_at(position).is_none_or(|open| open.stage != Stage::Begun) {
+        if self.open_call(position).is_none_or(|open| open.stage != Stage::Begun) {
             let call = &ended.call;
-            return Err(Refusal::conflict(format!("call {call} is not at work")));
+            return Err(Refusal::conflict(format!("call {call} is not running")));
         }
         self.settle(position, &ended.answer);
-        self.go_on();
+        self.continue_calls();
         Ok(())
     }
 
-    /// The caller's own tools answered.
-    pub(super) fn returned(&mut self, returned: &[Ended]) -> Done {
-        self.must_be_open()?;
+    /// Handles the results of the caller's tools.
+    pub(super) fn on_client_tools_returned(&mut self, returned: &[ToolCompletion]) -> StepResult {
+        self.check_open()?;
         let mut places = Vec::with_capacity(returned.len());
         for ended in returned {
             let position = self.position(&ended.call)?;
-            let stage = self.open_at(position).map(|open| open.stage.clone());
+            let stage = self.open_call(position).map(|open| open.stage.clone());
             let call = &ended.call;
             match stage {
                 Some(Stage::Client { id }) if !places.contains(&position) => {
@@ -288,7 +303,7 @@ impl Step {
                     places.push(position);
                 }
                 Some(Stage::Done) => {
-                    return Err(Refusal::conflict(format!("call {call} was answered before")));
+                    return Err(Refusal::conflict(format!("call {call} already has a result")));
                 }
                 _ => {
                     let problem = format!("call {call} waits for no answer of the caller's");
@@ -299,15 +314,16 @@ impl Step {
         for (position, ended) in places.into_iter().zip(returned) {
             self.settle(position, &ended.answer);
         }
-        self.goes_on_after_person();
+        self.resume_after_decision();
         Ok(())
     }
 
-    /// The next calls begin where there is room; when all are answered, the run goes on.
-    pub(super) fn go_on(&mut self) {
+    /// Starts further calls up to the parallelism limit; continues the run when all calls have
+    /// results.
+    pub(super) fn continue_calls(&mut self) {
         let calls = &self.state.progress.calls;
         let at_work = calls.iter().filter(|call| call.stage == Stage::Begun).count();
-        let most = self.state.part().and_then(|part| part.limits.max_parallel_tools);
+        let most = self.state.current_agent().and_then(|part| part.limits.max_parallel_tools);
         let most = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let queued = calls.iter().filter(|call| call.stage == Stage::Queued);
         let next: Vec<Name> =
@@ -321,7 +337,7 @@ impl Step {
         } else if is_waiting {
             self.state.progress.phase = Phase::Waiting;
             self.state.progress.waits_since = Some(self.now());
-            self.stand(RunStatus::Waiting, Some(self.waits_for()));
+            self.set_status(RunStatus::Waiting, Some(self.wait_reason()));
             self.act(Action::Rest);
         } else {
             self.state.progress.calls.clear();
@@ -329,7 +345,7 @@ impl Step {
         }
     }
 
-    fn waits_for(&self) -> Name {
+    fn wait_reason(&self) -> Name {
         let stages = self.state.progress.calls.iter().map(|call| match call.stage {
             Stage::Approval { .. } => "an approval",
             Stage::Question { .. } => "an answer",
@@ -340,7 +356,7 @@ impl Step {
         format!("waits for {}", words.join(" and ")).into()
     }
 
-    /// A call has its answer.
+    /// Stores the result of a call.
     pub(super) fn settle(&mut self, position: usize, answer: &ToolAnswer) {
         let status = match answer.outcome {
             Outcome::Ok => ToolExecutionStatus::Success,
@@ -351,19 +367,19 @@ impl Step {
         self.settle_as(position, answer, status);
     }
 
-    /// A call was not run, because a limit was reached.
+    /// Marks a call as skipped because a limit was reached.
     pub(super) fn skip(&mut self, position: usize, answer: &ToolAnswer) {
         self.settle_as(position, answer, ToolExecutionStatus::Skipped);
     }
 
     fn settle_as(&mut self, position: usize, answer: &ToolAnswer, status: ToolExecutionStatus) {
         let Some(call) = self.call_at(position) else { return };
-        let open = self.open_at(position);
+        let open = self.open_call(position);
         let began = open.and_then(|open| open.began.clone());
         let args = open.and_then(|open| open.args.clone());
         self.stage(position, Stage::Done);
-        let id = self.fresh("i");
-        let place = place_of(self.state.progress.answers_at, position);
+        let id = self.fresh_id("i");
+        let place = result_place(self.state.progress.answers_at, position);
         let item = result_item(id.clone(), place, &call, answer);
         let now = self.now();
         // Without an observed end, the time until now is not the duration of the tool.
@@ -372,9 +388,9 @@ impl Step {
             let began: jiff::Timestamp = began.parse().ok()?;
             u64::try_from(self.at.duration_since(began).as_millis()).ok()
         });
-        let said = answer.said();
+        let said = answer.to_text();
         let output = (said.len() <= SHORT).then(|| json::string(&said));
-        let error = (answer.outcome == Outcome::Error).then(|| Name::from(shortened(&said)));
+        let error = (answer.outcome == Outcome::Error).then(|| Name::from(truncate_result(&said)));
         let mut execution = ToolExecution::new(
             call.id.0.clone(),
             call.name.clone(),
@@ -391,16 +407,16 @@ impl Step {
         execution.error.clone_from(&error);
         self.add("toolHistory", execution.json());
         self.state.smart.tool_history.get_or_insert_default().push(execution);
-        self.keep(vec![item]);
+        self.append_items(vec![item]);
         let phase = match status {
             ToolExecutionStatus::Success | ToolExecutionStatus::Handoff => ToolCallPhase::Success,
             ToolExecutionStatus::Skipped => ToolCallPhase::Skipped,
             _ => ToolCallPhase::Error,
         };
-        self.tell_call(&call, phase, |event| {
+        self.emit_tool_call(&call, phase, |event| {
             event.result = Some(json::string(&said));
-            event.error =
-                (phase == ToolCallPhase::Error).then(|| EventError::new(shortened(&said).into()));
+            event.error = (phase == ToolCallPhase::Error)
+                .then(|| EventError::new(truncate_result(&said).into()));
             event.duration_ms = took.map(Number::from);
             if is_unknown {
                 event.extras.push((OUTCOME.into(), json::string(UNKNOWN)));
@@ -408,24 +424,24 @@ impl Step {
         });
     }
 
-    pub(super) fn tell_call(
+    pub(super) fn emit_tool_call(
         &mut self,
         call: &ToolCall,
         phase: ToolCallPhase,
         fill: impl FnOnce(&mut ToolCallEvent),
     ) {
-        // A person may have changed what it runs with.
+        // An approval may have changed the arguments.
         let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
         let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());
         let mut event = ToolCallEvent::new(phase, call.name.clone());
         event.id = Some(call.id.0.clone());
         event.args = Some(args);
         fill(&mut event);
-        self.tell(RunEvent::ToolCall(event));
+        self.emit(RunEvent::ToolCall(event));
     }
 
-    /// The answers of covered calls are in the archive from now on, which is the Thread itself.
-    pub(super) fn archive(&mut self, covered: &[Kept]) {
+    /// Marks the results of covered calls as archived. The archive is the Thread itself.
+    pub(super) fn archive(&mut self, covered: &[WindowItem]) {
         let history = self.state.smart.tool_history.get_or_insert_default();
         let mut archived = Vec::new();
         for kept in covered {
@@ -449,7 +465,7 @@ impl Step {
         }
     }
 
-    pub(super) fn open_at(&self, position: usize) -> Option<&crate::progress::OpenCall> {
+    pub(super) fn open_call(&self, position: usize) -> Option<&crate::progress::OpenCall> {
         self.state.progress.calls.get(position)
     }
 
@@ -470,7 +486,7 @@ impl Step {
     }
 }
 
-/// What the model is told of a call of which nobody knows how it ended.
+/// Builds the result of a call with an unknown outcome, for the model.
 pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     let comment = comment.map_or_else(String::new, |comment| format!(" A person adds: {comment}"));
     let text = format!(
@@ -480,17 +496,17 @@ pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(text) }
 }
 
-/// The digest of the exact arguments, to which an approval is bound.
+/// Returns the digest of the exact arguments, to which an approval is bound.
 pub(crate) fn args_hash(args: &Json) -> String {
     blake3::hash(args.bytes()).to_hex().to_string()
 }
 
-fn shortened(text: &str) -> &str {
+fn truncate_result(text: &str) -> &str {
     text.get(..text.floor_char_boundary(500)).unwrap_or_default()
 }
 
-/// Whether the tool's arguments have that shape.
-pub(super) fn fits(step: &Step, spec: &ToolSpec, args: &Json) -> Result<(), String> {
+/// Checks the arguments against the schema of the tool.
+pub(super) fn check_arguments(step: &Step, spec: &ToolSpec, args: &Json) -> Result<(), String> {
     let tree = args.tree();
     if !Node::is_object(tree.root()) {
         return Err("the arguments must be an object".to_owned());

@@ -1,15 +1,15 @@
-//! Calls of models are counted and permitted: the cap on reflections, and the port that decides before every call.
+//! Tests of the reflection limit and of the permit that decides on every model call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use throughline_agent::{
-    AgentConfig, CallDenial, CallPermit, Permitting, Purpose, RunStatus, ToolSpec, Word,
+    AgentConfig, CallDenial, CallPermit, PermitFuture, Purpose, RunCommand, RunStatus, ToolSpec,
 };
-use throughline_core::{Json, RunEvent, Store as _, Trouble};
+use throughline_core::{Json, ModelErrorKind, RunEvent, Store as _};
 
-use crate::harness::{Cast, Says, Scene, results, us};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
@@ -24,14 +24,18 @@ fn reflecting(most: u64) -> AgentConfig {
 
 #[tokio::test]
 async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
-    for note in [Says::Text("the same note"), Says::Text(""), Says::Fails(Trouble::Other)] {
+    for note in [
+        ScriptedAnswer::Text("the same note"),
+        ScriptedAnswer::Text(""),
+        ScriptedAnswer::Fails(ModelErrorKind::Other),
+    ] {
         let said = note.clone();
-        let models = Cast::default().with(MODEL, move |call| {
+        let models = ScriptedModels::default().with(MODEL, move |call| {
             let is_reflection = call.tools.is_empty();
             match results(call) {
                 _ if is_reflection => said.clone(),
-                0..6 => Says::Calls(&[("look", "{}")]),
-                _ => Says::Text("done"),
+                0..6 => ScriptedAnswer::Calls(&[("look", "{}")]),
+                _ => ScriptedAnswer::Text("done"),
             }
         });
         let scene = Scene::new(models, vec![ToolSpec::new("look").idempotent()]).await;
@@ -44,11 +48,11 @@ async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
     }
 }
 
-/// Permits a number of calls.
-struct Permits(AtomicU64);
+/// Permits a fixed number of calls.
+struct CountingPermit(AtomicU64);
 
-impl CallPermit for Permits {
-    fn permit<'a>(&'a self, _: &'a str, _: Purpose) -> Permitting<'a> {
+impl CallPermit for CountingPermit {
+    fn permit<'a>(&'a self, _: &'a str, _: Purpose) -> PermitFuture<'a> {
         let left =
             self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let denial = CallDenial {
@@ -62,16 +66,16 @@ impl CallPermit for Permits {
 }
 
 #[tokio::test]
-async fn denied_call_ends_the_run_as_a_limit_does() {
-    // Turns, reflections and retries of a gate all ask for permission.
+async fn denied_call_ends_the_run_like_a_limit() {
+    // Turns, reflections and gate retries all need a permit.
     for permits in 0..7 {
-        let models = Cast::default().with(MODEL, |call| match results(call) {
-            _ if call.tools.is_empty() => Says::Text("a note"),
-            2 => Says::Fails(Trouble::Transient),
-            _ => Says::Calls(&[("look", "{}")]),
+        let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+            _ if call.tools.is_empty() => ScriptedAnswer::Text("a note"),
+            2 => ScriptedAnswer::Fails(ModelErrorKind::Transient),
+            _ => ScriptedAnswer::Calls(&[("look", "{}")]),
         });
         let mut scene = Scene::new(models, vec![ToolSpec::new("look").idempotent()]).await;
-        scene.runner.permit = Some(Arc::new(Permits(AtomicU64::new(permits))));
+        scene.runner.permit = Some(Arc::new(CountingPermit(AtomicU64::new(permits))));
         let mut agent = reflecting(9);
         let again = r#"{"rules":[{"attemptsBelow":9,"then":"retry"}]}"#;
         agent.gate = serde_json::from_str(again).unwrap();
@@ -94,17 +98,21 @@ async fn denied_call_ends_the_run_as_a_limit_does() {
 
 #[expect(clippy::disallowed_methods, reason = "the wait is measured by a monotonic clock")]
 #[tokio::test]
-async fn cancelling_does_not_wait_out_the_lease_of_a_holder_that_is_gone() {
-    let models = Cast::default().with(MODEL, |_| Says::Text("done"));
+async fn cancel_does_not_wait_for_lease_of_dead_owner() {
+    let models = ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("done"));
     let scene = Scene::new(models, Vec::new()).await;
     let start = Scene::start(AgentConfig::minimal(MODEL), "go");
-    let run = scene.runner.begin(start).await.unwrap().run;
+    let run = scene.runner.start(start).await.unwrap().run;
     let minute = Duration::from_mins(1);
     let lease = scene.journal.lease(&us(), &run, "gone", minute).await.unwrap();
     let (began, patience) = (Instant::now(), Duration::from_millis(200));
-    scene.runner.tell_within(&us(), &run, Word::Cancel(None), patience).await.unwrap();
+    scene
+        .runner
+        .send_command_within(&us(), &run, RunCommand::Cancel(None), patience)
+        .await
+        .unwrap();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    // The next holder of the run reads it and calls no model.
+    // The next owner reads the command and calls no model.
     scene.journal.release(&us(), &run, lease.fence).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Cancelled);
     assert!(scene.models.asked(MODEL).is_empty());

@@ -1,15 +1,17 @@
-//! Document 004, what a run writes and tells: whole documents, printed as they stand there, and what is done with each setting.
+//! Document 004: the exact documents and events that a run writes, and the effect of each setting.
 
 use std::sync::{Arc, Mutex};
 
-use throughline_agent::{AgentConfig, AskUser, Listener, RunStatus, Start, ToolSpec, Word};
+use throughline_agent::{
+    AgentConfig, AskUser, Listener, RunCommand, RunRequest, RunStatus, ToolSpec,
+};
 use throughline_core::{
-    Asking, Body, Call, CostEstimator, Item, Json, Model, ModelError, Models, Name,
+    Body, Call, CostEstimator, Item, Json, Model, ModelError, ModelFuture, ModelRegistry, Name,
     ReasoningConfig, ReflectionRecord, RunEvent, Target, TokenCounter, Usage, UserQuestionEvent,
     UserQuestionResolution,
 };
 
-use crate::harness::{Cast, Says, Scene, USED, results, us};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, USED, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
@@ -22,14 +24,14 @@ fn reflecting(reflection: &str) -> AgentConfig {
     AgentConfig::minimal(MODEL).reasoning(&ReasoningConfig::parse(&json(&config)).unwrap())
 }
 
-/// Hears what runs tell, and the questions besides.
+/// Records all events and, separately, all questions.
 #[derive(Default)]
-struct Heard {
+struct EventRecorder {
     events: Mutex<Vec<RunEvent>>,
     questions: Mutex<Vec<String>>,
 }
 
-impl Listener for Heard {
+impl Listener for EventRecorder {
     fn on_event(&self, _: &Name, event: &RunEvent) {
         self.events.lock().unwrap().push(event.clone());
     }
@@ -39,8 +41,8 @@ impl Listener for Heard {
     }
 }
 
-impl Heard {
-    /// What was told of that type, printed.
+impl EventRecorder {
+    /// Returns the JSON of all events of one type.
     fn of(&self, name: &str) -> Vec<String> {
         let events = self.events.lock().unwrap();
         let events = events.iter().filter(|event| event.name() == name);
@@ -48,11 +50,11 @@ impl Heard {
     }
 }
 
-/// Notes what it is asked, and has a price for every kind of token.
+/// Records its arguments and prices every kind of token.
 #[derive(Default)]
-struct Priced(Mutex<Vec<(String, Usage)>>);
+struct RecordingPrices(Mutex<Vec<(String, Usage)>>);
 
-impl CostEstimator for Priced {
+impl CostEstimator for RecordingPrices {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         self.0.lock().unwrap().push((model.to_owned(), *usage));
         let Usage { input, cached, output, thought, .. } = *usage;
@@ -60,67 +62,68 @@ impl CostEstimator for Priced {
     }
 }
 
-struct Words;
+struct WordCounter;
 
-impl TokenCounter for Words {
+impl TokenCounter for WordCounter {
     fn count(&self, text: &str) -> u64 {
         u64::try_from(text.split_whitespace().count()).unwrap()
     }
 }
 
 #[tokio::test]
-async fn agent_options_bring_a_token_counter_and_a_cost_estimator() {
-    let models = || Cast::default().with(MODEL, |_| Says::Text("four words of answer"));
+async fn agent_uses_configured_token_counter_and_cost_estimator() {
+    let models =
+        || ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("four words of answer"));
     let mut scene = Scene::new(models(), Vec::new()).await;
-    let priced = Arc::new(Priced::default());
+    let priced = Arc::new(RecordingPrices::default());
     scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
-    scene.runner.counter = Arc::new(Words);
+    scene.runner.counter = Arc::new(WordCounter);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_cost_usd = Some(1000.0);
     let (begun, status) = scene.run(agent, "and three asked").await;
     assert_eq!(status, RunStatus::Completed);
-    // Once before anything is asked, whether there is a price; then with all that the answer used.
+    // The first call checks that a price exists; the second prices the whole answer.
     let asked = [(MODEL.to_owned(), Usage::default()), (MODEL.to_owned(), USED)];
     assert_eq!(*priced.0.lock().unwrap(), asked);
     let state = scene.state(&begun.run).await;
     assert_eq!(state.window.tokens(), 3 + 4);
     assert!((state.progress.spent.cost_usd - 560.0).abs() < 1e-9, "{:?}", state.progress.spent);
-    // Without them, length is counted and nothing has a price.
+    // By default, tokens are estimated from the length and nothing has a price.
     let scene = Scene::new(models(), Vec::new()).await;
     let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "and three asked").await;
     let state = scene.state(&begun.run).await;
     assert_eq!(state.window.tokens(), 4 + 5);
-    assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there is no table of prices");
+    assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there are no default prices");
 }
 
-/// A name that stands for two models, of which the second answers.
+/// A name for two models, of which the second answers.
 #[derive(Clone)]
-struct Route(Arc<dyn Model>, Arc<dyn Model>);
+struct FallbackRoute(Arc<dyn Model>, Arc<dyn Model>);
 
-impl Model for Route {
+impl Model for FallbackRoute {
     fn target(&self) -> &Target {
         self.0.target()
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
-        self.1.ask(call)
+    fn send(&self, call: Call) -> ModelFuture<'_> {
+        self.1.send(call)
     }
 }
 
-impl Models for Route {
+impl ModelRegistry for FallbackRoute {
     fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::new(self.clone()))
     }
 }
 
 #[tokio::test]
-async fn a_cost_estimator_is_asked_about_who_answered() {
-    let script = |_: &Call| Says::Text("here");
-    let models = Cast::default().with(MODEL, script).with("claude-opus-4-5", script);
+async fn cost_estimator_receives_the_answering_model() {
+    let script = |_: &Call| ScriptedAnswer::Text("here");
+    let models = ScriptedModels::default().with(MODEL, script).with("claude-opus-4-5", script);
     let mut scene = Scene::new(models, Vec::new()).await;
     let of = |name: &str| scene.models.model(name).unwrap();
-    let priced = Arc::new(Priced::default());
-    scene.runner.models = Arc::new(Route(of(MODEL), of("claude-opus-4-5")));
+    let priced = Arc::new(RecordingPrices::default());
+    scene.runner.models = Arc::new(FallbackRoute(of(MODEL), of("claude-opus-4-5")));
     scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
     let (_, status) = scene.run(AgentConfig::minimal("route"), "go").await;
     assert_eq!(status, RunStatus::Completed);
@@ -128,14 +131,16 @@ async fn a_cost_estimator_is_asked_about_who_answered() {
 }
 
 #[tokio::test]
-async fn a_reflection_record_and_its_event_are_printed_as_documented() {
-    let models = Cast::default().with(MODEL, |call| match results(call) {
-        0 => Says::Calls(&[("look", "{}")]),
-        _ if call.items.last().is_some_and(|item| item.ephemeral) => Says::Text("It is dark."),
-        _ => Says::Text("done"),
+async fn reflection_record_and_event_match_the_documents() {
+    let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("look", "{}")]),
+        _ if call.items.last().is_some_and(|item| item.ephemeral) => {
+            ScriptedAnswer::Text("It is dark.")
+        }
+        _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(EventRecorder::default());
     scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
     let (begun, _) = scene.run(reflecting(r#"{"cadence":"every_turn"}"#), "go").await;
     let smart = scene.state(&begun.run).await.smart_state();
@@ -163,15 +168,15 @@ fn text_of(item: &Item) -> &str {
 }
 
 #[tokio::test]
-async fn reflection_mode_separate_asks_beside_the_conversation_in_the_callers_words() {
+async fn reflection_mode_separate_uses_its_own_request_and_template() {
     let is_note = |call: &Call| call.items.first().is_some_and(|item| &*item.id.0 == "reflection");
-    let models = Cast::default().with(MODEL, move |call| {
+    let models = ScriptedModels::default().with(MODEL, move |call| {
         let said = call.items.iter().rev().map(text_of).find(|text| !text.is_empty());
         match (is_note(call), results(call), said) {
-            (true, ..) => Says::Text("noted"),
-            (_, _, Some("think")) => Says::Thinks("a thought of its own", "yes"),
-            (_, 0, _) => Says::Calls(&[("look", r#"{"at":"b"}"#)]),
-            _ => Says::Text("done"),
+            (true, ..) => ScriptedAnswer::Text("noted"),
+            (_, _, Some("think")) => ScriptedAnswer::Thinks("a thought of its own", "yes"),
+            (_, 0, _) => ScriptedAnswer::Calls(&[("look", r#"{"at":"b"}"#)]),
+            _ => ScriptedAnswer::Text("done"),
         }
     });
     let scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
@@ -179,33 +184,33 @@ async fn reflection_mode_separate_asks_beside_the_conversation_in_the_callers_wo
         r#"{"cadence":"after_tool","mode":"separate","promptTemplate":"What now?","maxTokens":77}"#,
     );
     let (begun, _) = scene.run(agent.clone(), "think").await;
-    let start = Start { thread: Some(begun.thread), ..Scene::start(agent, "go") };
-    let begun = scene.runner.begin(start).await.unwrap();
+    let start = RunRequest { thread: Some(begun.thread), ..Scene::start(agent, "go") };
+    let begun = scene.runner.start(start).await.unwrap();
     scene.runner.drive(&us(), &begun.run).await.unwrap();
     let asked = scene.models.asked(MODEL);
     let notes: Vec<&Call> = asked.iter().filter(|call| is_note(call)).collect();
     let [note] = notes[..] else { panic!("{}", notes.len()) };
     let text = text_of(&note.items[0]);
     assert!(text.ends_with("\n\nWhat now?") && text.contains(r#"did {"at":"b"}"#), "{text}");
-    assert!(!text.contains("a thought of its own"), "what a provider thought is no text: {text}");
+    assert!(!text.contains("a thought of its own"), "a provider Thought is never text: {text}");
     assert_eq!((note.items.len(), note.tools.len(), note.settings.max_tokens), (1, 0, Some(77)));
     let state = scene.state(&begun.run).await;
     assert_eq!(state.smart.reflections.unwrap()[0].text.to_string(), "noted");
 }
 
-/// A thread whose first run was summarised: what the summary was made from, and what stands for it.
+/// Summarises the first run of a Thread; returns the input of the summary and its text.
 async fn summarised(reflection: &str) -> (String, String) {
     let is_summary =
         |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
-    let models = Cast::default().with(MODEL, move |call| {
+    let models = ScriptedModels::default().with(MODEL, move |call| {
         let is_note = call.items.last().is_some_and(|item| item.ephemeral);
         match (results(call), is_note) {
-            _ if is_summary(call) => Says::Text(r#"{"summary":"they looked"}"#),
-            (1, true) => Says::Text("the first is dark"),
-            (2, true) => Says::Text("nobody lives in the second house"),
-            (_, true) => Says::Text("so it must be number three"),
-            (0..=2, false) => Says::Calls(&[("look", "{}")]),
-            _ => Says::Thinks("a thought of its own", "it is the third"),
+            _ if is_summary(call) => ScriptedAnswer::Text(r#"{"summary":"they looked"}"#),
+            (1, true) => ScriptedAnswer::Text("the first is dark"),
+            (2, true) => ScriptedAnswer::Text("nobody lives in the second house"),
+            (_, true) => ScriptedAnswer::Text("so it must be number three"),
+            (0..=2, false) => ScriptedAnswer::Calls(&[("look", "{}")]),
+            _ => ScriptedAnswer::Thinks("a thought of its own", "it is the third"),
         }
     });
     let scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
@@ -214,8 +219,8 @@ async fn summarised(reflection: &str) -> (String, String) {
     agent.context.keep_turns = Some(0);
     let (begun, _) = scene.run(agent.clone(), "look for it").await;
     agent.context.trigger_tokens = Some(1);
-    let start = Start { thread: Some(begun.thread), ..Scene::start(agent, "thanks") };
-    let begun = scene.runner.begin(start).await.unwrap();
+    let start = RunRequest { thread: Some(begun.thread), ..Scene::start(agent, "thanks") };
+    let begun = scene.runner.start(start).await.unwrap();
     scene.runner.drive(&us(), &begun.run).await.unwrap();
     let asked = scene.models.asked(MODEL);
     let from = asked.iter().find(|call| is_summary(call)).expect("it was summarised");
@@ -224,7 +229,7 @@ async fn summarised(reflection: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn reflection_keep_last_stays_in_summaries_and_summarize_covers_the_older() {
+async fn reflection_keep_last_survives_summaries_and_summarize_covers_older_notes() {
     let (from, summary) =
         summarised(r#"{"cadence":"after_tool","keepLast":1,"summarize":true}"#).await;
     assert!(from.contains("note to oneself: the first is dark\n"), "{from}");
@@ -237,7 +242,7 @@ async fn reflection_keep_last_stays_in_summaries_and_summarize_covers_the_older(
 }
 
 #[tokio::test]
-async fn what_a_provider_thought_is_never_inlined_into_a_summary() {
+async fn provider_thoughts_are_never_inlined_into_summaries() {
     let (from, summary) = summarised("false").await;
     assert!(from.contains("assistant: it is the third"), "{from}");
     assert!(!from.contains("a thought of its own"), "{from}");
@@ -245,18 +250,18 @@ async fn what_a_provider_thought_is_never_inlined_into_a_summary() {
 }
 
 #[tokio::test]
-async fn plan_steps_and_plan_events_are_printed_as_documented() {
+async fn plan_steps_and_plan_events_match_the_documents() {
     const STEPS: &str = r#"[{"id":1,"step":"look","owner":"agent","exitCriteria":"seen","evidence":"a photo","status":"completed","title":"Look","description":"closely"},{"id":2,"step":"ask","owner":"user","exitCriteria":"told","status":"in-progress"},{"id":3,"step":"pay","owner":"the bank","exitCriteria":"pay","status":"blocked"},{"id":4,"step":"go","owner":"agent","exitCriteria":"go","status":"not-started"}]"#;
     const WRITE: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","owner":"agent","exitCriteria":"seen","evidence":"a photo","status":"completed","title":"Look","description":"closely"},{"id":2,"step":"ask","owner":"user","exitCriteria":"told","status":"in-progress"},{"id":3,"step":"pay","owner":"the bank","status":"blocked"},{"id":4,"step":"go"}]}"#;
     const TWO: &str = r#"{"operation":"update","todoList":[{"id":4,"status":"in-progress"}]}"#;
-    let models = Cast::default().with(MODEL, |call| match results(call) {
-        0 => Says::Calls(&[("manage_todo_list", WRITE)]),
-        1 => Says::Calls(&[("manage_todo_list", TWO)]),
-        2 => Says::Calls(&[("manage_todo_list", r#"{"operation":"read"}"#)]),
-        _ => Says::Text("done"),
+    let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("manage_todo_list", WRITE)]),
+        1 => ScriptedAnswer::Calls(&[("manage_todo_list", TWO)]),
+        2 => ScriptedAnswer::Calls(&[("manage_todo_list", r#"{"operation":"read"}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(EventRecorder::default());
     scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
     let (begun, _) = scene.run(AgentConfig::smart(MODEL), "plan").await;
     let plan = scene.state(&begun.run).await.smart.current_plan().unwrap().json();
@@ -275,14 +280,15 @@ async fn plan_steps_and_plan_events_are_printed_as_documented() {
 const QUESTIONS: &str = r#"[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]"#;
 const ASK: &str = r#"{"questions":[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]}"#;
 
-/// A run that asks its questions and hears that answer: the question then, and all that was heard.
-async fn asked(resolution: &str) -> (String, Arc<Heard>, Scene) {
-    let models = Cast::default().with(MODEL, |call| match results(call) {
-        0 => Says::Calls(&[("ask_user_question", ASK)]),
-        _ => Says::Text("done"),
+/// Runs an agent that asks its questions and receives this answer. Returns the question and the
+/// recorded events.
+async fn asked(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
+    let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(EventRecorder::default());
     scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.human_in_the_loop.ask_user = Some(AskUser::default());
@@ -301,7 +307,7 @@ async fn asked(resolution: &str) -> (String, Arc<Heard>, Scene) {
         r#"{"questionId":"run_1.q3","toolCallId":"call_0_0","requestedAt":"2027-01-15T08:00:00Z"}"#
     );
     let resolution = UserQuestionResolution::parse(&json(resolution)).unwrap();
-    scene.runner.tell(&us(), &begun.run, Word::Answer(resolution)).await.unwrap();
+    scene.runner.send_command(&us(), &begun.run, RunCommand::Answer(resolution)).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
     let state = scene.state(&begun.run).await;
     assert!(state.context("__awaitingUserQuestion").is_none());
@@ -310,7 +316,7 @@ async fn asked(resolution: &str) -> (String, Arc<Heard>, Scene) {
 }
 
 #[tokio::test]
-async fn a_question_is_told_through_on_event_and_on_question_and_printed_as_documented() {
+async fn question_reaches_on_event_and_on_question_as_documented() {
     const ANSWERS: &str = r#"{"Which cities?":{"values":["zrh","Basel"],"notes":"soon"},"Why?":{"values":[],"freeText":"for work"}}"#;
     let (settled, heard, _scene) = asked(&format!(
         r#"{{"id":"call_0_0","answers":{ANSWERS},"answeredBy":"Ada","notes":"both"}}"#
@@ -335,7 +341,7 @@ async fn a_question_is_told_through_on_event_and_on_question_and_printed_as_docu
 }
 
 #[tokio::test]
-async fn a_question_may_be_cancelled_whatever_it_requires() {
+async fn required_question_can_be_cancelled() {
     let (settled, heard, scene) =
         asked(r#"{"id":"run_1.q3","cancelled":true,"answeredBy":"Ada","notes":"not today"}"#).await;
     assert_eq!(
@@ -353,19 +359,19 @@ async fn a_question_may_be_cancelled_whatever_it_requires() {
 }
 
 #[tokio::test]
-async fn memory_facts_are_what_summaries_hold_for_settled() {
+async fn memory_facts_come_from_summaries() {
     let is_summary =
         |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
-    let models = Cast::default().with(MODEL, move |call| {
+    let models = ScriptedModels::default().with(MODEL, move |call| {
         if !is_summary(call) {
-            return Says::Text("yes");
+            return ScriptedAnswer::Text("yes");
         }
         if text_of(&call.items[0]).contains("I moved") {
-            return Says::Text(
+            return ScriptedAnswer::Text(
                 r#"{"summary":"moved","stable_facts":[{"key":"city","value":"Bern"}],"discarded_obsolete":["street"]}"#,
             );
         }
-        Says::Text(
+        ScriptedAnswer::Text(
             r#"{"summary":"met","stable_facts":[{"key":"city","value":"Basel"},{"key":"street","value":"Rheingasse"}]}"#,
         )
     });
@@ -374,8 +380,8 @@ async fn memory_facts_are_what_summaries_hold_for_settled() {
     let thread = first.thread;
     let summarised = async || {
         let start = Scene::start(AgentConfig::minimal(MODEL), "");
-        let start = Start { thread: Some(thread.clone()), said: Vec::new(), ..start };
-        let begun = scene.runner.begin_compaction(start).await.unwrap();
+        let start = RunRequest { thread: Some(thread.clone()), said: Vec::new(), ..start };
+        let begun = scene.runner.start_compaction(start).await.unwrap();
         scene.runner.drive(&us(), &begun.run).await.unwrap();
         let facts = scene.state(&begun.run).await.smart.memory_facts.unwrap();
         facts.iter().map(|fact| fact.json().as_str().to_owned()).collect::<Vec<_>>()
@@ -388,7 +394,8 @@ async fn memory_facts_are_what_summaries_hold_for_settled() {
     let street = |more: &str| fact("street", "Rheingasse", more);
     assert_eq!(summarised().await, [fact("city", "Basel", ""), street("")]);
     let start = Scene::start(AgentConfig::minimal(MODEL), "I moved to Bern.");
-    let begun = scene.runner.begin(Start { thread: Some(thread.clone()), ..start }).await.unwrap();
+    let begun =
+        scene.runner.start(RunRequest { thread: Some(thread.clone()), ..start }).await.unwrap();
     scene.runner.drive(&us(), &begun.run).await.unwrap();
     assert_eq!(summarised().await, [fact("city", "Bern", ""), street(r#","obsolete":true"#)]);
 }

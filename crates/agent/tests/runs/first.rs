@@ -1,11 +1,12 @@
-//! The loop from end to end: tools, plan, approvals, questions, gates, limits, summaries, handoffs.
+//! Tests of the agent loop: tools, plans, approvals, questions, gates, limits, summaries and
+//! handoffs.
 
 use throughline_agent::{
-    AgentConfig, AskUser, OutputContract, RunError, RunStatus, ToolSpec, Word,
+    AgentConfig, AskUser, OutputContract, RunCommand, RunError, RunStatus, ToolSpec,
 };
 use throughline_core::{
-    Json, Name, PendingToolApproval, RunEvent, ToolApprovalResolution, ToolExecutionStatus,
-    Trouble, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+    Json, ModelErrorKind, Name, PendingToolApproval, RunEvent, ToolApprovalResolution,
+    ToolExecutionStatus, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
 };
 
 use crate::harness::*;
@@ -21,10 +22,10 @@ fn add() -> ToolSpec {
 }
 
 #[tokio::test]
-async fn an_agent_calls_its_tools_and_answers() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("add", r#"{"a":1}"#), ("add", r#"{"a":2}"#)]),
-        _ => Says::Text("three"),
+async fn agent_calls_tools_and_answers() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("add", r#"{"a":1}"#), ("add", r#"{"a":2}"#)]),
+        _ => ScriptedAnswer::Text("three"),
     });
     let scene = Scene::new(models, vec![add()]).await;
     let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "1 + 2?").await;
@@ -56,10 +57,10 @@ async fn an_agent_calls_its_tools_and_answers() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_never_reach_a_tool() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("add", r#"{"a":"x"}"#), ("subtract", "{}")]),
-        _ => Says::Text("sorry"),
+async fn invalid_arguments_never_reach_a_tool() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("add", r#"{"a":"x"}"#), ("subtract", "{}")]),
+        _ => ScriptedAnswer::Text("sorry"),
     });
     let scene = Scene::new(models, vec![add()]).await;
     let (_, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
@@ -70,8 +71,8 @@ async fn arguments_that_do_not_fit_never_reach_a_tool() {
     assert!(told[1].contains("There is no tool named subtract: add."), "{told:?}");
 }
 
-fn approve(id: &str, approved: bool) -> Word {
-    Word::Decide(ToolApprovalResolution::new(id.into(), approved))
+fn approve(id: &str, approved: bool) -> RunCommand {
+    RunCommand::Decide(ToolApprovalResolution::new(id.into(), approved))
 }
 
 fn approvals(state: &throughline_agent::State) -> Vec<PendingToolApproval> {
@@ -79,10 +80,10 @@ fn approvals(state: &throughline_agent::State) -> Vec<PendingToolApproval> {
 }
 
 #[tokio::test]
-async fn a_person_decides_once_and_may_change_the_arguments() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
-        _ => Says::Text("done"),
+async fn approval_is_decided_once_and_can_edit_arguments() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![add().needs_approval()]).await;
     let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
@@ -92,37 +93,37 @@ async fn a_person_decides_once_and_may_change_the_arguments() {
     assert!(state.context("__awaitingApproval").is_some());
     let (runner, run) = (&scene.runner, &begun.run);
     let refused = |error: Result<(), RunError>| error.unwrap_err().to_string();
-    let none = runner.tell(&us(), run, approve("nobody", true)).await;
+    let none = runner.send_command(&us(), run, approve("nobody", true)).await;
     assert_eq!(refused(none), "Pending approval not found for id: nobody");
     let mut wrong = ToolApprovalResolution::new(id.clone(), true);
     wrong.approved_args = Some(json(r#"{"a":"x"}"#));
-    let wrong = runner.tell(&us(), run, Word::Decide(wrong)).await;
+    let wrong = runner.send_command(&us(), run, RunCommand::Decide(wrong)).await;
     assert!(refused(wrong).starts_with("approvedArgs do not fit the schema: /a:"));
     let mut edited = ToolApprovalResolution::new(id.clone(), true);
     edited.approved_args = Some(json(r#"{"a":7}"#));
     edited.decided_by = Some("ann".into());
-    runner.tell(&us(), run, Word::Decide(edited)).await.unwrap();
-    let again = runner.tell(&us(), run, approve(&id, false)).await;
+    runner.send_command(&us(), run, RunCommand::Decide(edited)).await.unwrap();
+    let again = runner.send_command(&us(), run, approve(&id, false)).await;
     assert_eq!(
         refused(again),
-        format!("Tool approval {id} was decided before (status: approved).")
+        format!("Tool approval {id} was already decided (status: approved).")
     );
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
     assert_eq!(*scene.ran.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
-    let over = runner.tell(&us(), run, approve(&id, true)).await;
+    let over = runner.send_command(&us(), run, approve(&id, true)).await;
     assert!(refused(over).contains("is over: it was completed"));
 }
 
 #[tokio::test]
-async fn what_is_rejected_does_not_run_and_the_model_is_told() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
-        _ => Says::Text("done"),
+async fn rejected_call_does_not_run_and_the_model_is_notified() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![add().needs_approval()]).await;
     let (begun, _) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
     let id = approvals(&scene.state(&begun.run).await)[0].tool_call_id.clone();
-    scene.runner.tell(&us(), &begun.run, approve(&id, false)).await.unwrap();
+    scene.runner.send_command(&us(), &begun.run, approve(&id, false)).await.unwrap();
     scene.runner.drive(&us(), &begun.run).await.unwrap();
     assert!(scene.ran.lock().unwrap().is_empty());
     let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
@@ -132,11 +133,11 @@ async fn what_is_rejected_does_not_run_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn a_question_pauses_the_run_until_it_is_answered_as_it_must_be() {
+async fn question_pauses_the_run_until_a_valid_answer() {
     const ASK: &str = r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue","value":"b"}]}]}"#;
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("ask_user_question", ASK)]),
-        _ => Says::Text("painted"),
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),
+        _ => ScriptedAnswer::Text("painted"),
     });
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
@@ -153,19 +154,20 @@ async fn a_question_pauses_the_run_until_it_is_answered_as_it_must_be() {
         answer.free_text = free.map(Name::from);
         let mut resolution = UserQuestionResolution::new(question.id.clone());
         resolution.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), answer)]));
-        Word::Answer(resolution)
+        RunCommand::Answer(resolution)
     };
     let (runner, run) = (&scene.runner, &begun.run);
     for (word, problem) in [
         (answer(&[], None), "Missing answer for required question: \"Which?\""),
         (answer(&["Red", "b"], None), "only one option can be chosen for \"Which?\""),
-        (answer(&["green"], None), "\"green\" is no option of \"Which?\": Red, b"),
+        (answer(&["green"], None), "\"green\" is not an option of \"Which?\": Red, b"),
         (answer(&["b"], Some("but dark")), "free text is not allowed for \"Which?\""),
     ] {
-        assert_eq!(runner.tell(&us(), run, word).await.unwrap_err().to_string(), problem);
+        assert_eq!(runner.send_command(&us(), run, word).await.unwrap_err().to_string(), problem);
     }
-    runner.tell(&us(), run, answer(&["b"], None)).await.unwrap();
-    let again = runner.tell(&us(), run, answer(&["Red"], None)).await.unwrap_err().to_string();
+    runner.send_command(&us(), run, answer(&["b"], None)).await.unwrap();
+    let again =
+        runner.send_command(&us(), run, answer(&["Red"], None)).await.unwrap_err().to_string();
     assert!(again.contains("already resolved (status: executed)"), "{again}");
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
     let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
@@ -173,10 +175,14 @@ async fn a_question_pauses_the_run_until_it_is_answered_as_it_must_be() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_asked_for_again_and_the_thread_has_only_the_last() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| {
+async fn invalid_answer_is_retried_and_thread_keeps_only_the_valid_one() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| {
         let told = call.items.iter().filter(|item| item.ephemeral).count();
-        if told == 0 { Says::Text("not json") } else { Says::Text(r#"{"n":3}"#) }
+        if told == 0 {
+            ScriptedAnswer::Text("not json")
+        } else {
+            ScriptedAnswer::Text(r#"{"n":3}"#)
+        }
     });
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
@@ -192,7 +198,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_and_the_thread_has_only_
     let ephemeral = events.iter().filter(
         |event| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true)),
     );
-    assert_eq!(ephemeral.count(), 2, "what was said and what was told about it");
+    assert_eq!(ephemeral.count(), 2, "the invalid answer and the feedback");
     let gates: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
@@ -204,10 +210,10 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_and_the_thread_has_only_
 }
 
 #[tokio::test]
-async fn a_model_that_fails_is_asked_again_and_then_another() {
-    let models = Cast::default()
-        .with("claude-sonnet-4-5", |_| Says::Fails(Trouble::Transient))
-        .with("claude-opus-4-5", |_| Says::Text("here"));
+async fn failing_model_is_retried_then_replaced() {
+    let models = ScriptedModels::default()
+        .with("claude-sonnet-4-5", |_| ScriptedAnswer::Fails(ModelErrorKind::Transient))
+        .with("claude-opus-4-5", |_| ScriptedAnswer::Text("here"));
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.gate.other_models = vec!["claude-opus-4-5".into()];
@@ -226,26 +232,30 @@ async fn a_model_that_fails_is_asked_again_and_then_another() {
 }
 
 #[tokio::test]
-async fn what_was_cut_off_is_thrown_away_whole_and_too_much_time_ends_a_run() {
-    let models = Cast::default().with("claude-sonnet-4-5", |_| Says::Cut);
+async fn truncated_answer_is_discarded_and_time_limit_ends_the_run() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |_| ScriptedAnswer::Cut);
     let scene = Scene::new(models, Vec::new()).await;
     let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "hello").await;
     assert_eq!(status, RunStatus::Failed);
-    assert_eq!(scene.state(&begun.run).await.window.items.len(), 1, "only what was asked");
-    // A piece was shown already, so nobody may take it back and ask again.
+    assert_eq!(scene.state(&begun.run).await.window.items.len(), 1, "only the user message");
+    // Listeners already received a part, so the call is not repeated.
     assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 1);
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.limits.max_wall_clock_ms = Some(5000);
-    let begun = scene.runner.begin(Scene::start(agent, "hello")).await.unwrap();
+    let begun = scene.runner.start(Scene::start(agent, "hello")).await.unwrap();
     scene.clock.0.store(60, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
 }
 
 #[tokio::test]
-async fn a_limit_ends_the_tools_and_leaves_one_last_answer() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| {
-        let is_last = matches!(call.settings.choice, Some(throughline_core::Choice::None));
-        if is_last { Says::Text("as far as I got") } else { Says::Calls(&[("add", r#"{"a":1}"#)]) }
+async fn tool_limit_allows_one_final_answer() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| {
+        let is_last = matches!(call.settings.choice, Some(throughline_core::ToolChoice::None));
+        if is_last {
+            ScriptedAnswer::Text("as far as I got")
+        } else {
+            ScriptedAnswer::Calls(&[("add", r#"{"a":1}"#)])
+        }
     });
     let scene = Scene::new(models, vec![add()]).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
@@ -261,17 +271,17 @@ async fn a_limit_ends_the_tools_and_leaves_one_last_answer() {
 }
 
 #[tokio::test]
-async fn the_plan_is_kept_with_its_versions() {
+async fn plan_is_stored_with_versions() {
     const WRITE: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","status":"in-progress"},{"id":2,"step":"leap"}]}"#;
     const UPDATE: &str =
         r#"{"operation":"update","expectedVersion":1,"todoList":[{"id":1,"status":"completed"}]}"#;
     const STALE: &str =
         r#"{"operation":"update","expectedVersion":1,"todoList":[{"id":2,"status":"completed"}]}"#;
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("manage_todo_list", WRITE)]),
-        1 => Says::Calls(&[("manage_todo_list", UPDATE)]),
-        2 => Says::Calls(&[("manage_todo_list", STALE)]),
-        _ => Says::Text("done"),
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("manage_todo_list", WRITE)]),
+        1 => ScriptedAnswer::Calls(&[("manage_todo_list", UPDATE)]),
+        2 => ScriptedAnswer::Calls(&[("manage_todo_list", STALE)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, Vec::new()).await;
     let (begun, _) = scene.run(AgentConfig::smart("claude-sonnet-4-5"), "plan").await;
@@ -285,23 +295,26 @@ async fn the_plan_is_kept_with_its_versions() {
 }
 
 #[tokio::test]
-async fn the_same_names_begin_one_run_and_a_thread_has_one_run_at_a_time() {
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[("add", r#"{"a":1}"#)]),
-        _ => Says::Text("done"),
+async fn idempotent_start_creates_one_run_and_thread_has_one_active_run() {
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("add", r#"{"a":1}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![add().needs_approval()]).await;
     let mut start = Scene::start(AgentConfig::minimal("claude-sonnet-4-5"), "go");
     start.once = vec!["otid-1".into()];
-    let first = scene.runner.begin(start.clone()).await.unwrap();
-    let second = scene.runner.begin(start.clone()).await.unwrap();
+    let first = scene.runner.start(start.clone()).await.unwrap();
+    let second = scene.runner.start(start.clone()).await.unwrap();
     assert_eq!((&second.run, &second.thread, second.repeated), (&first.run, &first.thread, true));
     scene.runner.drive(&us(), &first.run).await.unwrap();
-    let other =
-        throughline_agent::Start { once: Vec::new(), thread: Some(first.thread.clone()), ..start };
-    let busy = scene.runner.begin(other.clone()).await.unwrap_err().to_string();
+    let other = throughline_agent::RunRequest {
+        once: Vec::new(),
+        thread: Some(first.thread.clone()),
+        ..start
+    };
+    let busy = scene.runner.start(other.clone()).await.unwrap_err().to_string();
     assert!(busy.contains(&*first.run.0) && busy.contains("waiting"), "{busy}");
-    scene.runner.tell(&us(), &first.run, Word::Cancel(None)).await.unwrap();
-    let next = scene.runner.begin(other).await.unwrap();
+    scene.runner.send_command(&us(), &first.run, RunCommand::Cancel(None)).await.unwrap();
+    let next = scene.runner.start(other).await.unwrap();
     assert_eq!(next.thread, first.thread);
 }

@@ -1,23 +1,24 @@
-//! Forged snapshots: a document cannot run a tool without an approval, name a tool that the agent was not given, or choose
-//! the names of a run.
+//! Forged snapshots cannot run a tool without approval, use a tool that the agent was not given, or
+//! choose the ids of a run.
 
 use std::sync::PoisonError;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use throughline_agent::{AgentConfig, OpenCalls, RunStatus, ToolSpec, Word, parse_snapshot};
+use throughline_agent::{AgentConfig, OpenCalls, RunCommand, RunStatus, ToolSpec, parse_snapshot};
 use throughline_core::{LogId, ToolApprovalResolution};
-use throughline_testkit::{Dice, figure};
+use throughline_testkit::{TestRng, figure};
 
-use crate::harness::{Cast, Says, Scene, results, us};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// A scene whose model calls `sign`, which needs an approval, and the snapshot of a run that waits for it.
+/// Creates a scene whose model calls `sign`, which needs approval, and the snapshot of the waiting
+/// run.
 async fn waiting() -> (Scene, Value) {
-    let models = Cast::default().with(MODEL, |call| match results(call) {
-        0 => Says::Calls(&[("sign", r#"{"sum":1}"#)]),
-        _ => Says::Text("done"),
+    let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[("sign", r#"{"sum":1}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let tools = vec![
         ToolSpec::new("sign").needs_approval(),
@@ -25,7 +26,7 @@ async fn waiting() -> (Scene, Value) {
         ToolSpec::new("pay"),
     ];
     let mut scene = Scene::new(models, tools).await;
-    // The agent was given `sign` and `look`; the runner has `pay` besides.
+    // The agent was given `sign` and `look`; the runner also has `pay`.
     let whole = scene.runner.clone();
     let given = whole.tools.iter().filter(|(name, _)| &***name != "pay");
     let given: Vec<_> = given.map(|(_, tool)| std::sync::Arc::clone(tool)).collect();
@@ -33,12 +34,12 @@ async fn waiting() -> (Scene, Value) {
     let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert_eq!(status, RunStatus::Waiting);
     let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
-    let document = snapshot.json(scene.runner.clock.now(), None).unwrap();
+    let document = snapshot.to_json(scene.runner.clock.now(), None).unwrap();
     scene.runner = whole;
     (scene, serde_json::from_slice(document.bytes()).unwrap())
 }
 
-/// Restores a document and drives the run until it rests.
+/// Restores a document and drives the run until it is idle.
 async fn restored(scene: &Scene, document: &Value) -> Result<(LogId, RunStatus), String> {
     let bytes = Bytes::from(document.to_string());
     let snapshot = parse_snapshot(&bytes).map_err(|error| error.to_string())?;
@@ -51,7 +52,7 @@ fn ran(scene: &Scene) -> Vec<String> {
     scene.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The documents that a forger would try, each with what it claims.
+/// Returns plausible forgeries, each with the claim that it makes.
 fn forgeries(honest: &Value) -> Vec<(&'static str, Value)> {
     let call = honest["progress"]["calls"][0]["id"].clone();
     let forge = |change: &dyn Fn(&mut Value)| {
@@ -137,9 +138,9 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
         let pending = state.smart.pending_approvals.clone().unwrap_or_default();
         assert_eq!(pending.len(), 1, "{claim}: {pending:?}");
         assert_eq!(pending[0].args.as_str(), r#"{"sum":1}"#, "{claim}: a person sees what runs");
-        // With an approval it runs once, with the arguments that were shown.
+        // With an approval the tool runs once, with the arguments that were shown.
         let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
-        scene.runner.tell(&us(), &run, Word::Decide(allowed)).await.unwrap();
+        scene.runner.send_command(&us(), &run, RunCommand::Decide(allowed)).await.unwrap();
         assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed, "{claim}");
         let did = std::mem::take(&mut *scene.ran.lock().unwrap());
         assert_eq!(did, [r#"sign call_0_0 {"sum":1}"#], "{claim}");
@@ -151,7 +152,8 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
 #[tokio::test]
 async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
     let (scene, honest) = waiting().await;
-    // `look` runs without an approval unless a rule of the agent demands one, and the document has no rules.
+    // `look` needs no approval unless a rule of the agent requires it, and the document contains no
+    // rules.
     let document = honest.to_string().replace(r#""sign""#, r#""look""#);
     let mut document: Value = serde_json::from_str(&document).unwrap();
     document["casting"]["tools"] = honest["casting"]["tools"].clone();
@@ -168,7 +170,7 @@ async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
         assert_eq!((status, ran), (RunStatus::Waiting, Vec::new()), "{stage}");
         let pending = scene.state(&run).await.smart.pending_approvals.unwrap();
         let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
-        scene.runner.tell(&us(), &run, Word::Decide(allowed)).await.unwrap();
+        scene.runner.send_command(&us(), &run, RunCommand::Decide(allowed)).await.unwrap();
         assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed);
         assert_eq!(std::mem::take(&mut *scene.ran.lock().unwrap()).len(), 1, "{stage}");
         let (_, status, ran) = restore(OpenCalls::ByRules).await;
@@ -180,7 +182,7 @@ async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
 async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     let (scene, honest) = waiting().await;
     let mut other = honest.to_string().replace(r#""sign""#, r#""pay""#);
-    // The list of tools stays what it was, so `pay` is not on it.
+    // The list of tools is unchanged, so it does not contain `pay`.
     let mut document: Value = serde_json::from_str(&other).unwrap();
     document["casting"]["tools"] = honest["casting"]["tools"].clone();
     document["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
@@ -189,14 +191,14 @@ async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     assert_eq!(ran(&scene), Vec::<String>::new());
     let history = scene.state(&run).await.smart.tool_history.unwrap();
     assert!(history[0].error.as_ref().unwrap().contains("There is no tool named pay"));
-    // A tool that this runner does not have is refused by name.
+    // A tool that this runner does not have is rejected by name.
     other = honest.to_string().replace(r#""look""#, r#""launch""#);
     let refused = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
     assert!(refused.contains("casting.tools: there is no tool launch here"), "{refused}");
 }
 
 #[tokio::test]
-async fn restored_runs_get_new_names_unless_theirs_have_our_form_and_are_free() {
+async fn restored_runs_keep_only_valid_free_ids() {
     let (scene, honest) = waiting().await;
     let taken = honest["progress"]["run"].as_str().unwrap().to_owned();
     for name in
@@ -211,7 +213,7 @@ async fn restored_runs_get_new_names_unless_theirs_have_our_form_and_are_free() 
         document["progress"]["run"] = json!("run_free");
         document["thread"] = json!(name);
         let (run, _) = restored(&scene, &document).await.unwrap();
-        assert_ne!(&*run.0, "run_free", "{name} is no name of a thread");
+        assert_ne!(&*run.0, "run_free", "{name} is not a valid Thread id");
     }
     let mut document = honest.clone();
     document["progress"]["run"] = json!("run_free");
@@ -236,7 +238,7 @@ async fn restoring_removes_the_context_of_another_process() {
     assert_eq!(state.context("mine").unwrap().as_str(), "1");
 }
 
-/// All places in a document, as JSON pointers.
+/// Collects all JSON pointers of a document.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(name, one)| (name.clone(), one)).collect(),
@@ -289,7 +291,7 @@ async fn forged_snapshot_mutations_never_run_a_tool_without_approval() {
     ];
     let mut all = Vec::new();
     places(&honest, "", &mut all);
-    let (mut dice, mut taken) = (Dice::new(19), 0);
+    let (mut dice, mut taken) = (TestRng::new(19), 0);
     let cases = throughline_testkit::cases(120);
     for case in 0..cases {
         let mut document = honest.clone();

@@ -1,4 +1,4 @@
-//! A scripted model, fake time and ids, and a store in a folder of its own.
+//! A scripted model, a fake clock, fake ids, and a store in a temporary folder.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,46 +8,47 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_agent::{
-    AgentConfig, Begun, Casting, Ports, RunStatus, Runner, Start, State, Tool, ToolAnswer,
-    ToolContext, ToolSpec, Working,
+    AgentConfig, Ports, RunRequest, RunSpec, RunStatus, Runner, StartedRun, State, Tool,
+    ToolAnswer, ToolContext, ToolFuture, ToolSpec,
 };
-use throughline_codec::{Catalog, events_of};
+use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Asking, Body, Call, CallId, Clock, Ids, Item, Json, LogId, Model, ModelError, Models, Name,
-    Part, Place, ReasoningFormat, Reply, Role, RunEvent, Saying, Seal, SmartState, Stop, Store,
-    Target, Tenant, Thought, ThoughtKind, ToolCall, Trouble, Usage, unpack,
+    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition, Json, LogId, Model, ModelError,
+    ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name, Part, ReasoningFormat, Reply,
+    Role, RunEvent, Seal, SmartState, StopReason, Store, Target, Tenant, Thought, ThoughtKind,
+    ToolCall, Usage, unpack_events,
 };
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
 
-/// What each answer of a scripted model uses.
+/// Usage of each scripted answer.
 pub(crate) const USED: Usage = Usage { input: 100, cached: 40, written: 0, output: 10, thought: 4 };
 
-/// What a scripted model says next.
+/// The next answer of a scripted model.
 #[derive(Clone, Debug)]
-pub(crate) enum Says {
+pub(crate) enum ScriptedAnswer {
     Text(&'static str),
-    /// A thought that is signed, and a text behind it.
+    /// A signed Thought, followed by a text.
     Thinks(&'static str, &'static str),
-    /// Calls of tools, each by its name and arguments.
+    /// Tool calls, each with its name and arguments.
     Calls(&'static [(&'static str, &'static str)]),
-    Fails(Trouble),
+    Fails(ModelErrorKind),
     Cut,
 }
 
-/// A model that says what a script says, chosen by how the conversation stands: so it says the same to whoever asks again.
-pub(crate) struct Scripted {
+/// Chooses the answer from the conversation alone, so a repeated call gets the same answer.
+pub(crate) struct ScriptedModel {
     target: Target,
-    script: Arc<dyn Fn(&Call) -> Says + Send + Sync>,
+    script: Arc<dyn Fn(&Call) -> ScriptedAnswer + Send + Sync>,
     pub(crate) asked: Mutex<Vec<Call>>,
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn target(&self) -> &Target {
         &self.target
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
+    fn send(&self, call: Call) -> ModelFuture<'_> {
         let says = (self.script)(&call);
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
         self.asked.lock().unwrap().push(call);
@@ -60,20 +61,20 @@ impl Model for Scripted {
             extras: Vec::new(),
         };
         let text = |text: &str| {
-            Item::new("text", Place::new(0, 0), Role::Assistant, Body::Text(text.into()))
+            Item::new("text", ItemPosition::new(0, 0), Role::Assistant, Body::Text(text.into()))
         };
         let reply = match says {
-            Says::Text(words) => reply(vec![text(words)], Stop::Done),
-            Says::Thinks(thought, words) => {
+            ScriptedAnswer::Text(words) => reply(vec![text(words)], StopReason::Done),
+            ScriptedAnswer::Thinks(thought, words) => {
                 let mut answer = text(words);
-                answer.place = Place::new(0, 1);
-                reply(vec![self.thought(thought), answer], Stop::Done)
+                answer.place = ItemPosition::new(0, 1);
+                reply(vec![self.thought(thought), answer], StopReason::Done)
             }
-            Says::Cut => reply(vec![text("half an ans")], Stop::Cut),
-            Says::Fails(kind) => {
+            ScriptedAnswer::Cut => reply(vec![text("half an ans")], StopReason::Cut),
+            ScriptedAnswer::Fails(kind) => {
                 return Box::pin(async move { Err(ModelError::new(kind, "it failed")) });
             }
-            Says::Calls(calls) => {
+            ScriptedAnswer::Calls(calls) => {
                 let item = |(part, (name, args)): (usize, &(&str, &str))| {
                     let id = format!("call_{turn}_{part}");
                     let call = ToolCall {
@@ -85,27 +86,27 @@ impl Model for Scripted {
                     };
                     Item::new(
                         format!("c{part}"),
-                        Place::new(0, part),
+                        ItemPosition::new(0, part),
                         Role::Assistant,
                         Body::Call(call),
                     )
                 };
-                reply(calls.iter().enumerate().map(item).collect(), Stop::Tools)
+                reply(calls.iter().enumerate().map(item).collect(), StopReason::Tools)
             }
         };
-        let events: Vec<_> = events_of(&reply).into_iter().map(Ok).collect();
+        let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
         Box::pin(async move {
             let events = Box::pin(futures_util::stream::iter(events));
-            Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
+            Ok(ModelStream { fates: Vec::new(), warnings: Vec::new(), events })
         })
     }
 }
 
-impl Scripted {
+impl ScriptedModel {
     fn thought(&self, words: &str) -> Item {
         let thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
         let mut item =
-            Item::new("thought", Place::new(0, 0), Role::Assistant, Body::Thought(thought));
+            Item::new("thought", ItemPosition::new(0, 0), Role::Assistant, Body::Thought(thought));
         let (signature, owner) = (Bytes::from_static(b"signed"), Arc::clone(&self.target.origin));
         item.seals.push(Seal::new(signature, "anthropic.signature", owner, "/signature"));
         item.origin = Some(Arc::clone(&self.target.origin));
@@ -113,21 +114,21 @@ impl Scripted {
     }
 }
 
-/// The scripted models by name.
+/// Scripted models by name.
 #[derive(Default)]
-pub(crate) struct Cast {
-    models: BTreeMap<Name, Arc<Scripted>>,
+pub(crate) struct ScriptedModels {
+    models: BTreeMap<Name, Arc<ScriptedModel>>,
 }
 
-impl Cast {
+impl ScriptedModels {
     pub(crate) fn with(
         mut self,
         name: &str,
-        script: impl Fn(&Call) -> Says + Send + Sync + 'static,
+        script: impl Fn(&Call) -> ScriptedAnswer + Send + Sync + 'static,
     ) -> Self {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
         let (script, asked) = (Arc::new(script), Mutex::default());
-        self.models.insert(name.into(), Arc::new(Scripted { target, script, asked }));
+        self.models.insert(name.into(), Arc::new(ScriptedModel { target, script, asked }));
         self
     }
 
@@ -136,48 +137,49 @@ impl Cast {
     }
 }
 
-impl Models for Cast {
+impl ModelRegistry for ScriptedModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let model = self.models.get(name).cloned();
-        let model = model
-            .ok_or_else(|| ModelError::new(Trouble::Other, format!("there is no model {name}")))?;
+        let model = model.ok_or_else(|| {
+            ModelError::new(ModelErrorKind::Other, format!("there is no model {name}"))
+        })?;
         Ok(model)
     }
 }
 
-/// Time that stands still, and moves by a second with each look where that is wanted.
+/// A clock that stands still, or advances by a second per reading.
 #[derive(Default)]
-pub(crate) struct Still(pub(crate) AtomicU64);
+pub(crate) struct FakeClock(pub(crate) AtomicU64);
 
-impl Clock for Still {
+impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
         let seconds = self.0.load(Ordering::SeqCst);
         Timestamp::from_second(1_800_000_000 + i64::try_from(seconds).unwrap()).unwrap()
     }
 }
 
-/// Ids that are counted.
+/// Generates sequential ids.
 #[derive(Default)]
-pub(crate) struct Counted(AtomicU64);
+pub(crate) struct SequentialIds(AtomicU64);
 
-impl Ids for Counted {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for SequentialIds {
+    fn generate(&self, prefix: &str) -> Name {
         Name::from(format!("{prefix}_{}", self.0.fetch_add(1, Ordering::SeqCst)))
     }
 }
 
-/// A tool that notes what it was asked, and answers with it.
-pub(crate) struct Noting {
+/// Records its arguments and returns them.
+pub(crate) struct RecordingTool {
     pub(crate) spec: ToolSpec,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
 }
 
-impl Tool for Noting {
+impl Tool for RecordingTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             (about.progress)("at it");
             let note = format!("{} {} {}", self.spec.name, about.call, args.as_str());
@@ -187,12 +189,12 @@ impl Tool for Noting {
     }
 }
 
-/// A place for runs.
+/// A runner with its store, models and recorded tool calls.
 pub(crate) struct Scene {
     pub(crate) runner: Runner,
     pub(crate) journal: Journal,
-    pub(crate) models: Arc<Cast>,
-    pub(crate) clock: Arc<Still>,
+    pub(crate) models: Arc<ScriptedModels>,
+    pub(crate) clock: Arc<FakeClock>,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
     _folder: Folder,
 }
@@ -202,54 +204,54 @@ pub(crate) fn us() -> Tenant {
 }
 
 impl Scene {
-    pub(crate) async fn new(models: Cast, tools: Vec<ToolSpec>) -> Self {
+    pub(crate) async fn new(models: ScriptedModels, tools: Vec<ToolSpec>) -> Self {
         let folder = Folder::new("agent");
         let options = Options { durability: Durability::Relaxed, ..Options::default() };
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let journal = open(&url, &options).await.unwrap();
-        let (models, clock) = (Arc::new(models), Arc::new(Still::default()));
+        let (models, clock) = (Arc::new(models), Arc::new(FakeClock::default()));
         let ran = Arc::new(Mutex::new(Vec::new()));
         let tools = tools.into_iter().map(|spec| {
-            let tool = Noting { spec, ran: Arc::clone(&ran) };
+            let tool = RecordingTool { spec, ran: Arc::clone(&ran) };
             Arc::new(tool) as Arc<dyn Tool>
         });
         let ports = Ports {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            ids: Arc::new(Counted::default()),
+            ids: Arc::new(SequentialIds::default()),
             secret: [7; 32],
         };
         let store = Arc::new(journal.clone()) as Arc<dyn Store>;
-        let mut runner =
-            Runner::new(store, Arc::clone(&models) as Arc<dyn Models>, ports).with_tools(tools);
+        let mut runner = Runner::new(store, Arc::clone(&models) as Arc<dyn ModelRegistry>, ports)
+            .with_tools(tools);
         runner.lease = Duration::from_secs(30);
         Self { runner, journal, models, clock, ran, _folder: folder }
     }
 
-    pub(crate) fn start(agent: AgentConfig, said: &str) -> Start {
-        Start {
+    pub(crate) fn start(agent: AgentConfig, said: &str) -> RunRequest {
+        RunRequest {
             tenant: us(),
             thread: None,
-            casting: Casting::solo(agent, Vec::new()),
+            casting: RunSpec::single_agent(agent, Vec::new()),
             said: vec![Body::Text(said.into())],
             once: Vec::new(),
         }
     }
 
-    /// Begins a run and goes on with it until it rests.
-    pub(crate) async fn run(&self, agent: AgentConfig, said: &str) -> (Begun, RunStatus) {
-        let begun = self.runner.begin(Self::start(agent, said)).await.unwrap();
+    /// Starts a run and drives it until it is idle.
+    pub(crate) async fn run(&self, agent: AgentConfig, said: &str) -> (StartedRun, RunStatus) {
+        let begun = self.runner.start(Self::start(agent, said)).await.unwrap();
         let status = self.runner.drive(&us(), &begun.run).await.unwrap();
         (begun, status)
     }
 
-    /// What is known of a run, which prints as the published schema says.
+    /// Returns the state of a run after validating it against the published schema.
     pub(crate) async fn state(&self, run: &LogId) -> State {
         let state = self.runner.state(&us(), run).await.unwrap();
         must_fit(&STATE, &state.smart_state().json());
         state
     }
 
-    /// The events of a run.
+    /// Returns the events of a run.
     pub(crate) async fn events(&self, run: &LogId) -> Vec<RunEvent> {
         let mut events = Vec::new();
         let mut after = 0;
@@ -258,7 +260,7 @@ impl Scene {
             let Some(last) = records.last() else { return events };
             after = last.seq;
             for record in &records {
-                for (_, event) in unpack(record).unwrap() {
+                for (_, event) in unpack_events(record).unwrap() {
                     let event = Json::parse(event).unwrap();
                     must_fit(&EVENT, &event);
                     events.push(RunEvent::parse(&event).unwrap());
@@ -282,12 +284,12 @@ fn must_fit(schema: &jsonschema::Validator, document: &Json) {
     }
 }
 
-/// How many answers of tools a Call brings.
+/// Returns the number of tool results in a Call.
 pub(crate) fn results(call: &Call) -> usize {
     call.items.iter().filter(|item| matches!(item.body, Body::Result(_))).count()
 }
 
-/// What the answers of tools say.
+/// Returns the texts of the tool results in a Call.
 pub(crate) fn said_by_tools(call: &Call) -> Vec<String> {
     let texts = call.items.iter().filter_map(|item| match &item.body {
         Body::Result(result) => Some(result.parts.iter().map(|part| match part {
@@ -299,7 +301,7 @@ pub(crate) fn said_by_tools(call: &Call) -> Vec<String> {
     texts.map(Iterator::collect).collect()
 }
 
-/// The names of events, in order, each once where it is repeated.
+/// Returns the names of events in order, with repetitions collapsed.
 pub(crate) fn names(events: &[RunEvent]) -> Vec<String> {
     let mut names: Vec<String> = events.iter().map(|event| event.name().into_owned()).collect();
     names.dedup();

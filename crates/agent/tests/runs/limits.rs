@@ -1,27 +1,29 @@
-//! Document 004, what is left of limits, builders and snapshots: one test for each rule, named after it.
+//! Document 004: the remaining rules for limits, builders and snapshots, one test per rule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use throughline_agent::{AgentConfig, RunStatus, Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_agent::{
+    AgentConfig, RunStatus, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec,
+};
 use throughline_core::{Json, RunEvent, TokenCounter};
 
-use crate::harness::{Cast, Says, Scene, results, us};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Counts how many of it are at work.
-struct Crowded {
+/// Counts how many calls run at the same time.
+struct ConcurrencyProbe {
     now: AtomicUsize,
     most: Arc<AtomicUsize>,
 }
 
-impl Tool for Crowded {
+impl Tool for ConcurrencyProbe {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new("look").idempotent()
     }
 
-    fn run<'a>(&'a self, _: &'a Json, _: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, _: &'a Json, _: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
@@ -34,7 +36,7 @@ impl Tool for Crowded {
     }
 }
 
-/// Which limit a run reached, if it did.
+/// Returns the limit that a run reached.
 async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<String>) {
     let (begun, status) = scene.run(agent, "go").await;
     let events = scene.events(&begun.run).await;
@@ -46,22 +48,27 @@ async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<Strin
 }
 
 #[tokio::test]
-async fn max_parallel_tools_total_output_and_context_are_kept() {
+async fn max_parallel_tools_total_output_and_context_are_enforced() {
     let models = || {
-        Cast::default().with(MODEL, |call| match results(call) {
-            0 => Says::Calls(&[("look", "{}"), ("look", "{}"), ("look", "{}"), ("look", "{}")]),
-            _ => Says::Text("done"),
+        ScriptedModels::default().with(MODEL, |call| match results(call) {
+            0 => ScriptedAnswer::Calls(&[
+                ("look", "{}"),
+                ("look", "{}"),
+                ("look", "{}"),
+                ("look", "{}"),
+            ]),
+            _ => ScriptedAnswer::Text("done"),
         })
     };
     let most = Arc::new(AtomicUsize::new(0));
     let mut scene = Scene::new(models(), Vec::new()).await;
-    let tool = Crowded { now: AtomicUsize::new(0), most: Arc::clone(&most) };
+    let tool = ConcurrencyProbe { now: AtomicUsize::new(0), most: Arc::clone(&most) };
     scene.runner = scene.runner.with_tool(tool);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_parallel_tools = Some(2);
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
     assert_eq!(most.load(Ordering::SeqCst), 2);
-    // The scripted model says ten tokens each time.
+    // Each answer of the scripted model uses ten tokens.
     let mut short = agent.clone();
     short.limits.max_total_output_tokens = Some(5);
     let reached = Some("maxTotalOutputTokens".to_owned());
@@ -71,33 +78,37 @@ async fn max_parallel_tools_total_output_and_context_are_kept() {
     assert_eq!(limit_of(&scene, agent).await, (RunStatus::Failed, reached));
 }
 
-/// Takes every text for a long one.
-struct Many;
+/// Counts every text as long.
+struct MillionTokens;
 
-impl TokenCounter for Many {
+impl TokenCounter for MillionTokens {
     fn count(&self, _: &str) -> u64 {
         1_000_000
     }
 }
 
 #[tokio::test]
-async fn a_token_counter_is_the_runs_own() {
-    let scene = Scene::new(Cast::default().with(MODEL, |_| Says::Text("done")), Vec::new()).await;
+async fn each_run_uses_its_own_token_counter() {
+    let scene = Scene::new(
+        ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("done")),
+        Vec::new(),
+    )
+    .await;
     let mut other = scene.runner.clone();
-    other.counter = Arc::new(Many);
+    other.counter = Arc::new(MillionTokens);
     let agent = AgentConfig::minimal(MODEL);
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
-    let begun = other.begin(Scene::start(agent.clone(), "go")).await.unwrap();
+    let begun = other.start(Scene::start(agent.clone(), "go")).await.unwrap();
     assert_eq!(other.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
-    // Nobody else counts as it does, on the same Thread neither.
+    // Another run on the same Thread uses its own counter.
     let mut start = Scene::start(agent, "go on");
     start.thread = Some(begun.thread);
-    let begun = scene.runner.begin(start).await.unwrap();
+    let begun = scene.runner.start(start).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
 }
 
 #[test]
-fn both_builders_take_the_same_reasoning() {
+fn both_builders_accept_the_same_reasoning() {
     let said = r#"{"level":"high","reflection":{"cadence":"every_turn"}}"#;
     let reasoning = Json::parse(said.to_owned()).unwrap();
     let (mut minimal, mut smart) = (AgentConfig::minimal(MODEL), AgentConfig::smart(MODEL));
@@ -107,8 +118,12 @@ fn both_builders_take_the_same_reasoning() {
 }
 
 #[tokio::test]
-async fn a_snapshot_strips_what_only_its_process_understood() {
-    let scene = Scene::new(Cast::default().with(MODEL, |_| Says::Text("done")), Vec::new()).await;
+async fn snapshot_omits_process_local_context() {
+    let scene = Scene::new(
+        ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("done")),
+        Vec::new(),
+    )
+    .await;
     let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert!(scene.state(&begun.run).await.context("__run").is_some());
     let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();

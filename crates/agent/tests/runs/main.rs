@@ -8,11 +8,11 @@
     reason = "a test fails by panicking"
 )]
 
-mod asked;
-mod broken;
 mod calls;
-mod crowd;
+mod compaction;
+mod concurrency;
 mod documented;
+mod failures;
 mod first;
 mod forged;
 mod harness;

@@ -1,4 +1,4 @@
-//! A store whose process ends at a given commit: before it is written, or right after.
+//! A store whose process exits at a given commit, before or right after the write.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,34 +7,35 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_core::{
-    Batch, Boxed, EventWriter, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Record, Sight,
-    Store, Tenant, Unattended, VaultKey,
+    Batch, EventWriter, Fence, Lease, LogHead, LogId, Name, PendingEntry, Receipt, Record,
+    StaleRun, Store, StoreFuture, Tenant, VaultKey, VaultLookup,
 };
 use throughline_store::Journal;
 
-/// When the process ends.
+/// Commit at which the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CrashPoint {
     Never,
     Before(u64),
     After(u64),
 }
 
-/// A store whose process ends at a given commit.
+/// Wraps a journal and exits the process at a given commit.
 #[derive(Clone)]
-pub(crate) struct Mortal {
+pub(crate) struct CrashingStore {
     journal: Journal,
-    end: End,
+    end: CrashPoint,
     pub(crate) commits: Arc<AtomicU64>,
     lease: Arc<Mutex<Option<(Tenant, LogId, Fence)>>>,
 }
 
-impl Mortal {
-    pub(crate) fn new(journal: Journal, end: End) -> Self {
+impl CrashingStore {
+    pub(crate) fn new(journal: Journal, end: CrashPoint) -> Self {
         Self { journal, end, commits: Arc::default(), lease: Arc::default() }
     }
 
-    /// The process is no more. Its leases run out, which here takes no time.
+    /// Exits the process. Its leases are released first, because the test does not wait for their
+    /// expiry.
     async fn die(&self) -> ! {
         let lease = self.lease.lock().unwrap().clone();
         if let Some((tenant, log, fence)) = lease {
@@ -45,19 +46,19 @@ impl Mortal {
 
     async fn around<T>(&self, commit: impl Future<Output = T>) -> T {
         let number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.end == End::Before(number) {
+        if self.end == CrashPoint::Before(number) {
             self.die().await;
         }
         let done = commit.await;
-        if self.end == End::After(number) {
+        if self.end == CrashPoint::After(number) {
             self.die().await;
         }
         done
     }
 }
 
-impl Store for Mortal {
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+impl Store for CrashingStore {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
         Box::pin(self.around(self.journal.commit(batch)))
     }
 
@@ -67,24 +68,24 @@ impl Store for Mortal {
         log: &'a LogId,
         after: u64,
         limit: u32,
-    ) -> Boxed<'a, Vec<Record>> {
+    ) -> StoreFuture<'a, Vec<Record>> {
         self.journal.read(tenant, log, after, limit)
     }
 
-    fn place_of_event<'a>(
+    fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         event: u64,
-    ) -> Boxed<'a, u64> {
-        self.journal.place_of_event(tenant, log, event)
+    ) -> StoreFuture<'a, u64> {
+        self.journal.seq_before_event(tenant, log, event)
     }
 
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()> {
         self.journal.wait(tenant, log, after)
     }
 
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>> {
         self.journal.log(tenant, log)
     }
 
@@ -93,7 +94,7 @@ impl Store for Mortal {
         tenant: &'a Tenant,
         log: &'a LogId,
         at_most: u64,
-    ) -> Boxed<'a, Option<Record>> {
+    ) -> StoreFuture<'a, Option<Record>> {
         self.journal.checkpoint(tenant, log, at_most)
     }
 
@@ -103,7 +104,7 @@ impl Store for Mortal {
         log: &'a LogId,
         owner: &'a str,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         Box::pin(async move {
             let lease = self.journal.lease(tenant, log, owner, time).await?;
             *self.lease.lock().unwrap() = Some((tenant.clone(), log.clone(), lease.fence));
@@ -117,24 +118,33 @@ impl Store for Mortal {
         log: &'a LogId,
         fence: Fence,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         self.journal.renew(tenant, log, fence, time)
     }
 
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+    fn release<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()> {
         self.journal.release(tenant, log, fence)
     }
 
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [VaultKey],
+    ) -> StoreFuture<'a, VaultLookup> {
         self.journal.find(tenant, keys)
     }
 
-    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()> {
         Store::forget_run(&self.journal, tenant, run)
     }
 
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter> {
-        Box::new(MortalWriter {
+        Box::new(CrashingWriter {
             inner: self.journal.events(tenant, run, fence),
             store: self.clone(),
         })
@@ -146,7 +156,7 @@ impl Store for Mortal {
         thread: &'a LogId,
         before: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>> {
+    ) -> StoreFuture<'a, Vec<LogHead>> {
         self.journal.runs_of(tenant, thread, before, limit)
     }
 
@@ -154,21 +164,21 @@ impl Store for Mortal {
         &'a self,
         tenant: &'a Tenant,
         log: Option<&'a LogId>,
-    ) -> Boxed<'a, Vec<Pending>> {
+    ) -> StoreFuture<'a, Vec<PendingEntry>> {
         self.journal.pending(tenant, log)
     }
 
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
-        self.journal.unattended(idle, after, limit)
+    fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        self.journal.stale_runs(idle, after, limit)
     }
 }
 
-struct MortalWriter {
+struct CrashingWriter {
     inner: Box<dyn EventWriter>,
-    store: Mortal,
+    store: CrashingStore,
 }
 
-impl EventWriter for MortalWriter {
+impl EventWriter for CrashingWriter {
     fn push<'a>(
         &'a self,
         event: &'a [u8],
@@ -177,11 +187,11 @@ impl EventWriter for MortalWriter {
         self.inner.push(event, about)
     }
 
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
         Box::pin(self.store.around(self.inner.commit(batch)))
     }
 
-    fn flush(&self) -> Boxed<'_, ()> {
+    fn flush(&self) -> StoreFuture<'_, ()> {
         self.inner.flush()
     }
 }

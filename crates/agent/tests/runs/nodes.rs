@@ -1,74 +1,79 @@
-//! Two nodes on one PostgreSQL: the one that runs an agent is killed, the other goes on, and whoever follows the run sees
-//! every event once.
+//! Two nodes share one PostgreSQL. The node that runs an agent is killed, the other resumes the
+//! run, and a follower receives every event once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_agent::{AgentConfig, Casting, Ports, RunStatus, Runner, Start, Tool, ToolSpec};
-use throughline_core::{Body, Clock, Follow, Ids, LogId, Models, Name, Node, Store, Tree, unpack};
+use throughline_agent::{
+    AgentConfig, Ports, RunRequest, RunSpec, RunStatus, Runner, Tool, ToolSpec,
+};
+use throughline_core::{
+    Body, Clock, IdGenerator, LogFollower, LogId, ModelRegistry, Name, Node, Store, Tree,
+    unpack_events,
+};
 use throughline_store::{Journal, Options, open};
-use throughline_testkit::{Child, Dice, cases, child_task, figure, postgres_database};
+use throughline_testkit::{Child, TestRng, cases, child_task, figure, postgres_database};
 
-use crate::harness::{Cast, Noting, Says, Still, results, us};
+use crate::harness::{FakeClock, RecordingTool, ScriptedAnswer, ScriptedModels, results, us};
 
 /// Ids of one node.
-struct Named(String);
+struct NodeIds(String);
 
-impl Ids for Named {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for NodeIds {
+    fn generate(&self, prefix: &str) -> Name {
         if prefix == "node" { self.0.as_str().into() } else { prefix.into() }
     }
 }
 
 const TURNS: usize = 40;
 
-/// A node of that name on that database.
+/// Opens a node with this name on the database.
 async fn node(url: &str, name: &str) -> (Runner, Journal) {
     let journal = open(url, &Options::default()).await.unwrap();
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        done if done < TURNS => Says::Calls(&[("look", "{}")]),
-        _ => Says::Text("That was all."),
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        done if done < TURNS => ScriptedAnswer::Calls(&[("look", "{}")]),
+        _ => ScriptedAnswer::Text("That was all."),
     });
-    let tool = Noting { spec: ToolSpec::new("look").idempotent(), ran: Arc::default() };
+    let tool = RecordingTool { spec: ToolSpec::new("look").idempotent(), ran: Arc::default() };
     let ports = Ports {
-        clock: Arc::new(Still::default()) as Arc<dyn Clock>,
-        ids: Arc::new(Named(name.to_owned())),
+        clock: Arc::new(FakeClock::default()) as Arc<dyn Clock>,
+        ids: Arc::new(NodeIds(name.to_owned())),
         secret: [7; 32],
     };
     let store = Arc::new(journal.clone()) as Arc<dyn Store>;
-    let models = Arc::new(models) as Arc<dyn Models>;
+    let models = Arc::new(models) as Arc<dyn ModelRegistry>;
     let mut runner =
         Runner::new(store, models, ports).with_tools([Arc::new(tool) as Arc<dyn Tool>]);
     runner.lease = Duration::from_secs(3);
     (runner, journal)
 }
 
-/// The node that is killed.
+/// Entry point of the node that is killed.
 #[tokio::test]
 async fn a_node() {
     let Some(url) = child_task() else { return };
     let (runner, _) = node(&url, "first").await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.limits.max_tool_calls = Some(1000);
-    let start = Start {
+    let start = RunRequest {
         tenant: us(),
         thread: None,
-        casting: Casting::solo(agent, Vec::new()),
+        casting: RunSpec::single_agent(agent, Vec::new()),
         said: vec![Body::Text("Look around.".into())],
         once: Vec::new(),
     };
-    let begun = runner.begin(start).await.unwrap();
+    let begun = runner.start(start).await.unwrap();
     println!("begun");
     runner.drive(&us(), &begun.run).await.unwrap();
 }
 
-/// Follows a run to its end: the numbers of its events. `seen` is told each number.
+/// Follows a run to its end and returns the numbers of its events; `seen` receives each number.
 async fn followed(journal: Journal, run: LogId, seen: tokio::sync::watch::Sender<u64>) -> Vec<u64> {
-    let mut follow = Follow::events(&journal, us(), run, 0).await.unwrap();
+    let mut follow = LogFollower::events(&journal, us(), run, 0).await.unwrap();
     let mut numbers = Vec::new();
     loop {
         for record in follow.next().await.unwrap() {
-            for (number, event) in unpack(&record).unwrap() {
+            for (number, event) in unpack_events(&record).unwrap() {
                 numbers.push(number);
                 seen.send_replace(number);
                 let tree = Tree::parse(event).unwrap();
@@ -85,9 +90,9 @@ async fn followed(journal: Journal, run: LogId, seen: tokio::sync::watch::Sender
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_go_on_when_their_node_is_killed_and_a_follower_misses_nothing() {
+async fn agents_continue_when_their_node_is_killed_and_followers_miss_nothing() {
     let kills = (cases(30) / 500).max(3);
-    let mut dice = Dice::new(6);
+    let mut dice = TestRng::new(6);
     let mut events = 0;
     for _ in 0..kills {
         let url = postgres_database();

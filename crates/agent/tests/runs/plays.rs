@@ -1,40 +1,40 @@
-//! Plays: whole conversations with everything in them, that go the same way each time they are played.
+//! Scenarios: complete, deterministic conversations that use every feature.
 
 use throughline_agent::{
-    AgentConfig, AskUser, Casting, ContextPolicy, Decision, Ended, GateRule, Handoff,
-    OutputContract, State, ToolAnswer, ToolSpec, Word,
+    AgentConfig, AskUser, ContextPolicy, Decision, GateRule, Handoff, OutputContract, RunCommand,
+    RunSpec, State, ToolAnswer, ToolCompletion, ToolSpec,
 };
 use throughline_core::{
-    Body, Call, Json, ReasoningConfig, Role, ToolApprovalResolution, Trouble, UserQuestionAnswer,
-    UserQuestionAnswerSet, UserQuestionResolution,
+    Body, Call, Json, ModelErrorKind, ReasoningConfig, Role, ToolApprovalResolution,
+    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
 };
 
-use crate::harness::{Cast, Says};
+use crate::harness::{ScriptedAnswer, ScriptedModels};
 
-/// A conversation that goes the same way each time.
+/// A deterministic conversation.
 #[derive(Clone, Copy)]
-pub(crate) struct Play {
+pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) casting: fn() -> Casting,
-    pub(crate) models: fn() -> Cast,
-    /// What the user says, turn by turn.
+    pub(crate) casting: fn() -> RunSpec,
+    pub(crate) models: fn() -> ScriptedModels,
+    /// User messages, one per turn.
     pub(crate) said: &'static [&'static str],
 }
 
-pub(crate) const PLAYS: &[Play] = &[
-    Play {
+pub(crate) const PLAYS: &[Scenario] = &[
+    Scenario {
         name: "tools",
         casting: tools,
         models: tools_models,
         said: &["Do it.", "Do it again.", "And again."],
     },
-    Play {
+    Scenario {
         name: "people",
         casting: people,
         models: people_models,
         said: &["Ask me.", "And again.", "Once more."],
     },
-    Play {
+    Scenario {
         name: "gate",
         casting: gate,
         models: gate_models,
@@ -49,7 +49,7 @@ pub(crate) const PLAYS: &[Play] = &[
             "The last.",
         ],
     },
-    Play {
+    Scenario {
         name: "long",
         casting: long,
         models: long_models,
@@ -66,7 +66,7 @@ pub(crate) const PLAYS: &[Play] = &[
             "Last, look.",
         ],
     },
-    Play {
+    Scenario {
         name: "company",
         casting: company,
         models: company_models,
@@ -89,7 +89,7 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// How many answers of tools there are since the user last spoke.
+/// Returns the number of tool results since the last user message.
 fn answered(call: &Call) -> usize {
     let is_user = |body: &Body| matches!(body, Body::Text(_));
     let last = call
@@ -123,62 +123,62 @@ fn reflecting() -> ReasoningConfig {
     .unwrap()
 }
 
-fn tools() -> Casting {
+fn tools() -> RunSpec {
     let mut agent = AgentConfig::smart(CLAUDE).reasoning(&reflecting());
     agent.limits.max_parallel_tools = Some(2);
-    Casting::solo(agent, specs())
+    RunSpec::single_agent(agent, specs())
 }
 
-fn tools_models() -> Cast {
+fn tools_models() -> ScriptedModels {
     const PLAN: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","status":"in-progress"},{"id":2,"step":"pay"}]}"#;
-    Cast::default().with(CLAUDE, |call| {
+    ScriptedModels::default().with(CLAUDE, |call| {
         if last_said(call).starts_with("Before you go on") {
-            return Says::Text("The looks agree; paying is next.");
+            return ScriptedAnswer::Text("The looks agree; paying is next.");
         }
         match answered(call) {
-            0 => Says::Calls(&[
+            0 => ScriptedAnswer::Calls(&[
                 ("manage_todo_list", PLAN),
                 ("look", r#"{"at":"a"}"#),
                 ("look", r#"{"at":"b"}"#),
                 ("look", r#"{"at":"c"}"#),
             ]),
-            4 => Says::Calls(&[
+            4 => ScriptedAnswer::Calls(&[
                 ("pay", r#"{"sum":1}"#),
                 ("pay", r#"{"no":1}"#),
                 ("pay", r#"{"sum":2}"#),
             ]),
-            7 => Says::Calls(&[("look", r#"{"at":"d"}"#), ("pay", r#"{"sum":3}"#)]),
-            _ => Says::Text("Done."),
+            7 => ScriptedAnswer::Calls(&[("look", r#"{"at":"d"}"#), ("pay", r#"{"sum":3}"#)]),
+            _ => ScriptedAnswer::Text("Done."),
         }
     })
 }
 
-fn people() -> Casting {
+fn people() -> RunSpec {
     let mut agent = AgentConfig::minimal(CLAUDE);
     agent.human_in_the_loop.ask_user = Some(AskUser::default());
-    Casting::solo(agent, specs())
+    RunSpec::single_agent(agent, specs())
 }
 
-fn people_models() -> Cast {
+fn people_models() -> ScriptedModels {
     const ASK: &str =
         r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}"#;
-    Cast::default().with(CLAUDE, |call| match answered(call) {
-        0 => Says::Calls(&[
+    ScriptedModels::default().with(CLAUDE, |call| match answered(call) {
+        0 => ScriptedAnswer::Calls(&[
             ("sign", r#"{"what":"a"}"#),
             ("pay", r#"{"sum":1}"#),
             ("sign", r#"{"what":"b"}"#),
         ]),
-        3 => Says::Calls(&[
+        3 => ScriptedAnswer::Calls(&[
             ("ask_user_question", ASK),
             ("open_door", "{}"),
             ("look", r#"{"at":"x"}"#),
         ]),
-        6 => Says::Calls(&[("sign", r#"{"what":"c"}"#)]),
-        _ => Says::Text("Thank you."),
+        6 => ScriptedAnswer::Calls(&[("sign", r#"{"what":"c"}"#)]),
+        _ => ScriptedAnswer::Text("Thank you."),
     })
 }
 
-fn gate() -> Casting {
+fn gate() -> RunSpec {
     let mut agent = AgentConfig::minimal(CLAUDE);
     agent.output = Some(OutputContract {
         schema: json(r#"{"type":"object","required":["n"]}"#),
@@ -194,28 +194,28 @@ fn gate() -> Casting {
         label: None,
         feedback: None,
     });
-    Casting::solo(agent, specs())
+    RunSpec::single_agent(agent, specs())
 }
 
-fn gate_models() -> Cast {
+fn gate_models() -> ScriptedModels {
     let script = |call: &Call| match (
         answered(call),
         call.items.iter().filter(|item| item.ephemeral).count(),
     ) {
-        (0, _) => Says::Calls(&[("pay", r#"{"sum":5}"#)]),
-        (_, 0) => Says::Text("no"),
-        (_, 2) => Says::Text(r#"{"m":1}"#),
-        _ => Says::Text(r#"{"n":1}"#),
+        (0, _) => ScriptedAnswer::Calls(&[("pay", r#"{"sum":5}"#)]),
+        (_, 0) => ScriptedAnswer::Text("no"),
+        (_, 2) => ScriptedAnswer::Text(r#"{"m":1}"#),
+        _ => ScriptedAnswer::Text(r#"{"n":1}"#),
     };
-    Cast::default()
+    ScriptedModels::default()
         .with(CLAUDE, move |call| match last_said(call).as_str() {
-            "Count on." => Says::Fails(Trouble::Transient),
+            "Count on." => ScriptedAnswer::Fails(ModelErrorKind::Transient),
             _ => script(call),
         })
-        .with(OTHER, |_| Says::Text(r#"{"n":2}"#))
+        .with(OTHER, |_| ScriptedAnswer::Text(r#"{"n":2}"#))
 }
 
-fn long() -> Casting {
+fn long() -> RunSpec {
     let mut agent = AgentConfig::smart(CLAUDE);
     agent.planning = Some(false);
     agent.context = ContextPolicy {
@@ -224,52 +224,52 @@ fn long() -> Casting {
         keep_turns: Some(1),
         model: None,
     };
-    Casting::solo(agent, specs())
+    RunSpec::single_agent(agent, specs())
 }
 
-fn long_models() -> Cast {
+fn long_models() -> ScriptedModels {
     const LONG: &str = r#"{"at":"a long and winding description of a place that is worth many words and is described at length so that it fills the room that there is"}"#;
     const BACK: &str = r#"{"executionId":"call_0_0"}"#;
-    Cast::default().with(CLAUDE, |call| {
+    ScriptedModels::default().with(CLAUDE, |call| {
         if call.tools.is_empty() {
-            return Says::Text(r#"{"summary":"They looked at places.","stable_facts":[{"key":"place","value":"a"}]}"#);
+            return ScriptedAnswer::Text(r#"{"summary":"They looked at places.","stable_facts":[{"key":"place","value":"a"}]}"#);
         }
         match (last_said(call).as_str(), answered(call)) {
-            ("What did the first say?", 0) => Says::Calls(&[("get_tool_response", BACK)]),
-            (said, 0) if said.ends_with("look.") => Says::Calls(&[("look", LONG), ("pay", r#"{"sum":9}"#)]),
-            _ => Says::Text("It is a place that is worth many words, and so is this answer, which goes on for a while."),
+            ("What did the first say?", 0) => ScriptedAnswer::Calls(&[("get_tool_response", BACK)]),
+            (said, 0) if said.ends_with("look.") => ScriptedAnswer::Calls(&[("look", LONG), ("pay", r#"{"sum":9}"#)]),
+            _ => ScriptedAnswer::Text("It is a place that is worth many words, and so is this answer, which goes on for a while."),
         }
     })
 }
 
-fn company() -> Casting {
-    let mut clerk = AgentConfig::minimal(CLAUDE).named("clerk");
+fn company() -> RunSpec {
+    let mut clerk = AgentConfig::minimal(CLAUDE).with_name("clerk");
     clerk.handoffs = vec![Handoff { to: "manager".into(), description: None }];
-    let mut manager = AgentConfig::minimal(OTHER).named("manager");
+    let mut manager = AgentConfig::minimal(OTHER).with_name("manager");
     manager.handoffs = vec![Handoff { to: "clerk".into(), description: None }];
     manager.limits.max_tool_calls = Some(2);
-    let mut casting = Casting::solo(clerk, specs());
+    let mut casting = RunSpec::single_agent(clerk, specs());
     casting.agents.insert("manager".into(), manager);
     casting
 }
 
-fn company_models() -> Cast {
-    Cast::default()
+fn company_models() -> ScriptedModels {
+    ScriptedModels::default()
         .with(CLAUDE, |call| match answered(call) {
-            0 => Says::Calls(&[("pay", r#"{"sum":1}"#)]),
-            1 => Says::Calls(&[("transfer_to_manager", r#"{"reason":"a discount"}"#)]),
-            _ => Says::Text("Here you are."),
+            0 => ScriptedAnswer::Calls(&[("pay", r#"{"sum":1}"#)]),
+            1 => ScriptedAnswer::Calls(&[("transfer_to_manager", r#"{"reason":"a discount"}"#)]),
+            _ => ScriptedAnswer::Text("Here you are."),
         })
         .with(OTHER, |call| {
-            if matches!(call.settings.choice, Some(throughline_core::Choice::None)) {
-                return Says::Text("No more discounts.");
+            if matches!(call.settings.choice, Some(throughline_core::ToolChoice::None)) {
+                return ScriptedAnswer::Text("No more discounts.");
             }
-            Says::Calls(&[("pay", r#"{"sum":2}"#), ("pay", r#"{"sum":3}"#)])
+            ScriptedAnswer::Calls(&[("pay", r#"{"sum":2}"#), ("pay", r#"{"sum":3}"#)])
         })
 }
 
-/// What a person does about what waits: the same each time, and nothing where nobody is asked.
-pub(crate) fn reaction(state: &State) -> Option<(Word, bool)> {
+/// Returns the deterministic reaction to a pending request; `None` if there is none.
+pub(crate) fn reaction(state: &State) -> Option<(RunCommand, bool)> {
     let open = state.progress.calls.iter().find(|call| call.stage.pending().is_some())?;
     let mut approvals = state.smart.pending_approvals.iter().flatten();
     let approval = approvals.rfind(|entry| Some(&entry.id) == open.stage.pending());
@@ -280,7 +280,7 @@ pub(crate) fn reaction(state: &State) -> Option<(Word, bool)> {
             ToolApprovalResolution::new(approval.id.clone(), !is_lost && !args.contains("\"b\""));
         decision.approved_args = args.contains("\"c\"").then(|| json(r#"{"what":"changed"}"#));
         decision.decided_by = Some("ann".into());
-        return Some((Word::Decide(decision), is_lost));
+        return Some((RunCommand::Decide(decision), is_lost));
     }
     let mut questions = state.smart.pending_user_questions.iter().flatten();
     let question = questions.rfind(|entry| Some(&entry.id) == open.stage.pending());
@@ -288,8 +288,8 @@ pub(crate) fn reaction(state: &State) -> Option<(Word, bool)> {
         let mut answer = UserQuestionResolution::new(question.id.clone());
         let red = UserQuestionAnswer::new(vec!["Red".into()]);
         answer.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), red)]));
-        return Some((Word::Answer(answer), false));
+        return Some((RunCommand::Answer(answer), false));
     }
-    let ended = Ended { call: open.id.clone(), answer: ToolAnswer::text("It is open.") };
-    Some((Word::Return(vec![ended]), false))
+    let ended = ToolCompletion { call: open.id.clone(), answer: ToolAnswer::text("It is open.") };
+    Some((RunCommand::Return(vec![ended]), false))
 }

@@ -1,44 +1,47 @@
-//! Decisions that come twice, late, malformed, from a stranger or after their time: each is refused in clear words, and
-//! nothing runs.
+//! Duplicate, late, malformed, foreign or expired decisions are rejected with a clear error, and no
+//! tool runs.
 
 use std::sync::atomic::Ordering;
 
-use throughline_agent::{AgentConfig, AskUser, RunStatus, ToolSpec, Word};
+use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, ToolSpec};
 use throughline_core::{
     Json, LogId, Name, PendingStatus, Store as _, Tenant, ToolApprovalResolution,
     UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
 };
 
-use crate::harness::{Cast, Says, Scene, results, us};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 const ASK: &str =
     r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}"#;
 
-/// What waits for a person.
+/// Kind of the pending request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Waits {
+enum PendingKind {
     Approval,
     Question,
 }
 
-const BOTH: [Waits; 2] = [Waits::Approval, Waits::Question];
+const BOTH: [PendingKind; 2] = [PendingKind::Approval, PendingKind::Question];
 
-/// A run that waits, and what for.
-struct Waiting {
+/// A run with a pending request.
+struct WaitingRun {
     scene: Scene,
     run: LogId,
     id: Name,
-    what: Waits,
+    what: PendingKind,
 }
 
-impl Waiting {
-    async fn open(what: Waits, expires_ms: Option<u64>) -> Self {
-        let models = Cast::default().with(MODEL, move |call| match (results(call), what) {
-            (0, Waits::Approval) => Says::Calls(&[("deploy", r#"{"to":"moon"}"#)]),
-            (0, Waits::Question) => Says::Calls(&[("ask_user_question", ASK)]),
-            _ => Says::Text("done"),
-        });
+impl WaitingRun {
+    async fn open(what: PendingKind, expires_ms: Option<u64>) -> Self {
+        let models =
+            ScriptedModels::default().with(MODEL, move |call| match (results(call), what) {
+                (0, PendingKind::Approval) => {
+                    ScriptedAnswer::Calls(&[("deploy", r#"{"to":"moon"}"#)])
+                }
+                (0, PendingKind::Question) => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),
+                _ => ScriptedAnswer::Text("done"),
+            });
         let schema = r#"{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}"#;
         let deploy = ToolSpec::new("deploy").schema(Json::parse(schema.to_owned()).unwrap());
         let scene = Scene::new(models, vec![deploy.needs_approval()]).await;
@@ -51,27 +54,29 @@ impl Waiting {
         Self { scene, run: begun.run, id, what }
     }
 
-    /// A decision that is as it must be.
-    fn right(&self) -> Word {
+    /// Returns a valid decision.
+    fn right(&self) -> RunCommand {
         match self.what {
-            Waits::Approval => Word::Decide(ToolApprovalResolution::new(self.id.clone(), true)),
-            Waits::Question => self.answer("Which?", &["Red"]),
+            PendingKind::Approval => {
+                RunCommand::Decide(ToolApprovalResolution::new(self.id.clone(), true))
+            }
+            PendingKind::Question => self.answer("Which?", &["Red"]),
         }
     }
 
-    fn answer(&self, question: &str, values: &[&str]) -> Word {
+    fn answer(&self, question: &str, values: &[&str]) -> RunCommand {
         let values = values.iter().map(|value| Name::from(*value)).collect();
         let mut resolution = UserQuestionResolution::new(self.id.clone());
         let answer = UserQuestionAnswer::new(values);
         resolution.answers = Some(UserQuestionAnswerSet(vec![(question.into(), answer)]));
-        Word::Answer(resolution)
+        RunCommand::Answer(resolution)
     }
 
-    /// Decisions that are not, each with what is said of it.
-    fn malformed(&self) -> Vec<(Word, String)> {
+    /// Returns invalid decisions, each with the expected error.
+    fn malformed(&self) -> Vec<(RunCommand, String)> {
         let of_nobody = |problem: &str| problem.to_owned() + " not found for id: nobody";
         match self.what {
-            Waits::Approval => {
+            PendingKind::Approval => {
                 let id = &self.id;
                 let mut edited = ToolApprovalResolution::new(id.clone(), true);
                 edited.approved_args = Some(Json::parse(r#"{"to":7}"#.to_owned()).unwrap());
@@ -79,34 +84,37 @@ impl Waiting {
                 other.extras.push(("argsHash".into(), throughline_core::json::string("beef")));
                 let nobody = ToolApprovalResolution::new("nobody".into(), true);
                 vec![
-                    (Word::Decide(nobody), of_nobody("Pending approval")),
-                    (Word::Decide(edited), "approvedArgs do not fit the schema".to_owned()),
-                    (Word::Decide(other), format!("Tool approval {id} is for other arguments")),
+                    (RunCommand::Decide(nobody), of_nobody("Pending approval")),
+                    (RunCommand::Decide(edited), "approvedArgs do not fit the schema".to_owned()),
+                    (
+                        RunCommand::Decide(other),
+                        format!("Tool approval {id} is for other arguments"),
+                    ),
                     (self.answer("Which?", &["Red"]), "Pending user question".to_owned()),
                 ]
             }
-            Waits::Question => {
+            PendingKind::Question => {
                 let mut nobody = UserQuestionResolution::new("nobody".into());
                 nobody.cancelled = Some(true);
                 let decision = ToolApprovalResolution::new(self.id.clone(), true);
                 vec![
-                    (Word::Answer(nobody), of_nobody("Pending user question")),
+                    (RunCommand::Answer(nobody), of_nobody("Pending user question")),
                     (self.answer("Which?", &[]), "Missing answer".to_owned()),
-                    (self.answer("Which?", &["Green"]), "is no option of".to_owned()),
+                    (self.answer("Which?", &["Green"]), "is not an option of".to_owned()),
                     (self.answer("Which?", &["Red", "Blue"]), "only one option".to_owned()),
                     (self.answer("When?", &["Red"]), "is not one of the questions".to_owned()),
-                    (Word::Decide(decision), "Pending approval not found".to_owned()),
+                    (RunCommand::Decide(decision), "Pending approval not found".to_owned()),
                 ]
             }
         }
     }
 
-    async fn tell(&self, tenant: &Tenant, word: Word) -> Result<(), String> {
-        let told = self.scene.runner.tell(tenant, &self.run, word).await;
+    async fn tell(&self, tenant: &Tenant, word: RunCommand) -> Result<(), String> {
+        let told = self.scene.runner.send_command(tenant, &self.run, word).await;
         told.map_err(|error| error.to_string())
     }
 
-    async fn refused(&self, word: Word) -> String {
+    async fn refused(&self, word: RunCommand) -> String {
         self.tell(&us(), word).await.unwrap_err()
     }
 
@@ -114,28 +122,28 @@ impl Waiting {
         self.scene.ran.lock().unwrap().len()
     }
 
-    /// Nothing ran, and it waits as it did.
+    /// Checks that no tool ran and the request is still pending.
     async fn still_waits(&self) {
         assert_eq!(self.ran(), 0);
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
         assert_eq!(status, RunStatus::Waiting, "{:?}", self.what);
         assert_eq!(self.ran(), 0);
-        assert_eq!(self.scene.models.asked(MODEL).len(), 1, "nobody asked the model again");
+        assert_eq!(self.scene.models.asked(MODEL).len(), 1, "the model was not called again");
     }
 
-    /// A decision that is as it must be is still taken, and the run ends.
+    /// Checks that a valid decision is still accepted and completes the run.
     async fn ends(&self) {
         self.tell(&us(), self.right()).await.unwrap();
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
-        assert_eq!(self.ran(), usize::from(self.what == Waits::Approval));
+        assert_eq!(self.ran(), usize::from(self.what == PendingKind::Approval));
     }
 }
 
 #[tokio::test]
 async fn malformed_decisions_are_refused_and_nothing_is_lost() {
     for what in BOTH {
-        let waiting = Waiting::open(what, None).await;
+        let waiting = WaitingRun::open(what, None).await;
         for (word, problem) in waiting.malformed() {
             let refused = waiting.refused(word).await;
             assert!(refused.contains(&problem), "{refused}");
@@ -148,24 +156,24 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
 #[tokio::test]
 async fn nobody_decides_a_second_time() {
     for what in BOTH {
-        let waiting = Waiting::open(what, None).await;
+        let waiting = WaitingRun::open(what, None).await;
         waiting.tell(&us(), waiting.right()).await.unwrap();
         let again = waiting.refused(waiting.right()).await;
         let problem = match what {
-            Waits::Approval => "was decided before",
-            Waits::Question => "already resolved",
+            PendingKind::Approval => "was already decided",
+            PendingKind::Question => "already resolved",
         };
         assert!(again.contains(problem), "{again}");
         let status = waiting.scene.runner.drive(&us(), &waiting.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
-        assert_eq!(waiting.ran(), usize::from(what == Waits::Approval), "it ran once");
+        assert_eq!(waiting.ran(), usize::from(what == PendingKind::Approval), "it ran once");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_decide_at_once_one_does() {
+async fn concurrent_decisions_apply_once() {
     for what in BOTH {
-        let waiting = Waiting::open(what, None).await;
+        let waiting = WaitingRun::open(what, None).await;
         let other = {
             let mut other = waiting.scene.runner.clone();
             other.owner = "other".into();
@@ -174,13 +182,13 @@ async fn of_two_who_decide_at_once_one_does() {
         let us = us();
         let (one, two) = tokio::join!(
             waiting.tell(&us, waiting.right()),
-            other.tell(&us, &waiting.run, waiting.right())
+            other.send_command(&us, &waiting.run, waiting.right())
         );
-        // A word that is left for the other one's hands is heard by who drives next, and refused there.
+        // A command left in the inbox is handled by the next owner, which rejects it.
         let status = waiting.scene.runner.take_over(&us, &waiting.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
-        assert_eq!(waiting.ran(), usize::from(what == Waits::Approval), "it ran once");
+        assert_eq!(waiting.ran(), usize::from(what == PendingKind::Approval), "it ran once");
         let answers = waiting.scene.models.asked(MODEL).len();
         assert_eq!(answers, 2, "the run went on once");
     }
@@ -189,8 +197,8 @@ async fn of_two_who_decide_at_once_one_does() {
 #[tokio::test]
 async fn what_comes_after_the_end_is_too_late() {
     for what in BOTH {
-        let waiting = Waiting::open(what, None).await;
-        waiting.tell(&us(), Word::Cancel(None)).await.unwrap();
+        let waiting = WaitingRun::open(what, None).await;
+        waiting.tell(&us(), RunCommand::Cancel(None)).await.unwrap();
         let late = waiting.refused(waiting.right()).await;
         assert!(late.contains("is over: it was cancelled"), "{late}");
         assert_eq!(waiting.ran(), 0);
@@ -202,7 +210,7 @@ async fn what_comes_after_the_end_is_too_late() {
 #[tokio::test]
 async fn another_tenant_decides_nothing() {
     for what in BOTH {
-        let waiting = Waiting::open(what, None).await;
+        let waiting = WaitingRun::open(what, None).await;
         let refused = waiting.tell(&Tenant::from("them"), waiting.right()).await.unwrap_err();
         assert!(refused.contains("there is no run"), "{refused}");
         waiting.still_waits().await;
@@ -211,19 +219,19 @@ async fn another_tenant_decides_nothing() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_decided_by_that() {
+async fn expired_request_counts_as_rejected() {
     for what in BOTH {
-        let waiting = Waiting::open(what, Some(1)).await;
+        let waiting = WaitingRun::open(what, Some(1)).await;
         waiting.scene.clock.0.fetch_add(60, Ordering::SeqCst);
         let refused = waiting.refused(waiting.right()).await;
         assert!(refused.contains("has expired"), "{refused}");
         assert_eq!(waiting.ran(), 0);
-        // The store has a clock of its own.
+        // The store uses its own clock.
         let (journal, run) = (&waiting.scene.journal, &waiting.run);
         while journal.pending(&us(), Some(run)).await.unwrap()[0].status != PendingStatus::Expired {
         }
         let status = waiting.scene.runner.drive(&us(), run).await.unwrap();
-        assert_eq!((status, waiting.ran()), (RunStatus::Completed, 0), "the model is told");
+        assert_eq!((status, waiting.ran()), (RunStatus::Completed, 0), "the model gets the expiry");
         let late = waiting.refused(waiting.right()).await;
         assert!(late.contains("is over"), "{late}");
     }

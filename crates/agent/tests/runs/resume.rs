@@ -1,9 +1,9 @@
-//! The law of resuming: a run that is stopped after any action ends as if it had never been stopped.
+//! A run that is stopped after any action ends as if it had never been stopped.
 //!
-//! A process plays a conversation and ends at a given commit, before it is written or right after. This process, which has
-//! seen none of it, goes on from the store. Thread, state and effects must equal those of a play that nobody stopped. Only
-//! where a tool that is not idempotent was begun and has not ended nobody knows: then a person is asked, and it never runs
-//! a second time.
+//! A child process plays a conversation and exits at a given commit, before or right after the
+//! write. This process resumes from the store alone. Thread, state and effects must equal those of
+//! an uninterrupted run. The only exception is a tool that is not idempotent and was interrupted. A
+//! person then decides its outcome, and the tool never runs twice.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,40 +13,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use throughline_agent::{
-    Ports, RunStatus, Runner, Start, State, Tool, ToolAnswer, ToolContext, ToolSpec, Working,
-    parse_snapshot,
+    Ports, RunRequest, RunStatus, Runner, State, Tool, ToolAnswer, ToolContext, ToolFuture,
+    ToolSpec, parse_snapshot,
 };
-use throughline_core::{Body, Clock, Ids, Json, LogId, Models, Name, Store};
+use throughline_core::{Body, Clock, IdGenerator, Json, LogId, ModelRegistry, Name, Store};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::{Child, Folder, child_task, figure};
 
-use crate::harness::{Still, us};
-use crate::mortal::{End, Mortal};
-use crate::plays::{PLAYS, Play, reaction};
+use crate::harness::{FakeClock, us};
+use crate::mortal::{CrashPoint, CrashingStore};
+use crate::plays::{PLAYS, Scenario, reaction};
 
-/// Ids that say what turn it is, so that whoever goes on makes up the same.
+/// Derives ids from the turn, so that a resuming process generates the same ids.
 #[derive(Default)]
-struct Numbered(AtomicU64);
+struct TurnIds(AtomicU64);
 
-impl Ids for Numbered {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for TurnIds {
+    fn generate(&self, prefix: &str) -> Name {
         let turn = self.0.load(Ordering::SeqCst);
         if prefix == "thread" { "thread_0".into() } else { format!("{prefix}_{turn}").into() }
     }
 }
 
-/// A tool that leaves a line in a file: what it did is done, whoever dies afterwards.
-struct Leaving {
+/// Appends a line to a file, an effect that survives the death of its process.
+struct FileTool {
     spec: ToolSpec,
     file: std::path::PathBuf,
 }
 
-impl Tool for Leaving {
+impl Tool for FileTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             let mut file =
                 std::fs::OpenOptions::new().append(true).create(true).open(&self.file).unwrap();
@@ -62,59 +62,61 @@ async fn journal(folder: &Path) -> Journal {
     open(&format!("sqlite://{}", folder.join("store.db").display()), &options).await.unwrap()
 }
 
-/// A runner of a play's agents.
-fn runner(play: &Play, folder: &Path, store: Arc<dyn Store>, ids: &Arc<Numbered>) -> Runner {
-    let clock = Arc::new(Still::default()) as Arc<dyn Clock>;
-    let ports = Ports { clock, ids: Arc::clone(ids) as Arc<dyn Ids>, secret: [7; 32] };
+/// Creates a runner for the agents of a scenario.
+fn runner(play: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnIds>) -> Runner {
+    let clock = Arc::new(FakeClock::default()) as Arc<dyn Clock>;
+    let ports = Ports { clock, ids: Arc::clone(ids) as Arc<dyn IdGenerator>, secret: [7; 32] };
     let casting = (play.casting)();
     let tools = casting
         .tools
         .iter()
         .filter(|spec| !spec.client)
         .cloned()
-        .map(|spec| Arc::new(Leaving { spec, file: folder.join("effects") }) as Arc<dyn Tool>);
-    let models = Arc::new((play.models)()) as Arc<dyn Models>;
+        .map(|spec| Arc::new(FileTool { spec, file: folder.join("effects") }) as Arc<dyn Tool>);
+    let models = Arc::new((play.models)()) as Arc<dyn ModelRegistry>;
     let mut runner = Runner::new(store, models, ports).with_tools(tools);
     runner.lease = Duration::from_mins(1);
     runner
 }
 
-/// Goes on with a run to its end, and reacts to whatever it asks. Whether somebody had to say what became of a tool.
+/// Drives a run to its end and answers its requests. Returns whether a person had to decide the
+/// outcome of a tool.
 async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
     let mut lost = false;
     while runner.drive(&us(), run).await.unwrap() == RunStatus::Waiting {
         let state = runner.state(&us(), run).await.unwrap();
         let (word, is_lost) = reaction(&state).unwrap();
         lost |= is_lost;
-        if let Err(error) = runner.tell(&us(), run, word).await {
+        if let Err(error) = runner.send_command(&us(), run, word).await {
             panic!("{error}: {:?}", state.progress.calls);
         }
     }
     lost
 }
 
-/// Plays to the end, from wherever the store is. Whether somebody had to say what became of a tool.
-async fn play(play: &Play, folder: &Path, store: Arc<dyn Store>) -> bool {
-    let ids = Arc::new(Numbered::default());
+/// Plays a scenario to its end from the state of the store. Returns whether a person had to decide
+/// the outcome of a tool.
+async fn play(play: &Scenario, folder: &Path, store: Arc<dyn Store>) -> bool {
+    let ids = Arc::new(TurnIds::default());
     let runner = runner(play, folder, store, &ids);
     let mut lost = false;
     for (turn, said) in (0..).zip(play.said) {
         ids.0.store(turn, Ordering::SeqCst);
-        let start = Start {
+        let start = RunRequest {
             tenant: us(),
             thread: (turn > 0).then(|| LogId::from("thread_0")),
             casting: (play.casting)(),
             said: vec![Body::Text((*said).into())],
             once: vec![format!("turn {turn}").into()],
         };
-        let begun = runner.begin(start).await.unwrap();
+        let begun = runner.start(start).await.unwrap();
         lost |= to_its_end(&runner, &begun.run).await;
     }
     lost
 }
 
-/// What is there after a play: the states of its runs, and what its tools did.
-async fn outcome(play: &Play, folder: &Path) -> (Vec<State>, Vec<String>) {
+/// Returns the final states of the runs and the effects of the tools.
+async fn outcome(play: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
     let journal = journal(folder).await;
     let runner = runner(play, folder, Arc::new(journal.clone()), &Arc::default());
     let mut states = Vec::new();
@@ -124,28 +126,29 @@ async fn outcome(play: &Play, folder: &Path) -> (Vec<State>, Vec<String>) {
         states.push(state);
     }
     let proof = journal.verify(None, &|_| {}).await.unwrap();
-    assert!(proof.broken.is_none(), "the journal is proven");
+    assert!(proof.broken.is_none(), "the Journal is valid");
     let effects = std::fs::read_to_string(folder.join("effects")).unwrap_or_default();
     (states, effects.lines().map(str::to_owned).collect())
 }
 
-/// The process that ends.
+/// Entry point of the child process that exits.
 #[tokio::test]
 async fn a_player() {
     let Some(task) = child_task() else { return };
     let words: Vec<&str> = task.split('\t').collect();
     let number: u64 = words[2].parse().unwrap();
-    let end = if words[1] == "before" { End::Before(number) } else { End::After(number) };
+    let end =
+        if words[1] == "before" { CrashPoint::Before(number) } else { CrashPoint::After(number) };
     let folder = Path::new(words[3]);
     let one = PLAYS.iter().find(|play| play.name == words[0]).unwrap();
-    play(one, folder, Arc::new(Mortal::new(journal(folder).await, end))).await;
+    play(one, folder, Arc::new(CrashingStore::new(journal(folder).await, end))).await;
 }
 
-/// Stops a play at every commit, and goes on each time.
-async fn stopped_anywhere(name: &str) {
+/// Stops a scenario at every commit and resumes it each time.
+async fn stop_at_every_commit(name: &str) {
     let one = PLAYS.iter().find(|play| play.name == name).unwrap();
     let whole = Folder::new("play");
-    let store = Mortal::new(journal(&whole).await, End::Never);
+    let store = CrashingStore::new(journal(&whole).await, CrashPoint::Never);
     assert!(!play(one, &whole, Arc::new(store.clone())).await);
     let commits = store.commits.load(Ordering::SeqCst);
     let (states, mut effects) = outcome(one, &whole).await;
@@ -156,10 +159,10 @@ async fn stopped_anywhere(name: &str) {
             let folder = Folder::new("stopped");
             let task = format!("{name}\t{end}\t{commit}\t{}", folder.display());
             let mut child = Child::start("resume::a_player", &task);
-            assert!(!child.ended(), "{task} should have ended it");
+            assert!(!child.wait_for_success(), "{task} should have ended it");
             let lost = play(one, &folder, Arc::new(journal(&folder).await)).await;
             let (after, did) = outcome(one, &folder).await;
-            nothing_ran_twice(&did, &task);
+            assert_no_repeated_effects(&did, &task);
             stops += 1;
             if lost {
                 unknown += 1;
@@ -172,13 +175,13 @@ async fn stopped_anywhere(name: &str) {
             }
         }
     }
-    let told = format!("{stops}, of which {unknown} left a tool whose outcome nobody knows");
+    let told = format!("{stops}, of which {unknown} left a tool with an unknown outcome");
     figure(&format!("stops of agents, {name}"), told);
     assert!(stops >= 100, "only {stops} stops");
     assert!(unknown > 0, "no stop was between a tool and its answer");
 }
 
-fn nothing_ran_twice(did: &[String], task: &str) {
+fn assert_no_repeated_effects(did: &[String], task: &str) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for line in did.iter().filter(|line| !line.starts_with("look ")) {
         *times.entry(line).or_default() += 1;
@@ -191,48 +194,51 @@ fn assert_same(after: &[State], whole: &[State], task: &str) {
     for (turn, (after, whole)) in after.iter().zip(whole).enumerate() {
         let told = |state: &State| state.smart_state().json().as_str().to_owned();
         assert_eq!(told(after), told(whole), "{task}: the state of turn {turn}");
-        assert_eq!(after.progress, whole.progress, "{task}: how far turn {turn} is");
+        assert_eq!(after.progress, whole.progress, "{task}: the progress of turn {turn}");
         assert_eq!(after.window, whole.window, "{task}: the conversation of turn {turn}");
     }
 }
 
 #[tokio::test]
-async fn agents_with_tools_are_stopped_anywhere() {
-    stopped_anywhere("tools").await;
+async fn agents_with_tools_resume_when_stopped_anywhere() {
+    stop_at_every_commit("tools").await;
 }
 
 #[tokio::test]
-async fn agents_that_wait_for_people_are_stopped_anywhere() {
-    stopped_anywhere("people").await;
+async fn agents_waiting_for_people_resume_when_stopped_anywhere() {
+    stop_at_every_commit("people").await;
 }
 
 #[tokio::test]
-async fn agents_in_a_gate_are_stopped_anywhere() {
-    stopped_anywhere("gate").await;
+async fn agents_in_a_gate_resume_when_stopped_anywhere() {
+    stop_at_every_commit("gate").await;
 }
 
 #[tokio::test]
-async fn agents_whose_past_is_summarised_are_stopped_anywhere() {
-    stopped_anywhere("long").await;
+async fn agents_with_summaries_resume_when_stopped_anywhere() {
+    stop_at_every_commit("long").await;
 }
 
 #[tokio::test]
-async fn agents_that_hand_over_and_reach_limits_are_stopped_anywhere() {
-    stopped_anywhere("company").await;
+async fn agents_with_handoffs_and_limits_resume_when_stopped_anywhere() {
+    stop_at_every_commit("company").await;
 }
 
-/// Stopped in the middle, taken out as a document, and ended in another store.
-async fn goes_on_elsewhere(name: &str) {
+/// Stops a run halfway, exports it as a snapshot and finishes it in another store.
+async fn resume_in_another_store(name: &str) {
     let one = PLAYS.iter().find(|play| play.name == name).unwrap();
     let whole = Folder::new("play");
-    let store = Mortal::new(journal(&whole).await, End::Never);
+    let store = CrashingStore::new(journal(&whole).await, CrashPoint::Never);
     play(one, &whole, Arc::new(store.clone())).await;
     let commits = store.commits.load(Ordering::SeqCst);
     let mut compared = 0;
     for commit in (1..commits).step_by(5) {
         let (here, there) = (Folder::new("here"), Folder::new("there"));
         let task = format!("{name}\tafter\t{commit}\t{}", here.display());
-        assert!(!Child::start("resume::a_player", &task).ended(), "{task} should have ended it");
+        assert!(
+            !Child::start("resume::a_player", &task).wait_for_success(),
+            "{task} should have ended it"
+        );
         let left = runner(one, &here, Arc::new(journal(&here).await), &Arc::default());
         let mut turns = (0..one.said.len()).rev().map(|turn| LogId::from(format!("run_{turn}")));
         let run = loop {
@@ -242,7 +248,7 @@ async fn goes_on_elsewhere(name: &str) {
             }
         };
         let snapshot = left.snapshot(&us(), &run).await.unwrap();
-        let document = snapshot.json(left.clock.now(), Some("moved")).unwrap();
+        let document = snapshot.to_json(left.clock.now(), Some("moved")).unwrap();
         let snapshot = parse_snapshot(document.bytes()).unwrap();
         let right = runner(one, &there, Arc::new(journal(&there).await), &Arc::default());
         let begun = right.restore(&us(), snapshot).await.unwrap();
@@ -251,7 +257,7 @@ async fn goes_on_elsewhere(name: &str) {
             continue;
         }
         let turn: usize = run.0.trim_start_matches("run_").parse().unwrap();
-        let (so_far, until) = (Folder::new("until"), Play { said: &one.said[..=turn], ..*one });
+        let (so_far, until) = (Folder::new("until"), Scenario { said: &one.said[..=turn], ..*one });
         play(&until, &so_far, Arc::new(journal(&so_far).await)).await;
         let (whole, _) = outcome(&until, &so_far).await;
         let state = right.state(&us(), &begun.run).await.unwrap();
@@ -268,8 +274,8 @@ async fn goes_on_elsewhere(name: &str) {
 }
 
 #[tokio::test]
-async fn agents_go_on_in_another_store_from_a_snapshot() {
+async fn agents_continue_in_another_store_from_a_snapshot() {
     for play in PLAYS {
-        goes_on_elsewhere(play.name).await;
+        resume_in_another_store(play.name).await;
     }
 }

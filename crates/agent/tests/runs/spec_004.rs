@@ -1,5 +1,5 @@
-//! What the documents say of a runtime, rule by rule: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`, `AgentLimits`,
-//! `RuntimeProfile`, `costEstimator`; and of `LLMMessage.ephemeral`.
+//! The documented rules of a runtime: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
+//! `AgentLimits`, `RuntimeProfile`, `costEstimator` and `LLMMessage.ephemeral`.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +8,8 @@ use throughline_agent::{
     ToolSpec, narrate,
 };
 use throughline_core::{
-    Call, CostEstimator, Json, Name, ReasoningConfig, RedactionPolicy, RunEvent, Store, Trouble,
-    Usage,
+    Call, CostEstimator, Json, ModelErrorKind, Name, ReasoningConfig, RedactionPolicy, RunEvent,
+    Store, Usage,
 };
 
 use crate::harness::*;
@@ -29,12 +29,12 @@ fn is_reflection(call: &Call) -> bool {
     call.items.last().is_some_and(|item| item.ephemeral)
 }
 
-/// Calls two tools in turns, and answers after six calls.
-fn busy(call: &Call) -> Says {
+/// Alternates between two tools, and answers after six calls.
+fn busy(call: &Call) -> ScriptedAnswer {
     match results(call) {
-        0 | 1 | 4 | 5 => Says::Calls(&[("look", "{}")]),
-        2 | 3 => Says::Calls(&[("listen", "{}")]),
-        _ => Says::Text("Done."),
+        0 | 1 | 4 | 5 => ScriptedAnswer::Calls(&[("look", "{}")]),
+        2 | 3 => ScriptedAnswer::Calls(&[("listen", "{}")]),
+        _ => ScriptedAnswer::Text("Done."),
     }
 }
 
@@ -43,17 +43,17 @@ fn tools() -> Vec<ToolSpec> {
 }
 
 async fn reflections(config: &str) -> (Vec<(u64, String)>, usize, Vec<String>) {
-    let models = Cast::default().with(CLAUDE, |call| {
+    let models = ScriptedModels::default().with(CLAUDE, |call| {
         if !is_reflection(call) {
             return busy(call);
         }
         match results(call) {
-            1 => Says::Text("one look so far"),
-            2 => Says::Text("two looks now"),
-            3 => Says::Text("heard something strange"),
-            4 => Says::Text("nothing else to hear"),
-            5 => Says::Text("looking again pays"),
-            _ => Says::Text("that must be all there is"),
+            1 => ScriptedAnswer::Text("one look so far"),
+            2 => ScriptedAnswer::Text("two looks now"),
+            3 => ScriptedAnswer::Text("heard something strange"),
+            4 => ScriptedAnswer::Text("nothing else to hear"),
+            5 => ScriptedAnswer::Text("looking again pays"),
+            _ => ScriptedAnswer::Text("that must be all there is"),
         }
     });
     let scene = Scene::new(models, tools()).await;
@@ -69,7 +69,7 @@ async fn reflections(config: &str) -> (Vec<(u64, String)>, usize, Vec<String>) {
 }
 
 #[tokio::test]
-async fn reflection_cadence_after_tool_notes_every_turn_and_is_no_assistant_turn() {
+async fn reflection_cadence_after_tool_runs_every_turn_outside_the_conversation() {
     let (records, told, said) = reflections(r#"{"cadence":"after_tool"}"#).await;
     assert_eq!(records.len(), 6);
     assert_eq!(records[0], (1, "one look so far".to_owned()));
@@ -78,14 +78,14 @@ async fn reflection_cadence_after_tool_notes_every_turn_and_is_no_assistant_turn
 }
 
 #[tokio::test]
-async fn reflection_cadence_on_branch_notes_a_change_of_tools() {
+async fn reflection_cadence_on_branch_runs_when_tools_differ() {
     let (records, ..) = reflections(r#"{"cadence":"on_branch"}"#).await;
     let turns: Vec<u64> = records.iter().map(|(turn, _)| *turn).collect();
     assert_eq!(turns, [1, 3, 5]);
 }
 
 #[tokio::test]
-async fn reflection_max_per_run_every_n_turns_max_chars_and_emit_events_are_kept() {
+async fn reflection_max_per_run_every_n_turns_max_chars_and_emit_events_apply() {
     let (records, told, _) = reflections(
         r#"{"cadence":"every_turn","maxPerRun":2,"everyNTurns":2,"maxChars":8,"emitEvents":false}"#,
     )
@@ -95,14 +95,14 @@ async fn reflection_max_per_run_every_n_turns_max_chars_and_emit_events_are_kept
 }
 
 #[tokio::test]
-async fn reflection_cadence_off_notes_nothing() {
+async fn reflection_cadence_off_never_reflects() {
     assert!(reflections(r#"{"cadence":"off"}"#).await.0.is_empty());
 }
 
 #[tokio::test]
-async fn reflection_never_breaks_a_run() {
-    let models = Cast::default().with(CLAUDE, |call| {
-        if is_reflection(call) { Says::Fails(Trouble::Other) } else { busy(call) }
+async fn failed_reflection_does_not_fail_the_run() {
+    let models = ScriptedModels::default().with(CLAUDE, |call| {
+        if is_reflection(call) { ScriptedAnswer::Fails(ModelErrorKind::Other) } else { busy(call) }
     });
     let scene = Scene::new(models, tools()).await;
     let (_, status) = scene.run(reflecting(r#"{"cadence":"after_tool"}"#), "go").await;
@@ -110,11 +110,12 @@ async fn reflection_never_breaks_a_run() {
 }
 
 #[tokio::test]
-async fn reflection_leaves_what_the_main_conversation_is_asked_as_it_was() {
-    let script = |call: &Call| if is_reflection(call) { Says::Text("hm") } else { busy(call) };
-    let with = Scene::new(Cast::default().with(CLAUDE, script), tools()).await;
+async fn reflection_leaves_main_requests_untouched() {
+    let script =
+        |call: &Call| if is_reflection(call) { ScriptedAnswer::Text("hm") } else { busy(call) };
+    let with = Scene::new(ScriptedModels::default().with(CLAUDE, script), tools()).await;
     with.run(reflecting(r#"{"cadence":"after_tool"}"#), "go").await;
-    let without = Scene::new(Cast::default().with(CLAUDE, script), tools()).await;
+    let without = Scene::new(ScriptedModels::default().with(CLAUDE, script), tools()).await;
     without.run(reflecting("false"), "go").await;
     let asked = |scene: &Scene| {
         let calls = scene.models.asked(CLAUDE).into_iter().filter(|call| !is_reflection(call));
@@ -141,7 +142,7 @@ async fn reflection_leaves_what_the_main_conversation_is_asked_as_it_was() {
 
 #[tokio::test]
 async fn ask_user_question_is_offered_only_when_ask_user_is_on() {
-    let models = || Cast::default().with(CLAUDE, |_| Says::Text("Hello."));
+    let models = || ScriptedModels::default().with(CLAUDE, |_| ScriptedAnswer::Text("Hello."));
     let offered = |scene: &Scene| {
         let call = scene.models.asked(CLAUDE).remove(0);
         call.tools.iter().any(|tool| &*tool.name == "ask_user_question")
@@ -159,7 +160,7 @@ async fn ask_user_question_is_offered_only_when_ask_user_is_on() {
 #[test]
 fn runtime_profiles_preset_limits_and_explicit_values_win() {
     let of = |profile, limits: AgentLimits| {
-        let limits = limits.over(profile);
+        let limits = limits.with_defaults_from(profile);
         (limits.max_tool_calls, limits.max_parallel_tools, limits.max_context_tokens)
     };
     let none = AgentLimits::default();
@@ -171,10 +172,10 @@ fn runtime_profiles_preset_limits_and_explicit_values_win() {
     assert_eq!(of(RuntimeProfile::Custom, own), (Some(3), Some(5), Some(96_000)));
 }
 
-/// A price for one model alone.
-struct OneDollar;
+/// Has a price for only one model.
+struct OneDollarPrice;
 
-impl CostEstimator for OneDollar {
+impl CostEstimator for OneDollarPrice {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         (model == CLAUDE).then_some(if usage.output > 0 { 1.0 } else { 0.0 })
     }
@@ -182,7 +183,7 @@ impl CostEstimator for OneDollar {
 
 #[tokio::test]
 async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
-    let models = Cast::default().with(CLAUDE, busy).with("claude-opus-4-5", busy);
+    let models = ScriptedModels::default().with(CLAUDE, busy).with("claude-opus-4-5", busy);
     let mut scene = Scene::new(models, tools()).await;
     let limited = |model: &str| {
         let mut agent = AgentConfig::minimal(model);
@@ -190,14 +191,14 @@ async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
         agent
     };
     let start = |agent: AgentConfig| Scene::start(agent, "go");
-    let error = scene.runner.begin(start(limited(CLAUDE))).await.unwrap_err().to_string();
+    let error = scene.runner.start(start(limited(CLAUDE))).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "agents.assistant.limits.maxCostUsd: needs a cost estimator, and there is none"
+        "agents.assistant.limits.maxCostUsd: needs a cost estimator, and none is configured"
     );
-    scene.runner.costs = Some(Arc::new(OneDollar));
+    scene.runner.costs = Some(Arc::new(OneDollarPrice));
     let error =
-        scene.runner.begin(start(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
+        scene.runner.start(start(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
     assert!(error.ends_with("there is no price for claude-opus-4-5"), "{error}");
     let (begun, status) = scene.run(limited(CLAUDE), "go").await;
     assert_eq!(status, RunStatus::Failed);
@@ -207,14 +208,14 @@ async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
 }
 
 #[tokio::test]
-async fn ephemeral_is_not_invisible() {
+async fn ephemeral_messages_are_audited() {
     const HIDDEN: &str = "MANDARIN";
-    let models = Cast::default().with(CLAUDE, |call| {
+    let models = ScriptedModels::default().with(CLAUDE, |call| {
         let told = call
             .items
             .iter()
             .any(|item| item.ephemeral && item.visible().is_some_and(|text| text.contains(HIDDEN)));
-        if told { Says::Text(r#"{"n":1}"#) } else { Says::Text("no") }
+        if told { ScriptedAnswer::Text(r#"{"n":1}"#) } else { ScriptedAnswer::Text("no") }
     });
     let mut scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal(CLAUDE);
@@ -223,39 +224,39 @@ async fn ephemeral_is_not_invisible() {
     for rule in &mut agent.gate.rules {
         rule.feedback = Some(format!("{HIDDEN}: {{error}}").into());
     }
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(EventLog::default());
     scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
     let (begun, status) = scene.run(agent, "count").await;
     assert_eq!(status, RunStatus::Completed, "the model saw it");
     let is_there = |event: &RunEvent| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true) && message.content.contains(HIDDEN));
     let events = scene.events(&begun.run).await;
-    assert!(events.iter().any(is_there), "the run's log, which is the Journal's, has it, marked");
-    assert!(heard.0.lock().unwrap().iter().any(is_there), "so has who listens");
+    assert!(events.iter().any(is_there), "the Journal contains it, marked as ephemeral");
+    assert!(heard.0.lock().unwrap().iter().any(is_there), "the listener received it");
     let told = narrate(&events, &RedactionPolicy::default());
-    let told = told.lines().find(|line| line.contains(HIDDEN)).expect("the narrative has it");
+    let told = told.lines().find(|line| line.contains(HIDDEN)).expect("the narrative contains it");
     assert!(told.contains("(ephemeral: not kept in the thread)"), "{told}");
     let thread = scene.journal.read(&us(), &begun.thread, 0, 500).await.unwrap();
     let in_thread = thread.iter().filter_map(|record| record.content.bytes());
     let mut in_thread = in_thread.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(!in_thread.any(|text| text.contains(HIDDEN)), "the Thread has not");
+    assert!(!in_thread.any(|text| text.contains(HIDDEN)), "the Thread does not contain it");
     let state = scene.state(&begun.run).await.smart_state().json();
-    assert!(!state.as_str().contains(HIDDEN), "nor have messages, memory and summaries");
+    assert!(!state.as_str().contains(HIDDEN), "nor do messages, memory and summaries");
 }
 
-/// Hears what runs tell.
+/// Records all events.
 #[derive(Default)]
-struct Heard(Mutex<Vec<RunEvent>>);
+struct EventLog(Mutex<Vec<RunEvent>>);
 
-impl Listener for Heard {
+impl Listener for EventLog {
     fn on_event(&self, _: &Name, event: &RunEvent) {
         self.0.lock().unwrap().push(event.clone());
     }
 }
 
 #[tokio::test]
-async fn what_is_ephemeral_counts_toward_the_context_window() {
+async fn ephemeral_messages_count_toward_the_context_window() {
     const LONG: &str = "no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no";
-    let models = Cast::default().with(CLAUDE, |_| Says::Text(LONG));
+    let models = ScriptedModels::default().with(CLAUDE, |_| ScriptedAnswer::Text(LONG));
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal(CLAUDE);
     agent.output =

@@ -1,4 +1,4 @@
-//! Runs of agents over the simulated providers, which verify every seal that comes back.
+//! Runs agents against the simulated providers, which verify every returned Seal.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and asks the clock itself"
+    reason = "a test fails by panicking and reads the clock"
 )]
 
 mod mixed;

@@ -1,16 +1,16 @@
-//! Mixed runs: pauses, kills, other models, summaries and parallel tools, in whatever order. Nothing is refused, and every
-//! seal that its reader may have goes back.
+//! Mixed runs: pauses, kills, model switches, summaries and parallel tools in random order. No
+//! request is refused, and every Seal that its model may receive is sent back.
 
-use throughline_agent::{AgentConfig, AskUser, RunStatus, State, Word};
+use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, State};
 use throughline_core::{Json, LogId, Name};
-use throughline_testkit::{Dice, cases, figure};
+use throughline_testkit::{TestRng, cases, figure};
 
-use crate::world::{MODELS, World, decisions, drive, tell, us};
+use crate::world::{MODELS, TestEnvironment, decisions, drive, tell, us};
 
-/// The most that is tried: what a soak asks of cheaper tests would take days here.
+/// Upper bound of threads; the multiplier of soak tests would take days here.
 const MOST: u32 = 200;
 
-/// How often a run is taken up again before it is said to hang.
+/// Number of resumptions after which a run counts as hanging.
 const PATIENCE: usize = 200;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Figures {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mixed_runs_are_never_refused_and_every_seal_that_may_go_back_does() {
+async fn mixed_runs_are_never_refused_and_return_every_permitted_seal() {
     let count = cases(16).min(MOST);
     let mut figures = Figures::default();
     for seed in 0..u64::from(count) {
@@ -50,16 +50,16 @@ async fn mixed_runs_are_never_refused_and_every_seal_that_may_go_back_does() {
     ] {
         figure(&format!("mixed runs over the simulators, {what}"), number);
     }
-    // A test in which nothing happens proves nothing.
+    // Every feature must have occurred at least once.
     for happened in [replayed, pauses, kills, switches, summaries, together] {
-        assert!(happened > 0, "something was never tried");
+        assert!(happened > 0, "a feature never occurred");
     }
 }
 
-/// One thread, with a few runs.
+/// Runs one Thread with a few runs.
 async fn converse(seed: u64, figures: &mut Figures) {
-    let mut dice = Dice::new(seed);
-    let world = World::new(seed, dice.below(2) == 0).await;
+    let mut dice = TestRng::new(seed);
+    let world = TestEnvironment::new(seed, dice.below(2) == 0).await;
     let agent = agent(&mut dice);
     let mut thread: Option<LogId> = None;
     for turn in 0..2 + dice.below(3) {
@@ -82,15 +82,16 @@ async fn converse(seed: u64, figures: &mut Figures) {
     figures.summaries += u64::try_from(account.summaries.len()).unwrap();
 }
 
-/// Goes on with a run to its end, whoever is gone and whatever changes on the way.
-async fn run_out(world: &World, run: &LogId, dice: &mut Dice, figures: &mut Figures) {
+/// Drives a run to its end through kills and model switches.
+async fn run_out(world: &TestEnvironment, run: &LogId, dice: &mut TestRng, figures: &mut Figures) {
     for number in 0..PATIENCE {
-        // Some come back under their own name, and some are others, who wait for the lease.
+        // Some processes return under their own name; others have another name and wait for the
+        // lease.
         let node = world.node(["first", "second"][dice.below(2)]);
         if number > 0 && dice.below(3) == 0 {
             let state = node.state(&us(), run).await.unwrap();
             if state.status() == RunStatus::Running || state.status() == RunStatus::Waiting {
-                tell(&node, run, Word::Switch(pick(dice))).await;
+                tell(&node, run, RunCommand::Switch(pick(dice))).await;
                 figures.switches += 1;
             }
         }
@@ -116,24 +117,24 @@ async fn run_out(world: &World, run: &LogId, dice: &mut Dice, figures: &mut Figu
             }
         }
     }
-    panic!("{run} never comes to an end");
+    panic!("{run} never ends");
 }
 
-/// How many answers called several tools.
+/// Returns the number of answers with several tool calls.
 fn together(state: &State) -> u64 {
     let mut calls: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
-    for item in state.window.shown().filter(|item| item.call().is_some()) {
+    for item in state.window.visible_items().filter(|item| item.call().is_some()) {
         *calls.entry(item.place.message).or_default() += 1;
     }
     calls.values().filter(|count| **count > 1).count().try_into().unwrap()
 }
 
-fn pick(dice: &mut Dice) -> Name {
+fn pick(dice: &mut TestRng) -> Name {
     Name::from(dice.pick(&MODELS).unwrap().0)
 }
 
-/// An agent with summaries, questions, and ways to think and reflect.
-fn agent(dice: &mut Dice) -> AgentConfig {
+/// Creates an agent with summaries, questions, and random reasoning and reflection settings.
+fn agent(dice: &mut TestRng) -> AgentConfig {
     let mut agent = AgentConfig::smart("").instructions("You are thorough, and never naïve.");
     agent.human_in_the_loop.ask_user =
         (dice.below(2) == 0).then_some(AskUser { allow_free_text: true, expires_ms: None });

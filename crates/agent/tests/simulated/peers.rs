@@ -1,19 +1,20 @@
-//! Several agents on one thread, over the simulators: what one agent's provider thought reaches no other agent, neither as
-//! text nor as its own thinking, and no provider refuses what is left.
+//! Several agents on one Thread: one agent's provider Thoughts never reach another agent, as text
+//! or as reasoning. No provider refuses the remaining request.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use throughline_agent::{AgentConfig, Casting, Handoff, RunStatus, Start};
-use throughline_core::{Body, Json, LogId, Name, RunEvent, unpack};
+use throughline_agent::{AgentConfig, Handoff, RunRequest, RunSpec, RunStatus};
+use throughline_core::{Body, Json, LogId, Name, RunEvent, unpack_events};
 use throughline_testkit::figure;
 
-use crate::world::{MODELS, World, drive, us};
+use crate::world::{MODELS, TestEnvironment, drive, us};
 
 const HOST: &str = "the host thinks of marmalade";
 const CLERK: &str = "the clerk thinks of turnips";
 
-/// Whether a provider shows the thoughts of its model. If not, an answer of Gemini has no thought: its tool call is signed.
+/// Whether a provider returns readable Thoughts. If not, a Gemini answer has no Thought; its tool
+/// call is signed instead.
 #[derive(Clone, Copy, Debug)]
 enum Thoughts {
     Shown,
@@ -21,7 +22,7 @@ enum Thoughts {
 }
 
 fn agent(name: &str, model: &str, thoughts: Thoughts) -> AgentConfig {
-    let mut agent = AgentConfig::minimal(model).named(name);
+    let mut agent = AgentConfig::minimal(model).with_name(name);
     agent.identifier = Some(Name::from(format!("agent-{name}")));
     agent.max_tokens = Some(16_000);
     let is_shown = matches!(thoughts, Thoughts::Shown);
@@ -32,32 +33,37 @@ fn agent(name: &str, model: &str, thoughts: Thoughts) -> AgentConfig {
     agent
 }
 
-/// A host that hands over to a clerk.
-fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> Casting {
+/// Declares a host that hands over to a clerk.
+fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> RunSpec {
     let mut host = agent("host", host, thoughts);
     host.handoffs = vec![Handoff { to: "clerk".into(), description: None }];
-    let mut casting = Casting::solo(host, Vec::new());
+    let mut casting = RunSpec::single_agent(host, Vec::new());
     casting.agents.insert("clerk".into(), agent("clerk", clerk, thoughts));
     casting
 }
 
-async fn say(world: &World, casting: Casting, thread: Option<LogId>, said: &str) -> (LogId, LogId) {
+async fn say(
+    world: &TestEnvironment,
+    casting: RunSpec,
+    thread: Option<LogId>,
+    said: &str,
+) -> (LogId, LogId) {
     let mut node = world.node("node");
-    // A holder that loses its lease asks again, and would use up the script.
+    // An owner that loses its lease would call the model again and use up the script.
     node.lease = Duration::from_mins(1);
     let said = vec![Body::Text(said.into())];
-    let start = Start { tenant: us(), thread, casting, said, once: Vec::new() };
-    let begun = node.begin(start).await.unwrap();
+    let start = RunRequest { tenant: us(), thread, casting, said, once: Vec::new() };
+    let begun = node.start(start).await.unwrap();
     let status = drive(&node, &begun.run, usize::MAX).await;
     let state = node.state(&us(), &begun.run).await.unwrap();
     assert_eq!(status, Some(RunStatus::Completed), "{:?}", state.progress.phase);
     (begun.run, begun.thread)
 }
 
-/// The reasons for which thoughts and seals of a run's calls stayed behind.
-async fn reasons(world: &World, run: &LogId) -> String {
+/// Returns the reasons for which Thoughts and Seals of a run's calls were withheld.
+async fn reasons(world: &TestEnvironment, run: &LogId) -> String {
     let records = world.store().read(&us(), run, 0, 1000).await.unwrap();
-    let events = records.iter().flat_map(|record| unpack(record).unwrap());
+    let events = records.iter().flat_map(|record| unpack_events(record).unwrap());
     let events = events.filter_map(|(_, event)| RunEvent::parse(&Json::parse(event).ok()?).ok());
     let replays = events.filter_map(|event| match event {
         RunEvent::Replay(event) => Some(event.json().as_str().to_owned()),
@@ -83,7 +89,8 @@ async fn peers_never_get_each_others_provider_thoughts() {
     );
 }
 
-/// Runs both agents on one thread and checks every request. Returns how many seals of the host its clerk did not get.
+/// Runs both agents on one Thread and checks every request. Returns how many of the host's Seals
+/// were withheld from the clerk.
 async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usize {
     let script = format!(
         r#"
@@ -108,20 +115,20 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         texts = ["Back."]
         "#
     );
-    let world = World::scripted(&script).await;
-    // Within one exchange, from the host to the clerk.
+    let world = TestEnvironment::scripted(&script).await;
+    // Handoff from the host to the clerk within one exchange.
     let (run, thread) = say(&world, casting(host, clerk, thoughts), None, "Help me.").await;
-    // The clerk goes on alone, and then the host, under a new name.
+    // The clerk continues alone, then the host under a new name.
     let (_, thread) = say(
         &world,
-        Casting::solo(agent("clerk", clerk, thoughts), Vec::new()),
+        RunSpec::single_agent(agent("clerk", clerk, thoughts), Vec::new()),
         Some(thread),
         "More?",
     )
     .await;
     let mut renamed = agent("host", host, thoughts);
     renamed.name = "landlord".into();
-    say(&world, Casting::solo(renamed, Vec::new()), Some(thread), "And now?").await;
+    say(&world, RunSpec::single_agent(renamed, Vec::new()), Some(thread), "And now?").await;
     let entries = world.simulator.ledger().entries;
     let what = format!("{host} to {clerk}, thoughts {thoughts:?}");
     for entry in &entries {
@@ -141,7 +148,7 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         let both: Vec<_> = returned(later).intersection(&issued(earlier)).copied().collect();
         assert!(both.is_empty(), "{what}: call {later} brought seals of call {earlier}");
     }
-    // Its own seals went back to the clerk, and to the host although it has another name by now.
+    // The clerk and the renamed host each received their own Seals.
     if !clerk.starts_with("deepseek") {
         assert!(returned(2).is_superset(&issued(1)), "{what}: the clerk's own");
     }
@@ -149,8 +156,8 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         assert!(returned(3).is_superset(&issued(0)), "{what}: the host's own");
     }
     let reasons = reasons(&world, &run).await;
-    // DeepSeek demands a text in place of a thought, which is a stand-in.
-    let is_told = reasons.contains("by policy") || reasons.contains("stand-in");
-    assert!(is_told, "{what}: {reasons}");
+    // DeepSeek requires reasoning text, so a stand-in replaces the Thought.
+    let is_recorded = reasons.contains("by policy") || reasons.contains("placeholder");
+    assert!(is_recorded, "{what}: {reasons}");
     issued(0).len()
 }

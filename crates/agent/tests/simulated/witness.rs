@@ -1,74 +1,76 @@
-//! Models behind a witness, who sees each question and what the simulators made of it, and objects to what may not be.
+//! Wraps the models to compare each request with the simulators' verdicts, and records violations.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use throughline_core::{
-    Asking, Body, Call, Did, Fate, Item, ItemId, Model, ModelError, Models, Origin, Target, Why,
+    Body, Call, Disposition, ElisionReason, Fate, Item, ItemId, Model, ModelError, ModelFuture,
+    ModelRegistry, Origin, Target,
 };
 use throughline_provider::EndpointModels;
-use throughline_sim::{Entry, Returned, Simulator, Verdict};
+use throughline_sim::{LedgerEntry, ReturnedSeal, Simulator, Verdict};
 
-/// Models behind a witness.
-pub(crate) struct Witness {
+/// Models that check every request.
+pub(crate) struct VerifyingModels {
     models: EndpointModels,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
     simulator: Arc<Simulator>,
 }
 
-/// What the witness saw.
+/// Observations and violations so far.
 #[derive(Default)]
-pub(crate) struct Seen {
-    /// What was asked last of the conversation itself: its summary, and its other Items.
+pub(crate) struct Observations {
+    /// The last request of the conversation itself: its summary and its other Items.
     last: Option<(Option<ItemId>, Vec<ItemId>)>,
-    /// The summary that each sealed Item was issued behind.
+    /// The summary that preceded each sealed Item when it was issued.
     behind: HashMap<ItemId, Option<ItemId>>,
-    /// What may not be.
+    /// Violations of the expected behaviour.
     pub(crate) objections: Vec<String>,
-    /// Questions that were answered.
+    /// Answered requests.
     pub(crate) asked: u64,
-    /// Seals that went back.
+    /// Seals that were sent back.
     pub(crate) replayed: u64,
-    /// Seals that stayed behind, because their reader is another, or what stood before them was summarised.
+    /// Seals that were withheld, because they belong to another model or their prefix was
+    /// summarised.
     pub(crate) withheld: u64,
-    /// Summaries that questions were asked behind.
+    /// Summaries that requests contained.
     pub(crate) summaries: std::collections::BTreeSet<ItemId>,
 }
 
-impl Witness {
+impl VerifyingModels {
     pub(crate) fn new(models: EndpointModels, simulator: Arc<Simulator>) -> Self {
         Self { models, seen: Arc::default(), simulator }
     }
 
-    pub(crate) fn account(&self) -> std::sync::MutexGuard<'_, Seen> {
+    pub(crate) fn account(&self) -> std::sync::MutexGuard<'_, Observations> {
         self.seen.lock().unwrap()
     }
 }
 
-impl Models for Witness {
+impl ModelRegistry for VerifyingModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let model = self.models.model(name)?;
         let (seen, simulator) = (Arc::clone(&self.seen), Arc::clone(&self.simulator));
-        Ok(Arc::new(Witnessed { model, seen, simulator }))
+        Ok(Arc::new(VerifyingModel { model, seen, simulator }))
     }
 }
 
-struct Witnessed {
+struct VerifyingModel {
     model: Arc<dyn Model>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
     simulator: Arc<Simulator>,
 }
 
-impl Model for Witnessed {
+impl Model for VerifyingModel {
     fn target(&self) -> &Target {
         self.model.target()
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
+    fn send(&self, call: Call) -> ModelFuture<'_> {
         Box::pin(async move {
             self.seen.lock().unwrap().hear(&call);
-            let saying = self.model.ask(call.clone()).await?;
-            // One question at a time is asked, so the last entry is its own.
+            let saying = self.model.send(call.clone()).await?;
+            // Requests are sequential, so the last entry belongs to this one.
             let entry = self.simulator.last_entry().expect("the question is in the ledger");
             self.seen.lock().unwrap().compare(&call, &saying.fates, &entry);
             Ok(saying)
@@ -76,8 +78,8 @@ impl Model for Witnessed {
     }
 }
 
-impl Seen {
-    /// A conversation only grows, unless a summary takes the place of its beginning.
+impl Observations {
+    /// Checks that a conversation only grows, unless a summary replaces its beginning.
     fn hear(&mut self, call: &Call) {
         let is_own = |id: &ItemId| !matches!(&*id.0, "reflection" | "conversation");
         if call.items.is_empty() || !call.items.iter().all(|item| is_own(&item.id)) {
@@ -102,8 +104,8 @@ impl Seen {
         self.last = Some((summary, others));
     }
 
-    /// Every seal that its reader can read went along, and the simulators took each.
-    fn compare(&mut self, call: &Call, fates: &[Fate], entry: &Entry) {
+    /// Checks that every readable Seal was sent and that the simulators accepted it.
+    fn compare(&mut self, call: &Call, fates: &[Fate], entry: &LedgerEntry) {
         let target = &call.target;
         self.asked += 1;
         let summaries = call.items.iter().filter(|item| matches!(item.body, Body::Summary { .. }));
@@ -119,10 +121,12 @@ impl Seen {
                 let is_readable = owner.provider == target.origin.provider
                     && target.profile.reads_seals_of(&owner.family);
                 match did {
-                    Did::Kept if is_readable => kept += 1,
-                    Did::Elided(_) if !is_readable => self.withheld += 1,
-                    // What stood before it when it was issued is summarised by now.
-                    Did::Elided(Why::PrefixChanged) if is_moved => self.withheld += 1,
+                    Disposition::Kept if is_readable => kept += 1,
+                    Disposition::Elided(_) if !is_readable => self.withheld += 1,
+                    // The prefix of this Seal was summarised after it was issued.
+                    Disposition::Elided(ElisionReason::PrefixChanged) if is_moved => {
+                        self.withheld += 1;
+                    }
                     did => {
                         let (from, to) = (&owner.asked, target.model());
                         self.objections.push(format!("a seal of {from} is {did} for {to}"));
@@ -131,22 +135,24 @@ impl Seen {
             }
         }
         self.replayed += kept;
-        // A stand-in, where a provider takes one for what another made, is nobody's seal.
-        let is_seal = |back: &&Returned| back.verdict != Verdict::Dropped("stand_in".to_owned());
-        let back: Vec<&Returned> = entry.returned.iter().filter(is_seal).collect();
+        // A stand-in for another provider's reasoning is not a Seal.
+        let is_seal =
+            |back: &&ReturnedSeal| back.verdict != Verdict::Dropped("stand_in".to_owned());
+        let back: Vec<&ReturnedSeal> = entry.returned.iter().filter(is_seal).collect();
         let is_taken = back.iter().all(|back| back.verdict == Verdict::Accepted);
-        // What a summary stands before is not owed to a model that reads nothing behind it.
+        // A prefix-bound model does not need Seals whose prefix was summarised.
         let is_bound = target.profile.bound.prefix && !self.summaries.is_empty();
         let is_whole = entry.status == 200 && is_taken && (entry.lost == 0 || is_bound);
         let back = u64::try_from(back.len()).unwrap();
         if !is_whole || back != kept || entry.model != target.model() {
-            self.objections.push(format!("{kept} seals went along, and came so: {entry:?}"));
+            self.objections.push(format!("{kept} Seals were sent, and received as {entry:?}"));
         }
     }
 }
 
-/// What an Item has that only its maker reads: seals, or on a wire that knows none, its thought.
-fn sealed<'i>(item: &'i Item, fate: &'i Fate, wire: &str) -> Vec<(&'i Origin, &'i Did)> {
+/// Returns the values of an Item that only their issuer can read: Seals, or the Thought on a wire
+/// without Seals.
+fn sealed<'i>(item: &'i Item, fate: &'i Fate, wire: &str) -> Vec<(&'i Origin, &'i Disposition)> {
     let plain = item.origin.as_ref().filter(|origin| {
         let is_thought = matches!(item.body, Body::Thought(_));
         is_thought && wire == "openai-chat" && origin.wire.as_str() == wire

@@ -1,4 +1,4 @@
-//! A thread of an agent over the simulators: with a store, tools that take their time, and people who decide.
+//! Runs one Thread against the simulators, with a store, slow tools and simulated people.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use throughline_agent::{
-    AgentConfig, Begun, Casting, Ports, RunError, RunStatus, Runner, Start, State, Tool,
-    ToolAnswer, ToolContext, ToolSpec, Word, Working,
+    AgentConfig, Ports, RunCommand, RunError, RunRequest, RunSpec, RunStatus, Runner, StartedRun,
+    State, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec,
 };
 use throughline_codec::Catalog;
 use throughline_core::{
-    Answering, Body, Clock, Credential, Ids, Json, LogId, ModelError, Models, Name, Outgoing,
-    PendingUserQuestion, Store, StoreError, Tenant, ToolApprovalResolution, ToolApprovalStatus,
-    Trouble, Upstream, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
-    UserQuestionStatus,
+    Body, Clock, Credential, IdGenerator, Json, LogId, ModelError, ModelErrorKind, ModelRegistry,
+    Name, PendingUserQuestion, Store, StoreError, Tenant, ToolApprovalResolution,
+    ToolApprovalStatus, Upstream, UpstreamFuture, UpstreamRequest, UserQuestionAnswer,
+    UserQuestionAnswerSet, UserQuestionResolution, UserQuestionStatus,
 };
-use throughline_provider::{Endpoint, EndpointModels, Http, Source};
+use throughline_provider::{CredentialSource, Endpoint, EndpointModels, Http};
 use throughline_sim::{Options, Simulator};
 use throughline_store::Durability;
-use throughline_testkit::{Dice, Folder};
+use throughline_testkit::{Folder, TestRng};
 
-use crate::witness::Witness;
+use crate::witness::VerifyingModels;
 
-/// A model of every family, and one whose seals are bound to all that stands before them.
+/// One model per family, and one whose Seals are bound to the whole prefix.
 pub(crate) const MODELS: [(&str, &str); 6] = [
     ("claude-sonnet-4-5", "anthropic"),
     ("gpt-5.2", "openai"),
@@ -36,30 +36,30 @@ pub(crate) const MODELS: [(&str, &str); 6] = [
     ("claude-sonnet-5", "anthropic"),
 ];
 
-/// How long a run is held at first: short, because those who hold one here are often gone.
+/// Initial lease duration; short, because owners are often killed here.
 const LEASE: Duration = Duration::from_millis(60);
 
 pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }
 
-/// A place for the runs of one thread.
-pub(crate) struct World {
+/// Environment for the runs of one Thread.
+pub(crate) struct TestEnvironment {
     pub(crate) simulator: Arc<Simulator>,
-    pub(crate) witness: Arc<Witness>,
+    pub(crate) witness: Arc<VerifyingModels>,
     store: Arc<dyn Store>,
-    /// The bodies of all requests, in their order.
+    /// Bodies of all requests in order.
     bodies: Arc<Mutex<Vec<String>>>,
-    ids: Arc<Counted>,
+    ids: Arc<SequentialIds>,
     _folder: Folder,
 }
 
-impl World {
+impl TestEnvironment {
     pub(crate) async fn new(seed: u64, parallel: bool) -> Self {
         Self::open(Options { seed, parallel, ..Options::default() }).await
     }
 
-    /// One whose models answer by a script.
+    /// Opens an environment whose models answer from a script.
     pub(crate) async fn scripted(script: &str) -> Self {
         Self::open(Options { script: script.parse().unwrap(), ..Options::default() }).await
     }
@@ -82,23 +82,24 @@ impl World {
         let journal = throughline_store::open(&url, &options).await.unwrap();
         let simulator = Arc::new(throughline_sim::start(simulated).await.unwrap());
         let bodies = Arc::default();
-        let witness = Witness::new(models(&simulator.url(), &bodies), Arc::clone(&simulator));
+        let witness =
+            VerifyingModels::new(models(&simulator.url(), &bodies), Arc::clone(&simulator));
         let (witness, ids) = (Arc::new(witness), Arc::default());
         Self { simulator, witness, store: Arc::new(journal), bodies, ids, _folder: folder }
     }
 
-    /// A process that can hold runs.
+    /// Creates a process that can own runs.
     pub(crate) fn node(&self, name: &str) -> Runner {
         let ports = Ports {
-            clock: Arc::new(Real),
-            ids: Arc::clone(&self.ids) as Arc<dyn Ids>,
+            clock: Arc::new(RealClock),
+            ids: Arc::clone(&self.ids) as Arc<dyn IdGenerator>,
             secret: [7; 32],
         };
-        let models = Arc::clone(&self.witness) as Arc<dyn Models>;
+        let models = Arc::clone(&self.witness) as Arc<dyn ModelRegistry>;
         let tools = [
-            Slow(spec("look").idempotent()),
-            Slow(spec("note").needs_approval()),
-            Slow(spec("post")),
+            SlowTool(spec("look").idempotent()),
+            SlowTool(spec("note").needs_approval()),
+            SlowTool(spec("post")),
         ];
         let tools = tools.map(|tool| Arc::new(tool) as Arc<dyn Tool>);
         let mut runner = Runner::new(Arc::clone(&self.store), models, ports).with_tools(tools);
@@ -112,26 +113,26 @@ impl World {
         agent: AgentConfig,
         thread: Option<LogId>,
         said: &str,
-    ) -> Begun {
-        let start = Start {
+    ) -> StartedRun {
+        let start = RunRequest {
             tenant: us(),
             thread,
-            casting: Casting::solo(agent, Vec::new()),
+            casting: RunSpec::single_agent(agent, Vec::new()),
             said: vec![Body::Text(said.into())],
             once: Vec::new(),
         };
-        self.node("beginner").begin(start).await.unwrap()
+        self.node("beginner").start(start).await.unwrap()
     }
 }
 
-/// Notes the bodies of all requests.
-struct Noting {
+/// Records the bodies of all requests.
+struct RecordingUpstream {
     http: Http,
     bodies: Arc<Mutex<Vec<String>>>,
 }
 
-impl Upstream for Noting {
-    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+impl Upstream for RecordingUpstream {
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         let body = String::from_utf8_lossy(&outgoing.body).into_owned();
         self.bodies.lock().unwrap().push(body);
         self.http.send(outgoing)
@@ -144,13 +145,15 @@ fn models(simulators: &str, bodies: &Arc<Mutex<Vec<String>>>) -> EndpointModels 
         let base = format!("{simulators}/at/{row}");
         let row = Catalog::builtin().provider(row).unwrap();
         let name = Arc::clone(&row.name);
-        Endpoint::new(name, row, &base, Source::Key(Credential::new("simulated"))).unwrap()
+        Endpoint::new(name, row, &base, CredentialSource::Key(Credential::new("simulated")))
+            .unwrap()
     });
     let http = Http::new(lines, Arc::new(Timestamp::now)).unwrap();
-    let http: Arc<dyn Upstream> = Arc::new(Noting { http, bodies: Arc::clone(bodies) });
+    let http: Arc<dyn Upstream> = Arc::new(RecordingUpstream { http, bodies: Arc::clone(bodies) });
     EndpointModels::new(http, |model| {
         let found = MODELS.iter().find(|(known, _)| *known == model);
-        let unknown = || ModelError::new(Trouble::Other, format!("there is no model {model}"));
+        let unknown =
+            || ModelError::new(ModelErrorKind::Other, format!("there is no model {model}"));
         let (_, row) = found.ok_or_else(unknown)?;
         Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
@@ -161,15 +164,15 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name).schema(Json::parse(schema.to_owned()).unwrap()).description("Does it.")
 }
 
-/// A tool that gives way a few times before it answers, so that whoever holds the run may be gone meanwhile.
-struct Slow(ToolSpec);
+/// Yields several times before it returns, so that the owner of the run can be killed meanwhile.
+struct SlowTool(ToolSpec);
 
-impl Tool for Slow {
+impl Tool for SlowTool {
     fn spec(&self) -> ToolSpec {
         self.0.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
@@ -180,64 +183,64 @@ impl Tool for Slow {
     }
 }
 
-struct Real;
+struct RealClock;
 
-impl Clock for Real {
+impl Clock for RealClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 }
 
 #[derive(Default)]
-pub(crate) struct Counted(AtomicU64);
+pub(crate) struct SequentialIds(AtomicU64);
 
-impl Ids for Counted {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for SequentialIds {
+    fn generate(&self, prefix: &str) -> Name {
         Name::from(format!("{prefix}_{}", self.0.fetch_add(1, Ordering::SeqCst)))
     }
 }
 
-/// Goes on with a run until it rests, or until whoever holds it is gone: after that many looks at what it does.
+/// Drives a run until it is idle, or until the owner is killed after `looks` polls.
 pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<RunStatus> {
     let mut runner = runner.clone();
     loop {
         let tenant = us();
-        let driven = Dropped { work: Box::pin(runner.drive(&tenant, run)), looks };
+        let driven = DropAfter { work: Box::pin(runner.drive(&tenant, run)), looks };
         match driven.await? {
             Ok(status) => return Some(status),
-            // Whoever held it is gone, and the store says for how long that is not known.
+            // The previous owner was killed, and its lease has not expired yet.
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
-            // Whoever was too slow to keep it takes it again, for longer.
+            // An owner that was too slow to renew its lease retries with a longer one.
             Err(RunError::Store(StoreError::Fenced { .. })) => runner.lease *= 2,
             Err(error) => panic!("{run} cannot go on: {error}"),
         }
     }
 }
 
-/// Tells a run something when nobody holds it any more.
-pub(crate) async fn tell(runner: &Runner, run: &LogId, word: Word) {
+/// Sends a command as soon as the run has no owner.
+pub(crate) async fn tell(runner: &Runner, run: &LogId, word: RunCommand) {
     let mut runner = runner.clone();
     loop {
-        match runner.tell(&us(), run, word.clone()).await {
+        match runner.send_command(&us(), run, word.clone()).await {
             Ok(()) => return,
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
             Err(RunError::Store(StoreError::Fenced { .. })) => runner.lease *= 2,
-            Err(error) => panic!("{run} does not hear: {error}"),
+            Err(error) => panic!("{run} does not accept the command: {error}"),
         }
     }
 }
 
-/// Work that is dropped in the middle.
-struct Dropped<'a, T> {
+/// A future that is dropped halfway.
+struct DropAfter<'a, T> {
     work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
     looks: usize,
 }
 
-impl<T> Future for Dropped<'_, T> {
+impl<T> Future for DropAfter<'_, T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -249,8 +252,8 @@ impl<T> Future for Dropped<'_, T> {
     }
 }
 
-/// What people say to whatever waits for them.
-pub(crate) fn decisions(state: &State, dice: &mut Dice) -> Vec<Word> {
+/// Returns the decisions of people for all pending requests.
+pub(crate) fn decisions(state: &State, dice: &mut TestRng) -> Vec<RunCommand> {
     let approvals = state.smart.pending_approvals.iter().flatten();
     let approvals = approvals.filter(|waits| waits.status == ToolApprovalStatus::Pending);
     let questions = state.smart.pending_user_questions.iter().flatten();
@@ -259,13 +262,13 @@ pub(crate) fn decisions(state: &State, dice: &mut Dice) -> Vec<Word> {
     for approval in approvals {
         let mut decision = ToolApprovalResolution::new(approval.id.clone(), dice.below(4) > 0);
         decision.comment = Some("as you like".into());
-        words.push(Word::Decide(decision));
+        words.push(RunCommand::Decide(decision));
     }
-    words.extend(questions.map(|question| Word::Answer(answer(question, dice))));
+    words.extend(questions.map(|question| RunCommand::Answer(answer(question, dice))));
     words
 }
 
-fn answer(question: &PendingUserQuestion, dice: &mut Dice) -> UserQuestionResolution {
+fn answer(question: &PendingUserQuestion, dice: &mut TestRng) -> UserQuestionResolution {
     let mut resolution = UserQuestionResolution::new(question.id.clone());
     if dice.below(4) == 0 {
         resolution.cancelled = Some(true);

@@ -1,16 +1,16 @@
-//! How something is gone on with: the commands that people are told.
+//! Suggested follow-up commands.
 
-use crate::options::{At, Using};
+use crate::args::{AgentArgs, StoreArgs};
 use crate::store::without_password;
 
-/// The commands that people are told, with the options that they gave.
-pub(crate) struct Hint {
+/// Builds follow-up commands that repeat the options of the current one.
+pub(crate) struct CommandHints {
     of_store: String,
     of_tools: String,
 }
 
-impl Hint {
-    pub(crate) fn new(at: &At, using: Option<&Using>) -> Self {
+impl CommandHints {
+    pub(crate) fn new(at: &StoreArgs, using: Option<&AgentArgs>) -> Self {
         let mut of_store = Vec::new();
         if let Some(store) = &at.store {
             of_store.push(("--store", without_password(store)));
@@ -23,29 +23,29 @@ impl Hint {
             file.map(|file| ("--agent", file.display().to_string())).into_iter().collect();
         let tools = using.into_iter().flat_map(|using| &using.tool);
         of_tools.extend(tools.map(|tool| ("--tool", tool.clone())));
-        let (of_store, of_tools) = (written(&of_store), written(&of_tools));
+        let (of_store, of_tools) = (format_options(&of_store), format_options(&of_tools));
         Self { of_store, of_tools }
     }
 
-    /// The command that goes on with a run.
+    /// Returns the command that resumes a run.
     pub(crate) fn resume(&self, run: &str) -> String {
         format!("throughline resume {run}{}{}", self.of_tools, self.of_store)
     }
 
-    /// A command on something that waits, or on a run.
+    /// Returns a command on a pending request or a run.
     pub(crate) fn command(&self, command: &str, id: &str) -> String {
         format!("throughline {command} {id}{}", self.of_store)
     }
 }
 
-/// Options as a shell takes them, each behind a space.
-fn written(options: &[(&str, String)]) -> String {
-    let words = options.iter().map(|(name, value)| format!(" {name} {}", word(value)));
+/// Formats options for a shell, each with a leading space.
+fn format_options(options: &[(&str, String)]) -> String {
+    let words = options.iter().map(|(name, value)| format!(" {name} {}", shell_quote(value)));
     words.collect::<Vec<_>>().concat()
 }
 
-/// A word as a shell takes it.
-fn word(text: &str) -> String {
+/// Quotes a value for a shell.
+fn shell_quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();

@@ -1,38 +1,22 @@
-//! The time and the costs of runs, as this program has them.
+//! Clock and cost estimator for runs.
 
-use jiff::Timestamp;
-use throughline_core::{Clock, CostEstimator, Usage};
-use throughline_server::{Directory as _, Prices as _};
+use throughline_core::{CostEstimator, Usage};
+use throughline_server::{ModelRouter as _, Prices as _};
 
-use crate::prices::PriceTable;
-use crate::serve::directory::Phonebook;
+use crate::config::prices::PriceTable;
+use crate::router::ConfigRouter;
 
-/// What time it is.
-#[expect(clippy::disallowed_methods, reason = "the cli is who reads the clock")]
-pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
-}
-
-/// The time of day.
-pub(crate) struct Now;
-
-impl Clock for Now {
-    fn now(&self) -> Timestamp {
-        now()
-    }
-}
-
-/// What answers cost, by the table of prices.
-pub(super) struct Costs {
+/// Estimates costs with the price table.
+pub(super) struct PriceEstimator {
     pub(super) table: PriceTable,
-    pub(super) book: Phonebook,
+    pub(super) book: ConfigRouter,
 }
 
-impl CostEstimator for Costs {
+impl CostEstimator for PriceEstimator {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         let reached = self.book.reach(model).ok()?.into_iter().next()?;
         let price = self.table.price(&reached.account, &reached.model)?;
-        // It is counted in millionths of a millionth of a dollar.
+        // Prices are counted in millionths of a micro-dollar.
         #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]
         let cost = price.of(usage) as f64;
         Some(cost / 1e12)

@@ -1,28 +1,28 @@
-//! A tool that is a program: it reads its arguments as JSON from standard input, and what it writes is its answer.
+//! Tools that are programs: arguments as JSON on standard input, result on standard output.
 
 use std::process::Stdio;
 
-use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
 use throughline_core::Json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// The most that is told of an answer, in bytes.
+/// Maximum size of a result in bytes.
 const LONGEST: usize = 256 << 10;
 
-/// A tool that is a program.
-pub(crate) struct Program {
+/// A tool that runs a shell command.
+pub(crate) struct ShellTool {
     spec: ToolSpec,
     command: String,
 }
 
-impl Program {
-    /// A tool of which that is known, which the shell runs so.
+impl ShellTool {
+    /// Creates a tool with the given specification and shell command.
     pub(crate) fn new(spec: ToolSpec, command: impl Into<String>) -> Self {
         Self { spec, command: command.into() }
     }
 
-    async fn answer(&self, args: &Json, about: &ToolContext) -> std::io::Result<ToolAnswer> {
+    async fn execute(&self, args: &Json, about: &ToolContext) -> std::io::Result<ToolAnswer> {
         let mut child = Command::new("sh")
             .arg("-c")
             .arg(&self.command)
@@ -34,37 +34,39 @@ impl Program {
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
-            // A program that needs no arguments does not read them.
+            // A program that needs no arguments may close its input without reading it.
             drop(input.write_all(args.as_str().as_bytes()).await);
         }
         let ended = child.wait_with_output().await?;
-        let said = clipped(&ended.stdout);
+        let said = truncate_output(&ended.stdout);
         if ended.status.success() {
             return Ok(ToolAnswer::text(said));
         }
-        let errors = clipped(&ended.stderr);
+        let errors = truncate_output(&ended.stderr);
         Ok(ToolAnswer::error(format!("{} ({})\n{errors}{said}", self.spec.name, ended.status)))
     }
 }
 
-impl Tool for Program {
+impl Tool for ShellTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            let answer = self.answer(args, about).await;
-            answer.unwrap_or_else(|error| ToolAnswer::error(format!("it cannot be run: {error}")))
+            let answer = self.execute(args, about).await;
+            answer.unwrap_or_else(|error| {
+                ToolAnswer::error(format!("the program cannot be run: {error}"))
+            })
         })
     }
 }
 
-fn clipped(said: &[u8]) -> String {
+fn truncate_output(said: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(said).into_owned();
     if text.len() > LONGEST {
         text.truncate(text.floor_char_boundary(LONGEST));
-        text.push_str("\n… (the rest is left out)");
+        text.push_str("\n… (truncated)");
     }
     text
 }

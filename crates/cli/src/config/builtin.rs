@@ -1,22 +1,26 @@
-//! The providers that nobody has to configure: every row of the catalog whose address is known, and the simulators.
+//! Providers that need no configuration: every catalog row with a known address, and the
+//! simulators.
 //!
-//! The usual variables give a row its key, and some their address: `throughline_provider` has the rules. Without a key a row
-//! is still there: for callers that bring their own, or for everybody where no key is needed.
+//! The usual environment variables provide keys and some addresses, as defined in
+//! `throughline_provider`. A row without a key is still available to callers that send their own
+//! key, or to all callers if the endpoint needs none.
 
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, Provider, fits};
-use throughline_provider::{Lookup, UsualAddress, UsualKey, needs_key, usual_address, usual_key};
+use throughline_core::{Name, Provider, matches_pattern};
+use throughline_provider::{
+    EnvAddress, EnvKey, EnvLookup, address_from_env, key_from_env, needs_key,
+};
 
-use super::reader::Notes;
+use super::reader::Diagnostics;
 use super::routes::{Credential, Endpoint, ProviderSettings};
 use super::secret::Secret;
 
-/// What the simulators are called.
+/// Provider name of the simulators.
 pub(crate) const SIMULATORS: &str = "sim";
 
-/// The bare names that rows claim, unless the configuration says otherwise. No name fits the patterns of two rows.
+/// Bare model names that rows claim by default. No name matches the patterns of two rows.
 const CLAIMS: &[(&str, &[&str])] = &[
     ("anthropic", &["claude-*"]),
     ("openai", &["gpt-*", "chatgpt-*", "codex-*", "o1*", "o3*", "o4*"]),
@@ -31,7 +35,7 @@ const CLAIMS: &[(&str, &[&str])] = &[
     ("bedrock", &["anthropic.*", "*.anthropic.*", "amazon.*", "*.amazon.*"]),
 ];
 
-/// The bare names that a row claims.
+/// Returns the bare model names that a row claims.
 pub(crate) fn claims(row: &str) -> Vec<Name> {
     let claims = CLAIMS.iter().find(|(name, _)| *name == row);
     claims
@@ -39,17 +43,17 @@ pub(crate) fn claims(row: &str) -> Vec<Name> {
         .unwrap_or_default()
 }
 
-/// The row that the simulators answer for a model as: the one of its maker.
+/// Returns the row under which the simulators serve a model: the one of its vendor.
 pub(crate) fn row_of(model: &str) -> Option<&'static str> {
-    let has = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, model));
+    let has = |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(pattern, model));
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
 }
 
-/// The built-in providers, in the order of their rows, with the keys and the addresses that these variables hold.
+/// Returns the built-in providers in catalog order, with keys and addresses from the variables.
 pub(crate) fn providers(
     catalog: &Catalog,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Vec<ProviderSettings> {
     let simulators = ProviderSettings {
         name: Name::from(SIMULATORS),
@@ -61,7 +65,7 @@ pub(crate) fn providers(
     };
     let rows = catalog.providers().iter().filter_map(|row| {
         let (row, said_by) = match address(row, variable, notes) {
-            Some(UsualAddress { base_url, variable }) => {
+            Some(EnvAddress { base_url, variable }) => {
                 (Arc::new(Provider { base_url, ..Provider::clone(row) }), Some(variable))
             }
             None => (Arc::clone(row), None),
@@ -78,10 +82,11 @@ pub(crate) fn providers(
     [simulators].into_iter().chain(rows).collect()
 }
 
-/// A built-in row as the file's providers leave it. Some vendors have a row for each of their wires, as `openai` and
-/// `openai-chat`, at one address. Where the file gives the first row another address or key, the other rows follow it: no request
-/// of a provider that the operator redefined goes to the vendor.
-pub(crate) fn moved(
+/// Adjusts a built-in row to the providers of the file. Some vendors have one row per wire at the
+/// same address, such as `openai` and `openai-chat`. If the file redefines the address or key of
+/// the first row, the other rows follow, so that no request for a redefined provider reaches the
+/// vendor.
+pub(crate) fn apply_overrides(
     row: ProviderSettings,
     declared: &[ProviderSettings],
     catalog: &Catalog,
@@ -100,34 +105,34 @@ pub(crate) fn moved(
     ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
 }
 
-/// Where the usual variables say that a row is. One that cannot be heard is noted.
+/// Returns the address that the usual variables set for a row, and notes invalid variables.
 pub(crate) fn address(
     row: &Provider,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
-) -> Option<UsualAddress> {
-    usual_address(row, variable).unwrap_or_else(|unheard| {
-        notes.unheard(unheard);
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
+) -> Option<EnvAddress> {
+    address_from_env(row, variable).unwrap_or_else(|unheard| {
+        notes.env_warning(unheard);
         None
     })
 }
 
-/// Whose key goes to a row where nothing else is said.
-pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: Lookup<'_>) -> Credential {
-    // A server that one runs oneself is as open elsewhere as it usually is.
+/// Returns the default credential of a row.
+pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<'_>) -> Credential {
+    // A self-hosted server needs no key at another address either.
     let is_open =
         !needs_key(row) || catalog.provider(&row.name).is_some_and(|row| !needs_key(&row));
-    match usual_key(row, variable) {
-        Some(UsualKey::Key(key, variable)) => {
+    match key_from_env(row, variable) {
+        Some(EnvKey::Key(key, variable)) => {
             Credential::Own { key: Secret::new(key.reveal()), variable: Some(variable) }
         }
-        Some(UsualKey::Aws(keys)) => Credential::Aws(keys),
+        Some(EnvKey::Aws(keys)) => Credential::Aws(keys),
         None if is_open => Credential::Open,
         None => Credential::Callers,
     }
 }
 
-/// Whether an address can be asked as it stands: the part in braces of some rows is the user's own.
+/// Returns whether an address is usable: some rows have a part in braces that the user must set.
 pub(crate) fn is_complete(base_url: &str) -> bool {
     !base_url.is_empty() && !base_url.contains('{')
 }

@@ -1,10 +1,10 @@
-//! Whose key goes to which provider, and where the usual variables put it.
+//! Tests of built-in providers: their keys, and addresses from the usual variables.
 
 use throughline_codec::Catalog;
 use throughline_core::Credential as Key;
 use throughline_provider::AwsKeys;
 
-use super::super::file::{Reading, read};
+use super::super::file::{ParsedConfig, read};
 use super::super::routes::{Credential, Endpoint, ProviderSettings};
 use super::super::secret::Secret;
 
@@ -14,7 +14,7 @@ const ACCOUNT: [(&str, &str); 3] = [
     ("AWS_REGION", "eu-west-1"),
 ];
 
-fn reading(text: &str, variables: &[(&str, &str)]) -> Reading {
+fn reading(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| (*value).to_owned())
@@ -23,7 +23,7 @@ fn reading(text: &str, variables: &[(&str, &str)]) -> Reading {
 }
 
 fn provider(text: &str, variables: &[(&str, &str)], name: &str) -> ProviderSettings {
-    let Reading { config, errors, unheard, .. } = reading(text, variables);
+    let ParsedConfig { config, errors, unheard, .. } = reading(text, variables);
     assert_eq!((errors, unheard), (vec![], vec![]), "{text}");
     config.routes.provider(name).unwrap().clone()
 }
@@ -32,7 +32,7 @@ fn credential(text: &str, variables: &[(&str, &str)], name: &str) -> Credential 
     provider(text, variables, name).credential
 }
 
-/// Where it is, and the variable that says so.
+/// Returns the address and the variable that sets it.
 fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
     let Endpoint::Remote(row) = &provider.endpoint else { panic!("{} is here", provider.name) };
     (&row.base_url, provider.variable.as_deref())
@@ -52,7 +52,7 @@ fn account(region: &str) -> Credential {
 }
 
 #[test]
-fn without_a_key_the_callers_is_needed_unless_nobody_asks_for_one() {
+fn caller_key_is_required_unless_the_endpoint_is_open() {
     for name in ["anthropic", "openai", "gemini", "bedrock", "openrouter"] {
         assert_eq!(credential("", &[], name), Credential::Callers, "{name}");
     }
@@ -74,7 +74,7 @@ fn without_a_key_the_callers_is_needed_unless_nobody_asks_for_one() {
 }
 
 #[test]
-fn only_a_callers_own_key_makes_an_account_its_own() {
+fn only_caller_keys_isolate_accounts() {
     let missing = Credential::Missing { variable: "NO_KEY".into() };
     assert!(Credential::Callers.may_be_callers() && Credential::Open.may_be_callers());
     for ours in [own("key", "WORK_KEY"), account("eu-west-1"), missing] {
@@ -83,7 +83,7 @@ fn only_a_callers_own_key_makes_an_account_its_own() {
 }
 
 #[test]
-fn bedrock_is_signed_with_the_accounts_keys() {
+fn bedrock_uses_the_aws_keys() {
     let bedrock = provider("", &ACCOUNT, "bedrock");
     assert_eq!(bedrock.credential, account("eu-west-1"));
     let there = "https://bedrock-runtime.eu-west-1.amazonaws.com";
@@ -92,7 +92,7 @@ fn bedrock_is_signed_with_the_accounts_keys() {
     let key = [&ACCOUNT[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
     assert_eq!(credential("", &key, "bedrock"), own("key", "AWS_BEARER_TOKEN_BEDROCK"));
 
-    // The file goes before the variable.
+    // The file takes precedence over the variable.
     let text = "[providers.a]\nkind = \"bedrock\"\naws_region = \"us-west-2\"\n";
     let own_region = provider(text, &ACCOUNT, "a");
     assert_eq!(own_region.credential, account("us-west-2"));
@@ -107,11 +107,11 @@ fn bedrock_is_signed_with_the_accounts_keys() {
     for (text, said) in [
         (
             "kind = \"bedrock\"\naws_region = \"europe\"",
-            "3:14: `aws_region` must be a region of AWS: write aws_region = \"eu-west-1\"",
+            "3:14: `aws_region` must be an AWS region: write aws_region = \"eu-west-1\"",
         ),
         (
             "kind = \"openai\"\naws_region = \"eu-west-1\"",
-            "3:14: `aws_region` is for what is at AWS: write kind = \"bedrock\", or leave it out",
+            "3:14: `aws_region` applies to AWS only: write kind = \"bedrock\", or remove it",
         ),
     ] {
         let errors = reading(&format!("[providers.a]\n{text}"), &[]).errors;
@@ -120,7 +120,7 @@ fn bedrock_is_signed_with_the_accounts_keys() {
 }
 
 #[test]
-fn variables_say_where_providers_are() {
+fn variables_set_provider_addresses() {
     let azure = ("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com/");
     assert_eq!(reading("", &[]).config.routes.provider("azure"), None);
     let resource = "https://me.openai.azure.com/openai/v1";
@@ -133,7 +133,11 @@ fn variables_say_where_providers_are() {
     let ollama = provider("", &[("OLLAMA_HOST", "0.0.0.0:9000")], "ollama");
     assert_eq!(address(&ollama), ("http://127.0.0.1:9000/v1", Some("OLLAMA_HOST")));
     let moved = provider("", &[("OLLAMA_BASE_URL", "https://gpu.example")], "ollama");
-    assert_eq!(moved.credential, Credential::Open, "it is as open elsewhere");
+    assert_eq!(
+        moved.credential,
+        Credential::Open,
+        "a server at another address needs no key either"
+    );
     let google = [("GOOGLE_API_KEY", "key")];
     for name in ["gemini", "vertex"] {
         assert_eq!(credential("", &google, name), own("key", "GOOGLE_API_KEY"));
@@ -141,14 +145,14 @@ fn variables_say_where_providers_are() {
 }
 
 #[test]
-fn a_variable_that_cannot_be_heard_is_told_once_and_not_repeated() {
+fn invalid_variables_are_reported_once_without_their_value() {
     let variables = [("OLLAMA_HOST", "https://me:canary@box"), ("AWS_REGION", "canary")];
-    let Reading { config, errors, unheard, .. } = reading("[providers.ollama]", &variables);
+    let ParsedConfig { config, errors, unheard, .. } = reading("[providers.ollama]", &variables);
     assert_eq!(errors, []);
     let told: Vec<String> = unheard.iter().map(ToString::to_string).collect();
     let (ollama, region) = (
-        "OLLAMA_HOST is not heard: its address holds a user or a password: give the key on its own",
-        "AWS_REGION is not heard: it names no region, as eu-west-1 is one",
+        "OLLAMA_HOST is ignored: its address contains a user or a password; configure the key separately",
+        "AWS_REGION is ignored: it is not a region such as eu-west-1",
     );
     assert_eq!(told, [ollama, region]);
     let found = config.routes.provider("ollama").unwrap();

@@ -1,4 +1,4 @@
-//! What configurations say, and what is said of those that are wrong.
+//! Tests of parsing and of the reported problems.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use throughline_codec::Catalog;
 use throughline_server::PrefixPolicy;
 
 use super::Config;
-use super::file::{Reading, read};
+use super::file::{ParsedConfig, read};
 use super::routes::{Credential, Endpoint};
 use super::secret::Secret;
 use super::settings::{Capture, Price, ReplayMode, Timeouts};
@@ -72,7 +72,7 @@ fn variables(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn reading(text: &str) -> Reading {
+fn reading(text: &str) -> ParsedConfig {
     read(text, Catalog::builtin(), &variables)
 }
 
@@ -82,7 +82,7 @@ fn errors(text: &str) -> Vec<String> {
 
 #[test]
 fn every_key_is_read() {
-    let Reading { config, errors, warnings, .. } = reading(WHOLE);
+    let ParsedConfig { config, errors, warnings, .. } = reading(WHOLE);
     assert_eq!((errors, warnings), (vec![], vec![]));
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:80");
     assert!(config.server.allow_open);
@@ -114,7 +114,7 @@ fn every_key_is_read() {
     };
     assert_eq!(gateway.timeouts, timeouts);
     assert_eq!(config.lines["gateway.timeouts.idle"], 26);
-    let price = |model: &str| config.prices.of("openai", model);
+    let price = |model: &str| config.prices.price_for("openai", model);
     let dear = Price { input: Some(1_250_000), output: Some(10_000_000), ..Price::default() };
     assert_eq!(price("gpt-5.6"), Some(dear));
     assert_eq!(price("gpt-5-mini"), Some(Price { cached: Some(25_000), ..Price::default() }));
@@ -122,7 +122,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn a_provider_is_a_row_with_what_the_file_says() {
+fn provider_sections_override_catalog_rows() {
     let config = reading(WHOLE).config;
     let found = |name: &str| {
         let provider = config.routes.provider(name).unwrap();
@@ -138,22 +138,22 @@ fn a_provider_is_a_row_with_what_the_file_says() {
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
     let work = own("sk-work", Some("WORK_KEY"));
     assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(29)));
-    // On another wire it is the row that its kind has there.
+    // On another wire, the row of that kind on that wire is used.
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
     assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(33)));
     let gemini = ("own", "gemini", "http://localhost:9000");
     assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(38)));
-    // What is called as a row is that row.
+    // A provider named like a row uses that row.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
     assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(41)));
     let names = config.routes.providers().iter().filter(|one| &*one.name == "deepseek");
-    assert_eq!(names.count(), 1, "it stands in place of the built-in one");
+    assert_eq!(names.count(), 1, "it replaces the built-in one");
 }
 
 #[test]
-fn nothing_written_is_the_default() {
-    let Reading { config, errors, warnings, .. } = reading("# nothing\n");
+fn empty_file_gives_the_defaults() {
+    let ParsedConfig { config, errors, warnings, .. } = reading("# nothing\n");
     assert_eq!((errors, warnings), (vec![], vec![]));
     let usual = Config::default();
     assert_eq!((&config.server, &config.store), (&usual.server, &usual.store));
@@ -168,35 +168,32 @@ fn nothing_written_is_the_default() {
 #[test]
 fn unknown_keys_are_errors_with_a_suggestion() {
     for (text, said) in [
-        ("[sever]", "1:2: there is no key `sever` at the top of the file; did you mean `server`?"),
+        ("[sever]", "1:2: unknown key `sever` at the top of the file; did you mean `server`?"),
         (
             "port = 1",
-            "1:1: there is no key `port` at the top of the file: there are server, store, gateway, \
+            "1:1: unknown key `port` at the top of the file; valid keys are server, store, gateway, \
              agents, redaction, providers, routes, prices, tracing, mcp, http",
         ),
-        (
-            "[server]\nlisen = \"x\"",
-            "2:1: there is no key `lisen` in [server]; did you mean `listen`?",
-        ),
+        ("[server]\nlisen = \"x\"", "2:1: unknown key `lisen` in [server]; did you mean `listen`?"),
         (
             "[gateway]\n  \"rëplay\" = 1",
-            "2:3: there is no key `rëplay` in [gateway]; did you mean `replay`?",
+            "2:3: unknown key `rëplay` in [gateway]; did you mean `replay`?",
         ),
         (
             "[gateway.timeouts]\nidel = 1",
-            "2:1: there is no key `idel` in [gateway.timeouts]; did you mean `idle`?",
+            "2:1: unknown key `idel` in [gateway.timeouts]; did you mean `idle`?",
         ),
         (
             "[providers.a]\nkind = \"openai\"\napikey = \"canary\"",
-            "3:1: there is no key `apikey` in [providers.a]; did you mean `api_key`?",
+            "3:1: unknown key `apikey` in [providers.a]; did you mean `api_key`?",
         ),
         (
             "[[routes]]\nmodel = \"a\"\ntargets = [\"sim/gpt-5\"]\ntarget = 1",
-            "4:1: there is no key `target` in [[routes]]; did you mean `targets`?",
+            "4:1: unknown key `target` in [[routes]]; did you mean `targets`?",
         ),
         (
             "[prices.a]\ninputs = 1",
-            "2:1: there is no key `inputs` in [prices.a]; did you mean `input`?",
+            "2:1: unknown key `inputs` in [prices.a]; did you mean `input`?",
         ),
     ] {
         assert_eq!(errors(text), [said]);
@@ -204,9 +201,9 @@ fn unknown_keys_are_errors_with_a_suggestion() {
 }
 
 #[test]
-fn wrong_values_are_told_with_what_to_write() {
-    let bytes = "must be a number of bytes: write body_limit = \"64MiB\", or the bare number";
-    let time = "must be a time of at most a day: write idle = \"30s\", \"500ms\" or \"5m\", or a \
+fn invalid_values_are_reported_with_an_example() {
+    let bytes = "must be a number of bytes: write body_limit = \"64MiB\", or a plain number";
+    let time = "must be a duration of at most one day: write idle = \"30s\", \"500ms\" or \"5m\", or a \
                 number of seconds";
     let listen = "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", or \
                   \"[::1]:4400\"";
@@ -217,7 +214,7 @@ fn wrong_values_are_told_with_what_to_write() {
         ("[server]\nlisten = \"4400\"", format!("2:10: {listen}")),
         (
             "[server]\nlisten = 4400",
-            "2:10: `listen` must be text: write listen = \"127.0.0.1:4400\"".to_owned(),
+            "2:10: `listen` must be a string: write listen = \"127.0.0.1:4400\"".to_owned(),
         ),
         (
             "[server]\nlisten = \"\"",
@@ -229,7 +226,7 @@ fn wrong_values_are_told_with_what_to_write() {
         ),
         (
             "[store]\nurl = \"canary\"",
-            "2:7: `url` is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE"
+            "2:7: `url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE"
                 .to_owned(),
         ),
         ("[gateway]\nreplay = \"repare\"", format!("2:10: {replay}; did you mean `repair`?")),
@@ -247,19 +244,19 @@ fn wrong_values_are_told_with_what_to_write() {
         ("[gateway]\nbody_limit = 0", format!("2:14: `body_limit` {bytes}")),
         (
             "[gateway]\npassthrough = [\"FETCH /v1/videos\"]",
-            "2:16: `passthrough` has a pattern that cannot be read: `FETCH` is not one of GET, HEAD, \
+            "2:16: `passthrough` has an invalid pattern: `FETCH` is not one of GET, HEAD, \
              POST, PUT, PATCH, DELETE"
                 .to_owned(),
         ),
         (
             "[server]\nhosts = [\"http://gateway\"]",
-            "2:10: `hosts` has names without scheme, port and `*`: write \
+            "2:10: `hosts` takes names without scheme, port and `*`: write \
              hosts = [\"gateway.example.com\"]"
                 .to_owned(),
         ),
         (
             "[gateway]\nmax_streams = -1",
-            "2:15: `max_streams` must be a whole number from 1 on: write max_streams = 4096"
+            "2:15: `max_streams` must be a whole number of at least 1: write max_streams = 4096"
                 .to_owned(),
         ),
         ("[gateway.timeouts]\nidle = \"5 days\"", format!("2:8: `idle` {time}")),
@@ -274,7 +271,7 @@ fn wrong_values_are_told_with_what_to_write() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_by_its_place_and_not_repeated() {
+fn toml_syntax_errors_do_not_repeat_the_text() {
     for text in [
         "[providers.a]\napi_key = sk-canary\n",
         "[providers.a]\napi_key = \"sk-canary\n",
@@ -285,36 +282,36 @@ fn what_is_no_toml_is_told_by_its_place_and_not_repeated() {
     ] {
         let said = errors(text);
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(": this is not TOML: "), "{said:?}");
+        assert!(said[0].contains(": invalid TOML: "), "{said:?}");
         assert!(!said[0].contains("canary"), "{said:?}");
     }
 }
 
 #[test]
-fn providers_that_cannot_be_are_told() {
-    let key = "`api_key_env` must be the name of a variable, and not the secret itself: write \
+fn invalid_providers_are_reported() {
+    let key = "`api_key_env` must be the name of a variable, not the secret itself: write \
                api_key_env = \"WORK_KEY\"";
     let address = "`base_url` must be an http or https address without user, password, query and \
                    braces: write base_url = \"https://host/v1\"";
-    let name = "a provider's name has letters, digits, `-`, `_` and `.` only: it stands before the \
-                slash of a model's name";
-    let what = "does not say what it is: write kind = \"anthropic\" or another row, or both `wire` \
+    let name = "a provider's name may contain only letters, digits, `-`, `_` and `.`: it precedes \
+                the slash in model names";
+    let what = "has no type: write kind = \"anthropic\" or another row, or both `wire` \
                 and `base_url`";
     for (text, said) in [
         ("[providers.a]", format!("1:12: [providers.a] {what}")),
         ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {what}")),
         ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {what}")),
-        ("[providers.a]\nkind = \"azure\"", "1:12: [providers.a] needs an address of its own: write base_url = \"https://{resource}.openai.azure.com/openai/v1\", with yours in place of the braces".to_owned()),
-        ("[providers.a]\nkind = \"compatible\"", "1:12: [providers.a] needs an address of its own: write base_url = \"https://host/v1\"".to_owned()),
+        ("[providers.a]\nkind = \"azure\"", "1:12: [providers.a] needs an address: write base_url = \"https://{resource}.openai.azure.com/openai/v1\", and replace the part in braces".to_owned()),
+        ("[providers.a]\nkind = \"compatible\"", "1:12: [providers.a] needs an address: write base_url = \"https://host/v1\"".to_owned()),
         ("[providers.a]\nkind = \"openai\"\nwire = \"chat\"", "3:8: `wire` must be one of anthropic-messages, openai-responses, gemini, bedrock-converse, openai-chat; did you mean `openai-chat`?".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\nmodels = []", "3:10: `models` is empty: name patterns as \"claude-*\", or leave it out and ask for a/model".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\nmodels = \"gpt-*\"", "3:10: `models` must be a list of texts: write models = [\"claude-*\"]".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\nmodels = [\"a/x\"]", "3:1: `a/x` has the provider's name before it: write \"x\"".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x\", \"X\"]", "3:1: `X` stands twice in `models`: write it once".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x*\"]\n[providers.b]\nkind = \"xai\"\nmodels = [\"x*\"]", "6:1: `x*` is claimed by [providers.a] too: leave it to one of them, and reach the other as b/model".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\"\napi_key_env = \"WORK_KEY\"", "3:1: there are both `api_key` and `api_key_env`: keep one of them, better the variable".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = []", "3:10: `models` is empty: list patterns such as \"claude-*\", or omit it and request a/model".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = \"gpt-*\"", "3:10: `models` must be a list of strings: write models = [\"claude-*\"]".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"a/x\"]", "3:1: `a/x` starts with the provider's name: write \"x\"".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x\", \"X\"]", "3:1: `X` is listed twice in `models`: remove one".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\nmodels = [\"x*\"]\n[providers.b]\nkind = \"xai\"\nmodels = [\"x*\"]", "6:1: `x*` is also claimed by [providers.a]: remove it from one of them, and reach the other as b/model".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\"\napi_key_env = \"WORK_KEY\"", "3:1: both `api_key` and `api_key_env` are set: keep only one, preferably the variable".to_owned()),
         ("[providers.a]\nkind = \"openai\"\napi_key = \"\"", "3:11: `api_key` must not be empty: write api_key = \"…\"".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\\ncanary\"", "3:11: `api_key` has a character that no header can carry: copy it anew".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\\ncanary\"", "3:11: `api_key` has a character that is invalid in a header: copy it again".to_owned()),
         ("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-canary\"", format!("3:15: {key}")),
         ("[providers.a]\nkind = \"openai\"\nbase_url = \"http://me:canary@h\"", format!("3:12: {address}")),
         ("[providers.a]\nkind = \"openai\"\nbase_url = \"https://h/?key=canary\"", format!("3:12: {address}")),
@@ -333,21 +330,21 @@ fn providers_that_cannot_be_are_told() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_is_a_warning() {
+fn unset_variables_are_warnings() {
     let text = "[store]\nmaster_key_env = \"NO_KEY\"\n[providers.a]\nkind = \"openai\"\n\
                 api_key_env = \"NO_KEY\"\n[providers.b]\nkind = \"openai\"\n\
                 api_key_env = \"gsk_canary0123\"";
-    let Reading { config, errors, warnings, .. } = reading(text);
+    let ParsedConfig { config, errors, warnings, .. } = reading(text);
     assert_eq!(errors, []);
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let not_set = "is not set: set it, or nothing can be asked of this provider";
+    let not_set = "is not set; this provider cannot be used without it";
     assert_eq!(
         warnings,
         [
-            "2:18: $NO_KEY is not set: set it, or the store cannot be opened".to_owned(),
+            "2:18: $NO_KEY is not set; the store cannot be opened without it".to_owned(),
             format!("5:15: $NO_KEY {not_set}"),
-            // It may be the key itself.
-            format!("8:15: a variable whose name may be a secret {not_set}"),
+            // The name may be the key itself.
+            format!("8:15: a variable whose name looks like a secret {not_set}"),
         ]
     );
     let missing = Credential::Missing { variable: "NO_KEY".into() };
@@ -355,7 +352,7 @@ fn a_variable_that_is_not_set_is_a_warning() {
 }
 
 #[test]
-fn routes_that_lead_nowhere_are_told() {
+fn invalid_routes_are_reported() {
     let route = |rest: &str| format!("[[routes]]\nmodel = \"a\"\n{rest}");
     let no = |what: &str| {
         format!(
@@ -363,41 +360,59 @@ fn routes_that_lead_nowhere_are_told() {
         )
     };
     for (text, said) in [
-        (route("targets = []"), "3:11: `targets` is empty: name at least one PROVIDER/model".to_owned()),
-        (route("targets = [\"gpt-5\"]"), "3:12: the target `gpt-5` names no provider: write PROVIDER/gpt-5".to_owned()),
-        (route("targets = [\"opnai/gpt-5\"]"), "3:12: the target `opnai/gpt-5` goes to a provider that does not exist; did you mean `openai`?".to_owned()),
-        (route("targets = [\"nobody/x\"]"), "3:12: the target `nobody/x` goes to a provider that does not exist: add [providers.nobody]".to_owned()),
-        (route("targets = [\"sim/llama\"]"), "3:12: the simulators have no `llama`: write a name as sim/claude-sonnet-5".to_owned()),
+        (
+            route("targets = []"),
+            "3:11: `targets` is empty: add at least one PROVIDER/model".to_owned(),
+        ),
+        (
+            route("targets = [\"gpt-5\"]"),
+            "3:12: the target `gpt-5` has no provider: write PROVIDER/gpt-5".to_owned(),
+        ),
+        (
+            route("targets = [\"opnai/gpt-5\"]"),
+            "3:12: the target `opnai/gpt-5` names an unknown provider; did you mean `openai`?"
+                .to_owned(),
+        ),
+        (
+            route("targets = [\"nobody/x\"]"),
+            "3:12: the target `nobody/x` names an unknown provider: add [providers.nobody]"
+                .to_owned(),
+        ),
+        (
+            route("targets = [\"sim/llama\"]"),
+            "3:12: the simulators have no model `llama`: use a name such as sim/claude-sonnet-5"
+                .to_owned(),
+        ),
         (route(""), no("targets")),
         ("[[routes]]\ntargets = [\"sim/gpt-5\"]".to_owned(), no("model")),
         (
             format!("{0}\n{0}", route("targets = [\"sim/gpt-5\"]")),
-            "4:1: there is a route for `a` in line 1 already: put all targets into one".to_owned(),
+            "4:1: a route for `a` is already defined in line 1: merge their targets".to_owned(),
         ),
     ] {
         assert_eq!(errors(&text), [said], "{text}");
     }
-    // A provider that is wrong is told once, and not again by every route to it.
+    // An invalid provider is reported once, not again by every route to it.
     let text = "[providers.b]\nkind = \"azure\"\n[[routes]]\nmodel = \"a\"\ntargets = [\"b/x\"]";
     assert_eq!(errors(text).len(), 1);
 }
 
 #[test]
-fn sinks_of_traces_say_what_they_need() {
+fn invalid_trace_sinks_are_reported() {
     let sink = |rest: &str| format!("[tracing.sinks.a]\n{rest}");
     for (text, said) in [
-        (sink(""), "1:16: a sink says its `kind`: one of file, http, cognipeer, otlp"),
+        (sink(""), "1:16: a sink needs a `kind`: one of file, http, cognipeer, otlp"),
         (
             sink("kind = \"otlp\""),
-            "1:16: this sink has no `url`: write url = \"http://127.0.0.1:4318\"",
+            "1:16: this sink needs `url`: write url = \"http://127.0.0.1:4318\"",
         ),
         (
             sink("kind = \"file\"\nfolder = \"traces\"\nurl = \"http://a\""),
-            "4:1: a sink of kind file has no `url`: write folder = \"traces\"",
+            "4:1: a sink of kind file does not take `url`: write folder = \"traces\"",
         ),
         (
             sink("kind = \"http\"\nurl = \"http://a\"\nvalue = \"canary\""),
-            "4:1: `value` needs a `header` that it goes into",
+            "4:1: `value` needs a `header`",
         ),
         (
             sink("kind = \"http\"\nurl = \"http://a\"\nheader = \"x-key\""),
@@ -407,7 +422,7 @@ fn sinks_of_traces_say_what_they_need() {
         assert_eq!(errors(&text), [said], "{text}");
     }
     let whole = "[tracing]\nmode = \"streaming\"\nlog_data = false\npatience = \"2s\"\n[tracing.sinks.a]\nkind = \"otlp\"\nurl = \"http://a\"\nheader = \"x-key\"\nvalue_env = \"WORK_KEY\"";
-    let Reading { config, errors, .. } = read(whole, Catalog::builtin(), &variables);
+    let ParsedConfig { config, errors, .. } = read(whole, Catalog::builtin(), &variables);
     assert!(errors.is_empty());
     let tracing = config.tracing;
     assert!(tracing.is_on() && !tracing.log_data && tracing.redact);
@@ -417,10 +432,10 @@ fn sinks_of_traces_say_what_they_need() {
 }
 
 #[test]
-fn tools_of_agents_and_what_nobody_is_shown_are_read() {
+fn agent_tools_and_redaction_are_read() {
     let text = "[agents]\nlease = \"2s\"\nmax_steps = 30\nmax_runs_per_tenant = 4\n[redaction]\nthinkingPatterns = [\"plan [A-Z]\"]\n\
                 [http.look]\nurl = \"http://localhost/look/{at}\"\n[mcp.files]\ncommand = \"npx\"\n";
-    let Reading { config, errors, .. } = read(text, Catalog::builtin(), &|_| None);
+    let ParsedConfig { config, errors, .. } = read(text, Catalog::builtin(), &|_| None);
     assert_eq!(errors, []);
     assert_eq!(config.agents.lease, Duration::from_secs(2));
     assert_eq!((config.agents.max_steps, config.agents.max_runs_per_tenant), (30, 4));
@@ -428,10 +443,10 @@ fn tools_of_agents_and_what_nobody_is_shown_are_read() {
     assert_eq!(config.redaction.map(|policy| policy.thinking_patterns.len()), Some(1));
     for (text, said) in [
         ("[agents]\nlease = \"1ms\"", "2:1: `lease` is too short: write lease = \"15s\""),
-        ("[http.look]", "1:7: [http.look] does not say whom it asks"),
+        ("[http.look]", "1:7: [http.look] needs a `url`"),
         ("[redaction]\nthinkingPatterns = [\"(\"]", "1:2: "),
     ] {
-        let Reading { errors, .. } = read(text, Catalog::builtin(), &|_| None);
+        let ParsedConfig { errors, .. } = read(text, Catalog::builtin(), &|_| None);
         let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
     }

@@ -1,29 +1,30 @@
-//! What `throughline.toml` says. The text and the variables are given: nothing here reads a file or the environment.
+//! Parses `throughline.toml`. The text and the variables are passed in; this module does no I/O.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Json, Name, RedactionPolicy, fits};
-use throughline_provider::{Lookup, Unheard};
+use throughline_core::{Json, Name, RedactionPolicy, matches_pattern};
+use throughline_provider::{EnvLookup, EnvWarning};
 use throughline_server::Passthrough;
 use throughline_server::StorePolicy;
-use throughline_tools::{Declared, Problems};
+use throughline_tools::{Problems, ToolDeclarations};
 use toml::de::DeTable;
 
 use super::Config;
 use super::builtin::{self, SIMULATORS};
-use super::likeness::{closest, did_you_mean};
 use super::provider;
-use super::reader::{At, Notes, Problem, Section};
+use super::reader::{Diagnostics, Problem, Section, SpannedValue};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    Agents, Capture, Gateway, LogLevel, PREFIX_POLICIES, Price, Prices, ReplayMode, STORE_FAILURES,
-    Server, StoreSettings, Timeouts,
+    AgentSettings, Capture, GatewaySettings, PREFIX_POLICIES, Price, Prices, ReplayMode,
+    STORE_FAILURES, ServerSettings, StoreSettings, Timeouts,
 };
+use super::suggest::{closest, did_you_mean};
 use super::tracing;
+use crate::args::LogLevel;
 
-/// The tables that are read here.
+/// Tables that this module parses.
 const OWN: [&str; 9] = [
     "server",
     "store",
@@ -35,24 +36,24 @@ const OWN: [&str; 9] = [
     "prices",
     "tracing",
 ];
-/// Those that declare tools, which are read where tools are.
+/// Tables that declare tools, which `throughline_tools` parses.
 const TOOLS: [&str; 2] = ["mcp", "http"];
 
-/// A configuration that was read, and what was noted on the way.
-pub(crate) struct Reading {
-    /// What holds where nothing is wrong.
+/// A parsed configuration with its problems.
+pub(crate) struct ParsedConfig {
+    /// Valid only if `errors` is empty.
     pub(crate) config: Config,
-    /// What must be mended, in the order of the text.
+    /// Errors in the order of the text.
     pub(crate) errors: Vec<Problem>,
-    /// What is worth knowing, in the order of the text.
+    /// Warnings in the order of the text.
     pub(crate) warnings: Vec<Problem>,
-    /// Variables that should say where a provider is, and do not.
-    pub(crate) unheard: Vec<Unheard>,
+    /// Variables whose address or region is invalid.
+    pub(crate) unheard: Vec<EnvWarning>,
 }
 
-/// Reads a configuration. An empty text gives the defaults, with the keys that the variables hold.
-pub(crate) fn read(text: &str, catalog: &Catalog, variable: Lookup<'_>) -> Reading {
-    let mut notes = Notes::on(text);
+/// Parses a configuration. An empty text gives the defaults with the keys of the variables.
+pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> ParsedConfig {
+    let mut notes = Diagnostics::new(text);
     let mut config = Config::default();
     let parsed = DeTable::parse(text);
     match &parsed {
@@ -62,19 +63,19 @@ pub(crate) fn read(text: &str, catalog: &Catalog, variable: Lookup<'_>) -> Readi
         }
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
-            notes.error(at, format!("this is not TOML: {}", error.message()));
+            notes.error(at, format!("invalid TOML: {}", error.message()));
         }
     }
-    let Notes { mut errors, mut warnings, unheard, lines, .. } = notes;
+    let Diagnostics { mut errors, mut warnings, unheard, lines, .. } = notes;
     errors.sort_by_key(|problem| (problem.line, problem.column));
     warnings.sort_by_key(|problem| (problem.line, problem.column));
     config.lines = lines;
-    Reading { config, errors, warnings, unheard }
+    ParsedConfig { config, errors, warnings, unheard }
 }
 
-/// A table of prices: its version, and what it says.
+/// Parses a price table: its version and its prices.
 pub(crate) fn price_table(text: &str) -> (String, Prices) {
-    let mut notes = Notes::on(text);
+    let mut notes = Diagnostics::new(text);
     let Ok(table) = DeTable::parse(text) else { return Default::default() };
     let root = Section::root(&table);
     let version = root.text("version", "2026-01-01", &mut notes);
@@ -87,10 +88,10 @@ fn fill(
     config: &mut Config,
     root: &Section<'_, '_>,
     catalog: &Catalog,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) {
-    root.takes_only(&[&OWN[..], &TOOLS].concat(), notes);
+    root.reject_unknown_keys(&[&OWN[..], &TOOLS].concat(), notes);
     if let Some(section) = root.section("server", notes) {
         config.server = server(&section, notes);
     }
@@ -123,7 +124,7 @@ fn fill(
     let rest = builtin::providers(catalog, variable, notes).into_iter();
     let rest: Vec<ProviderSettings> =
         rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)).collect();
-    let rest = rest.into_iter().map(|row| builtin::moved(row, &providers, catalog));
+    let rest = rest.into_iter().map(|row| builtin::apply_overrides(row, &providers, catalog));
     let rest: Vec<ProviderSettings> = rest.collect();
     providers.extend(rest);
     let mut routes = Routes::new(providers, Vec::new());
@@ -132,7 +133,7 @@ fn fill(
         let Some(route) = route(&section, &routes, &is_replaced, notes) else { continue };
         if let Some(earlier) = read.iter().find(|earlier| earlier.model == route.model) {
             let message = format!(
-                "there is a route for `{}` in line {} already: put all targets into one",
+                "a route for `{}` is already defined in line {}: merge their targets",
                 route.model, earlier.line
             );
             notes.error(section.at, message);
@@ -143,10 +144,10 @@ fn fill(
     config.routes = routes;
 }
 
-fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
-    section.takes_only(&["listen", "allow_open", "hosts", "log"], notes);
-    let mut server = Server::default();
-    if let Some(At { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
+fn server(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
+    section.reject_unknown_keys(&["listen", "allow_open", "hosts", "log"], notes);
+    let mut server = ServerSettings::default();
+    if let Some(SpannedValue { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
         match value.parse::<SocketAddr>() {
             Ok(address) => server.listen = address,
             Err(_) => notes.error(
@@ -160,7 +161,7 @@ fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
     if let Some(hosts) = section.texts("hosts", "\"gateway.example.com\"", notes) {
         for host in &hosts.value {
             if host.value.contains(['/', ':', '*', ' ']) {
-                let message = "`hosts` has names without scheme, port and `*`: write \
+                let message = "`hosts` takes names without scheme, port and `*`: write \
                                hosts = [\"gateway.example.com\"]";
                 notes.error(host.at, message);
             }
@@ -171,23 +172,29 @@ fn server(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Server {
     server
 }
 
-fn store(section: &Section<'_, '_>, variable: Lookup<'_>, notes: &mut Notes<'_>) -> StoreSettings {
-    section.takes_only(&["url", "master_key_env"], notes);
+fn store(
+    section: &Section<'_, '_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
+) -> StoreSettings {
+    section.reject_unknown_keys(&["url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
     let url = url.filter(|url| {
-        let is_known = crate::store::is_address(url.value);
+        let is_known = crate::config::store_url::is_address(url.value);
         if !is_known {
             notes.error(
                 url.at,
-                "`url` is of no known kind: write sqlite://FILE or postgres://USER@HOST/DATABASE",
+                "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE",
             );
         }
         is_known
     });
     let master_key_env = provider::variable_name("master_key_env", section, notes);
-    if let Some(At { at, value }) = master_key_env.filter(|name| variable(name.value).is_none()) {
+    if let Some(SpannedValue { at, value }) =
+        master_key_env.filter(|name| variable(name.value).is_none())
+    {
         let shown = provider::shown_variable(value);
-        notes.warning(at, format!("{shown} is not set: set it, or the store cannot be opened"));
+        notes.warning(at, format!("{shown} is not set; the store cannot be opened without it"));
     }
     StoreSettings {
         url: url.map(|url| url.value.to_owned()),
@@ -195,29 +202,29 @@ fn store(section: &Section<'_, '_>, variable: Lookup<'_>, notes: &mut Notes<'_>)
     }
 }
 
-fn agents(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Agents {
+fn agents(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
     const LEAST: Duration = Duration::from_millis(100);
-    let usual = Agents::default();
-    section.takes_only(&["lease", "max_steps", "max_runs_per_tenant"], notes);
+    let usual = AgentSettings::default();
+    section.reject_unknown_keys(&["lease", "max_steps", "max_runs_per_tenant"], notes);
     let lease = section.time("lease", notes);
     if lease.is_some_and(|lease| lease < LEAST) {
         notes.error(section.key_at("lease"), "`lease` is too short: write lease = \"15s\"");
     }
     let mut count = |name, usual| section.count(name, usual, notes).unwrap_or(usual);
-    Agents {
+    AgentSettings {
         lease: lease.unwrap_or(usual.lease),
         max_steps: count("max_steps", usual.max_steps),
         max_runs_per_tenant: count("max_runs_per_tenant", usual.max_runs_per_tenant),
     }
 }
 
-/// What is declared in words of its own: tools, and what nobody is shown.
+/// Parses sections with their own formats: tools and redaction.
 fn read_documents(
     text: &str,
     root: &Section<'_, '_>,
-    variable: Lookup<'_>,
+    variable: EnvLookup<'_>,
     config: &mut Config,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) {
     let Ok(whole) = toml::from_str::<toml::Table>(text) else { return };
     if let Some(section) = root.section("redaction", notes) {
@@ -227,30 +234,30 @@ fn read_documents(
             None => {}
         }
     }
-    // What has no place at the top of the file was said already.
+    // Unknown top-level keys were already reported.
     let others: Vec<&str> =
         whole.keys().map(String::as_str).filter(|key| !TOOLS.contains(key)).collect();
-    match Declared::toml(text, &others, variable) {
+    match ToolDeclarations::toml(text, &others, variable) {
         Ok(tools) => config.tools = tools,
         Err(Problems(problems)) => notes.errors.extend(problems.into_iter().map(problem)),
     }
 }
 
-/// The policy, by the names that its document has.
+/// Deserializes the policy by its documented names.
 fn redaction(said: &toml::Value) -> Result<RedactionPolicy, String> {
     let said = serde_json::to_string(said).map_err(|error| error.to_string())?;
     let said = Json::parse(said).map_err(|error| error.to_string())?;
     RedactionPolicy::parse(&said).map_err(|error| error.to_string())
 }
 
-/// What is wrong with the declaration of a tool.
+/// Converts a problem with a tool declaration.
 fn problem(problem: throughline_tools::Problem) -> Problem {
     let throughline_tools::Problem { line, column, message } = problem;
     Problem { line, column, message }
 }
 
-fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
-    section.takes_only(
+fn gateway(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> GatewaySettings {
+    section.reject_unknown_keys(
         &[
             "replay",
             "capture",
@@ -269,13 +276,13 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
         ],
         notes,
     );
-    let usual = Gateway::default();
+    let usual = GatewaySettings::default();
     let timeouts = section.section("timeouts", notes);
     let passthrough = section.texts("passthrough", "\"GET /v1/videos/*\"", notes);
     let passthrough = passthrough.map(|patterns| patterns.value).unwrap_or_default();
-    for At { at, value } in &passthrough {
+    for SpannedValue { at, value } in &passthrough {
         if let Err(error) = Passthrough::new([*value]) {
-            notes.error(*at, format!("`passthrough` has a pattern that cannot be read: {error}"));
+            notes.error(*at, format!("`passthrough` has an invalid pattern: {error}"));
         }
     }
     let on_failure = section.choice("on_store_failure", STORE_FAILURES, notes);
@@ -283,7 +290,7 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
         on_failure: on_failure.unwrap_or(usual.store.on_failure),
         key_grace: section.time("key_grace", notes).unwrap_or(usual.store.key_grace),
     };
-    Gateway {
+    GatewaySettings {
         store,
         replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
         capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
@@ -312,11 +319,11 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Gateway {
     }
 }
 
-fn timeouts(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Timeouts {
+fn timeouts(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Timeouts {
     let mut timeouts = Timeouts::default();
     let places = timeouts.by_name();
     let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
-    section.takes_only(&names, notes);
+    section.reject_unknown_keys(&names, notes);
     for (name, place) in places {
         if let Some(time) = section.time(name, notes) {
             *place = time;
@@ -325,10 +332,10 @@ fn timeouts(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Timeouts {
     timeouts
 }
 
-fn prices_of(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Prices {
+fn prices_of(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Prices {
     let mut prices = Vec::new();
     for (model, section) in section.sections(notes) {
-        section.takes_only(&["input", "output", "cached", "written"], notes);
+        section.reject_unknown_keys(&["input", "output", "cached", "written"], notes);
         let price = Price {
             input: section.dollars("input", notes),
             output: section.dollars("output", notes),
@@ -344,9 +351,9 @@ fn route(
     section: &Section<'_, '_>,
     routes: &Routes,
     is_declared: &dyn Fn(&str) -> bool,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<Route> {
-    section.takes_only(&["model", "targets"], notes);
+    section.reject_unknown_keys(&["model", "targets"], notes);
     for key in ["model", "targets"] {
         if !section.has(key) {
             notes.error(
@@ -361,7 +368,7 @@ fn route(
     let model = section.text("model", "fast", notes);
     let targets = section.texts("targets", "\"openai/gpt-5\"", notes)?;
     if targets.value.is_empty() {
-        notes.error(targets.at, "`targets` is empty: name at least one PROVIDER/model");
+        notes.error(targets.at, "`targets` is empty: add at least one PROVIDER/model");
     }
     let found = targets.value.iter();
     let found = found.filter_map(|target| self::target(*target, routes, is_declared, notes));
@@ -370,25 +377,27 @@ fn route(
 }
 
 fn target(
-    target: At<&str>,
+    target: SpannedValue<&str>,
     routes: &Routes,
     is_declared: &dyn Fn(&str) -> bool,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<Destination> {
-    let At { at, value } = target;
-    if let Some(found) = routes.named(value) {
+    let SpannedValue { at, value } = target;
+    if let Some(found) = routes.parse_destination(value) {
         return Some(found);
     }
     match value.split_once('/') {
         None => {
-            let message = format!("the target `{value}` names no provider: write PROVIDER/{value}");
+            let message = format!("the target `{value}` has no provider: write PROVIDER/{value}");
             notes.error(at, message);
         }
         Some((SIMULATORS, model)) => notes.error(
             at,
-            format!("the simulators have no `{model}`: write a name as sim/claude-sonnet-5"),
+            format!(
+                "the simulators have no model `{model}`: use a name such as sim/claude-sonnet-5"
+            ),
         ),
-        // What is wrong with a provider of this file was said where it stands.
+        // Problems of a provider in this file were reported at its own position.
         Some((name, _)) if is_declared(name) => {}
         Some((name, _)) => {
             let names = routes.providers().iter().map(|provider| &*provider.name);
@@ -396,31 +405,28 @@ fn target(
                 close if close.is_empty() => format!(": add [providers.{name}]"),
                 close => close,
             };
-            notes.error(
-                at,
-                format!("the target `{value}` goes to a provider that does not exist{close}"),
-            );
+            notes.error(at, format!("the target `{value}` names an unknown provider{close}"));
         }
     }
     None
 }
 
-/// Notes the patterns of a provider that another one of the file has too, and those that nothing can fit.
+/// Reports patterns that two providers of the file claim, and patterns that can never match.
 fn note_claims(
     provider: &ProviderSettings,
     section: &Section<'_, '_>,
     claimed: &mut Vec<(String, Name)>,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) {
     let at = section.key_at("models");
     for pattern in &provider.models {
         let lower = pattern.to_ascii_lowercase();
         if let Some((_, other)) = claimed.iter().find(|(known, _)| *known == lower) {
             let message = if *other == provider.name {
-                format!("`{pattern}` stands twice in `models`: write it once")
+                format!("`{pattern}` is listed twice in `models`: remove one")
             } else {
                 format!(
-                    "`{pattern}` is claimed by [providers.{other}] too: leave it to one of them, \
+                    "`{pattern}` is also claimed by [providers.{other}]: remove it from one of them, \
                      and reach the other as {}/model",
                     provider.name
                 )
@@ -428,10 +434,9 @@ fn note_claims(
             notes.error(at, message);
         }
         let prefix = format!("{}/", provider.name);
-        if fits(&format!("{prefix}*"), pattern) {
+        if matches_pattern(&format!("{prefix}*"), pattern) {
             let rest = pattern.get(prefix.len()..).unwrap_or_default();
-            let message =
-                format!("`{pattern}` has the provider's name before it: write \"{rest}\"");
+            let message = format!("`{pattern}` starts with the provider's name: write \"{rest}\"");
             notes.error(at, message);
         }
         claimed.push((lower, provider.name.clone()));

@@ -1,33 +1,33 @@
-//! One `[providers.NAME]` of the configuration.
+//! Parses one `[providers.NAME]` section.
 
 use std::sync::Arc;
 
 use throughline_codec::{CODECS, Catalog};
 use throughline_core::{Dialect, Name, Provider, Wire};
-use throughline_provider::{Lookup, UsualAddress, in_region};
+use throughline_provider::{EnvAddress, EnvLookup, in_region};
 
 use super::builtin::{self, SIMULATORS};
-use super::likeness::{closest, did_you_mean};
-use super::reader::{At, Notes, Section};
+use super::reader::{Diagnostics, Section, SpannedValue};
 use super::routes::{Credential, Endpoint, ProviderSettings};
 use super::secret::Secret;
+use super::suggest::{closest, did_you_mean};
 
-/// The row for whatever speaks a known wire and is not listed.
+/// Row for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
 
-/// The keys that it may have.
+/// Keys that the section may have.
 const KEYS: &[&str] =
     &["kind", "wire", "base_url", "aws_region", "api_key_env", "api_key", "models"];
 
-/// Reads one provider.
+/// Parses one provider.
 pub(super) fn read(
     name: &str,
     section: &Section<'_, '_>,
     catalog: &Catalog,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<ProviderSettings> {
-    section.takes_only(KEYS, notes);
+    section.reject_unknown_keys(KEYS, notes);
     check_name(name, section, notes);
     let row = row(name, section, catalog, notes);
     let own = own_key(section, variable, notes);
@@ -50,25 +50,26 @@ pub(super) fn read(
     })
 }
 
-fn check_name(name: &str, section: &Section<'_, '_>, notes: &mut Notes<'_>) {
+fn check_name(name: &str, section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) {
     if name == SIMULATORS {
         let message = "the provider `sim` is built in: choose another name";
         notes.error(section.at, message);
     }
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || !name.chars().all(is_good) {
-        let message = "a provider's name has letters, digits, `-`, `_` and `.` only: \
-                       it stands before the slash of a model's name";
+        let message = "a provider's name may contain only letters, digits, `-`, `_` and `.`: \
+                       it precedes the slash in model names";
         notes.error(section.at, message);
     }
 }
 
-/// The patterns that it claims. Where nothing is said, a provider that is called as its row claims what the row does.
+/// Returns the claimed patterns; by default a provider named like its row claims the row's
+/// patterns.
 fn models(
     name: &str,
     row: Option<&Provider>,
     section: &Section<'_, '_>,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Vec<Name> {
     if !section.has("models") {
         let is_row = row.is_some_and(|row| *row.name == *name);
@@ -77,20 +78,20 @@ fn models(
     let Some(found) = section.texts("models", "\"claude-*\"", notes) else { return Vec::new() };
     if found.value.is_empty() {
         let message = format!(
-            "`models` is empty: name patterns as \"claude-*\", or leave it out \
-             and ask for {name}/model"
+            "`models` is empty: list patterns such as \"claude-*\", or omit it \
+             and request {name}/model"
         );
         notes.error(found.at, message);
     }
     found.value.iter().map(|pattern| Name::from(pattern.value)).collect()
 }
 
-/// The row, with the wire of the configuration.
+/// Returns the catalog row, on the configured wire.
 fn row(
     name: &str,
     section: &Section<'_, '_>,
     catalog: &Catalog,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<Provider> {
     let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
     let wires: Vec<(&str, &Wire)> = wires.iter().map(|wire| (wire.as_str(), wire)).collect();
@@ -106,12 +107,12 @@ fn row(
     let mut row = match (kind, wire) {
         (Some(kind), None) => Provider::clone(&kind),
         (Some(kind), Some(wire)) => catalog
-            .provider_on(&kind.name, &wire)
-            .map_or_else(|| plain(&kind.name, wire, catalog), |row| Provider::clone(&row)),
-        (None, Some(wire)) if section.has("base_url") => plain(name, wire, catalog),
+            .provider_on_wire(&kind.name, &wire)
+            .map_or_else(|| generic_row(&kind.name, wire, catalog), |row| Provider::clone(&row)),
+        (None, Some(wire)) if section.has("base_url") => generic_row(name, wire, catalog),
         (None, _) => {
             let message = format!(
-                "[providers.{name}] does not say what it is: write kind = \"anthropic\" or another \
+                "[providers.{name}] has no type: write kind = \"anthropic\" or another \
                  row, or both `wire` and `base_url`"
             );
             notes.error(section.at, message);
@@ -124,14 +125,15 @@ fn row(
     Some(row)
 }
 
-/// Where it is, and which variable says so if one does: the configuration goes before the variable, and that before the row.
+/// Returns the address and the variable it came from, if any. The file takes precedence over the
+/// variable, the variable over the catalog.
 fn address(
     name: &str,
     row: &Provider,
     region: Option<&str>,
     section: &Section<'_, '_>,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<(Name, Option<Name>)> {
     if section.has("base_url") {
         return Some((base_url(section, notes)?, None));
@@ -139,7 +141,7 @@ fn address(
     if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
         return Some((base_url, None));
     }
-    if let Some(UsualAddress { base_url, variable }) = builtin::address(row, variable, notes) {
+    if let Some(EnvAddress { base_url, variable }) = builtin::address(row, variable, notes) {
         return Some((base_url, Some(variable)));
     }
     if builtin::is_complete(&row.base_url) {
@@ -150,21 +152,25 @@ fn address(
         usual => usual,
     };
     let message = format!(
-        "[providers.{name}] needs an address of its own: write base_url = \"{example}\"{}",
-        if example.contains('{') { ", with yours in place of the braces" } else { "" }
+        "[providers.{name}] needs an address: write base_url = \"{example}\"{}",
+        if example.contains('{') { ", and replace the part in braces" } else { "" }
     );
     notes.error(section.at, message);
     None
 }
 
-/// The region of AWS that it is in.
-fn region<'s>(row: &Provider, section: &Section<'s, '_>, notes: &mut Notes<'_>) -> Option<&'s str> {
+/// Returns the configured AWS region.
+fn region<'s>(
+    row: &Provider,
+    section: &Section<'s, '_>,
+    notes: &mut Diagnostics<'_>,
+) -> Option<&'s str> {
     const EXAMPLE: &str = "eu-west-1";
-    let At { at, value } = section.text("aws_region", EXAMPLE, notes)?;
+    let SpannedValue { at, value } = section.text("aws_region", EXAMPLE, notes)?;
     let problem = if in_region(row, EXAMPLE).is_none() {
-        "`aws_region` is for what is at AWS: write kind = \"bedrock\", or leave it out"
+        "`aws_region` applies to AWS only: write kind = \"bedrock\", or remove it"
     } else if in_region(row, value).is_none() {
-        "`aws_region` must be a region of AWS: write aws_region = \"eu-west-1\""
+        "`aws_region` must be an AWS region: write aws_region = \"eu-west-1\""
     } else {
         return Some(value);
     };
@@ -172,9 +178,9 @@ fn region<'s>(row: &Provider, section: &Section<'s, '_>, notes: &mut Notes<'_>) 
     None
 }
 
-/// What speaks a wire, and of which nothing else is known.
-fn plain(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
-    let like = catalog.provider_on(PLAIN, &wire);
+/// Builds a row for an endpoint of which only the wire is known.
+fn generic_row(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
+    let like = catalog.provider_on_wire(PLAIN, &wire);
     Provider {
         name: Name::from(name),
         wire,
@@ -187,9 +193,9 @@ fn plain(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
 fn kind(
     section: &Section<'_, '_>,
     catalog: &Catalog,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<Arc<Provider>> {
-    let At { at, value } = section.text("kind", "anthropic", notes)?;
+    let SpannedValue { at, value } = section.text("kind", "anthropic", notes)?;
     let found = catalog.provider(value);
     if found.is_none() {
         let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
@@ -200,13 +206,13 @@ fn kind(
     found
 }
 
-/// The address, without a slash at its end.
-fn base_url(section: &Section<'_, '_>, notes: &mut Notes<'_>) -> Option<Name> {
-    let At { at, value } = section.text("base_url", "https://host/v1", notes)?;
+/// Returns the address without a trailing slash.
+fn base_url(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Option<Name> {
+    let SpannedValue { at, value } = section.text("base_url", "https://host/v1", notes)?;
     if is_address(value) {
         return Some(Name::from(value.trim_end_matches('/')));
     }
-    // What stands there may hold a password, so it is not repeated.
+    // The value may contain a password, so the message does not repeat it.
     let message = "`base_url` must be an http or https address without user, password, query \
                    and braces: write base_url = \"https://host/v1\"";
     notes.error(at, message);
@@ -222,55 +228,55 @@ fn is_address(text: &str) -> bool {
     !host.is_empty() && !host.starts_with(':') && rest.chars().all(is_good)
 }
 
-/// The key that the provider names; none where it names none.
+/// Returns the key that the section configures, if any.
 fn own_key(
     section: &Section<'_, '_>,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<Credential> {
     if section.has("api_key") && section.has("api_key_env") {
-        let message = "there are both `api_key` and `api_key_env`: keep one of them, \
-                       better the variable";
+        let message = "both `api_key` and `api_key_env` are set: keep only one, \
+                       preferably the variable";
         notes.error(section.key_at("api_key"), message);
     }
-    if let Some(At { at, value }) = section.text("api_key", "…", notes) {
-        return Some(checked(value.to_owned(), None, at, "`api_key`", notes));
+    if let Some(SpannedValue { at, value }) = section.text("api_key", "…", notes) {
+        return Some(check_header_value(value.to_owned(), None, at, "`api_key`", notes));
     }
-    let At { at, value } = variable_name("api_key_env", section, notes)?;
+    let SpannedValue { at, value } = variable_name("api_key_env", section, notes)?;
     let name = Name::from(value);
     let Some(key) = variable(value) else {
         let message = format!(
-            "{} is not set: set it, or nothing can be asked of this provider",
+            "{} is not set; this provider cannot be used without it",
             shown_variable(value)
         );
         notes.warning(at, message);
         return Some(Credential::Missing { variable: name });
     };
     let what = format!("the key in {}", shown_variable(value));
-    Some(checked(key.trim().to_owned(), Some(name), at, &what, notes))
+    Some(check_header_value(key.trim().to_owned(), Some(name), at, &what, notes))
 }
 
-/// A key that can stand in a header.
-fn checked(
+/// Checks that a key is valid in a header.
+fn check_header_value(
     key: String,
     variable: Option<Name>,
     at: usize,
     what: &str,
-    notes: &mut Notes<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Credential {
     if !key.chars().all(|c| c.is_ascii_graphic()) {
-        let message = format!("{what} has a character that no header can carry: copy it anew");
+        let message = format!("{what} has a character that is invalid in a header: copy it again");
         notes.error(at, message);
     }
     Credential::Own { key: Secret::new(key), variable }
 }
 
-/// The name of a variable. Whoever writes the secret itself there is told, and it is not repeated.
+/// Returns the name of a variable. If the value looks like a secret, the error does not repeat it.
 pub(super) fn variable_name<'s>(
     key: &str,
     section: &Section<'s, '_>,
-    notes: &mut Notes<'_>,
-) -> Option<At<&'s str>> {
+    notes: &mut Diagnostics<'_>,
+) -> Option<SpannedValue<&'s str>> {
     let found = section.text(key, "WORK_KEY", notes)?;
     let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins_well = !found.value.starts_with(|c: char| c.is_ascii_digit());
@@ -278,20 +284,21 @@ pub(super) fn variable_name<'s>(
         return Some(found);
     }
     let message = format!(
-        "`{key}` must be the name of a variable, and not the secret itself: \
-         write {key} = \"WORK_KEY\""
+        "`{key}` must be the name of a variable, not the secret itself: \
+             write {key} = \"WORK_KEY\""
     );
     notes.error(found.at, message);
     None
 }
 
-/// A variable as it may be shown: what does not look like the name of one may be a secret at the wrong place.
+/// Formats a variable for display; a value that does not look like a name may be a misplaced
+/// secret.
 pub(crate) fn shown_variable(name: &str) -> String {
     let is_usual = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let is_word = name.contains('_') || !name.contains(|c: char| c.is_ascii_digit());
     if name.len() <= 60 && is_word && name.chars().all(is_usual) {
         format!("${name}")
     } else {
-        "a variable whose name may be a secret".to_owned()
+        "a variable whose name looks like a secret".to_owned()
     }
 }

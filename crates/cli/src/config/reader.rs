@@ -1,25 +1,25 @@
-//! Reading tables of TOML key by key. Whatever is wrong is noted with its line and column, and reading goes on.
+//! Reads TOML tables key by key. Each problem is recorded with line and column, and reading
+//! continues.
 //!
-//! What a value says is repeated only where it cannot be a secret.
+//! Messages repeat a value only if it cannot be a secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use throughline_provider::Unheard;
+use throughline_provider::EnvWarning;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::likeness::{closest, did_you_mean};
+use super::suggest::{closest, did_you_mean};
 
-/// What is wrong with a configuration, where, and what to do.
+/// A problem in a configuration: where, what, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// The line, counted from one.
+    /// Line, counted from one.
     pub(crate) line: usize,
-    /// The column, counted in characters from one.
+    /// Column in characters, counted from one.
     pub(crate) column: usize,
-    /// A sentence.
     pub(crate) message: String,
 }
 
@@ -29,21 +29,19 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was noted while a text was read.
-pub(super) struct Notes<'t> {
+/// Problems recorded while a text is read.
+pub(super) struct Diagnostics<'t> {
     text: &'t str,
-    /// What must be mended.
     pub(super) errors: Vec<Problem>,
-    /// What is worth knowing.
     pub(super) warnings: Vec<Problem>,
-    /// What is wrong with variables, each once. They have no place in the text.
-    pub(super) unheard: Vec<Unheard>,
-    /// The lines of all keys that were read, by their paths.
+    /// Invalid variables, each once. They have no position in the text.
+    pub(super) unheard: Vec<EnvWarning>,
+    /// Line numbers of all keys that were read, by key path.
     pub(super) lines: BTreeMap<String, usize>,
 }
 
-impl<'t> Notes<'t> {
-    pub(super) fn on(text: &'t str) -> Self {
+impl<'t> Diagnostics<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
         let (errors, warnings, unheard) = (Vec::new(), Vec::new(), Vec::new());
         Self { text, errors, warnings, unheard, lines: BTreeMap::new() }
     }
@@ -58,13 +56,13 @@ impl<'t> Notes<'t> {
         self.warnings.push(problem);
     }
 
-    pub(super) fn unheard(&mut self, unheard: Unheard) {
+    pub(super) fn env_warning(&mut self, unheard: EnvWarning) {
         if !self.unheard.contains(&unheard) {
             self.unheard.push(unheard);
         }
     }
 
-    /// The line that a place is in.
+    /// Returns the line that contains an offset.
     pub(super) fn line(&self, at: usize) -> usize {
         self.problem(at, String::new()).line
     }
@@ -78,32 +76,32 @@ impl<'t> Notes<'t> {
     }
 }
 
-/// A value, and where it stands.
+/// A value and its offset.
 #[derive(Clone, Copy)]
-pub(super) struct At<T> {
+pub(super) struct SpannedValue<T> {
     pub(super) at: usize,
     pub(super) value: T,
 }
 
-/// A table, and what it is called.
+/// A table and its name.
 pub(super) struct Section<'s, 't> {
-    /// Its path: `providers.work`.
+    /// Key path, such as `providers.work`.
     path: String,
-    /// How it is written: `[providers.work]`.
+    /// Header as written, such as `[providers.work]`.
     header: String,
-    /// Where it begins.
+    /// Offset of the table.
     pub(super) at: usize,
     table: &'s DeTable<'t>,
 }
 
 impl<'s, 't> Section<'s, 't> {
-    /// The whole text.
+    /// Wraps the root table.
     pub(super) fn root(table: &'s Spanned<DeTable<'t>>) -> Self {
         Self { path: String::new(), header: String::new(), at: 0, table: table.get_ref() }
     }
 
-    /// Notes the keys that there are not, with what may have been meant.
-    pub(super) fn takes_only(&self, known: &[&str], notes: &mut Notes<'_>) {
+    /// Reports unknown keys, with suggestions.
+    pub(super) fn reject_unknown_keys(&self, known: &[&str], notes: &mut Diagnostics<'_>) {
         for key in self.table.keys() {
             let name = key.get_ref();
             if known.contains(&&**name) {
@@ -115,15 +113,19 @@ impl<'s, 't> Section<'s, 't> {
             };
             let close = did_you_mean(&closest(name, known.iter().copied()));
             let advice = match close.as_str() {
-                "" => format!(": there are {}", known.join(", ")),
+                "" => format!("; valid keys are {}", known.join(", ")),
                 _ => close,
             };
-            notes.error(key.span().start, format!("there is no key `{name}` {place}{advice}"));
+            notes.error(key.span().start, format!("unknown key `{name}` {place}{advice}"));
         }
     }
 
-    /// The table of that key.
-    pub(super) fn section(&self, key: &str, notes: &mut Notes<'_>) -> Option<Section<'s, 't>> {
+    /// Returns the table of a key.
+    pub(super) fn section(
+        &self,
+        key: &str,
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<Section<'s, 't>> {
         let found = self.get(key, notes)?;
         let path = self.path_of(key);
         let Some(table) = found.value.as_table() else {
@@ -133,16 +135,16 @@ impl<'s, 't> Section<'s, 't> {
         Some(Section { header: format!("[{path}]"), path, at: self.key_at(key), table })
     }
 
-    /// All tables within this one, in the order of the text.
-    pub(super) fn sections(&self, notes: &mut Notes<'_>) -> Vec<(&'s str, Section<'s, 't>)> {
+    /// Returns all tables inside this one, in the order of the text.
+    pub(super) fn sections(&self, notes: &mut Diagnostics<'_>) -> Vec<(&'s str, Section<'s, 't>)> {
         let mut names: Vec<_> = self.table.keys().collect();
         names.sort_by_key(|name| name.span().start);
         let names = names.into_iter().map(|name| &**name.get_ref());
         names.filter_map(|name| Some((name, self.section(name, notes)?))).collect()
     }
 
-    /// The tables of a list, as `[[routes]]` writes them.
-    pub(super) fn list(&self, key: &str, notes: &mut Notes<'_>) -> Vec<Section<'s, 't>> {
+    /// Returns the tables of a list, such as `[[routes]]`.
+    pub(super) fn list(&self, key: &str, notes: &mut Diagnostics<'_>) -> Vec<Section<'s, 't>> {
         let Some(found) = self.get(key, notes) else { return Vec::new() };
         let tables = found.value.as_array().and_then(|array| {
             let tables =
@@ -159,49 +161,51 @@ impl<'s, 't> Section<'s, 't> {
         tables.into_iter().map(section).collect()
     }
 
-    /// A text that says something.
+    /// Returns a non-empty string.
     pub(super) fn text(
         &self,
         key: &str,
         example: &str,
-        notes: &mut Notes<'_>,
-    ) -> Option<At<&'s str>> {
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<SpannedValue<&'s str>> {
         let found = self.get(key, notes)?;
         match found.value.as_str().filter(|text| !text.trim().is_empty()) {
-            Some(value) => Some(At { at: found.at, value }),
+            Some(value) => Some(SpannedValue { at: found.at, value }),
             None => {
-                let what = if found.value.is_str() { "must not be empty" } else { "must be text" };
+                let what =
+                    if found.value.is_str() { "must not be empty" } else { "must be a string" };
                 notes.error(found.at, format!("`{key}` {what}: write {key} = \"{example}\""));
                 None
             }
         }
     }
 
-    /// Texts that say something.
+    /// Returns a list of non-empty strings.
     pub(super) fn texts(
         &self,
         key: &str,
         example: &str,
-        notes: &mut Notes<'_>,
-    ) -> Option<At<Vec<At<&'s str>>>> {
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<SpannedValue<Vec<SpannedValue<&'s str>>>> {
         let found = self.get(key, notes)?;
         let one = |one: &'s Spanned<DeValue<'t>>| {
             let text = one.get_ref().as_str().filter(|text| !text.trim().is_empty())?;
-            Some(At { at: one.span().start, value: text })
+            Some(SpannedValue { at: one.span().start, value: text })
         };
         let all = found.value.as_array().map(|array| array.iter().map(one).collect());
         match all.flatten() {
-            Some(value) => Some(At { at: found.at, value }),
+            Some(value) => Some(SpannedValue { at: found.at, value }),
             None => {
-                let message = format!("`{key}` must be a list of texts: write {key} = [{example}]");
+                let message =
+                    format!("`{key}` must be a list of strings: write {key} = [{example}]");
                 notes.error(found.at, message);
                 None
             }
         }
     }
 
-    /// `true` or `false`.
-    pub(super) fn flag(&self, key: &str, notes: &mut Notes<'_>) -> Option<bool> {
+    /// Returns a boolean.
+    pub(super) fn flag(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<bool> {
         let found = self.get(key, notes)?;
         let flag = found.value.as_bool();
         if flag.is_none() {
@@ -210,12 +214,12 @@ impl<'s, 't> Section<'s, 't> {
         flag
     }
 
-    /// One of some words.
+    /// Returns one of the listed values.
     pub(super) fn choice<T: Copy>(
         &self,
         key: &str,
         all: &[(&str, T)],
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Option<T> {
         let found = self.get(key, notes)?;
         let said = found.value.as_str();
@@ -230,43 +234,48 @@ impl<'s, 't> Section<'s, 't> {
         known.map(|(_, value)| *value)
     }
 
-    /// A whole number from one on.
-    pub(super) fn count(&self, key: &str, example: u32, notes: &mut Notes<'_>) -> Option<u32> {
+    /// Returns a whole number of at least one.
+    pub(super) fn count(
+        &self,
+        key: &str,
+        example: u32,
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<u32> {
         let found = self.get(key, notes)?;
-        let number = whole(found.value).and_then(|number| u32::try_from(number).ok());
+        let number = whole_number(found.value).and_then(|number| u32::try_from(number).ok());
         let number = number.filter(|number| *number > 0);
         if number.is_none() {
             let message =
-                format!("`{key}` must be a whole number from 1 on: write {key} = {example}");
+                format!("`{key}` must be a whole number of at least 1: write {key} = {example}");
             notes.error(found.at, message);
         }
         number
     }
 
-    /// A number of bytes, as `67108864` or `"64MiB"`.
-    pub(super) fn bytes(&self, key: &str, notes: &mut Notes<'_>) -> Option<u64> {
+    /// Returns a number of bytes, such as `67108864` or `"64MiB"`.
+    pub(super) fn bytes(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<u64> {
         let found = self.get(key, notes)?;
         let written = found.value.as_str().and_then(|text| crate::amount::bytes(text).ok());
-        let bytes = written.or_else(|| whole(found.value)).filter(|bytes| *bytes > 0);
+        let bytes = written.or_else(|| whole_number(found.value)).filter(|bytes| *bytes > 0);
         if bytes.is_none() {
             let message = format!(
-                "`{key}` must be a number of bytes: write {key} = \"64MiB\", or the bare number"
+                "`{key}` must be a number of bytes: write {key} = \"64MiB\", or a plain number"
             );
             notes.error(found.at, message);
         }
         bytes
     }
 
-    /// A time, as `30` seconds or `"500ms"`.
-    pub(super) fn time(&self, key: &str, notes: &mut Notes<'_>) -> Option<Duration> {
+    /// Returns a duration, such as `30` seconds or `"500ms"`.
+    pub(super) fn time(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Duration> {
         let found = self.get(key, notes)?;
         let written = found.value.as_str().and_then(duration);
-        let time = written.or_else(|| whole(found.value).map(Duration::from_secs));
+        let time = written.or_else(|| whole_number(found.value).map(Duration::from_secs));
         let longest = Duration::from_hours(24);
         let time = time.filter(|time| !time.is_zero() && *time <= longest);
         if time.is_none() {
             let message = format!(
-                "`{key}` must be a time of at most a day: write {key} = \"30s\", \"500ms\" or \"5m\", \
+                "`{key}` must be a duration of at most one day: write {key} = \"30s\", \"500ms\" or \"5m\", \
                  or a number of seconds"
             );
             notes.error(found.at, message);
@@ -274,8 +283,8 @@ impl<'s, 't> Section<'s, 't> {
         time
     }
 
-    /// A price in dollars, in millionths of them.
-    pub(super) fn dollars(&self, key: &str, notes: &mut Notes<'_>) -> Option<u64> {
+    /// Returns a price, converted from dollars to millionths of a dollar.
+    pub(super) fn dollars(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<u64> {
         let found = self.get(key, notes)?;
         let number = match found.value {
             DeValue::Integer(number) => number.as_str().parse().ok(),
@@ -292,7 +301,7 @@ impl<'s, 't> Section<'s, 't> {
         price
     }
 
-    /// Where a key stands.
+    /// Returns the offset of a key.
     pub(super) fn key_at(&self, key: &str) -> usize {
         let found = self.table.keys().find(|known| &**known.get_ref() == key);
         found.map_or(self.at, |known| known.span().start)
@@ -302,11 +311,11 @@ impl<'s, 't> Section<'s, 't> {
         self.table.keys().any(|known| &**known.get_ref() == key)
     }
 
-    fn get(&self, key: &str, notes: &mut Notes<'_>) -> Option<At<&'s DeValue<'t>>> {
+    fn get(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<SpannedValue<&'s DeValue<'t>>> {
         let (name, value) = self.table.iter().find(|(name, _)| &**name.get_ref() == key)?;
         let line = notes.line(name.span().start);
         notes.lines.insert(self.path_of(key), line);
-        Some(At { at: value.span().start, value: value.get_ref() })
+        Some(SpannedValue { at: value.span().start, value: value.get_ref() })
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -314,7 +323,7 @@ impl<'s, 't> Section<'s, 't> {
     }
 }
 
-fn whole(value: &DeValue<'_>) -> Option<u64> {
+fn whole_number(value: &DeValue<'_>) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }

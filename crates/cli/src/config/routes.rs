@@ -1,74 +1,71 @@
-//! Whom a model's name reaches. Nothing here reads a file or the environment.
+//! Resolves model names to providers, without I/O.
 //!
-//! A name is the alias of a route, `PROVIDER/model`, or a bare name that a provider's patterns claim. A provider of the
-//! configuration goes before a built-in one, a longer pattern before a shorter one, and what is written first before the
-//! rest.
+//! A name is the alias of a route, `PROVIDER/model`, or a bare name that a provider's patterns
+//! claim. Configured providers take precedence over built-in ones, longer patterns over shorter
+//! ones, and earlier entries over later ones.
 
 use std::fmt;
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, Provider, fits};
+use throughline_core::{Name, Provider, matches_pattern};
 use throughline_provider::AwsKeys;
 
 use super::builtin;
-use super::likeness::{did_you_mean, distance, is_close};
 use super::secret::Secret;
+use super::suggest::{did_you_mean, distance, is_close};
 
-/// The most of a name that is repeated in an error.
+/// Maximum length of a name that an error repeats.
 const SHOWN: usize = 100;
 
-/// A provider that can be asked.
+/// A provider that requests can be sent to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderSettings {
-    /// What it is called: the part of a model's name before the slash, and the account of its seals.
+    /// The part of a model name before the slash, and the account label of its seals.
     pub(crate) name: Name,
-    /// Where it is, and how it speaks.
+    /// Address and wire.
     pub(crate) endpoint: Endpoint,
-    /// Whose key goes along.
     pub(crate) credential: Credential,
-    /// Patterns of the bare names that it claims.
+    /// Patterns of the bare model names that the provider claims.
     pub(crate) models: Vec<Name>,
-    /// The line of the configuration that it begins in; none where it is built in.
+    /// Line of the configuration; `None` if the provider is built in.
     pub(crate) line: Option<usize>,
-    /// The variable that says where it is; none where its row or the configuration does.
+    /// The variable that sets the address; `None` if the row or the configuration does.
     pub(crate) variable: Option<Name>,
 }
 
-/// Where a provider is, and how it speaks.
+/// Address and wire of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Endpoint {
-    /// Elsewhere: the row, with the address and the wire of the configuration. Its name is the row's, whose seals they are.
+    /// A remote endpoint: the catalog row with the configured address and wire. The row name
+    /// identifies the owner of seals.
     Remote(Arc<Provider>),
-    /// In this very process, each model under the row of its maker.
+    /// The simulators in this process; each model is served under the row of its vendor.
     Simulators,
 }
 
-/// Whose key goes along.
+/// The key that is sent to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// The caller's own, and nothing is asked without one.
+    /// The caller's key, which is required.
     Callers,
-    /// The caller's own if it brings one, else none: nobody asks for a key there.
+    /// The caller's key if there is one; the endpoint requires none.
     Open,
-    /// The gateway's own.
+    /// The gateway's key.
     Own {
-        /// The key.
         key: Secret,
-        /// The variable that it came from; none where the configuration holds it.
+        /// The variable that held the key; `None` if the configuration contains the key.
         variable: Option<Name>,
     },
-    /// A signature with the gateway's own keys of an AWS account.
+    /// A signature with AWS keys of the gateway.
     Aws(AwsKeys),
-    /// None, and nothing can be asked: the variable that should hold the gateway's own is not set.
-    Missing {
-        /// The variable.
-        variable: Name,
-    },
+    /// The variable for the gateway's key is not set, so the provider cannot be used.
+    Missing { variable: Name },
 }
 
 impl Credential {
-    /// Whether the caller's own key may go out. Its account and its conversations are the caller's own then.
+    /// Returns whether the caller's key may be forwarded. The account and its conversations then
+    /// belong to the caller.
     pub(crate) fn may_be_callers(&self) -> bool {
         match self {
             Credential::Callers | Credential::Open => true,
@@ -77,23 +74,21 @@ impl Credential {
     }
 }
 
-/// A name of the user's own, and who answers to it.
+/// A configured alias and its targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The name.
     pub(crate) model: Name,
-    /// Whom it reaches, in the order in which they are tried.
+    /// Targets in the order they are tried.
     pub(crate) targets: Vec<Destination>,
-    /// The line of the configuration that it begins in.
+    /// Line of the configuration.
     pub(crate) line: usize,
 }
 
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
-    /// The provider's name.
     pub(crate) provider: Name,
-    /// The model, as the provider calls it.
+    /// Model name at the provider.
     pub(crate) model: Name,
 }
 
@@ -103,15 +98,15 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Nobody answers to the name.
+/// No provider serves the requested model name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no model `{asked}`{}", advice(.close, .providers))]
-pub(crate) struct NoSuchModel {
-    /// The name, cut where it is long.
+pub(crate) struct UnknownModelError {
+    /// The requested name, truncated.
     pub(crate) asked: String,
-    /// The names that may be meant, the likeliest first.
+    /// Similar names, most similar first.
     pub(crate) close: Vec<String>,
-    /// The providers that there are.
+    /// Names of the available providers.
     pub(crate) providers: Vec<Name>,
 }
 
@@ -123,47 +118,47 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Providers, those of the configuration first, and routes to them.
+    /// Combines providers, configured ones first, with routes to them.
     pub(crate) fn new(providers: Vec<ProviderSettings>, routes: Vec<Route>) -> Self {
         Self { providers, routes }
     }
 
-    /// The provider of that name.
+    /// Returns the provider with that name.
     pub(crate) fn provider(&self, name: &str) -> Option<&ProviderSettings> {
         self.providers.iter().find(|provider| *provider.name == *name)
     }
 
-    /// All providers, those of the configuration first.
+    /// Returns all providers, configured ones first.
     pub(crate) fn providers(&self) -> &[ProviderSettings] {
         &self.providers
     }
 
-    /// All routes, in the order of the configuration.
+    /// Returns all routes in the order of the configuration.
     pub(crate) fn routes(&self) -> &[Route] {
         &self.routes
     }
 
-    /// Whom a model's name reaches, in the order in which they are tried: at least one.
-    pub(crate) fn resolve(&self, model: &str) -> Result<Vec<Destination>, NoSuchModel> {
+    /// Resolves a model name to at least one destination, in the order they are tried.
+    pub(crate) fn resolve(&self, model: &str) -> Result<Vec<Destination>, UnknownModelError> {
         if let Some(route) = self.routes.iter().find(|route| *route.model == *model) {
             return Ok(route.targets.clone());
         }
-        let found = self.named(model).or_else(|| self.claimed(model));
-        found.map(|destination| vec![destination]).ok_or_else(|| self.no_such(model))
+        let found = self.parse_destination(model).or_else(|| self.find_claim(model));
+        found.map(|destination| vec![destination]).ok_or_else(|| self.unknown_model(model))
     }
 
-    /// The destination that `PROVIDER/model` names.
-    pub(crate) fn named(&self, text: &str) -> Option<Destination> {
+    /// Parses `PROVIDER/model`.
+    pub(crate) fn parse_destination(&self, text: &str) -> Option<Destination> {
         let (provider, model) = text.split_once('/')?;
         let provider = self.provider(provider).filter(|provider| provider.serves(model))?;
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
     }
 
-    /// The provider that claims a bare name.
-    fn claimed(&self, model: &str) -> Option<Destination> {
+    /// Finds the provider that claims a bare name.
+    fn find_claim(&self, model: &str) -> Option<Destination> {
         let mut best: Option<((bool, usize), &ProviderSettings)> = None;
         for provider in &self.providers {
-            let patterns = provider.models.iter().filter(|pattern| fits(pattern, model));
+            let patterns = provider.models.iter().filter(|pattern| matches_pattern(pattern, model));
             let Some(length) = patterns.map(|pattern| pattern.len()).max() else { continue };
             let rank = (provider.line.is_some(), length);
             if best.is_none_or(|(highest, _)| rank > highest) {
@@ -174,17 +169,17 @@ impl Routes {
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
     }
 
-    fn no_such(&self, model: &str) -> NoSuchModel {
+    fn unknown_model(&self, model: &str) -> UnknownModelError {
         let asked: String = model.chars().take(SHOWN).collect();
         let mut close: Vec<(usize, String)> = self.names_like(&asked).collect();
         close.sort();
         close.dedup();
         let close = close.into_iter().take(3).map(|(_, name)| name).collect();
         let providers = self.providers.iter().map(|provider| Arc::clone(&provider.name)).collect();
-        NoSuchModel { asked, close, providers }
+        UnknownModelError { asked, close, providers }
     }
 
-    /// Names that somebody is answering to, with how far they are from the one that was asked for.
+    /// Returns resolvable names with their edit distance from the requested one.
     fn names_like<'a>(&'a self, asked: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
         let prefixed = asked.split_once('/').into_iter().flat_map(|(name, model)| {
             let close = self.providers.iter().filter(|provider| is_close(name, &provider.name));
@@ -195,23 +190,24 @@ impl Routes {
         let patterns = self.providers.iter().flat_map(|provider| &provider.models);
         let claimed = patterns.filter_map(|pattern| like_pattern(asked, pattern));
         let all = prefixed.chain(aliases).chain(claimed);
-        all.filter(|name| is_close(asked, name) && self.reaches(name))
+        all.filter(|name| is_close(asked, name) && self.can_resolve(name))
             .map(|name| (distance(asked, &name), name))
     }
 
-    fn reaches(&self, name: &str) -> bool {
+    fn can_resolve(&self, name: &str) -> bool {
         self.routes.iter().any(|route| *route.model == *name)
-            || self.named(name).or_else(|| self.claimed(name)).is_some()
+            || self.parse_destination(name).or_else(|| self.find_claim(name)).is_some()
     }
 }
 
 impl ProviderSettings {
-    /// Whether somebody said that it is there: the configuration, or a variable.
-    pub(crate) fn is_chosen(&self) -> bool {
+    /// Returns whether the configuration or a variable enables this provider.
+    pub(crate) fn is_configured(&self) -> bool {
         self.line.is_some() || self.variable.is_some()
     }
 
-    /// The row under which a model is asked. That of the simulators has no address: it is where they were started.
+    /// Returns the row for a model. The row of a simulated model has no address, which is set at
+    /// start.
     pub(crate) fn row_for(&self, model: &str, catalog: &Catalog) -> Option<Arc<Provider>> {
         match &self.endpoint {
             Endpoint::Remote(row) => Some(Arc::clone(row)),
@@ -222,7 +218,7 @@ impl ProviderSettings {
         }
     }
 
-    /// Whether it can be asked for the model at all. Only the simulators know all that they have.
+    /// Returns whether the provider may serve the model. Only the simulators have a complete list.
     fn serves(&self, model: &str) -> bool {
         match self.endpoint {
             Endpoint::Simulators => builtin::row_of(model).is_some(),
@@ -231,7 +227,7 @@ impl ProviderSettings {
     }
 }
 
-/// The name that somebody may have meant who wrote nearly what fits the pattern: `claud-x` for `claude-*` is `claude-x`.
+/// Suggests a name for a misspelled prefix: `claud-x` with the pattern `claude-*` gives `claude-x`.
 fn like_pattern(asked: &str, pattern: &str) -> Option<String> {
     let Some((head, _)) = pattern.split_once('*') else { return Some(pattern.to_owned()) };
     let length = head.chars().count();
@@ -244,11 +240,11 @@ fn like_pattern(asked: &str, pattern: &str) -> Option<String> {
     (edits <= length / 4).then(|| format!("{head}{rest}"))
 }
 
-/// What to write instead.
+/// Formats suggestions for the error message.
 fn advice(close: &[String], providers: &[Name]) -> String {
     if !close.is_empty() {
         return did_you_mean(close);
     }
     let names: Vec<&str> = providers.iter().map(|name| &**name).collect();
-    format!(": write PROVIDER/model, with one of {}", names.join(", "))
+    format!("; use PROVIDER/model with one of {}", names.join(", "))
 }

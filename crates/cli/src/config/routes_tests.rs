@@ -1,4 +1,4 @@
-//! Whom names reach.
+//! Tests of the resolution of model names.
 
 use proptest::prelude::*;
 use throughline_codec::Catalog;
@@ -6,7 +6,7 @@ use throughline_testkit::proptest_config;
 
 use super::builtin::{providers, row_of};
 use super::file::read;
-use super::reader::Notes;
+use super::reader::Diagnostics;
 use super::routes::{Credential, Destination, Endpoint, Routes};
 
 const FILE: &str = r#"
@@ -41,7 +41,7 @@ fn refused(routes: &Routes, model: &str) -> String {
 }
 
 #[test]
-fn a_name_is_an_alias_a_provider_and_model_or_claimed() {
+fn names_resolve_by_alias_provider_or_claim() {
     let routes = routes(FILE);
     for (model, wanted) in [
         ("fast", &["openai/gpt-5.6", "work-claude/claude-sonnet-5", "sim/claude-sonnet-5"][..]),
@@ -68,7 +68,7 @@ fn a_name_is_an_alias_a_provider_and_model_or_claimed() {
 
 /// A vendor's rows for its other wires follow the row that the file redefines.
 #[test]
-fn no_row_of_a_redefined_provider_stays_at_the_vendor() {
+fn redefined_provider_moves_all_its_rows() {
     let routes = routes(
         "[providers.openai]\nbase_url = \"http://house:4501/v1\"\napi_key = \"sk-house\"\n\
          [providers.deepseek]\nbase_url = \"http://house:4502\"\napi_key = \"sk-house\"\n",
@@ -89,7 +89,7 @@ fn no_row_of_a_redefined_provider_stays_at_the_vendor() {
 }
 
 #[test]
-fn a_name_that_nobody_answers_to_comes_with_near_ones() {
+fn unknown_names_get_suggestions() {
     let routes = routes(FILE);
     for (model, said) in [
         ("fats", "there is no model `fats`; did you mean `fast`?"),
@@ -105,7 +105,7 @@ fn a_name_that_nobody_answers_to_comes_with_near_ones() {
     for model in ["", "/", "openai/", "sim/", "sim/llama-4", "nobody/x", "whatever it is"] {
         let said = refused(&routes, model);
         let begin = format!(
-            "there is no model `{model}`: write PROVIDER/model, with one of work-claude, opus, \
+            "there is no model `{model}`; use PROVIDER/model with one of work-claude, opus, \
              azure, sim, anthropic, openai,"
         );
         assert!(said.starts_with(&begin), "{said}");
@@ -115,7 +115,7 @@ fn a_name_that_nobody_answers_to_comes_with_near_ones() {
 }
 
 #[test]
-fn the_simulators_answer_as_the_makers_of_their_models() {
+fn simulators_use_the_row_of_the_vendor() {
     let routes = routes("");
     let sim = routes.provider("sim").unwrap();
     assert_eq!((&sim.endpoint, &sim.credential), (&Endpoint::Simulators, &Credential::Open));
@@ -127,21 +127,21 @@ fn the_simulators_answer_as_the_makers_of_their_models() {
     ] {
         let found = sim.row_for(model, Catalog::builtin()).unwrap();
         assert_eq!((&*found.name, found.wire.as_str()), (row, wire));
-        assert_eq!(&*found.base_url, "", "no vendor is asked in place of a simulator");
+        assert_eq!(&*found.base_url, "", "no vendor is called instead of a simulator");
     }
     assert_eq!(sim.row_for("llama", Catalog::builtin()), None);
 }
 
 #[test]
-fn what_is_built_in_claims_no_name_twice_and_names_rows_that_exist() {
-    let all = providers(Catalog::builtin(), &|_| None, &mut Notes::on(""));
+fn builtin_claims_are_unique_and_name_existing_rows() {
+    let all = providers(Catalog::builtin(), &|_| None, &mut Diagnostics::new(""));
     for one in &all {
         for pattern in &one.models {
             let name = pattern.replace('*', "x");
             let row = row_of(&name).unwrap();
             assert_eq!(row, &*one.name, "{name}");
             let claiming = all.iter().filter(|other| {
-                other.models.iter().any(|pattern| throughline_core::fits(pattern, &name))
+                other.models.iter().any(|pattern| throughline_core::matches_pattern(pattern, &name))
             });
             assert_eq!(claiming.count(), 1, "{name}");
         }
@@ -150,7 +150,7 @@ fn what_is_built_in_claims_no_name_twice_and_names_rows_that_exist() {
 }
 
 #[test]
-fn usual_variables_give_keys() {
+fn usual_variables_provide_keys() {
     let reading = read("", Catalog::builtin(), &|name| {
         (name == "ANTHROPIC_API_KEY").then(|| "sk-ant-canary".to_owned())
     });
@@ -164,7 +164,7 @@ fn usual_variables_give_keys() {
     assert!(!format!("{routes:?}").contains("canary"));
 }
 
-/// Names of the kind that clients send, and of kinds that they should not.
+/// Model names that clients send, and invalid ones.
 fn names() -> impl Strategy<Value = String> {
     let parts = prop::sample::select(vec![
         "claude-",
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(proptest_config(512))]
 
     #[test]
-    fn a_name_reaches_providers_that_exist_or_is_refused_with_names_that_do(model in names()) {
+    fn resolve_returns_or_suggests_only_valid_names(model in names()) {
         let routes = routes(FILE);
         match routes.resolve(&model) {
             Ok(found) => {
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn a_providers_name_and_a_slash_always_mean_that_provider(
+    fn provider_prefix_selects_that_provider(
         index in 0_usize..64,
         model in "[a-z0-9][a-z0-9./:-]{0,20}",
     ) {
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_providers_does_not_change_who_claims_more_exactly(
+    fn longer_pattern_wins_in_any_order(
         tail in "[a-z]{1,8}",
         first in any::<bool>(),
     ) {

@@ -1,23 +1,23 @@
-//! A secret that nobody prints by mistake.
+//! A secret that cannot be printed by mistake.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// What stands wherever a secret would.
+/// Placeholder that is printed instead of a secret.
 pub(crate) const MASK: &str = "…";
 
-/// A key. It is overwritten when it is dropped, and no way of printing it shows any part of it.
+/// A key that is zeroed on drop and whose `Debug` output is masked.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes the text as a secret.
+    /// Wraps a secret.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The secret itself, for the header that it goes into.
+    /// Returns the secret for use in a header.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,116 +1,88 @@
-//! How the gateway works: plain values with their defaults. Nothing here reads a file or the environment.
+//! Settings of the gateway with their defaults, without I/O.
 
+use crate::args::LogLevel;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use throughline_core::{Name, fits};
+use throughline_core::{Name, matches_pattern};
 use throughline_server::{OnStoreFailure, PrefixPolicy, StorePolicy};
 
-/// Where it listens.
+/// `[server]`: listener settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
-    /// The address and port.
+pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
-    /// Whether it may serve other machines without any key.
+    /// Whether other machines may connect without API keys.
     pub(crate) allow_open: bool,
-    /// The names under which other machines may reach it without a key.
+    /// Host names under which other machines may connect without a key.
     pub(crate) hosts: Vec<Name>,
-    /// What is written to the log.
+    /// Minimum level of log lines.
     pub(crate) log: LogLevel,
 }
 
-impl Default for Server {
+impl Default for ServerSettings {
     fn default() -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
         Self { listen, allow_open: false, hosts: Vec::new(), log: LogLevel::default() }
     }
 }
 
-/// What is written to the log: this and what matters more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LogLevel {
-    /// Nothing.
-    Off,
-    /// What was lost.
-    Error,
-    /// Calls that failed on our side or at the provider.
-    Warn,
-    /// All calls.
-    #[default]
-    Info,
-    /// Whatever happens.
-    Debug,
-}
-
-impl LogLevel {
-    /// All of them, by the words of the configuration.
-    pub(crate) const ALL: &[(&str, Self)] = &[
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-    ];
-}
-
-/// Where it keeps what it captures.
+/// `[store]`: location of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreSettings {
-    /// The store's address; the usual place when not given. It may hold a password.
+    /// Store URL, which may contain a password; `None` for the default location.
     pub(crate) url: Option<String>,
     /// The variable that holds the master key.
     pub(crate) master_key_env: Option<Name>,
 }
 
-/// How agents are run.
+/// `[agents]`: limits of agent runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Agents {
-    /// How long a run is held without a word of whoever is at it.
+pub(crate) struct AgentSettings {
+    /// Lease duration; another process can take over after it expires.
     pub(crate) lease: Duration,
-    /// The most steps that a run may make.
+    /// Maximum number of steps per run.
     pub(crate) max_steps: u32,
-    /// The most runs of one tenant that are driven at once.
+    /// Maximum number of concurrent runs per tenant.
     pub(crate) max_runs_per_tenant: u32,
 }
 
-impl Default for Agents {
+impl Default for AgentSettings {
     fn default() -> Self {
         Self { lease: Duration::from_secs(15), max_steps: 1000, max_runs_per_tenant: 256 }
     }
 }
 
-/// How requests are treated.
+/// `[gateway]`: handling of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gateway {
-    /// What is done about a request that its provider would refuse.
+pub(crate) struct GatewaySettings {
+    /// Handling of requests that the provider would refuse.
     pub(crate) replay: ReplayMode,
     /// When a reply counts as captured.
     pub(crate) capture: Capture,
-    /// What is done where the prefix of a prefix-bound model changed.
+    /// Handling of changed prefixes for prefix-bound models.
     pub(crate) prefix: PrefixPolicy,
-    /// The most bytes that a request may have.
+    /// Maximum size of a request in bytes.
     pub(crate) body_limit: u64,
-    /// The deepest nesting of a request's JSON.
+    /// Maximum JSON nesting depth of a request.
     pub(crate) depth_limit: u32,
-    /// The most JSON values and member names that a request may hold.
+    /// Maximum number of JSON values and member names in a request.
     pub(crate) entry_limit: u32,
-    /// The most messages and parts that a request may hold.
+    /// Maximum number of messages and parts in a request.
     pub(crate) item_limit: u32,
-    /// The most tools that a request may declare.
+    /// Maximum number of declared tools in a request.
     pub(crate) tool_limit: u32,
-    /// The most answers that are under way at once.
+    /// Maximum number of concurrent responses.
     pub(crate) max_streams: u32,
-    /// The memory in bytes that all requests under way may be expected to take.
+    /// Memory limit in bytes for the estimated use of all concurrent requests.
     pub(crate) max_request_memory: u64,
-    /// Patterns of the paths that are forwarded for keys although the gateway does not know them.
+    /// Patterns of unknown paths that are forwarded with the operator's keys.
     pub(crate) passthrough: Vec<Name>,
-    /// What is done with requests while the store fails, and how long keys are believed without it.
+    /// Handling of requests while the store fails, and how long cached API keys stay valid.
     pub(crate) store: StorePolicy,
-    /// How long it waits, and for what.
     pub(crate) timeouts: Timeouts,
 }
 
-impl Default for Gateway {
+impl Default for GatewaySettings {
     fn default() -> Self {
         Self {
             replay: ReplayMode::default(),
@@ -130,22 +102,22 @@ impl Default for Gateway {
     }
 }
 
-/// What is done about a request that its provider would refuse.
+/// Handling of requests that the provider would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReplayMode {
-    /// It is reported, and sent as it came.
+    /// Report the problem and send the request unchanged.
     Observe,
-    /// What was dropped is restored, and what would be refused is mended.
+    /// Restore dropped reasoning and fix problems.
     #[default]
     Repair,
-    /// It is answered with the provider's error, the rule and the fix.
+    /// Return the provider's error with the rule and the fix.
     Enforce,
-    /// Nobody looks.
+    /// Do not audit.
     Off,
 }
 
 impl ReplayMode {
-    /// All of them, by the words of the configuration.
+    /// All values by their names in the configuration.
     pub(crate) const ALL: &[(&str, Self)] = &[
         ("observe", Self::Observe),
         ("repair", Self::Repair),
@@ -157,24 +129,24 @@ impl ReplayMode {
 /// When a reply counts as captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Capture {
-    /// When it survives a loss of power.
+    /// The reply survives a power loss.
     #[default]
     Durable,
-    /// When it survives the end of the process; it is flushed within 50 milliseconds.
+    /// The reply survives the end of the process and is flushed to disk within 50 milliseconds.
     Relaxed,
 }
 
 impl Capture {
-    /// All of them, by the words of the configuration.
+    /// All values by their names in the configuration.
     pub(crate) const ALL: &[(&str, Self)] =
         &[("durable", Self::Durable), ("relaxed", Self::Relaxed)];
 }
 
-/// What is done with requests while the store fails, by the words of the configuration.
+/// Values of `on_store_failure` by their names in the configuration.
 pub(crate) const STORE_FAILURES: &[(&str, OnStoreFailure)] =
     &[("pass", OnStoreFailure::Pass), ("refuse", OnStoreFailure::Refuse)];
 
-/// What is done where the prefix of a prefix-bound model changed, by the words of the configuration.
+/// Values of `prefix` by their names in the configuration.
 pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
     ("freeze", PrefixPolicy::Freeze),
     ("freeze_or_error", PrefixPolicy::FreezeOrError),
@@ -182,26 +154,26 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
     ("error", PrefixPolicy::Error),
 ];
 
-/// How long the gateway waits, and for what.
+/// Timeouts of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
-    /// For the headers of a caller, and for its next request on the same connection.
+    /// Headers of a request, and the next request on a kept-alive connection.
     pub(crate) client_headers: Duration,
-    /// For the body of a caller.
+    /// Body of a request.
     pub(crate) client_body: Duration,
-    /// For a caller that does not read its answer.
+    /// A client that does not read its response.
     pub(crate) slow_reader: Duration,
-    /// For a connection to a provider.
+    /// Connection to a provider.
     pub(crate) connect: Duration,
-    /// For the first byte of a provider's answer.
+    /// First byte of a provider's response.
     pub(crate) first_byte: Duration,
-    /// For the next byte of it.
+    /// Each further byte of a provider's response.
     pub(crate) idle: Duration,
-    /// For the store, before the last frame of an answer is let go.
+    /// Store write before the last frame of a response is sent.
     pub(crate) capture: Duration,
-    /// For open answers, before it stops.
+    /// Open responses at shutdown.
     pub(crate) shutdown: Duration,
-    /// For a share of the gateway, where others have all of it.
+    /// Waiting for capacity when the gateway is full.
     pub(crate) queue: Duration,
 }
 
@@ -222,7 +194,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// All of them, by the words of the configuration.
+    /// All timeouts by their names in the configuration.
     pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 9] {
         [
             ("client_headers", &mut self.client_headers),
@@ -238,39 +210,42 @@ impl Timeouts {
     }
 }
 
-/// What a model costs, where it is not what the built-in table says. All in millionths of a dollar per million tokens.
+/// Price overrides for a model, in millionths of a dollar per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Price {
-    /// For what is asked.
+    /// Input tokens.
     pub(crate) input: Option<u64>,
-    /// For what is answered.
+    /// Output tokens.
     pub(crate) output: Option<u64>,
-    /// For what is asked again, and was still in the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub(crate) cached: Option<u64>,
-    /// For what is asked, and written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub(crate) written: Option<u64>,
 }
 
-/// The user's own prices, by patterns of model names.
+/// Configured prices by model name pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prices(pub(crate) Vec<(Name, Price)>);
 
 impl Prices {
-    /// What a provider takes for a model: the row with the longest pattern that it fits. A pattern with a slash is for
-    /// `PROVIDER/model`, and goes before the others.
-    pub(crate) fn of(&self, provider: &str, model: &str) -> Option<Price> {
+    /// Returns the price with the longest matching pattern. A pattern with a slash applies to
+    /// `PROVIDER/model` and takes precedence.
+    pub(crate) fn price_for(&self, provider: &str, model: &str) -> Option<Price> {
         let full = format!("{provider}/{model}");
         let last = model.rsplit('/').next().unwrap_or(model);
         let has_slash = |pattern: &str| pattern.contains('/');
         let rows = self.0.iter().filter(|(pattern, _)| {
             let other = if has_slash(pattern) { &full } else { last };
-            fits(pattern, model) || fits(pattern, other)
+            matches_pattern(pattern, model) || matches_pattern(pattern, other)
         });
         rows.max_by_key(|(pattern, _)| (has_slash(pattern), pattern.len())).map(|(_, price)| *price)
     }
 }
 
-/// The word of the configuration for a value.
-pub(crate) fn word<T: PartialEq>(all: &'static [(&'static str, T)], value: &T) -> &'static str {
+/// Returns the name of a value in the configuration.
+pub(crate) fn config_name<T: PartialEq>(
+    all: &'static [(&'static str, T)],
+    value: &T,
+) -> &'static str {
     all.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }

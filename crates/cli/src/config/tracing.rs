@@ -1,43 +1,39 @@
-//! `[tracing]`: where traces go, and how much they tell.
+//! `[tracing]`: sinks and contents of traces.
 
 use std::time::Duration;
 
 use throughline_core::Name;
-use throughline_provider::Lookup;
+use throughline_provider::EnvLookup;
 use throughline_trace::{Mode, SinkKind};
 
-use super::reader::{Notes, Section};
+use super::reader::{Diagnostics, Section};
 use super::secret::Secret;
 
-/// Where traces go, and how much they tell.
+/// Sinks and contents of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TracingSettings {
-    /// Whether there are any.
     pub(crate) enabled: bool,
-    /// How they travel.
+    /// When traces are sent.
     pub(crate) mode: Mode,
-    /// The conversation that all of them are told to belong to.
+    /// Conversation id that is set on all traces.
     pub(crate) thread_id: Option<Name>,
-    /// Whether what was said, thought and done is told.
+    /// Whether traces contain messages, thoughts and tool data.
     pub(crate) log_data: bool,
-    /// Whether the usual secrets are left out of that.
+    /// Whether common secrets are redacted.
     pub(crate) redact: bool,
-    /// How long a sink may take for one parcel, with all its tries.
+    /// Time limit for one batch to a sink, including retries.
     pub(crate) patience: Duration,
-    /// Who is told.
     pub(crate) sinks: Vec<SinkSettings>,
 }
 
-/// Who is told.
+/// A destination for traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SinkSettings {
-    /// Its name.
     pub(crate) name: Name,
-    /// What it is.
     pub(crate) kind: SinkKind,
-    /// The address, or the folder.
+    /// Address or folder.
     pub(crate) to: String,
-    /// A header that goes along.
+    /// Additional header.
     pub(crate) header: Option<(Name, Secret)>,
 }
 
@@ -56,20 +52,20 @@ impl Default for TracingSettings {
 }
 
 impl TracingSettings {
-    /// Whether anything is told to anybody.
+    /// Returns whether any trace is sent.
     pub(crate) fn is_on(&self) -> bool {
         self.enabled && !self.sinks.is_empty()
     }
 }
 
-/// Reads the section.
+/// Parses the section.
 pub(super) fn read(
     section: &Section<'_, '_>,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> TracingSettings {
     let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
-    section.takes_only(&keys, notes);
+    section.reject_unknown_keys(&keys, notes);
     let mut settings = TracingSettings::default();
     settings.enabled = section.flag("enabled", notes).unwrap_or(settings.enabled);
     settings.mode = section.choice("mode", Mode::ALL, notes).unwrap_or(settings.mode);
@@ -88,15 +84,15 @@ pub(super) fn read(
 fn sink(
     name: &str,
     section: &Section<'_, '_>,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<SinkSettings> {
-    section.takes_only(&["kind", "url", "folder", "header", "value", "value_env"], notes);
+    section.reject_unknown_keys(&["kind", "url", "folder", "header", "value", "value_env"], notes);
     let kind = section.choice("kind", SinkKind::ALL, notes);
     if !section.has("kind") {
         let words: Vec<&str> = SinkKind::ALL.iter().map(|(word, _)| *word).collect();
         let words = words.join(", ");
-        notes.error(section.at, format!("a sink says its `kind`: one of {words}"));
+        notes.error(section.at, format!("a sink needs a `kind`: one of {words}"));
     }
     let kind = kind?;
     let (key, other, example) = match kind {
@@ -108,25 +104,25 @@ fn sink(
     };
     if section.has(other) {
         let message = format!(
-            "a sink of kind {} has no `{other}`: write {key} = \"{example}\"",
+            "a sink of kind {} does not take `{other}`: write {key} = \"{example}\"",
             kind.as_str()
         );
         notes.error(section.key_at(other), message);
     }
     let to = section.text(key, example, notes);
     if to.is_none() && !section.has(key) {
-        notes.error(section.at, format!("this sink has no `{key}`: write {key} = \"{example}\""));
+        notes.error(section.at, format!("this sink needs `{key}`: write {key} = \"{example}\""));
     }
     let header = header(section, variable, notes);
     let to = to?.value.to_owned();
     Some(SinkSettings { name: Name::from(name), kind, to, header })
 }
 
-/// The header that goes along, whose value is given or stands in a variable.
+/// Returns the additional header, whose value is given directly or by a variable.
 fn header(
     section: &Section<'_, '_>,
-    variable: Lookup<'_>,
-    notes: &mut Notes<'_>,
+    variable: EnvLookup<'_>,
+    notes: &mut Diagnostics<'_>,
 ) -> Option<(Name, Secret)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);
@@ -134,7 +130,7 @@ fn header(
     let Some(header) = header else {
         for key in ["value", "value_env"] {
             if section.has(key) {
-                let message = format!("`{key}` needs a `header` that it goes into");
+                let message = format!("`{key}` needs a `header`");
                 notes.error(section.key_at(key), message);
             }
         }
@@ -142,7 +138,7 @@ fn header(
     };
     let value = match (value, named) {
         (Some(_), Some(named)) => {
-            notes.error(named.at, "there is a `value` already: write one of the two");
+            notes.error(named.at, "`value` is also set: keep only one of them");
             None
         }
         (Some(value), None) => Some(value.value.to_owned()),
@@ -150,7 +146,7 @@ fn header(
             let found = variable(named.value);
             if found.is_none() {
                 let name = super::shown_variable(named.value);
-                notes.warning(named.at, format!("{name} is not set: the header stays behind"));
+                notes.warning(named.at, format!("{name} is not set; the header is not sent"));
             }
             found
         }

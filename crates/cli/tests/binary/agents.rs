@@ -1,17 +1,18 @@
-//! Agents at a terminal: a run that thinks, calls tools and answers; that waits, is answered, left, resumed, stopped and told.
+//! Tests of agent commands: runs with tools, pending requests, answers, resuming, cancelling and
+//! narration.
 
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::kept::Kept;
-use crate::support::{Ran, throughline_with, without_keys};
+use crate::support::kept::TestStore;
+use crate::support::{CommandOutput, throughline_with, without_keys};
 
 const MODEL: [&str; 2] = ["--model", "sim/claude-sonnet-4-5"];
 
-/// A folder with no store yet, and an agent without a plan.
-fn place(name: &str) -> Kept {
-    let kept = Kept::nothing(&format!("agents-{name}"));
+/// Creates a folder without a store, with an agent that has no planning.
+fn place(name: &str) -> TestStore {
+    let kept = TestStore::nothing(&format!("agents-{name}"));
     std::fs::write(
         kept.file("agent.toml"),
         "kind = \"minimal\"\ninstructions = \"Be brief.\"\nreasoning = { level = \"high\" }\n",
@@ -20,19 +21,19 @@ fn place(name: &str) -> Kept {
     kept
 }
 
-fn said(kept: &Kept, arguments: &[&str], input: &str) -> Ran {
+fn said(kept: &TestStore, arguments: &[&str], input: &str) -> CommandOutput {
     let store = kept.url();
     let with = [arguments, &["--store", &store]].concat();
     throughline_with(&[("NO_COLOR", "1")], &kept.folder, &with, input.as_bytes())
 }
 
-/// A run that is begun so, with that agent and a tool.
-fn begun(kept: &Kept, more: &[&str], input: &str) -> Ran {
+/// Starts a run with the agent and a tool.
+fn begun(kept: &TestStore, more: &[&str], input: &str) -> CommandOutput {
     let agent = ["--agent", "agent.toml", "--tool", "now=echo noon"];
     said(kept, &[&["run", "What is the time?"][..], &MODEL, &agent, more].concat(), input)
 }
 
-/// The first word in a text that begins so.
+/// Returns the first word that starts with a prefix.
 fn named(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
@@ -40,7 +41,7 @@ fn named(text: &str, prefix: &str) -> String {
 }
 
 #[test]
-fn a_run_thinks_calls_its_tool_and_answers() {
+fn run_thinks_calls_its_tool_and_answers() {
     let kept = place("answers");
     let ran = begun(&kept, &[], "");
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -63,12 +64,12 @@ fn a_run_thinks_calls_its_tool_and_answers() {
     }
     assert!(
         !narrated.out.contains("The agent answered: “"),
-        "the answer stands once: {}",
+        "the answer is printed once: {}",
         narrated.out
     );
     let first = narrated.out.split_once("  ").unwrap().0;
     assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
-    // The thread goes on with another model, and has what was said before.
+    // Another model continues the thread with its earlier messages.
     let thread = named(&ran.err, "thread_");
     let more = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
     let again = said(&kept, &more, "");
@@ -79,7 +80,7 @@ fn a_run_thinks_calls_its_tool_and_answers() {
 }
 
 #[test]
-fn events_are_lines_of_json_for_programs() {
+fn json_format_prints_one_event_per_line() {
     let kept = place("json");
     let ran = begun(&kept, &["--format", "json"], "");
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -92,11 +93,11 @@ fn events_are_lines_of_json_for_programs() {
 }
 
 #[test]
-fn what_waits_is_told_answered_once_and_gone_on_with() {
+fn pending_approval_is_listed_decided_once_and_resumed() {
     let kept = place("waits");
     let ran = begun(&kept, &["--approve", "now"], "");
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.out, "", "nothing is answered yet");
+    assert_eq!(ran.out, "", "there is no answer yet");
     let (run, id) = (named(&ran.err, "run_"), named(&ran.err, "throughline approve "));
     assert_eq!(id, "throughline");
     let inbox = said(&kept, &["inbox", "--format", "json"], "");
@@ -109,13 +110,13 @@ fn what_waits_is_told_answered_once_and_gone_on_with() {
     assert!(ran.err.contains(&format!("throughline resume {run} --agent agent.toml")));
     let shown = said(&kept, &["inbox"], "");
     assert!(shown.out.contains(id) && shown.out.contains("now {"), "{}", shown.out);
-    // Nobody else's, no other kind, nothing that is not there, and nothing that does not fit.
+    // Wrong id, wrong kind, invalid arguments, other tenant.
     for (arguments, problem) in [
-        (vec!["approve", "nothing"], "nothing of the name nothing waits"),
-        (vec!["answer", id, "yes"], "is an approval: it takes `throughline approve`"),
+        (vec!["approve", "nothing"], "there is no pending request nothing"),
+        (vec!["answer", id, "yes"], "is an approval; it needs `throughline approve`"),
         (vec!["approve", id, "--args", "{"], "--args is not JSON"),
         (vec!["approve", id, "--args", "[]"], "do not fit the schema"),
-        (vec!["approve", id, "--tenant", "other"], "nothing of the name"),
+        (vec!["approve", id, "--tenant", "other"], "there is no pending request"),
     ] {
         let refused = said(&kept, &arguments, "");
         assert_eq!(refused.code, 2, "{arguments:?}: {}", refused.err);
@@ -125,22 +126,22 @@ fn what_waits_is_told_answered_once_and_gone_on_with() {
     assert_eq!(approved.code, 0, "{}", approved.err);
     let twice = said(&kept, &["reject", id], "");
     assert_eq!(twice.code, 2, "{}", twice.out);
-    assert!(twice.err.contains("was decided before: ann approved the tool now"), "{}", twice.err);
+    assert!(twice.err.contains("is already decided: ann approved the tool now"), "{}", twice.err);
     let without = said(&kept, &["resume", &run], "");
     assert_eq!(without.code, 2);
-    assert!(without.err.contains("tools that are not given: now"), "{}", without.err);
+    assert!(without.err.contains("tools that were not passed: now"), "{}", without.err);
     let resumed = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(resumed.out.contains("noon"), "{} {}", resumed.out, resumed.err);
     let empty = said(&kept, &["inbox"], "");
-    assert_eq!(empty.out, "nothing waits for anybody\n");
+    assert_eq!(empty.out, "there are no pending requests\n");
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("ann approved the tool now"), "{}", narrated.out);
     assert!(!narrated.out.contains("was discarded"), "{}", narrated.out);
-    // What is over is told again.
+    // Resuming a finished run prints its answer again.
     let over = said(&kept, &["resume", &run], "");
     assert_eq!((over.code, &over.out), (0, &resumed.out), "{}", over.err);
-    assert!(over.err.contains(&format!("{run} is over: it was completed")), "{}", over.err);
+    assert!(over.err.contains(&format!("{run} has ended with status completed")), "{}", over.err);
     let over = said(&kept, &["resume", &run, "--format", "json"], "");
     let event: Value = serde_json::from_str(&over.out).unwrap();
     assert_eq!((&event["type"], &event["status"]), (&"run".into(), &"completed".into()));
@@ -172,18 +173,18 @@ fn only_runs_are_counted_and_listed() {
 }
 
 #[test]
-fn people_are_asked_where_the_run_is() {
+fn ask_option_prompts_for_approvals() {
     let kept = place("asks");
     let ran = begun(&kept, &["--approve", "*", "--ask"], "perhaps\nn too early\n");
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.matches("may it run?").count() == 2, "{}", ran.err);
+    assert!(ran.err.matches("Approve this call?").count() == 2, "{}", ran.err);
     let narrated = said(&kept, &["narrate", &named(&ran.err, "run_")], "");
     assert!(narrated.out.contains("The tool now was rejected"), "{}", narrated.out);
     assert!(narrated.out.contains("too early"), "{}", narrated.out);
 }
 
 #[test]
-fn a_question_of_the_model_is_answered_from_elsewhere() {
+fn question_is_answered_by_another_command() {
     let kept = place("questions");
     std::fs::write(
         kept.file("agent.toml"),
@@ -199,7 +200,7 @@ fn a_question_of_the_model_is_answered_from_elsewhere() {
     let (id, asked) = (waits["id"].as_str().unwrap(), waits["questions"].as_array().unwrap());
     let few = said(&kept, &["answer", id, "1", "2", "3", "4", "5", "6", "7"], "");
     assert_eq!(few.code, 2);
-    assert!(few.err.contains("give one for each"), "{}", few.err);
+    assert!(few.err.contains("give one answer per question"), "{}", few.err);
     let ones = vec!["1"; asked.len()];
     let answered = said(&kept, &[&["answer", id][..], &ones].concat(), "");
     assert_eq!(answered.code, 0, "{}", answered.err);
@@ -209,9 +210,9 @@ fn a_question_of_the_model_is_answered_from_elsewhere() {
 }
 
 #[test]
-fn a_run_is_left_resumed_and_stopped() {
+fn interrupted_run_is_resumed_and_cancelled() {
     let kept = place("left");
-    // The tool waits until somebody says that it may go on, so that the run is in the middle of it.
+    // The tool blocks, so the run is interrupted while the tool is running.
     let (began, store) = (kept.file("began"), kept.url());
     let tool = format!("slow=touch {}; cat; exec sleep 60", began.display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
@@ -226,7 +227,7 @@ fn a_run_is_left_resumed_and_stopped() {
         .spawn()
         .unwrap();
     while !began.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before its tool began");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before its tool started");
         std::thread::yield_now();
     }
     let id = child.id().to_string();
@@ -236,25 +237,26 @@ fn a_run_is_left_resumed_and_stopped() {
     assert_eq!(ended.status.code(), Some(130), "{err}");
     let run = named(&err, "run_");
     assert!(err.contains(&format!("`throughline resume {run} --agent")), "{err}");
-    // Nobody knows whether the tool took effect, so a person is asked, and it is not run again.
+    // The effect of the tool is unknown, so the run asks for a decision and does not repeat the
+    // call.
     std::fs::remove_file(&began).unwrap();
     let resumed = said(&kept, &["resume", &run, "--agent", "agent.toml", "--tool", &tool], "");
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(resumed.err.contains("throughline approve "), "{}", resumed.err);
     assert!(!began.exists(), "the tool was run again");
     assert!(
-        resumed.err.contains("slow: it was started, and its end was not recorded"),
+        resumed.err.contains("slow: this call was started, but no result was recorded"),
         "{}",
         resumed.err
     );
     let inbox = said(&kept, &["inbox"], "");
-    assert!(inbox.out.contains("its end was not recorded: approve runs it again"), "{}", inbox.out);
+    assert!(inbox.out.contains("no result was recorded: approving runs it again"), "{}", inbox.out);
     let inbox = said(&kept, &["inbox", "--format", "json"], "");
     let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
     assert_eq!(inbox["waiting"][0]["outcome"], "unknown");
     let asked = ["resume", &run, "--agent", "agent.toml", "--tool", &tool, "--ask"];
     let asked = said(&kept, &asked, "");
-    assert!(asked.err.contains("may it run AGAIN?"), "{}", asked.err);
+    assert!(asked.err.contains("Run it AGAIN?"), "{}", asked.err);
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("It was started before, and its end was not recorded."));
     let cancelled = said(&kept, &["cancel", &run, "--reason", "enough"], "");
@@ -264,18 +266,18 @@ fn a_run_is_left_resumed_and_stopped() {
     assert!(again.err.contains("is over: it was cancelled"), "{}", again.err);
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("The run was asked to stop: enough."), "{}", narrated.out);
-    assert!(!narrated.out.contains("failed after"), "its outcome is unknown: {}", narrated.out);
+    assert!(!narrated.out.contains("failed after"), "the outcome is unknown: {}", narrated.out);
     assert!(narrated.out.contains("The outcome of the tool"), "{}", narrated.out);
 }
 
 #[test]
-fn a_run_goes_on_in_the_background() {
+fn detached_run_completes_in_the_background() {
     let kept = place("detached");
     let ran = begun(&kept, &["--detach"], "");
     assert_eq!(ran.code, 0, "{}", ran.err);
     let run = ran.out.trim().to_owned();
     assert!(run.starts_with("run_") && ran.err.contains(&format!("throughline resume {run}")));
-    // Whoever watches it sees it end, whichever process is at it.
+    // A follower sees the end of the run, in whichever process it runs.
     let watched = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
     assert_eq!(watched.code, 0, "{}", watched.err);
     let narrated = said(&kept, &["narrate", &run], "");
@@ -283,7 +285,7 @@ fn a_run_goes_on_in_the_background() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_asked() {
+fn invalid_arguments_are_rejected_before_any_model_call() {
     let kept = place("wrong");
     std::fs::write(kept.file("bad.toml"), "model = \"sim/gpt-5.2\"\nkindness = 1\n").unwrap();
     std::fs::write(kept.file("broken.toml"), "model = ").unwrap();
@@ -294,20 +296,28 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
     let twice = "[[tools]]\nname = \"a\"\ncommand = \"true\"\n".repeat(2);
     file("twice.toml", &format!("model = \"sim/gpt-5.2\"\n{twice}"));
     for (arguments, code, problem) in [
-        (vec!["run", "Hi", "--agent", "debt.toml"], 65, "limits.maxCostUsd: -1 is no amount"),
-        (vec!["run", "Hi", "--agent", "nan.toml"], 65, "limits.maxCostUsd is no number"),
-        (vec!["run", "Hi", "--agent", "twice.toml"], 65, "two tools have the name a"),
+        (
+            vec!["run", "Hi", "--agent", "debt.toml"],
+            65,
+            "limits.maxCostUsd: -1 is not a valid amount",
+        ),
+        (vec!["run", "Hi", "--agent", "nan.toml"], 65, "limits.maxCostUsd is not a finite number"),
+        (vec!["run", "Hi", "--agent", "twice.toml"], 65, "two tools are named a"),
         (
             vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "a=true", "--tool", "a=false"],
             2,
-            "two tools have the name a",
+            "two tools are named a",
         ),
-        (vec!["run", "  ", "--model", "sim/gpt-5.2"], 2, "there is nothing to say to the agent"),
-        (vec!["run", "Hi"], 2, "no model is named: say --model"),
+        (vec!["run", "  ", "--model", "sim/gpt-5.2"], 2, "the message for the agent is empty"),
+        (vec!["run", "Hi"], 2, "no model is set; use --model"),
         (vec!["run", "Hi", "--model", "sin/claude-x"], 2, "did you mean `sim/claude-x`?"),
         (vec!["run", "Hi", "--model", "claude-sonnet-5"], 2, "set ANTHROPIC_API_KEY"),
-        (vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "now"], 2, "write NAME=COMMAND"),
-        (vec!["run", "-", "--model", "sim/gpt-5.2"], 2, "says nothing to the agent"),
+        (vec!["run", "Hi", "--model", "sim/gpt-5.2", "--tool", "now"], 2, "use NAME=COMMAND"),
+        (
+            vec!["run", "-", "--model", "sim/gpt-5.2"],
+            2,
+            "standard input is empty; expected a message",
+        ),
         (vec!["run", "Hi", "--agent", "bad.toml"], 65, "unknown field `kindness`"),
         (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml"),
         (vec!["run", "Hi", "--agent", "absent.toml"], 1, "absent.toml cannot be read"),
@@ -330,12 +340,16 @@ fn what_is_wrong_is_said_before_anything_is_asked() {
         let ran = said(&kept, &arguments, "");
         assert_eq!(ran.code, code, "{arguments:?}: {} {}", ran.out, ran.err);
         assert!(ran.err.contains(problem), "{arguments:?}: {problem} is not in {}", ran.err);
-        assert!(!ran.err.contains("at line 1 column"), "nobody wrote that line: {}", ran.err);
+        assert!(
+            !ran.err.contains("at line 1 column"),
+            "the position refers to generated JSON: {}",
+            ran.err
+        );
     }
 }
 
 #[test]
-fn a_secret_is_not_shown() {
+fn secrets_are_redacted_in_output_and_narration() {
     let kept = place("secret");
     let secret = crate::support::kept::SECRET;
     std::fs::write(kept.file("keys"), secret).unwrap();

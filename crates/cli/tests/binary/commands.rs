@@ -1,4 +1,4 @@
-//! The binary, used as a person would: good input, bad input, and what it says.
+//! Tests of the binary with valid and invalid input, and of its output.
 
 use throughline_testkit::workspace_root;
 
@@ -11,7 +11,7 @@ fn example() -> Vec<u8> {
 }
 
 #[test]
-fn show_tells_who_said_and_sealed_what() {
+fn show_prints_messages_and_seals() {
     let ran = throughline(&["show", EXAMPLE], b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     for said in [
@@ -30,7 +30,7 @@ fn show_tells_who_said_and_sealed_what() {
 }
 
 #[test]
-fn show_as_json_is_json_without_seals() {
+fn show_json_masks_seals() {
     let ran = throughline(&["show", "--format", "json", "-"], &example());
     assert_eq!(ran.code, 0);
     let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -44,7 +44,7 @@ fn show_as_json_is_json_without_seals() {
 }
 
 #[test]
-fn show_reads_streams_and_says_when_they_were_cut() {
+fn show_reports_truncated_streams() {
     let stream = concat!(
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n",
         "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n",
@@ -53,12 +53,12 @@ fn show_reads_streams_and_says_when_they_were_cut() {
     let ran = throughline(&["show", "-"], stream.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("anthropic-messages stream"), "{}", ran.out);
-    assert!(ran.out.contains("cut off: it can never be replayed"), "{}", ran.out);
-    assert!(ran.out.contains("nothing of it can be replayed"), "{}", ran.out);
+    assert!(ran.out.contains("cut off: cannot be replayed"), "{}", ran.out);
+    assert!(ran.out.contains("no part of it can be replayed"), "{}", ran.out);
 }
 
 #[test]
-fn show_tells_a_providers_error() {
+fn show_prints_provider_errors() {
     let error = br#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
     let ran = throughline(&["show", "-"], error);
     assert_eq!(ran.code, 0);
@@ -70,7 +70,7 @@ fn show_tells_a_providers_error() {
 }
 
 #[test]
-fn nothing_in_a_document_steers_the_terminal() {
+fn control_characters_are_escaped() {
     let hostile = "{\"model\":\"claude\\u001b[31m\",\"max_tokens\":1,\"system\":\"a\\u001b]0;title\\u0007\\u202e\",\"messages\":[{\"role\":\"user\",\"content\":\"\\u009b2J\"}]}";
     let ran = throughline(&["show", "--wire", "anthropic-messages", "-"], hostile.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -170,28 +170,28 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             vec!["show", "--provider", "nobody", "-"],
             b"{\"type\":\"message\",\"content\":[]}",
             2,
-            "no provider `nobody` speaks anthropic-messages",
+            "provider `nobody` does not support anthropic-messages",
         ),
         (
             vec!["show", "--wire", "gemini", EXAMPLE],
             b"",
             65,
-            "does not speak gemini: it looks like anthropic-messages",
+            "is not in gemini format; it looks like anthropic-messages",
         ),
         (
             vec!["show", "--wire", "openai-chat", EXAMPLE],
             b"",
             65,
-            "does not speak openai-chat: it looks like anthropic-messages",
+            "is not in openai-chat format; it looks like anthropic-messages",
         ),
         (vec!["show", "-"], b"\xef\xbb\xbf{}", 65, "begins with a byte order mark"),
         (vec!["show", "--model", "", "-"], b"{}", 2, "a value is required"),
-        (with(&["-"]), b"{\"contents\":[]}", 2, "say which one to ask with --model"),
+        (with(&["-"]), b"{\"contents\":[]}", 2, "specify the target model with --model"),
         (
             with(&["--model", "m", "-"]),
             b"{\"candidates\":[{\"content\":{\"parts\":[]}}]}",
             65,
-            "is no request",
+            "is not a request",
         ),
         (vec!["shoe"], b"", 2, "unrecognized subcommand 'shoe'"),
         (vec![], b"", 2, "Usage: throughline <COMMAND>"),
@@ -199,13 +199,13 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             with(&["-"]),
             b"{\"messages\":[]}",
             65,
-            "does not speak gemini: it looks like openai-chat (a request)",
+            "is not in gemini format; it looks like openai-chat (a request)",
         ),
         (
             with(&["--model", "m", "--to-provider", "gemini", "-"]),
             b"{\"contents\":[]}",
             2,
-            "no provider `gemini` speaks anthropic-messages",
+            "provider `gemini` does not support anthropic-messages",
         ),
     ];
     for (arguments, input, code, message) in cases {
@@ -217,7 +217,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
 }
 
 #[test]
-fn an_unknown_model_is_said_and_goes_on() {
+fn unknown_model_is_noted_and_translated() {
     let ran = throughline(
         &[
             "translate",
@@ -234,11 +234,11 @@ fn an_unknown_model_is_said_and_goes_on() {
         b"",
     );
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+    assert!(ran.err.contains("unknown model `nobodys-model-9`"), "{}", ran.err);
 }
 
 #[test]
-fn fates_go_where_they_are_sent_and_never_over_the_request() {
+fn fates_never_overwrite_the_request() {
     let copy = scratch("request.json");
     std::fs::write(&copy, example()).unwrap();
     let copy = copy.to_str().unwrap();
@@ -262,7 +262,7 @@ fn fates_go_where_they_are_sent_and_never_over_the_request() {
 }
 
 #[test]
-fn what_a_provider_said_before_it_failed_is_shown_too() {
+fn partial_reply_before_an_error_is_shown() {
     let stream = concat!(
         "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[]}}\n\n",
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",

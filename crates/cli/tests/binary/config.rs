@@ -1,13 +1,13 @@
-//! The gateway's configuration at the command line: where it is found, what is said of it, and that no secret is shown.
+//! Tests of the gateway configuration: its location, its problems, and that no secret is printed.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use throughline_testkit::workspace_root;
 
-use crate::support::{Ran, scratch, throughline_with};
+use crate::support::{CommandOutput, scratch, throughline_with};
 
-/// What no output may hold, whole or in part.
+/// Must not appear in any output, whole or in part.
 const CANARY: &str = "c4n4ryKey0123456789";
 
 const FILE: &str = r#"[server]
@@ -31,7 +31,7 @@ input = 1.25
 output = 10
 "#;
 
-/// A folder in which nothing was configured.
+/// A folder without any configuration.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -49,7 +49,7 @@ impl Folder {
         file
     }
 
-    fn run_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
+    fn run_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
         let home = self.0.display().to_string();
         let data = self.0.join("data").display().to_string();
         let usual = [("HOME", home.as_str()), ("XDG_DATA_HOME", &data), ("XDG_CONFIG_HOME", "")];
@@ -57,7 +57,7 @@ impl Folder {
         throughline_with(&all, &self.0.join("here"), arguments, b"")
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with(&[], arguments)
     }
 
@@ -68,7 +68,7 @@ impl Folder {
     }
 }
 
-/// The value of a key that `config show` tells, and where it comes from.
+/// Returns the value of a key in `config show`, and its source.
 fn value(shown: &Value, key: &str) -> (String, String) {
     let all = shown["values"].as_array().unwrap();
     let found = all.iter().find(|entry| entry["key"] == key).unwrap();
@@ -76,21 +76,21 @@ fn value(shown: &Value, key: &str) -> (String, String) {
     (text("value"), text("from"))
 }
 
-/// The user's own file, on the system that the tests run on.
+/// Returns the path of the user's file on this operating system.
 fn own(name: &str) -> String {
     let folder = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
     format!("{folder}/throughline/{name}")
 }
 
 #[test]
-fn the_first_run_needs_no_file() {
+fn defaults_apply_without_a_file() {
     let folder = Folder::new("first");
     let ran = folder.run(&["config", "check"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(
         ran.out,
-        "✓ there is no throughline.toml here nor in your configuration directory: everything is as \
-         usual\n"
+        "✓ there is no throughline.toml here nor in your configuration directory; all values are \
+         defaults\n"
     );
     let shown = folder.json(&["config", "show"]);
     assert_eq!(shown["file"], Value::Null);
@@ -100,16 +100,16 @@ fn the_first_run_needs_no_file() {
     assert_eq!(value(&shown, "store.url"), (url, "default".into()));
     let ran = folder.run(&["config", "show"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.starts_with("no throughline.toml: everything is as usual\n"), "{}", ran.out);
+    assert!(ran.out.starts_with("no throughline.toml: all values are defaults\n"), "{}", ran.out);
     assert!(ran.out.contains("sim       "), "{}", ran.out);
-    assert!(!file.exists(), "showing makes no store");
+    assert!(!file.exists(), "showing creates no store");
 }
 
 #[test]
-fn a_file_is_found_by_option_then_here_then_at_home() {
+fn config_file_is_found_by_option_then_cwd_then_home() {
     let folder = Folder::new("found");
     let listen = |port: &str| format!("[server]\nlisten = \"127.0.0.1:{port}\"\n");
-    let port = |ran: Ran| {
+    let port = |ran: CommandOutput| {
         assert_eq!(ran.code, 0, "{}", ran.err);
         let shown: Value = serde_json::from_str(&ran.out).unwrap();
         let (listen, from) = value(&shown, "server.listen");
@@ -131,14 +131,14 @@ fn a_file_is_found_by_option_then_here_then_at_home() {
 }
 
 #[test]
-fn errors_have_a_place_and_their_own_exit_code() {
+fn errors_have_a_position_and_exit_code() {
     let folder = Folder::new("errors");
     folder.write("here/throughline.toml", "[server]\nlisen = 1\n[gateway]\nreplay = \"x\"\n");
     let ran = folder.run(&["config", "check"]);
     assert_eq!((ran.code, ran.err.as_str()), (1, ""));
     assert_eq!(
         ran.out,
-        "error: throughline.toml:2:1: there is no key `lisen` in [server]; did you mean `listen`?\n\
+        "error: throughline.toml:2:1: unknown key `lisen` in [server]; did you mean `listen`?\n\
          error: throughline.toml:4:10: `replay` must be one of observe, repair, enforce, off\n\
          ✗ throughline.toml has 2 errors\n"
     );
@@ -148,29 +148,29 @@ fn errors_have_a_place_and_their_own_exit_code() {
     assert_eq!(told["verdict"], "wrong");
     assert_eq!(told["errors"][1]["line"], 4);
     assert_eq!(told["errors"][1]["column"], 10);
-    // Who only wants to use it is told the same.
+    // Other commands report the same errors.
     for arguments in [&["config", "show"][..], &["threads"], &["keys", "list"]] {
         let ran = folder.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{arguments:?}");
-        assert!(ran.err.starts_with("error: throughline.toml:2:1: there is no key `lisen`"));
+        assert!(ran.err.starts_with("error: throughline.toml:2:1: unknown key `lisen`"));
     }
 }
 
 #[test]
-fn warnings_are_no_errors() {
+fn warnings_keep_exit_code_zero() {
     let folder = Folder::new("warnings");
     folder.write("here/throughline.toml", "[providers.xai]\napi_key_env = \"NO_KEY\"\n");
     let ran = folder.run(&["config", "check"]);
     assert_eq!(ran.code, 0);
     assert_eq!(
         ran.out,
-        "warning: throughline.toml:2:15: $NO_KEY is not set: set it, or nothing can be asked of \
-         this provider\n✓ throughline.toml holds\n"
+        "warning: throughline.toml:2:15: $NO_KEY is not set; this provider cannot be used without \
+         it\n✓ throughline.toml is valid\n"
     );
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_files_are_named() {
     let folder = Folder::new("unreadable");
     for (arguments, code) in
         [(["config", "check"], 2), (["config", "show"], 1), (["keys", "list"], 1)]
@@ -180,7 +180,7 @@ fn files_that_cannot_be_read_are_named() {
         let said = "error: the configuration missing.toml cannot be read: ";
         assert!(ran.err.starts_with(said), "{}", ran.err);
     }
-    // What is there and cannot be read is not passed over.
+    // An unreadable file is an error, not a missing file.
     std::fs::create_dir(folder.0.join("here/throughline.toml")).unwrap();
     let ran = folder.run(&["config", "check"]);
     assert_eq!(ran.code, 2);
@@ -192,7 +192,7 @@ fn files_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn wrong_flags_are_wrong_usage() {
+fn invalid_flags_are_usage_errors() {
     let folder = Folder::new("flags");
     for arguments in [
         &["config"][..],
@@ -214,10 +214,10 @@ fn wrong_flags_are_wrong_usage() {
 }
 
 #[test]
-fn no_secret_is_shown_nor_any_part_of_one() {
+fn secrets_are_never_printed_even_in_part() {
     let folder = Folder::new("secrets");
     folder.write("here/throughline.toml", FILE);
-    // A secret at a wrong place is none the less one.
+    // A misplaced secret is not printed either.
     let misplaced = [
         format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"{CANARY}\"\n"),
         format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-{CANARY}\"\n"),
@@ -262,16 +262,16 @@ fn no_secret_is_shown_nor_any_part_of_one() {
                 told += ran.out.len() + ran.err.len();
                 for part in [CANARY, "c4n4", "6789"] {
                     let said = [ran.out.as_str(), &ran.err].concat();
-                    assert!(!said.contains(part), "{arguments:?} of {file} told {said}");
+                    assert!(!said.contains(part), "{arguments:?} of {file} printed {said}");
                 }
             }
         }
     }
-    assert!(told > 10_000, "they have said something");
+    assert!(told > 10_000, "the commands printed something");
 }
 
 #[test]
-fn it_is_shown_with_who_said_so() {
+fn show_prints_values_with_their_sources() {
     let folder = Folder::new("shown");
     folder.write("here/throughline.toml", FILE);
     let environment = [("WORK_KEY", CANARY), ("GEMINI_API_KEY", CANARY)];
@@ -295,7 +295,7 @@ fn it_is_shown_with_who_said_so() {
 }
 
 #[test]
-fn the_usual_variables_are_shown_by_their_names() {
+fn usual_variables_are_shown_by_name() {
     let folder = Folder::new("usual");
     let environment = [
         ("AWS_ACCESS_KEY_ID", CANARY),
@@ -318,7 +318,7 @@ fn the_usual_variables_are_shown_by_their_names() {
     assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
     let ran = folder.run_with(&environment, &["config", "check"]);
     assert_eq!(ran.code, 0);
-    let said = "warning: $AZURE_OPENAI_ENDPOINT is not heard: its address is not a URL\n✓ ";
+    let said = "warning: $AZURE_OPENAI_ENDPOINT is ignored: its address is not a URL\n✓ ";
     assert!(ran.out.starts_with(said), "{}", ran.out);
     let ran = folder.run_with(&environment, &["config", "check", "--format", "json"]);
     let told: Value = serde_json::from_str(&ran.out).unwrap();
@@ -326,7 +326,7 @@ fn the_usual_variables_are_shown_by_their_names() {
 }
 
 #[test]
-fn the_environment_is_heard_before_the_file() {
+fn environment_overrides_the_file() {
     let folder = Folder::new("environment");
     folder.write("here/throughline.toml", "[store]\nurl = \"sqlite://file.db\"\n");
     let show = ["config", "show", "--format", "json"];
@@ -337,7 +337,7 @@ fn the_environment_is_heard_before_the_file() {
 }
 
 #[test]
-fn a_model_is_told_by_whom_it_reaches() {
+fn show_model_lists_its_targets() {
     let folder = Folder::new("model");
     folder.write("here/throughline.toml", FILE);
     let ran = folder.run(&["config", "show", "--model", "fast"]);
@@ -357,14 +357,14 @@ fn a_model_is_told_by_whom_it_reaches() {
 }
 
 #[test]
-fn the_documented_example_holds_and_every_key_is_documented() {
+fn documented_example_is_valid_and_every_key_documented() {
     let page = std::fs::read_to_string(workspace_root().join("docs/configuration.md")).unwrap();
     let (_, rest) = page.split_once("```toml,config\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let folder = Folder::new("documented");
     folder.write("here/throughline.toml", example);
     let ran = folder.run_with(&[("WORK_KEY", CANARY)], &["config", "check"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "✓ throughline.toml holds\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "✓ throughline.toml is valid\n"));
     let shown = folder.json(&["config", "show"]);
     for entry in shown["values"].as_array().unwrap() {
         let key = entry["key"].as_str().unwrap().rsplit('.').next().unwrap();
@@ -382,7 +382,7 @@ fn the_documented_example_holds_and_every_key_is_documented() {
 }
 
 #[test]
-fn the_commands_on_a_store_hear_the_file() {
+fn store_commands_use_the_config_file() {
     let folder = Folder::new("store");
     let master = "5f".repeat(32);
     folder.write(
@@ -393,8 +393,8 @@ fn the_commands_on_a_store_hear_the_file() {
     assert_eq!(ran.code, 2);
     assert_eq!(
         ran.err,
-        "error: $WORK_MASTER, which `master_key_env` in the configuration names, is not set: set it, \
-         or give the key with --master-key-file\n"
+        "error: $WORK_MASTER is not set, but `master_key_env` in the configuration names it: set it, \
+         or pass the key with --master-key-file\n"
     );
     let environment = [("WORK_MASTER", master.as_str())];
     assert_eq!(folder.run_with(&environment, &["keys", "create"]).code, 0);

@@ -1,14 +1,14 @@
-//! The console in a real browser: Debian's Chromium, driven over `WebDriver`. What it needs is installed by `scripts/ui` and
-//! `scripts/browser`; where that is absent, the tests pass, and say so.
+//! Tests of the console in Chromium, driven over `WebDriver`. `scripts/ui` and `scripts/browser`
+//! install the requirements; without them the tests are skipped and pass.
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
 //! | `driver.rs` | the browser |
 //! | `counts.rs` | the demo's killed run: every page and export has the same counts |
-//! | `stage.rs`, `story.toml` | what the pages are about: stories that simulators tell |
-//! | `proxy.rs` | a way to the gateway that can be cut, and a model that speaks when it is told to |
-//! | `hostile.rs` | texts that want to be more than texts |
-//! | `long.rs` | runs with a hundred events and with ten thousand |
+//! | `stage.rs`, `story.toml` | the store that the pages show, scripted by simulators |
+//! | `proxy.rs` | a proxy that can be cut, and a model that streams on command |
+//! | `hostile.rs` | texts that try to inject scripts or terminal escapes |
+//! | `long.rs` | runs with a hundred and with ten thousand events |
 
 mod counts;
 mod driver;
@@ -25,12 +25,12 @@ use serde_json::{Value, json};
 use throughline_testkit::{pictures, skip, workspace_root};
 
 use self::driver::Browser;
-use self::proxy::Says;
-use self::stage::{Played, Stage, named};
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use self::proxy::ModelPiece;
+use self::stage::{ConsoleFixture, ScenarioIds, named};
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 
-/// The browser and axe; nothing where they are not installed.
+/// Starts the browser and loads axe; `None` if they are not installed.
 fn browser() -> Option<(Browser, String)> {
     let axe = std::fs::read_to_string(workspace_root().join("ui/node_modules/axe-core/axe.min.js"));
     let found = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
@@ -40,14 +40,14 @@ fn browser() -> Option<(Browser, String)> {
     found
 }
 
-/// Nothing but that was complained about.
-fn only_complains(browser: &Browser, allowed: &str) {
+/// Asserts that the browser logged no other complaint.
+fn assert_only_complaint(browser: &Browser, allowed: &str) {
     let others: Vec<String> =
         browser.complaints().into_iter().filter(|line| !line.contains(allowed)).collect();
     assert!(others.is_empty(), "{others:#?}");
 }
 
-fn complains_not(browser: &Browser) {
+fn assert_no_complaints(browser: &Browser) {
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
@@ -55,7 +55,7 @@ fn complains_not(browser: &Browser) {
 #[test]
 fn console_in_chromium() {
     let Some((browser, axe)) = browser() else { return };
-    let stage = Stage::set("console");
+    let stage = ConsoleFixture::set("console");
     let played = stage.play();
     browser.open(&stage.page("runs"));
     browser.reads("Ship version 2.4.0 of checkout");
@@ -67,26 +67,26 @@ fn console_in_chromium() {
     traces(&browser, &stage, &played);
     types(&browser, &stage);
     forgets(&browser, &stage, &played);
-    complains_not(&browser);
-    hostile::stay_texts(&browser, &stage);
-    long::open_as_quickly(&browser, &stage);
-    reads_on(&browser, &stage);
-    complains_not(&browser);
-    signs_in(&browser, &stage, &axe);
+    assert_no_complaints(&browser);
+    hostile::assert_texts_stay_inert(&browser, &stage);
+    long::compare_open_times(&browser, &stage);
+    check_paging(&browser, &stage);
+    assert_no_complaints(&browser);
+    check_sign_in(&browser, &stage, &axe);
 }
 
 #[test]
 fn console_counts_of_the_killed_run_agree() {
     let Some((browser, _)) = browser() else { return };
     counts::agree(&browser);
-    complains_not(&browser);
+    assert_no_complaints(&browser);
 }
 
-/// A client talks to GPT, then to Gemini, then to GPT again: the map shows that GPT's seal went back.
+/// A client uses GPT, Gemini and GPT again: the map shows that GPT's seal was sent back.
 #[test]
 fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
-    let kept = Kept::nothing("map-switch");
-    let serving = Serving::start(&kept.folder, &[], &[]);
+    let kept = TestStore::nothing("map-switch");
+    let serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let read = |said: &str| -> Value {
         let (_, body) = said.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
@@ -129,8 +129,8 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     }
 }
 
-/// The pages, by the names of their pictures.
-fn pages(played: &Played) -> Vec<(&'static str, String)> {
+/// Returns the pages by the names of their screenshots.
+fn pages(played: &ScenarioIds) -> Vec<(&'static str, String)> {
     vec![
         ("runs", "runs".to_owned()),
         ("timeline", format!("run/{}", played.trip)),
@@ -151,36 +151,37 @@ fn pages(played: &Played) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Every page in both themes: no serious violation of accessibility, and a picture where one is wanted.
-fn screens(browser: &Browser, stage: &Stage, played: &Played, axe: &str) {
+/// Checks every page in both themes for serious accessibility violations, and takes screenshots if
+/// requested.
+fn screens(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds, axe: &str) {
     for (name, place) in pages(played) {
         browser.open("about:blank");
         browser.open(&stage.page(&place));
         settle(browser, name);
         shown(browser, name, axe);
     }
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// The page as it is, in both themes.
+/// Checks the current page in both themes.
 fn shown(browser: &Browser, name: &str, axe: &str) {
     browser.run(&format!("{axe}; return true"));
     for theme in ["light", "dark"] {
         browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
         seriously(browser, &format!("{name}, {theme}"));
-        keep_picture(browser, &format!("{name}-{theme}"));
+        save_screenshot(browser, &format!("{name}-{theme}"));
     }
 }
 
-/// Keeps a picture of the window, where pictures are wanted.
-fn keep_picture(browser: &Browser, name: &str) {
+/// Saves a screenshot if screenshots are requested.
+fn save_screenshot(browser: &Browser, name: &str) {
     if let Some(folder) = pictures() {
         let picture = STANDARD.decode(browser.picture()).unwrap();
         std::fs::write(folder.join(format!("{name}.png")), picture).unwrap();
     }
 }
 
-/// Waits until a page shows what it is about.
+/// Waits until a page has loaded its content.
 fn settle(browser: &Browser, name: &str) {
     browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
     match name {
@@ -188,8 +189,8 @@ fn settle(browser: &Browser, name: &str) {
             browser.reads("Final answer");
             browser.wait("document.querySelector('.row.thought .seal.intact')");
         }
-        "timeline-release" => browser.reads("waits for approval"),
-        "timeline-gate" => browser.reads("in no thread"),
+        "timeline-release" => browser.reads("waiting for approval"),
+        "timeline-gate" => browser.reads("not in the thread"),
         "timeline-sealed" => browser.reads("sealed by provider"),
         "trace" => {
             browser.reads("execute_tool weather");
@@ -202,14 +203,14 @@ fn settle(browser: &Browser, name: &str) {
         }
         "doctor" => {
             browser.click("Use an example");
-            browser.click("Look at it");
-            browser.reads("It would be refused");
+            browser.click("Audit request");
+            browser.reads("The provider would reject it");
         }
         _ => {}
     }
 }
 
-/// axe finds nothing serious.
+/// Asserts that axe finds no serious violation.
 fn seriously(browser: &Browser, place: &str) {
     let found = browser.wait(
         "axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)",
@@ -225,8 +226,9 @@ fn seriously(browser: &Browser, place: &str) {
     assert!(grave.is_empty(), "{place}: {grave:#?}");
 }
 
-/// A run is opened while it streams; its connection is cut, and it catches up without a gap or a duplicate.
-fn watches(browser: &Browser, stage: &Stage) {
+/// Opens a run while it streams, cuts the connection, and checks that it catches up without a gap
+/// or a duplicate.
+fn watches(browser: &Browser, stage: &ConsoleFixture) {
     let agent = json!({"name": "Slow", "model": "slow/deepseek-chat"});
     let agent = stage.said("POST", "/v1/agents/", &agent);
     let path = format!("/v1/agents/{}/messages/async", agent["id"].as_str().unwrap());
@@ -235,17 +237,19 @@ fn watches(browser: &Browser, stage: &Stage) {
     let words = |from: u32, to: u32| {
         (from..to).map(|n| format!("number {n} ")).collect::<Vec<_>>().concat()
     };
-    stage.slow.say(Says::Thought("I count them one by one, as I was asked to do. ".to_owned()));
-    stage.slow.say(Says::Text(words(0, 20)));
+    stage
+        .slow
+        .say(ModelPiece::Thought("I count them one by one, as I was asked to do. ".to_owned()));
+    stage.slow.say(ModelPiece::Text(words(0, 20)));
     browser.open(&stage.page(&format!("run/{run}")));
     browser.reads("I count them one by one");
     browser.reads("number 17");
     browser.wait("document.querySelector('.connection.live')");
-    complains_not(browser);
+    assert_no_complaints(browser);
     stage.proxy.cut();
     browser.wait("document.querySelector('.connection.lost')");
     for part in 2..6 {
-        stage.slow.say(Says::Text(words(part * 10, part * 10 + 10)));
+        stage.slow.say(ModelPiece::Text(words(part * 10, part * 10 + 10)));
     }
     stage.proxy.mend();
     browser.wait("document.querySelector('.connection.live')");
@@ -254,17 +258,17 @@ fn watches(browser: &Browser, stage: &Stage) {
     let seen = browser.run(&format!("return {shown}"));
     let seen = seen.as_str().unwrap().trim().to_owned();
     assert!(words(0, 60).starts_with(&seen), "a gap or a duplicate: {seen}");
-    stage.slow.say(Says::Text(words(60, 70)));
-    stage.slow.say(Says::End);
+    stage.slow.say(ModelPiece::Text(words(60, 70)));
+    stage.slow.say(ModelPiece::End);
     browser.wait("document.querySelector('.connection.ended')");
     browser.reads("Final answer");
     let seen = browser.run(&format!("return {shown}"));
     assert_eq!(seen.as_str().unwrap().trim(), words(0, 70).trim());
-    only_complains(browser, "net::ERR_");
+    assert_only_complaint(browser, "net::ERR_");
 }
 
-/// Calls of a tool are approved, edited and rejected; a question is answered.
-fn decides(browser: &Browser, stage: &Stage) {
+/// Approves, edits and rejects tool calls, and answers a question.
+fn decides(browser: &Browser, stage: &ConsoleFixture) {
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
     let begin = |words: &str| {
         let sim = ["--model", "sim/claude-sonnet-4-5", "--tool", "send=cat", "--approve", "send"];
@@ -285,20 +289,20 @@ fn decides(browser: &Browser, stage: &Stage) {
         ));
     };
     press("Approve this", "Approve");
-    browser.reads("send may run.");
+    browser.reads("send was approved.");
     let args = stage.does(&["narrate", &runs[0]]).out;
     assert!(args.contains("console approved the tool send"), "{args}");
     assert!(resume(&runs[0]).contains("← send"));
     press("Edit this", "Edit");
     browser.fill(&within("Edit this", "textarea"), r#"{"input": "edited by a person"}"#);
     press("Edit this", "Approve the edited call");
-    browser.reads("send runs with your arguments.");
+    browser.reads("send was approved with your arguments.");
     let told = resume(&runs[1]);
     assert!(told.contains("edited by a person"), "{told}");
     press("Reject this", "Reject");
     browser.fill(&within("Reject this", "input"), "not on a Friday");
     press("Reject this", "Reject the call");
-    browser.reads("send may not run.");
+    browser.reads("send was rejected.");
     resume(&runs[2]);
     for (run, words) in [(&runs[1], "edited by a person"), (&runs[2], "not on a Friday")] {
         browser.open(&stage.page(&format!("run/{run}")));
@@ -314,23 +318,23 @@ fn decides(browser: &Browser, stage: &Stage) {
         ));
     }
     press("How should the table be migrated?", "Answer");
-    browser.reads("The answer is with the agent.");
+    browser.reads("The answer was sent to the agent.");
     browser.open(&stage.page("runs"));
     browser.click("Migrate the orders table");
     browser.reads("answered by console");
     browser.reads("Copy and swap");
     browser.reads("Support, On call");
     browser.reads("I copy the table in batches");
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// A replay view is read, the journal verified, a request looked at, and the theme switched.
-fn looks(browser: &Browser, stage: &Stage, played: &Played) {
+/// Reads a replay view, verifies the journal, audits a request, and switches the theme.
+fn looks(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     browser.open(&stage.page(&format!("call/{}", played.call)));
-    browser.reads("What became of each part");
+    browser.reads("Fate of each part");
     browser.reads("restored");
     browser.wait("document.querySelectorAll('.difference .plus').length > 1");
-    // A thought stands before the answer to which it led, though its provider told it last.
+    // A thought is shown before its answer, even if the provider sent it last.
     browser.open(&stage.page(&format!("run/{}", played.sealed)));
     browser.wait(
         "document.querySelector('.row.thought p.sealed') && document.querySelector('.row.final')",
@@ -340,9 +344,9 @@ fn looks(browser: &Browser, stage: &Stage, played: &Played) {
     browser.open(&stage.page("doctor"));
     browser.click("Use an example");
     browser.run("const to = [...document.querySelectorAll('select')][1]; to.value = 'gemini'; to.dispatchEvent(new Event('change', {bubbles: true}))");
-    browser.click("Look at it");
-    browser.reads("It would be refused");
-    browser.reads("Provider says");
+    browser.click("Audit request");
+    browser.reads("The provider would reject it");
+    browser.reads("Provider error");
     browser.wait("document.querySelector('.difference')");
     browser.reads("at gemini");
     browser.open(&stage.page("journal"));
@@ -353,11 +357,11 @@ fn looks(browser: &Browser, stage: &Stage, played: &Played) {
     browser.click("Light");
     browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(247, 248, 248)'");
     browser.click("Auto");
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// A trace is opened from its run, and from the file that was exported; a file that is none is refused.
-fn traces(browser: &Browser, stage: &Stage, played: &Played) {
+/// Opens a trace from its run and from an exported file; rejects another file.
+fn traces(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     let spans = "document.querySelectorAll('.span').length";
     browser.open(&stage.page(&format!("run/{}", played.trip)));
     browser.click("Trace");
@@ -370,26 +374,26 @@ fn traces(browser: &Browser, stage: &Stage, played: &Played) {
         (stage.kept.file("trace.json"), "document.querySelector('input[type=file]')");
     stage.does(&["traces", "export", &played.trip, "--output", "trace.json"]);
     browser.open(&stage.page("trace"));
-    browser.reads("Which trace?");
+    browser.reads("No trace selected");
     browser.give(field, &stage.kept.file("story.toml"));
-    browser.reads("This is no trace of Throughline's");
+    browser.reads("This file is not a Throughline trace");
     browser.give(field, &file);
     assert_eq!(browser.wait(spans), shown);
     browser.reads("Where is it warmer on Saturday");
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// What was forgotten is told as forgotten, wherever somebody looks for it.
-fn forgets(browser: &Browser, stage: &Stage, played: &Played) {
+/// Forgotten content is shown as forgotten on every page.
+fn forgets(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     stage.does(&["forget", "--thread", &played.gate_thread, "--yes"]);
-    let Played { gate, gate_thread, .. } = played;
+    let ScenarioIds { gate, gate_thread, .. } = played;
     for (place, words) in [
-        (format!("run/{gate}"), "What was said in this run is no more"),
-        (format!("run/{gate}"), "events are no more"),
+        (format!("run/{gate}"), "The content of this run was erased"),
+        (format!("run/{gate}"), "events were erased"),
         (format!("trace/{gate}"), "forgotten"),
-        (format!("thread/{gate_thread}"), "What was said on this thread is no more"),
-        (format!("map/{gate_thread}"), "A thread that is no more"),
-        ("threads".to_owned(), "no more: "),
+        (format!("thread/{gate_thread}"), "The content of this thread was erased"),
+        (format!("map/{gate_thread}"), "Erased thread"),
+        ("threads".to_owned(), "Erased: "),
     ] {
         browser.open(&stage.page(&place));
         browser.reads(words);
@@ -400,11 +404,12 @@ fn forgets(browser: &Browser, stage: &Stage, played: &Played) {
             "{place}: {page}"
         );
     }
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// With the keyboard alone: past the menu, to another page, into the search, to the list of keys and back, and into a run.
-fn types(browser: &Browser, stage: &Stage) {
+/// Uses only the keyboard: skips the menu, changes pages, searches, opens the list of shortcuts,
+/// and opens a run.
+fn types(browser: &Browser, stage: &ConsoleFixture) {
     const TAB: &str = "\u{e004}";
     const ENTER: &str = "\u{e007}";
     const ESCAPE: &str = "\u{e00c}";
@@ -432,11 +437,11 @@ fn types(browser: &Browser, stage: &Stage) {
     browser.press(&[ENTER]);
     browser.wait("location.hash.startsWith('#/run/')");
     browser.reads("a night train from Munich");
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// Every page fits into 360 pixels.
-fn fits(browser: &Browser, stage: &Stage, played: &Played) {
+/// Checks that every page fits into 360 pixels.
+fn fits(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     browser.size(360, 740);
     for (name, place) in pages(played) {
         browser.open(&stage.page(&place));
@@ -449,17 +454,17 @@ fn fits(browser: &Browser, stage: &Stage, played: &Played) {
             }
             for theme in ["light", "dark"] {
                 browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
-                keep_picture(browser, &format!("narrow-{name}-{theme}"));
+                save_screenshot(browser, &format!("narrow-{name}-{theme}"));
             }
         }
     }
     browser.run("delete document.documentElement.dataset.theme");
     browser.size(1280, 900);
-    complains_not(browser);
+    assert_no_complaints(browser);
 }
 
-/// Behind the first page of a list there are older rows.
-fn reads_on(browser: &Browser, stage: &Stage) {
+/// Loads older rows after the first page of a list.
+fn check_paging(browser: &Browser, stage: &ConsoleFixture) {
     let calls =
         |query: &str| stage.said("GET", &format!("/v1/throughline/calls?{query}"), &json!(null));
     let before = calls("limit=200")["calls"].as_array().unwrap().len();
@@ -472,7 +477,7 @@ fn reads_on(browser: &Browser, stage: &Stage) {
     loop {
         let page = calls(&format!("limit=25&after={after}"));
         for call in page["calls"].as_array().unwrap() {
-            assert!(all.insert(call["id"].to_string()), "{call} was told twice");
+            assert!(all.insert(call["id"].to_string()), "{call} is listed twice");
         }
         let Some(next) = page["next"].as_str() else { break };
         next.clone_into(&mut after);
@@ -488,8 +493,8 @@ fn reads_on(browser: &Browser, stage: &Stage) {
     browser.reads("Where is it warmer on Saturday");
 }
 
-/// Once there is a key, nobody gets in without one.
-fn signs_in(browser: &Browser, stage: &Stage, axe: &str) {
+/// Once there is a key, requests without one are refused.
+fn check_sign_in(browser: &Browser, stage: &ConsoleFixture, axe: &str) {
     let key = |label: &str, limits: &[&str]| {
         let made = stage.kept.json(&[&["keys", "create", "--label", label], limits].concat());
         made["key"].as_str().unwrap().to_owned()
@@ -497,14 +502,14 @@ fn signs_in(browser: &Browser, stage: &Stage, axe: &str) {
     let own = key("console", &["--budget-usd", "20"]);
     let tests = key("continuous integration", &["--budget-tokens", "2000", "--models", "sim/*"]);
     browser.open("about:blank");
-    // It is noticed within a second.
+    // The gateway notices the key within a second.
     browser.open(&stage.page("runs"));
     browser.wait("document.querySelector('input[name=key]')");
     shown(browser, "signin", axe);
     let field = "document.querySelector('input[name=key]')";
     browser.fill(field, "tl_nothing");
     browser.click("Sign in");
-    browser.reads("That is no key of this gateway");
+    browser.reads("This key is not valid for this gateway");
     browser.fill(field, &own);
     browser.click("Sign in");
     browser.reads("Count up");
@@ -521,5 +526,5 @@ fn signs_in(browser: &Browser, stage: &Stage, axe: &str) {
     shown(browser, "usage", axe);
     browser.click("Sign out");
     browser.wait("document.querySelector('input[name=key]')");
-    only_complains(browser, "401");
+    assert_only_complaint(browser, "401");
 }

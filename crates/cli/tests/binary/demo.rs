@@ -1,4 +1,4 @@
-//! The first five minutes: `throughline demo`, played as a newcomer would, and with the network cut.
+//! Tests of `throughline demo`, also without a network.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -6,31 +6,31 @@ use std::process::{Command, Stdio};
 
 use throughline_testkit::figure;
 
-use crate::support::kept::Kept;
+use crate::support::kept::TestStore;
 use crate::support::serving::said_at;
-use crate::support::{Ran, throughline_in, without_keys};
+use crate::support::{CommandOutput, throughline_in, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// Brings up the loopback device of a network that has nothing else, and then plays.
+/// Brings up the loopback device of an otherwise empty network namespace, and runs the demo.
 const CUT_OFF: &str = "ip link set lo up && exec \"$0\" \"$@\"";
 
-/// Whether this machine lets us have a network of our own.
-fn may_cut_the_network() -> bool {
+/// Returns whether this machine allows network namespaces.
+fn can_isolate_network() -> bool {
     let tried = Command::new("unshare").args(["-rn", "sh", "-c", CUT_OFF, "true"]).output();
     tried.is_ok_and(|tried| tried.status.success())
 }
 
-/// Plays the story to its end, in a folder of that name.
-fn played(name: &str, options: &[&str], input: &str) -> (Ran, PathBuf) {
-    let kept = Kept::nothing(name);
+/// Runs the demo to its end, in a folder of that name.
+fn played(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf) {
+    let kept = TestStore::nothing(name);
     let home = kept.file("home");
     let mut arguments = vec!["demo", "--no-serve", "--home", home.to_str().unwrap()];
     arguments.extend(options);
     (throughline_in(&kept.folder, &arguments, input.as_bytes()), home)
 }
 
-/// The counts behind a word of the last table.
+/// Returns the numbers after a label in the final table.
 fn counts(out: &str, what: &str) -> Vec<u64> {
     let line = out.lines().find(|line| line.trim_start().starts_with(what));
     let line = line.unwrap_or_else(|| panic!("{what} is not in {out}"));
@@ -38,15 +38,15 @@ fn counts(out: &str, what: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_story_is_played_with_the_network_cut() {
-    let kept = Kept::nothing("demo-cut");
+fn demo_succeeds_with_the_network_cut() {
+    let kept = TestStore::nothing("demo-cut");
     let home = kept.file("home");
-    let cut = may_cut_the_network();
+    let cut = can_isolate_network();
     let mut command = Command::new(if cut { "unshare" } else { OWN });
     if cut {
         command.args(["-rn", "sh", "-c", CUT_OFF, OWN]);
     } else {
-        println!("SKIPPED the network cannot be cut here: it is played with it");
+        println!("SKIPPED network namespaces are not available: running with the network");
     }
     let began = tokio::time::Instant::now();
     let ran = without_keys(&mut command)
@@ -62,24 +62,24 @@ fn the_story_is_played_with_the_network_cut() {
         (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
     assert!(ran.status.success(), "{out}\n{err}");
     figure("demo: seconds", format!("{:.1}", took.as_secs_f64()));
-    // Every chapter was told.
+    // All chapters were printed.
     for chapter in 1..=9 {
         assert!(out.contains(&format!("{chapter}/9 ")), "{chapter}: {out}");
     }
-    // A process was killed, and another went on from its half thought.
-    assert!(out.contains("is gone, without a word"), "{out}");
+    // A process was killed, and another one continued after its incomplete thought.
+    assert!(out.contains("was killed"), "{out}");
     assert!(out.contains("half a thought has no signature"), "{out}");
     assert!(out.contains("deploy ran once"), "{out}");
-    // What the providers really said to the naive client.
+    // The providers' real errors for the lossy client.
     for refusal in ["Expected `thinking`", "Invalid `signature`", "could not be verified"] {
         assert!(out.contains(refusal), "{refusal}: {out}");
     }
     assert!(out.contains("is intact"), "{out}");
     let agent = counts(&out, "the agent and the gateway");
-    let naive = counts(&out, "the naive client");
+    let naive = counts(&out, "the lossy client");
     assert_eq!((agent[1], naive[0] > 0, naive[1] > 0), (0, true, true), "{out}");
     assert!(counts(&out, "restored")[0] > 0 && counts(&out, "replayed")[0] > 0, "{out}");
-    // What it counted is what the store holds.
+    // The store contains the same thread.
     let store = format!("sqlite://{}", home.join("demo.db").display());
     let thread = out.split_whitespace().find(|word| word.starts_with("thread_")).unwrap();
     let thread = thread.trim_end_matches('…');
@@ -93,27 +93,27 @@ fn the_story_is_played_with_the_network_cut() {
 }
 
 #[test]
-fn whoever_plays_it_decides() {
+fn interactive_demo_uses_the_users_decisions() {
     let (ran, home) = played("demo-interactive", &["--interactive"], "\n7\n2\nperhaps\nn\n");
     assert!(ran.out.contains("“Roll back”, say you"), "{}\n{}", ran.out, ran.err);
-    assert!(ran.out.contains("it may not run, say you"), "{}\n{}", ran.out, ran.err);
-    // What a person did not allow was not done.
+    assert!(ran.out.contains("rejected, say you"), "{}\n{}", ran.out, ran.err);
+    // A rejected call was not executed.
     assert!(ran.out.contains("deploy ran 0 times"), "{}\n{}", ran.out, ran.err);
     assert!(!home.join("deployed").exists());
     assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
 }
 
 #[test]
-fn nothing_is_decided_where_nobody_is() {
+fn interactive_demo_fails_at_end_of_input() {
     let (ran, home) = played("demo-nobody", &["--interactive"], "1\n");
     assert_eq!(ran.code, 2, "{}\n{}", ran.out, ran.err);
-    assert!(ran.err.contains("nobody is there to decide"), "{}", ran.err);
+    assert!(ran.err.contains("standard input is closed"), "{}", ran.err);
     assert!(!home.join("deployed").exists());
 }
 
 #[test]
-fn a_folder_that_is_in_use_is_left_alone() {
-    let kept = Kept::nothing("demo-full");
+fn demo_rejects_a_folder_that_is_not_empty() {
+    let kept = TestStore::nothing("demo-full");
     std::fs::write(kept.file("mine"), "mine").unwrap();
     let home = kept.folder.to_str().unwrap();
     let ran = throughline_in(&kept.folder, &["demo", "--home", home], b"");
@@ -122,8 +122,8 @@ fn a_folder_that_is_in_use_is_left_alone() {
 }
 
 #[test]
-fn the_gateway_stays_open_until_somebody_asks_to_stop() {
-    let kept = Kept::nothing("demo-open");
+fn gateway_stays_open_until_sigterm() {
+    let kept = TestStore::nothing("demo-open");
     let mut command = Command::new(OWN);
     let mut child = without_keys(&mut command)
         .arg("demo")
@@ -134,12 +134,13 @@ fn the_gateway_stays_open_until_somebody_asks_to_stop() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let open = lines.find(|line| line.contains("Look around")).expect("it stays open");
+    let open =
+        lines.find(|line| line.contains("Open the console")).expect("the gateway stays open");
     let (_, address) = open.split_once("http://").unwrap();
     let address = address.split_whitespace().next().unwrap();
     let address = address.split('/').next().unwrap();
     assert!(said_at(address, "GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
-    // All that it tells is told before it is asked to stop.
+    // The whole message is printed before the process is stopped.
     assert!(lines.any(|line| line.contains("Ctrl-C")));
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -148,8 +149,8 @@ fn the_gateway_stays_open_until_somebody_asks_to_stop() {
 }
 
 #[test]
-fn whoever_stops_it_half_way_finds_nothing_left() {
-    let kept = Kept::nothing("demo-stopped");
+fn interrupted_demo_leaves_no_files() {
+    let kept = TestStore::nothing("demo-stopped");
     let mut command = Command::new(OWN);
     let mut child = without_keys(&mut command)
         .args(["demo", "--interactive"])
@@ -161,8 +162,8 @@ fn whoever_stops_it_half_way_finds_nothing_left() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // It has been killed and resumed, and now waits for a person who says nothing.
-    assert!(lines.any(|line| line.contains("3/9")), "it asks");
+    // The run was killed and resumed, and now waits for an answer.
+    assert!(lines.any(|line| line.contains("3/9")), "the demo prompts");
     let _says_nothing = child.stdin.take();
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());

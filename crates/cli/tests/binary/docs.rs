@@ -1,47 +1,48 @@
-//! The README and the book: every command and snippet is run, every link leads somewhere, and the pages that are written from the rule
-//! book say what it says.
+//! Tests of the README and the book: every command and snippet runs, every link resolves, and
+//! generated pages are up to date.
 //!
-//! What a block is, its tag says: see [`Tag`]. A block without one fails the test.
+//! The tag of a block determines its check: see [`Tag`]. A block without a tag fails the test.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use throughline_codec::CODECS;
 use throughline_testkit::{figure, skip, workspace_root};
 
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 use crate::support::{throughline, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// Where a gateway is, in what is written for people.
+/// Gateway addresses in the documentation.
 const GATEWAYS: [&str; 2] = ["127.0.0.1:4400", "localhost:4400"];
 
-/// What is done with a block.
+/// How a block is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
-    /// `sh`: it runs to its end, and no command of it fails.
+    /// `sh`: runs to its end without a failing command.
     Shell,
-    /// `sh,serve`: the same, but its last command goes on until it is stopped.
+    /// `sh,serve`: the same, but the last command runs until it is stopped.
     Serve,
     /// `sh,clone`: commands in a clone of the repository: see [`Place::clone_line`].
     Clone,
-    /// `console`: lines that begin with `$` are run, and what else is there is what they say.
+    /// `console`: lines that start with `$` are run; the other lines are their expected output.
     Console,
     /// `python` and `js`: run with the official clients.
     Python,
     JavaScript,
     /// `rust`: lines of an example that is compiled.
     Rust,
-    /// `toml,config`: a configuration that holds.
+    /// `toml,config`: a valid configuration.
     Config,
-    /// `toml,agent`: an agent that can be begun with.
+    /// `toml,agent`: a valid agent declaration.
     Agent,
-    /// `toml`: a part of a file, which can be read.
+    /// `toml`: part of a file, which is parsed.
     Toml,
-    /// `text` and `json`: nothing that is run.
+    /// `text` and `json`: not run.
     Text,
 }
 
@@ -64,14 +65,14 @@ impl Tag {
     }
 }
 
-/// A block of a page.
+/// A code block of a page.
 struct Block {
     line: usize,
     tag: Tag,
     text: String,
 }
 
-/// The pages for people.
+/// Returns the README and the pages of the book.
 fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = vec![root.join("README.md")];
@@ -99,7 +100,7 @@ fn blocks(page: &Path) -> Vec<Block> {
             Some(info) => {
                 let tag = Tag::of(info.trim());
                 let tag = tag.unwrap_or_else(|| {
-                    panic!("{}:{number}: `{info}` is no tag of a block", shown(page))
+                    panic!("{}:{number}: `{info}` is not a block tag", shown(page))
                 });
                 blocks.push(Block { line: number, tag, text: String::new() });
                 is_inside = true;
@@ -109,27 +110,71 @@ fn blocks(page: &Path) -> Vec<Block> {
                 block.text.push_str(line);
                 block.text.push('\n');
             }
-            // What is indented is a block without a tag.
+            // An indented block has no tag.
             None => assert!(
                 !line.starts_with("    ") || line.trim_start().starts_with(['-', '*', '|', '[']),
-                "{}:{number}: put this between fences with a tag: {line}",
+                "{}:{number}: use a fenced block with a tag: {line}",
                 shown(page)
             ),
         }
     }
-    assert!(!is_inside, "{}: a fence is open", shown(page));
+    assert!(!is_inside, "{}: a fence is not closed", shown(page));
     blocks
 }
 
-/// A folder in which a page's snippets are run: what a clone has beside it, and the binary on the path.
-struct Place {
-    kept: Kept,
-    gateway: Option<Serving>,
+/// A folder in which the snippets of a page run, with the files of a clone and the binary on the
+/// path.
+struct SnippetFolder {
+    kept: TestStore,
+    gateway: Option<GatewayProcess>,
+    /// Must run for as long as the gateway does.
+    _simulators: Option<Simulators>,
 }
 
-impl Place {
+/// The simulators as a separate process. The gateway sends requests for real model names to it, so
+/// snippets for readers with a provider key run unchanged.
+struct Simulators {
+    child: Child,
+    address: String,
+    /// Printing to a closed pipe would end the process.
+    _out: Lines<BufReader<ChildStdout>>,
+}
+
+impl Simulators {
+    fn start() -> Self {
+        let mut child = Command::new(OWN)
+            .args(["sim", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let welcome = lines.next().unwrap().unwrap();
+        let address = welcome.split_once("http://").unwrap().1;
+        let address = address.split_whitespace().next().unwrap().to_owned();
+        Self { child, address, _out: lines }
+    }
+
+    /// A configuration whose providers are the simulators.
+    fn config(&self) -> String {
+        let rows = [("anthropic", ""), ("openai", "/v1"), ("gemini", "")];
+        let rows = rows.map(|(name, path)| {
+            let url = format!("http://{}{path}", self.address);
+            format!("[providers.{name}]\nbase_url = \"{url}\"\napi_key = \"any\"\n")
+        });
+        rows.concat()
+    }
+}
+
+impl Drop for Simulators {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl SnippetFolder {
     fn new(page: &str, needs_gateway: bool) -> Self {
-        let kept = Kept::nothing(&format!("docs-{}", page.replace(['/', '.'], "-")));
+        let kept = TestStore::nothing(&format!("docs-{}", page.replace(['/', '.'], "-")));
         for folder in ["bin", "home", "examples"] {
             std::fs::create_dir_all(kept.file(folder)).unwrap();
         }
@@ -138,15 +183,17 @@ impl Place {
             std::fs::copy(example.path(), kept.file("examples").join(example.file_name())).unwrap();
         }
         std::os::unix::fs::symlink(OWN, kept.file("bin/throughline")).unwrap();
-        let gateway = needs_gateway.then(|| {
+        let simulators = needs_gateway.then(Simulators::start);
+        let gateway = simulators.as_ref().map(|simulators| {
             let folder = kept.file("gateway");
             std::fs::create_dir_all(&folder).unwrap();
-            Serving::start(&folder, &[], &[])
+            std::fs::write(folder.join("throughline.toml"), simulators.config()).unwrap();
+            GatewayProcess::start(&folder, &[], &[])
         });
-        Self { kept, gateway }
+        Self { kept, gateway, _simulators: simulators }
     }
 
-    /// The text, with the address of this page's own gateway.
+    /// Replaces the gateway address by that of this page's gateway.
     fn own(&self, text: &str) -> String {
         let Some(gateway) = &self.gateway else { return text.to_owned() };
         GATEWAYS.iter().fold(text.to_owned(), |text, known| text.replace(known, &gateway.address))
@@ -166,7 +213,7 @@ impl Place {
         command
     }
 
-    /// Runs a block; what is wrong with it, if anything.
+    /// Runs a block and panics if it fails.
     fn run(&self, page: &str, block: &Block) {
         let place = format!("{page}:{}", block.line);
         let text = self.own(&block.text);
@@ -184,7 +231,7 @@ impl Place {
             }
             Tag::Python => self.script(&place, "python", "py", &text),
             Tag::JavaScript => self.script(&place, "node", "mjs", &text),
-            Tag::Rust => is_compiled(&place, &text),
+            Tag::Rust => assert_compiled(&place, &text),
             Tag::Config => {
                 std::fs::write(self.kept.file("checked.toml"), &text).unwrap();
                 self.shell(&place, "throughline config check --config checked.toml");
@@ -199,17 +246,13 @@ impl Place {
             }
             Tag::Text => {
                 let commands = text.lines().filter(|line| line.starts_with("throughline "));
-                assert_eq!(
-                    commands.count(),
-                    0,
-                    "{place}: a command stands in a block that is not run"
-                );
+                assert_eq!(commands.count(), 0, "{place}: a command is in a block that is not run");
             }
         }
     }
 
-    /// Runs a line that is meant for a clone. What `cargo run` would build is built already; tests of the workspace run where they
-    /// are, from the build that this test is of; and what takes a release build and minutes, `scripts/soak` runs as it stands there.
+    /// Runs a line for a clone. `cargo run` uses the existing binary, workspace tests run in this
+    /// build, and slow release commands must appear unchanged in `scripts/soak`.
     fn clone_line(&self, place: &str, line: &str) {
         let root = workspace_root();
         match (line.strip_prefix("cargo run --release -- "), line.split_whitespace().next()) {
@@ -219,8 +262,8 @@ impl Place {
             (Some(arguments), _) => self.shell(place, &format!("throughline {arguments}")),
             (None, Some("cargo")) => {
                 let is_ours = line.starts_with("cargo test --workspace ");
-                assert!(is_ours, "{place}: a build of its own: {line}");
-                // Cargo keeps what it knows in the home of whoever runs the tests.
+                assert!(is_ours, "{place}: a separate build: {line}");
+                // Cargo needs the home directory of the user.
                 let ran = Command::new("bash").args(["-c", line]).current_dir(root).output();
                 succeeded(place, &ran.unwrap());
             }
@@ -242,9 +285,8 @@ impl Place {
         succeeded(&format!("{place}: {text}"), &ran);
     }
 
-    /// Runs what goes on until it is stopped: it has begun when it says where it listens.
+    /// Runs a command that does not end; it has started when it prints its address.
     fn serve(&self, place: &str, text: &str) {
-        use std::io::{BufRead as _, BufReader};
         let text = without_remark(text.trim());
         let is_gateway = text.ends_with("throughline serve");
         let text =
@@ -260,7 +302,7 @@ impl Place {
         let began = lines.any(|line| line.contains("http://"));
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        // What it still says is read, so that it can end.
+        // Read the remaining output, so that the process can exit.
         assert!(began, "{place}: {text} never listened");
         lines.for_each(drop);
         child.wait().unwrap();
@@ -274,13 +316,13 @@ impl Place {
             skip(&format!("{place}: run scripts/sdks to install the official clients"));
             return;
         }
-        // Modules are looked for beside the script that asks for them.
+        // Node resolves modules relative to the script.
         let modules = self.kept.file("node_modules");
         if language == "node" && !modules.exists() {
             std::os::unix::fs::symlink(sdks.join("node/node_modules"), modules).unwrap();
         }
         let file = self.kept.file(&format!("snippet.{end}"));
-        // What stands for a key of one's own is a key here, too; where there are none, any is right.
+        // The key placeholder is replaced; without configured keys, any value is accepted.
         std::fs::write(&file, text.replace("tl_…", "any")).unwrap();
         let ran = self.command(program).arg(&file).output().unwrap();
         succeeded(place, &ran);
@@ -292,8 +334,8 @@ fn succeeded(place: &str, ran: &Output) {
     assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
 }
 
-/// Each line stands in an example or a test that the compiler reads.
-fn is_compiled(place: &str, text: &str) {
+/// Asserts that each line is part of a compiled example or test.
+fn assert_compiled(place: &str, text: &str) {
     let folders =
         ["crates/throughline/examples", "crates/throughline/tests", "crates/throughline/src"];
     let files =
@@ -304,7 +346,7 @@ fn is_compiled(place: &str, text: &str) {
     for line in
         text.lines().map(|line| without_comment(line.trim())).filter(|line| !line.is_empty())
     {
-        assert!(known.contains(line), "{place}: no example has the line {line}");
+        assert!(known.contains(line), "{place}: no example contains the line {line}");
     }
 }
 
@@ -312,7 +354,7 @@ fn without_comment(line: &str) -> &str {
     line.split_once(" // ").map_or(line, |(code, _)| code).trim_end()
 }
 
-/// A command, without what is said of it.
+/// Removes a trailing comment from a command.
 fn without_remark(line: &str) -> &str {
     line.split_once(" #").map_or(line, |(command, _)| command).trim_end()
 }
@@ -325,7 +367,7 @@ fn every_command_and_snippet_works() {
         let blocks = blocks(&page);
         let needs = |block: &Block| GATEWAYS.iter().any(|gateway| block.text.contains(gateway));
         let runs = |block: &&Block| !matches!(block.tag, Tag::Text | Tag::Toml | Tag::Config);
-        let place = Place::new(&name, blocks.iter().filter(runs).any(needs));
+        let place = SnippetFolder::new(&name, blocks.iter().filter(runs).any(needs));
         for block in &blocks {
             place.run(&name, block);
             run += usize::from(block.tag != Tag::Text);
@@ -335,7 +377,7 @@ fn every_command_and_snippet_works() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     let link = regex::Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     let mut problems = Vec::new();
     let mut followed = 0;
@@ -370,7 +412,7 @@ fn every_link_leads_somewhere() {
     figure("links of the documentation that lead somewhere", followed);
 }
 
-/// What a heading is called in a link.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let words = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -378,19 +420,19 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn the_book_has_every_page() {
+fn book_lists_every_page() {
     let summary = std::fs::read_to_string(workspace_root().join("docs/SUMMARY.md")).unwrap();
     for page in pages() {
         let name = shown(&page);
         let Some(name) = name.strip_prefix("docs/").filter(|name| *name != "SUMMARY.md") else {
             continue;
         };
-        assert!(summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not name {name}");
+        assert!(summary.contains(&format!("]({name})")), "docs/SUMMARY.md does not list {name}");
     }
 }
 
 #[test]
-fn the_pages_of_the_rule_book_say_what_it_says() {
+fn generated_rule_book_pages_are_current() {
     let page =
         |name: &str| std::fs::read_to_string(workspace_root().join("docs").join(name)).unwrap();
     let is_written = |name: &str, arguments: &[&str]| {
@@ -399,7 +441,7 @@ fn the_pages_of_the_rule_book_say_what_it_says() {
         let line = arguments.join(" ");
         assert!(
             page(name) == written.out,
-            "write docs/{name} again: throughline rules --markdown {line} > docs/{name}"
+            "docs/{name} is outdated; regenerate it: throughline rules --markdown {line} > docs/{name}"
         );
     };
     is_written("faq.md", &[]);
@@ -417,8 +459,8 @@ fn the_pages_of_the_rule_book_say_what_it_says() {
 }
 
 #[test]
-fn the_report_of_the_environment_tells_no_secret() {
-    let kept = Kept::empty("doctor");
+fn doctor_report_contains_no_secret() {
+    let kept = TestStore::empty("doctor");
     let secret = "sk-ant-api03-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let config = "[tracing.sinks.own]\nkind = \"otlp\"\nurl = \"http://collector.secret.example\"\nheader = \"x-key\"\nvalue = \"hush\"\n";
     std::fs::write(kept.file("throughline.toml"), config).unwrap();

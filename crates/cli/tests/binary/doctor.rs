@@ -1,14 +1,14 @@
-//! The doctor, used as a person would: `audit`, `repair`, `rules` and `explain`.
+//! Tests of `audit`, `repair`, `rules` and `explain`.
 //!
-//! What is refused is each rule's own business. These tests take it from the rules: whatever they hold, they are listed,
-//! explained, found in their own examples and mended.
+//! The tests iterate over all rules: each one is listed, explained, found in its example and
+//! repaired.
 
 use serde_json::{Value, json};
 use throughline_codec::{CODECS, Rule, Severity};
 use throughline_core::{ReasoningFormat, ReplayAudit, ReplayViolation};
 use throughline_testkit::workspace_root;
 
-use crate::support::{Ran, file, scratch, throughline};
+use crate::support::{CommandOutput, file, scratch, throughline};
 
 const EXAMPLE: &str = "examples/tool-loop.json";
 
@@ -16,8 +16,8 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
 }
 
-/// Runs a command on a rule's own example.
-fn on_example(command: &[&str], rule: &Rule, request: &str) -> Ran {
+/// Runs a command on the example of a rule.
+fn on_example(command: &[&str], rule: &Rule, request: &str) -> CommandOutput {
     let example = &rule.example;
     let name = rule.id.replace('/', "-");
     let prior: Vec<String> = example
@@ -35,7 +35,7 @@ fn on_example(command: &[&str], rule: &Rule, request: &str) -> Ran {
 }
 
 #[test]
-fn audit_says_what_would_be_accepted() {
+fn audit_accepts_a_valid_request() {
     let ran = throughline(&["audit", EXAMPLE], b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     let lines: Vec<&str> = ran.out.lines().collect();
@@ -46,7 +46,7 @@ fn audit_says_what_would_be_accepted() {
 }
 
 #[test]
-fn a_session_is_mended_on_the_wire_that_its_lines_speak() {
+fn session_is_repaired_on_the_detected_wire() {
     let lines = [
         (
             "gemini-3-pro-preview",
@@ -75,7 +75,7 @@ fn a_session_is_mended_on_the_wire_that_its_lines_speak() {
 }
 
 #[test]
-fn a_refusal_is_the_exit_code_even_when_nobody_reads_on() {
+fn refusal_sets_the_exit_code_with_a_closed_pipe() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
         .args(["audit", "--model", "claude-sonnet-4-5", "-"])
@@ -91,14 +91,14 @@ fn a_refusal_is_the_exit_code_even_when_nobody_reads_on() {
 }
 
 #[test]
-fn the_json_of_an_audit_has_these_members_and_no_others() {
+fn audit_json_has_exactly_the_documented_members() {
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let ran = throughline(&["audit", "--format", "json", EXAMPLE], b"");
     let audit: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(keys(&audit), ["wire", "model", "verdict", "summary", "findings"]);
     let summary = ["item_count", "signed_count", "formats", "violations"];
-    assert_eq!(keys(&audit["summary"]), summary, "nothing is violated, so there is no first");
+    assert_eq!(keys(&audit["summary"]), summary, "without a violation there is no first one");
     assert_eq!(audit["wire"], "anthropic-messages");
     assert_eq!(audit["model"], "claude-sonnet-4-5");
     assert_eq!(audit["verdict"], "accept");
@@ -123,7 +123,7 @@ fn the_json_of_an_audit_has_these_members_and_no_others() {
 }
 
 #[test]
-fn the_summary_of_an_audit_is_the_documents_own() {
+fn audit_json_has_the_specified_summary() {
     for rule in rules() {
         let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
         let audit: Value = serde_json::from_str(&ran.out).unwrap();
@@ -147,7 +147,7 @@ fn the_summary_of_an_audit_is_the_documents_own() {
 }
 
 #[test]
-fn every_rule_is_found_in_its_own_example_and_decides_the_exit_code() {
+fn every_rule_flags_its_example_and_sets_the_exit_code() {
     for rule in rules() {
         let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
         let audit: Value = serde_json::from_str(&ran.out)
@@ -163,7 +163,7 @@ fn every_rule_is_found_in_its_own_example_and_decides_the_exit_code() {
 }
 
 #[test]
-fn the_text_of_an_audit_points_at_the_place_and_names_the_rule() {
+fn audit_text_marks_the_place_and_names_the_rule() {
     for rule in rules() {
         let ran = on_example(&["audit"], rule, rule.example.failing);
         for said in [format!("[{}]: ", rule.id), format!("= see: throughline explain {}", rule.id)]
@@ -183,10 +183,10 @@ fn the_text_of_an_audit_points_at_the_place_and_names_the_rule() {
 }
 
 #[test]
-fn repair_mends_what_every_rule_refuses_or_says_that_it_cannot() {
+fn repair_fixes_every_example_or_reports_failure() {
     for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
         let ran = on_example(&["repair"], rule, rule.example.failing);
-        assert!(ran.code == 0 || ran.err.contains("not mended"), "{}: {}", rule.id, ran.err);
+        assert!(ran.code == 0 || ran.err.contains("not fixed"), "{}: {}", rule.id, ran.err);
         if ran.code == 0 {
             let audited = on_example(&["audit"], rule, &ran.out);
             assert_eq!(audited.code, 0, "{}: {}", rule.id, audited.out);
@@ -195,12 +195,12 @@ fn repair_mends_what_every_rule_refuses_or_says_that_it_cannot() {
 }
 
 #[test]
-fn repair_leaves_what_would_be_accepted_byte_for_byte() {
+fn repair_keeps_valid_requests_byte_for_byte() {
     let example = std::fs::read(workspace_root().join(EXAMPLE)).unwrap();
     let ran = throughline(&["repair", "-"], &example);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.out.as_bytes(), example);
-    assert!(ran.err.contains("as it is"), "{}", ran.err);
+    assert!(ran.err.contains("unchanged"), "{}", ran.err);
     for rule in rules() {
         let ran = on_example(&["repair"], rule, rule.example.mended);
         assert_eq!((ran.code, ran.out.as_str()), (0, rule.example.mended), "{}", rule.id);
@@ -208,7 +208,7 @@ fn repair_leaves_what_would_be_accepted_byte_for_byte() {
 }
 
 #[test]
-fn the_report_of_a_repair_is_a_list_of_changes_with_their_rules() {
+fn repair_report_lists_changes_with_rules() {
     let report = scratch("changes.json");
     for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
         let command = ["repair", "--report", report.to_str().unwrap()];
@@ -228,7 +228,7 @@ fn the_report_of_a_repair_is_a_list_of_changes_with_their_rules() {
 }
 
 #[test]
-fn a_session_keeps_the_lines_that_did_not_change() {
+fn session_repair_keeps_unchanged_lines() {
     let lines = concat!(
         "{\"role\": \"user\",  \"content\": \"Paris?\"}\r\n",
         "\n",
@@ -239,7 +239,7 @@ fn a_session_keeps_the_lines_that_did_not_change() {
     let command = ["repair", "--session", &session, "--wire", "anthropic-messages"];
     let ran = throughline(&[&command[..], &["--model", "claude-sonnet-4-5"]].concat(), b"");
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.out, lines.replace("\n\n", "\n"), "blank lines are left out, and nothing else");
+    assert_eq!(ran.out, lines.replace("\n\n", "\n"), "only blank lines are removed");
     let broken = file("broken.jsonl", "{\"role\":\"user\",\"content\":\"a\"}\n\n{\"role\":\n");
     let ran = throughline(&["repair", "--session", &broken], b"");
     assert_eq!((ran.code, ran.out.as_str()), (65, ""));
@@ -247,7 +247,7 @@ fn a_session_keeps_the_lines_that_did_not_change() {
 }
 
 #[test]
-fn rules_lists_every_rule_with_all_that_is_known_of_it() {
+fn rules_lists_every_rule_completely() {
     let ran = throughline(&["rules", "--format", "json"], b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let listed: Value = serde_json::from_str(&ran.out).unwrap();
@@ -285,7 +285,7 @@ fn rules_lists_every_rule_with_all_that_is_known_of_it() {
 }
 
 #[test]
-fn explain_teaches_every_rule() {
+fn explain_covers_every_rule() {
     for rule in rules() {
         let ran = throughline(&["explain", rule.id], b"");
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -298,7 +298,7 @@ fn explain_teaches_every_rule() {
 }
 
 #[test]
-fn an_unknown_rule_is_answered_with_those_that_are_like_it() {
+fn unknown_rule_gets_suggestions() {
     let Some(rule) = rules().next() else { return };
     let mistyped = format!("{}x", rule.id);
     let ran = throughline(&["explain", &mistyped], b"");
@@ -306,8 +306,8 @@ fn an_unknown_rule_is_answered_with_those_that_are_like_it() {
     assert!(ran.err.contains(&format!("`{}`", rule.id)), "{}", ran.err);
     let ran = throughline(&["explain", "qqqqqqqqqqqqqqqq"], b"");
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("`throughline rules` lists them all"), "{}", ran.err);
-    // What stands before the slash may be left out where only one rule is called so.
+    assert!(ran.err.contains("`throughline rules` lists all rules"), "{}", ran.err);
+    // The part before the slash is optional if the rest is unambiguous.
     let short = |rule: &Rule| rule.id.split_once('/').unwrap().1.to_owned();
     let alone =
         rules().find(|rule| rules().filter(|other| short(other) == short(rule)).count() == 1);
@@ -318,7 +318,7 @@ fn an_unknown_rule_is_answered_with_those_that_are_like_it() {
 }
 
 #[test]
-fn credentials_are_turned_away_and_never_repeated() {
+fn credential_headers_are_rejected_and_not_printed() {
     for header in [
         "Authorization: Bearer hunter2",
         "x-api-key: hunter2",
@@ -340,7 +340,7 @@ fn credentials_are_turned_away_and_never_repeated() {
 }
 
 #[test]
-fn what_came_before_is_read_in_every_form() {
+fn prior_is_read_in_every_format() {
     let request = r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Paris?"}]}"#;
     let response = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{"type":"thinking","thinking":"Hm.","signature":"RXhhbXBsZQ=="},{"type":"text","text":"Yes."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     let next = r#"{"model":"claude-sonnet-4-5","max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[{"role":"user","content":"Paris?"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":"RXhhbXBsZQ=="},{"type":"text","text":"Yes."}]},{"role":"user","content":"Lyon?"}]}"#;
@@ -371,13 +371,13 @@ fn what_came_before_is_read_in_every_form() {
     arguments.push(&next_file);
     let ran = throughline(&arguments, b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    // A recording is looked at by its last request.
+    // The last request of a recording is audited.
     let recorded = recording(vec![exchange(request, response, 200), exchange(next, response, 200)]);
     let recorded = file("recorded.json", recorded);
     let ran = throughline(&["audit", "--format", "json", &recorded], b"");
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
-        ran.err.contains("request 2 of 2 is looked at, with 1 earlier exchange as prior"),
+        ran.err.contains("auditing request 2 of 2, with 1 earlier exchange as prior"),
         "{}",
         ran.err
     );
@@ -386,19 +386,19 @@ fn what_came_before_is_read_in_every_form() {
     let error = file("error.json", refused);
     let ran = throughline(&["audit", "--prior", &error, &next_file], b"");
     assert_eq!(ran.code, 0);
-    assert!(ran.err.contains("nothing was issued in it"), "{}", ran.err);
+    assert!(ran.err.contains("it contains no reply"), "{}", ran.err);
 }
 
 #[test]
-fn rows_of_ones_own_are_used_and_bad_ones_are_told_by_line() {
+fn custom_profiles_are_used_and_errors_have_a_line() {
     let rows = file("rows.toml", "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\n");
     let request = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#;
     let command = ["audit", "--wire", "anthropic-messages", "-"];
     let ran = throughline(&command, request);
-    assert!(ran.err.contains("nothing is known of the model `mine-1`"), "{}", ran.err);
+    assert!(ran.err.contains("unknown model `mine-1`"), "{}", ran.err);
     let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    // A Claude is one by its maker, whatever it is called.
+    // The vendor makes a model a Claude, whatever its name.
     let claude = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
     let claude = file("claude.toml", claude);
     let unsigned = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"Hello."}]},{"role":"user","content":"Well?"}]}"#;
@@ -414,7 +414,7 @@ fn rows_of_ones_own_are_used_and_bad_ones_are_told_by_line() {
 }
 
 #[test]
-fn seals_stay_hidden_and_carets_in_place_on_a_line_of_a_hundred_kilobytes() {
+fn seals_stay_masked_on_very_long_lines() {
     for rule in rules() {
         let mut request: Value = serde_json::from_str(rule.example.failing).unwrap();
         request["metadata"] = json!({"padding": "so and so on, ".repeat(8_000)});
@@ -450,9 +450,14 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             vec!["--provider", "nobody", EXAMPLE],
             b"",
             2,
-            "no provider `nobody` speaks anthropic-messages",
+            "provider `nobody` does not support anthropic-messages",
         ),
-        (vec!["--account-created", "yesterday", EXAMPLE], b"", 2, "write a date as 2026-08-31"),
+        (
+            vec!["--account-created", "yesterday", EXAMPLE],
+            b"",
+            2,
+            "expected a date such as 2026-08-31",
+        ),
         (vec!["--prior", &empty, EXAMPLE], b"", 65, "empty.json is empty"),
         (vec!["--prior", "", EXAMPLE], b"", 2, "a value is required"),
         (vec!["--prior", "gone.json", EXAMPLE], b"", 2, "gone.json cannot be opened"),
@@ -468,8 +473,8 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
     }
     let ran = throughline(&["audit", "--model", "nobodys-model-9", EXAMPLE], b"");
     assert_eq!(ran.code, 0);
-    assert!(ran.err.contains("nothing is known of the model `nobodys-model-9`"), "{}", ran.err);
+    assert!(ran.err.contains("unknown model `nobodys-model-9`"), "{}", ran.err);
     let ran = throughline(&["audit", "-"], br#"{"contents":[{"parts":[{"text":"Hi"}]}]}"#);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("say which with --model"), "{}", ran.err);
+    assert!(ran.err.contains("specify it with --model"), "{}", ran.err);
 }

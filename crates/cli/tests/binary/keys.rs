@@ -1,9 +1,9 @@
-//! The gateway's keys at the command line: made, shown once, listed and revoked.
+//! Tests of API keys: created, printed once, listed and revoked.
 
 use serde_json::{Value, json};
 use throughline_store::Options;
 
-use crate::support::kept::Kept;
+use crate::support::kept::TestStore;
 
 const ALL: [&str; 14] = [
     "keys",
@@ -23,8 +23,8 @@ const ALL: [&str; 14] = [
 ];
 
 #[test]
-fn a_key_is_shown_once_and_opens_until_it_is_revoked() {
-    let kept = Kept::nothing("keys");
+fn key_is_shown_once_and_valid_until_revoked() {
+    let kept = TestStore::nothing("keys");
     let made = kept.json(&ALL);
     let members: Vec<&String> = made.as_object().unwrap().keys().collect();
     assert_eq!(members, ["id", "tenant", "label", "limits", "key"]);
@@ -54,20 +54,17 @@ fn a_key_is_shown_once_and_opens_until_it_is_revoked() {
     assert!(row.starts_with(id), "{row}");
     assert!(row.ends_with("claude-* fast, $20.50, 5000000 tokens, 60/min"), "{row}");
 
-    // Another tenant has none of it.
+    // Another tenant does not see the key.
     let ran = kept.run(&["keys", "revoke", id]);
     assert_eq!(ran.code, 2);
-    let said = "error: the tenant default has no good key of that id: `throughline keys list` shows \
-                what there is\n";
+    let said = "error: the tenant default has no valid key with that id; `throughline keys list` \
+                lists the keys\n";
     assert_eq!(ran.err, said);
     let ran = kept.run(&["keys", "list"]);
-    assert_eq!(
-        ran.out,
-        "there are no keys of the tenant default\nother tenants of this store: acme\n"
-    );
+    assert_eq!(ran.out, "the tenant default has no keys\nother tenants of this store: acme\n");
 
     let ran = kept.run(&["keys", "revoke", id, "--tenant", "acme"]);
-    assert_eq!(ran.out, format!("✓ {id} is revoked: nobody gets in with it any more\n"));
+    assert_eq!(ran.out, format!("✓ {id} is revoked and no longer accepted\n"));
     assert_eq!(kept.run(&["keys", "revoke", id, "--tenant", "acme"]).code, 2);
     let listed = kept.json(&["keys", "list", "--tenant", "acme"]);
     assert!(listed["keys"][0]["revoked"].is_string());
@@ -79,8 +76,8 @@ fn a_key_is_shown_once_and_opens_until_it_is_revoked() {
 }
 
 #[test]
-fn a_key_without_limits_says_so() {
-    let kept = Kept::nothing("keys-plain");
+fn key_without_limits_is_reported_as_unlimited() {
+    let kept = TestStore::nothing("keys-plain");
     let ran = kept.run(&["keys", "create"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let lines: Vec<&str> = ran.out.lines().collect();
@@ -88,13 +85,13 @@ fn a_key_without_limits_says_so() {
         lines[0].starts_with("✓ key_") && lines[0].ends_with(" for the tenant default: no limits")
     );
     assert!(lines[2].starts_with("  tl_") && lines[2].len() == 53, "{}", lines[2]);
-    assert_eq!(lines[4], "This is the only time that it is shown: keep it now.");
+    assert_eq!(lines[4], "This key is shown only once. Store it now.");
     assert_eq!(kept.json(&["keys", "list"])["keys"][0]["limits"], json!({}));
 }
 
 #[test]
-fn a_key_for_a_tenant_of_the_gateways_own_is_refused() {
-    let kept = Kept::nothing("keys-reserved");
+fn reserved_tenant_names_are_rejected() {
+    let kept = TestStore::nothing("keys-reserved");
     for tenant in ["throughline-usage", "throughline-other", "caller-0123"] {
         let ran = kept.run(&["keys", "create", "--tenant", tenant]);
         assert_eq!(ran.code, 2, "{tenant}: {}", ran.err);
@@ -103,8 +100,8 @@ fn a_key_for_a_tenant_of_the_gateways_own_is_refused() {
 }
 
 #[test]
-fn who_gives_the_key_itself_does_not_read_it_again() {
-    let kept = Kept::nothing("keys-secret");
+fn revoke_does_not_print_a_pasted_key() {
+    let kept = TestStore::nothing("keys-secret");
     let made = kept.json(&["keys", "create"]);
     let secret = made["key"].as_str().unwrap();
     let ran = kept.run(&["keys", "revoke", secret]);
@@ -113,8 +110,8 @@ fn who_gives_the_key_itself_does_not_read_it_again() {
 }
 
 #[test]
-fn there_is_nothing_to_list_where_there_is_no_store() {
-    let kept = Kept::nothing("keys-none");
+fn key_commands_fail_without_a_store() {
+    let kept = TestStore::nothing("keys-none");
     for arguments in [&["keys", "list"][..], &["keys", "revoke", "key_1"]] {
         let ran = kept.run(arguments);
         assert_eq!(ran.code, 69, "{arguments:?}");

@@ -1,4 +1,4 @@
-//! The binary as a person runs it: one program of tests, so that what they share is built and linked once.
+//! Tests of the binary. One test program, so that shared code is built and linked once.
 
 #![allow(
     clippy::unwrap_used,

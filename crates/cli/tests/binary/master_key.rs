@@ -1,4 +1,4 @@
-//! A store with a master key at the command line, and a new one while others write.
+//! Tests of a store with a master key, and of its rotation during writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -6,19 +6,19 @@ use std::sync::mpsc;
 use throughline_core::{Append, Batch, NewRecord, Store as _};
 use throughline_store::{MasterKey, Options};
 
-use crate::support::Ran;
-use crate::support::kept::Kept;
+use crate::support::CommandOutput;
+use crate::support::kept::TestStore;
 
 #[test]
-fn a_store_with_a_master_key_opens_with_it_alone() {
+fn store_opens_only_with_its_master_key() {
     let (old, new) = ("ab".repeat(32), "cd".repeat(32));
     let options =
         Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
-    let kept = Kept::small_with("keys", &options);
+    let kept = TestStore::small_store_with("keys", &options);
     for (name, key) in [("old.key", &*old), ("new.key", &*new), ("bad.key", "abc")] {
         std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
     }
-    let told = |ran: &Ran, code: i32, message: &str| {
+    let told = |ran: &CommandOutput, code: i32, message: &str| {
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
         assert!(ran.err.contains(message), "{}", ran.err);
         assert!(!ran.err.contains(&old) && !ran.err.contains(&new), "a key was shown");
@@ -27,7 +27,7 @@ fn a_store_with_a_master_key_opens_with_it_alone() {
     told(
         &kept.run(&["threads", "--master-key-file", "new.key"]),
         69,
-        "the master key does not open",
+        "the master key does not match",
     );
     told(&kept.run(&["threads", "--master-key-file", "bad.key"]), 2, "bad.key: a master key is 64");
     told(&kept.run(&["threads", "--master-key-file", "none.key"]), 1, "none.key cannot be read");
@@ -41,7 +41,7 @@ fn a_store_with_a_master_key_opens_with_it_alone() {
     told(
         &kept.run(&["threads", "--master-key-file", "old.key"]),
         69,
-        "the master key does not open",
+        "the master key does not match",
     );
     let both = ["--master-key-file", "new.key", "--retired-key-file", "old.key"];
     let ran = kept.run(&[&["verify"][..], &both].concat());
@@ -49,18 +49,18 @@ fn a_store_with_a_master_key_opens_with_it_alone() {
 }
 
 #[test]
-fn a_rotation_says_that_somebody_is_behind() {
+fn rotation_reports_concurrent_writes_under_the_old_key() {
     let (old, new) = ("ab".repeat(32), "cd".repeat(32));
     let options =
         Options { master_key: Some(MasterKey::parse(&old).unwrap()), ..Options::default() };
-    let kept = Kept::small_with("behind", &options);
+    let kept = TestStore::small_store_with("behind", &options);
     for (name, key) in [("old.key", &*old), ("new.key", &*new)] {
         std::fs::write(kept.file(name), format!("{key}\n")).unwrap();
     }
     let first = ["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"];
     let again = ["rotate", "--master-key-file", "new.key", "--retired-key-file", "old.key"];
     let again = [&again[..], &["--new-key-file", "new.key", "--format", "json"]].concat();
-    // Somebody who has the old key only writes for as long as that takes.
+    // Another process with only the old key writes during the rotation.
     let (wrote, written) = mpsc::channel();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -68,15 +68,15 @@ fn a_rotation_says_that_somebody_is_behind() {
         scope.spawn(move || {
             kept.written(options, async |journal| {
                 while !stop.load(Ordering::Relaxed) {
-                    let append = Append::to("trip").record(NewRecord::new("note", "on"));
-                    journal.commit(Batch::of("default").append(append)).await.unwrap();
+                    let append = Append::new("trip").record(NewRecord::new("note", "on"));
+                    journal.commit(Batch::new("default").append(append)).await.unwrap();
                     wrote.send(()).ok();
                 }
             });
         });
         written.recv().unwrap();
         let mut ran = kept.run(&first);
-        // Each time it is likely that something is written meanwhile, and not certain.
+        // A concurrent write is likely in each attempt, but not certain.
         for _ in 0..100 {
             if ran.code != 0 {
                 break;
@@ -86,7 +86,7 @@ fn a_rotation_says_that_somebody_is_behind() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
         assert!(
-            ran.err.contains("not done: something is wrapped under another key"),
+            ran.err.contains("incomplete: some contents are wrapped under another key"),
             "{}",
             ran.err
         );
@@ -94,7 +94,7 @@ fn a_rotation_says_that_somebody_is_behind() {
     let ran = kept.run(&again);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert!(ran.out.contains("\"behind\":false"), "{}", ran.out);
-    // Now the new key is enough.
+    // The new key is now sufficient.
     let ran = kept.run(&["verify", "--master-key-file", "new.key"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }

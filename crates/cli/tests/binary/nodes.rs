@@ -1,5 +1,5 @@
-//! Several gateways on one PostgreSQL. The one that runs an agent is killed; another ends the run, whether or not somebody
-//! follows it, and whoever does misses nothing and hears nothing twice.
+//! Several gateways on one PostgreSQL store. The gateway that runs an agent is killed; another one
+//! finishes the run, with or without a follower, and followers see every message once.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,23 +7,23 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use throughline_testkit::{Cluster, Dice, cases, figure, postgres_database};
+use throughline_testkit::{Cluster, TestRng, cases, figure, postgres_database};
 
-use crate::support::kept::Kept;
-use crate::support::serving::{Serving, said_at};
+use crate::support::kept::TestStore;
+use crate::support::serving::{GatewayProcess, said_at};
 
-/// The simulated models call each of their tools once.
+/// Each simulated model calls each of its tools once.
 const TOOLS: usize = 6;
 
 /// Tools over HTTP. The owner of a run is killed while it waits for one of them.
-struct Tools {
+struct HttpTools {
     address: String,
-    /// In how many calls from now on the next one is told.
+    /// Number of calls until the next notification.
     next: Arc<Mutex<usize>>,
     called: Receiver<()>,
 }
 
-impl Tools {
+impl HttpTools {
     fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -46,7 +46,7 @@ impl Tools {
     }
 }
 
-/// Answers a request, and tells of the one that is waited for.
+/// Answers a request and sends a notification for the awaited call.
 fn answer(mut stream: TcpStream, next: &Mutex<usize>, tell: &Sender<()>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
@@ -69,7 +69,7 @@ fn json_of(said: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// The messages of a run as a node tells them, to the run's end.
+/// Returns the messages of a run from a node's stream, up to its end.
 fn followed(address: &str, run: &str) -> Vec<Value> {
     let path = format!("/v1/runs/{run}/stream?include_pings=false");
     let said = said_at(address, "GET", &path, "", "");
@@ -78,7 +78,7 @@ fn followed(address: &str, run: &str) -> Vec<Value> {
 }
 
 /// Waits until a run is over, without following it.
-fn is_over(node: &Serving, run: &str) -> Value {
+fn is_over(node: &GatewayProcess, run: &str) -> Value {
     loop {
         let told = json_of(&node.said("GET", &format!("/v1/runs/{run}"), "", ""));
         if told["status"] != "running" {
@@ -88,18 +88,18 @@ fn is_over(node: &Serving, run: &str) -> Value {
 }
 
 #[test]
-fn another_node_ends_the_run_of_one_that_is_killed() {
+fn another_node_finishes_the_run_when_a_node_is_killed() {
     let kills = (cases(30) / 500).max(3);
-    let (mut dice, mut messages) = (Dice::new(8), 0);
-    let tools = Tools::open();
-    let kept = Kept::nothing("nodes");
+    let (mut dice, mut messages) = (TestRng::new(8), 0);
+    let tools = HttpTools::open();
+    let kept = TestStore::nothing("nodes");
     let store = postgres_database();
     let environment = [("THROUGHLINE_STORE", &*store)];
     let node = |name: &str| {
         let folder = kept.file(name);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("throughline.toml"), tools.config()).unwrap();
-        Serving::start(&folder, &environment, &[])
+        GatewayProcess::start(&folder, &environment, &[])
     };
     let (mut owner, other) = (node("owner"), node("other"));
     let names: Vec<String> = (1..=TOOLS).map(|number| format!("look_{number}")).collect();
@@ -112,7 +112,7 @@ fn another_node_ends_the_run_of_one_that_is_killed() {
         let path = format!("/v1/agents/{agent}/messages/async");
         let begun = json_of(&owner.said("POST", &path, "", r#"{"input":"Look around."}"#));
         let run = begun["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
-        // Half of the runs are followed while they go on; nobody looks at the others.
+        // Half of the runs are followed; the others have no follower.
         let follower = (kill % 2 == 0).then(|| {
             let (address, run) = (other.address.clone(), run.clone());
             std::thread::spawn(move || followed(&address, &run))
@@ -128,7 +128,11 @@ fn another_node_ends_the_run_of_one_that_is_killed() {
         };
         let numbers: Vec<u64> =
             frames.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "no gap, none twice");
+        assert_eq!(
+            numbers,
+            (1..=numbers.len() as u64).collect::<Vec<_>>(),
+            "no gap and no duplicate"
+        );
         let is_look = |frame: &&Value| {
             let name = frame["name"].as_str().unwrap_or_default();
             frame["message_type"] == "tool_return_message" && name.starts_with("look_")
@@ -142,16 +146,16 @@ fn another_node_ends_the_run_of_one_that_is_killed() {
     figure("gateways killed", format!("{kills}, {messages} messages followed without a gap"));
 }
 
-/// The database goes away under a gateway and comes back: requests that need no stored state pass meanwhile, and the gateway
-/// says that it is not ready.
+/// The database stops under a gateway and comes back. Meanwhile requests that need no stored state
+/// succeed, and the gateway reports that it is not ready.
 #[test]
 fn gateway_passes_requests_while_postgres_is_stopped() {
     let cluster = Cluster::start();
-    let kept = Kept::nothing("outage");
+    let kept = TestStore::nothing("outage");
     let folder = kept.file("node");
     std::fs::create_dir_all(&folder).unwrap();
-    let node = Serving::start(&folder, &[("THROUGHLINE_STORE", &*cluster.url)], &[]);
-    // Each conversation is new, so its turns are in no cache.
+    let node = GatewayProcess::start(&folder, &[("THROUGHLINE_STORE", &*cluster.url)], &[]);
+    // Each conversation is new, so its turns are not cached.
     let turn = std::cell::Cell::new(0);
     let ask = || {
         turn.set(turn.get() + 1);

@@ -1,4 +1,4 @@
-"""Reads what was exported with OpenTelemetry's own classes, and prints each span as a line of JSON."""
+"""Decode exported traces with the OpenTelemetry classes and print each span as a JSON line."""
 
 import json
 import sys

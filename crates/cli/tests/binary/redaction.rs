@@ -1,4 +1,5 @@
-//! Thoughts that match a pattern of the policy are redacted in every GET route, command, sink and export.
+//! Thoughts that match a pattern of the policy are redacted in every GET route, command, sink and
+//! export.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +7,31 @@ use regex::Regex;
 use serde_json::{Value, json};
 use throughline_testkit::figure;
 
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 use crate::traces::Receiver;
 
 /// Every simulated thought ends in a note that no other text contains.
 const NOTE: &str = "note [0-9a-f]{6}";
 
-/// Where an output came from, and its text.
+/// Outputs with their sources.
 type Views = Vec<(String, String)>;
 
-/// The JSON body of an HTTP answer.
+/// Parses the JSON body of an HTTP response.
 fn body(answer: &str) -> Value {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap()
 }
 
-/// The first string of an answer that begins with a prefix, such as `run_`.
+/// Returns the first string of a response that starts with a prefix, such as `run_`.
 fn id(answer: &str, prefix: &str) -> String {
     let found = answer.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {answer}"));
     answer[found..].split('"').next().unwrap().to_owned()
 }
 
-/// Runs an agent in both ways that its API has. Returns the ids of the agent, run and conversation.
-fn run_agent(serving: &Serving, views: &mut Views) -> BTreeMap<&'static str, String> {
+/// Runs an agent with both endpoints of its API. Returns the ids of the agent, run and
+/// conversation.
+fn run_agent(serving: &GatewayProcess, views: &mut Views) -> BTreeMap<&'static str, String> {
     let mut ask = |method: &str, path: &str, body: &str| {
         let answer = serving.said(method, path, "", body);
         assert!(answer.starts_with("HTTP/1.1 200"), "{method} {path}: {answer}");
@@ -57,8 +59,9 @@ fn run_agent(serving: &Serving, views: &mut Views) -> BTreeMap<&'static str, Str
     BTreeMap::from([("agent", agent), ("run", run), ("conversation", conversation)])
 }
 
-/// Holds a conversation over the gateway. Its client gets the thoughts whole, because it has to send them back. Returns the id of the last call.
-fn call_gateway(serving: &Serving, note: &Regex) -> String {
+/// Holds a conversation over the gateway. The client receives unredacted thoughts, because it must
+/// send them back. Returns the id of the last call.
+fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
     let mut request = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 4096,
         "thinking": {"type": "enabled", "budget_tokens": 2048},
         "messages": [{"role": "user", "content": "Hello"}]});
@@ -74,9 +77,9 @@ fn call_gateway(serving: &Serving, note: &Regex) -> String {
     answer[found..].lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
 }
 
-/// Reads every GET route of `/openapi.json`, for each thread where the path names one.
+/// Reads every GET route of `/openapi.json`, for each thread if the path names one.
 fn read_routes(
-    serving: &Serving,
+    serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,
     threads: &[String],
     note: &Regex,
@@ -100,7 +103,8 @@ fn read_routes(
             let is_found = answer.starts_with("HTTP/1.1 200");
             assert!(is_found || path.ends_with("/blocks/none"), "GET {path}: {answer}");
             if path.ends_with("/snapshot") {
-                // Another store continues from a snapshot, so it has what the provider issued.
+                // Another store resumes from a snapshot, so the snapshot contains the issued
+                // thoughts.
                 assert!(note.is_match(&answer), "{answer}");
             } else {
                 views.push((format!("GET {path}"), answer));
@@ -112,7 +116,7 @@ fn read_routes(
 }
 
 /// Runs every command that prints thoughts.
-fn run_commands(kept: &Kept, run: &str, threads: &[String], views: &mut Views) {
+fn run_commands(kept: &TestStore, run: &str, threads: &[String], views: &mut Views) {
     for format in ["text", "json"] {
         let model = ["--model", "sim/claude-sonnet-4-5", "--tool", "now=date"];
         let run = [&["run", "What is the time?", "--format", format][..], &model].concat();
@@ -146,7 +150,7 @@ fn run_commands(kept: &Kept, run: &str, threads: &[String], views: &mut Views) {
 }
 
 /// Reads every file that the file sink wrote.
-fn read_files(kept: &Kept, views: &mut Views) {
+fn read_files(kept: &TestStore, views: &mut Views) {
     let (mut folders, mut has_thoughts) = (vec![kept.file("traces")], false);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -166,7 +170,7 @@ fn read_files(kept: &Kept, views: &mut Views) {
 #[test]
 fn thoughts_with_a_redacted_pattern_are_shown_nowhere() {
     let note = Regex::new(NOTE).unwrap();
-    let kept = Kept::nothing("secrets-thoughts");
+    let kept = TestStore::nothing("secrets-thoughts");
     let receivers = ["http", "otlp"].map(|kind| (kind, Receiver::start(&["200 OK"])));
     let sinks = receivers.iter().map(|(kind, receiver)| {
         format!(
@@ -180,7 +184,7 @@ fn thoughts_with_a_redacted_pattern_are_shown_nowhere() {
          [tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n{sinks}"
     );
     std::fs::write(kept.file("throughline.toml"), &config).unwrap();
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let mut views = Views::new();
     let mut ids = run_agent(&serving, &mut views);
     ids.extend([("schema", "run-event".to_owned()), ("block", "none".to_owned())]);
@@ -205,10 +209,10 @@ fn thoughts_with_a_redacted_pattern_are_shown_nowhere() {
     }
     figure("thinkingPatterns: outputs without a match", views.len());
     for (view, text) in &views {
-        assert!(!note.is_match(text), "{view} has it: {text}");
+        assert!(!note.is_match(text), "{view} contains a match: {text}");
     }
     let stored = kept.run(&["narrate", &ids["run"], "--no-redaction"]);
-    assert!(note.is_match(&stored.out), "the store has it whole: {}", stored.out);
+    assert!(note.is_match(&stored.out), "the store contains the whole thought: {}", stored.out);
     let full = kept.run(&["export", "--full"]);
-    assert!(note.is_match(&full.out), "a full export has it whole");
+    assert!(note.is_match(&full.out), "a full export contains the whole thought");
 }

@@ -1,5 +1,5 @@
-//! A snapshot of every rule's text report, one file for each wire: place, excerpt, carets, the provider's words, and what
-//! to do. They are there to be read, beside what a good compiler says.
+//! Snapshots of the text report of every rule, one file per wire: place, excerpt, carets, provider
+//! error and fix.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use throughline_codec::{CODECS, Rule};
 use crate::support::{scratch, throughline_in};
 
 #[test]
-fn every_rule_reports_its_own_example() {
+fn every_rule_example_matches_its_snapshot() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
@@ -20,7 +20,7 @@ fn every_rule_reports_its_own_example() {
     });
 }
 
-/// What `audit` says of the request that breaks the rule.
+/// Returns the output of `audit` for the failing example of a rule.
 fn report(rule: &Rule) -> String {
     let example = &rule.example;
     let folder = scratch(&format!("report-{}", rule.id.replace('/', "-")));

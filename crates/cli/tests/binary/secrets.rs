@@ -1,19 +1,19 @@
-//! Keys and seals that are planted everywhere appear in no log, metric, error or panic.
+//! Keys and seals planted everywhere appear in no log, metric, error or panic.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 use crate::support::throughline_with;
 
-/// A secret that stands nowhere else.
+/// Returns a unique secret.
 fn canary(number: u32) -> String {
     format!("cAnArY{number:02}xQ7Zp9Lw3Vt5Rk8Jm2Nb6Hd4Gf")
 }
 
-/// Headers with secrets of every kind.
+/// Returns headers with secrets of every kind.
 fn headers(first: u32) -> String {
     let names = [
         "authorization: Bearer",
@@ -31,7 +31,8 @@ fn headers(first: u32) -> String {
     lines.collect()
 }
 
-/// A provider that answers each request with this, and closes; one that has nothing to say never does.
+/// Starts a provider that sends this answer to each request and closes; an empty answer is never
+/// sent.
 fn provider(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -58,11 +59,12 @@ fn provider(answer: String) -> String {
     address
 }
 
-/// A provider whose words hold secrets.
+/// A provider whose responses contain secrets.
 struct Provider {
     name: &'static str,
     address: String,
-    /// What it says that its callers may hear, word for word. They hear nothing else of it.
+    /// The parts of its response that callers may receive verbatim; they receive nothing else from
+    /// it.
     said: Vec<String>,
 }
 
@@ -76,16 +78,16 @@ impl Provider {
         Self { name, address: provider(answer), said }
     }
 
-    /// A provider at that address, which says nothing.
-    fn without_words(name: &'static str, address: String) -> Self {
+    /// A provider at that address whose response contains no secret.
+    fn without_secrets(name: &'static str, address: String) -> Self {
         Self { name, address, said: Vec::new() }
     }
 }
 
-/// Providers that refuse, talk nonsense, are broken, point elsewhere, are not there, and are silent.
+/// Providers that refuse, return garbage, fail, redirect, are unreachable, or never answer.
 fn providers() -> Vec<Provider> {
     let (word, header) = (canary(17), format!("x-secret: {}", canary(18)));
-    // The cookie is between the provider and us.
+    // The cookie must not reach the caller.
     let head = format!("set-cookie: a={}\r\n{header}\r\n", canary(18));
     let message = format!(r#""message":"{word}""#);
     let refusal = format!(r#"{{"type":"error","error":{{"type":"x",{message}}}}}"#);
@@ -99,13 +101,13 @@ fn providers() -> Vec<Provider> {
         Provider::new("plain", "200 OK", "content-type: text/html\r\n", &html, &[&html]),
         Provider::new("broken", "500 Oh", "content-type: text/html\r\n", &html, &[&html]),
         Provider::new("elsewhere", "302 Found", &location, "", &[]),
-        Provider::without_words("nowhere", "http://127.0.0.1:9".to_owned()),
-        Provider::without_words("silent", provider(String::new())),
+        Provider::without_secrets("nowhere", "http://127.0.0.1:9".to_owned()),
+        Provider::without_secrets("silent", provider(String::new())),
     ]
 }
 
-/// A configuration with secrets.
-fn configure(kept: &Kept, providers: &[Provider]) {
+/// Writes a configuration with secrets.
+fn configure(kept: &TestStore, providers: &[Provider]) {
     let rows = providers.iter().map(|Provider { name, address, .. }| {
         let key = match *name {
             "garbage" => "api_key_env = \"WORK_KEY\"".to_owned(),
@@ -118,15 +120,15 @@ fn configure(kept: &Kept, providers: &[Provider]) {
     std::fs::write(kept.file("throughline.toml"), config).unwrap();
 }
 
-/// What callers heard, but for what a provider itself said, which is theirs to hear.
+/// Responses to callers, without the texts that a provider sent to them.
 #[derive(Default)]
-struct Heard {
+struct CallerResponses {
     text: String,
-    /// What was left out because a provider had said it.
+    /// Texts that were removed because a provider had sent them.
     theirs: BTreeSet<String>,
 }
 
-impl Heard {
+impl CallerResponses {
     fn note(&mut self, said: &str, theirs: &[String]) {
         let mut ours = said.to_owned();
         for words in theirs.iter().filter(|words| said.contains(*words)) {
@@ -137,7 +139,7 @@ impl Heard {
     }
 }
 
-/// A conversation whose every part is a secret.
+/// Builds a conversation in which every part is a secret.
 fn conversation(model: &str, stream: bool) -> String {
     let seals = format!(
         r#"{{"type":"thinking","thinking":"{}","signature":"{}"}},{{"type":"redacted_thinking","data":"{}"}}"#,
@@ -153,15 +155,15 @@ fn conversation(model: &str, stream: bool) -> String {
     )
 }
 
-/// What the simulator of Gemini says to a signature that is none: like Google, it quotes it.
-fn simulated_words() -> String {
+/// Error of the Gemini simulator for an invalid signature; like Google, it quotes the signature.
+fn gemini_signature_error() -> String {
     format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
 }
 
-/// Asks in every dialect, well and badly, with secrets everywhere.
-fn ask(serving: &Serving, providers: &[Provider]) -> Heard {
+/// Sends valid and invalid requests in every dialect, with secrets everywhere.
+fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
     let query = format!("?key={}&secret={}", canary(10), canary(10));
-    let mut heard = Heard::default();
+    let mut heard = CallerResponses::default();
     let models = providers.iter().map(|provider| (provider.name, "claude", &*provider.said));
     let simulated = [("sim", "claude-sonnet-4-5", &[][..]), ("sim", "gpt-5.2", &[])];
     for (provider, model, theirs) in models.chain(simulated) {
@@ -182,7 +184,7 @@ fn ask(serving: &Serving, providers: &[Provider]) -> Heard {
         canary(12)
     );
     let gemini = format!("/v1beta/models/sim/gemini-3-pro-preview:generateContent{query}");
-    heard.note(&serving.said("POST", &gemini, &headers(1), &signed), &[simulated_words()]);
+    heard.note(&serving.said("POST", &gemini, &headers(1), &signed), &[gemini_signature_error()]);
     for (path, body) in [
         ("/v1/responses", opaque),
         ("/v1/responses", format!(r#"{{"model":"sim/gpt-5.2","input":"{}"#, canary(14))),
@@ -197,15 +199,15 @@ fn ask(serving: &Serving, providers: &[Provider]) -> Heard {
 }
 
 #[test]
-fn canaries_are_told_nowhere() {
-    let kept = Kept::nothing("secrets");
+fn planted_secrets_appear_nowhere() {
+    let kept = TestStore::nothing("secrets");
     let providers = providers();
     configure(&kept, &providers);
     let (work, openai) = (canary(20), canary(16));
     let environment = [("WORK_KEY", work.as_str()), ("OPENAI_API_KEY", openai.as_str())];
-    let mut serving = Serving::start(&kept.folder, &environment, &["--log", "debug"]);
+    let mut serving = GatewayProcess::start(&kept.folder, &environment, &["--log", "debug"]);
     let mut heard = ask(&serving, &providers);
-    // With a key that is none, once there are keys.
+    // With an invalid key, once there are keys.
     let key = kept.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
     let wrong = format!("authorization: Bearer tl_{}\r\n", canary(1));
     let said = serving.said("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));
@@ -217,11 +219,14 @@ fn canaries_are_told_nowhere() {
     let shown = throughline_with(&environment, &kept.folder, &["config", "show"], b"");
     let checked = throughline_with(&environment, &kept.folder, &["config", "check"], b"");
     for status in [200, 400, 401, 404, 413, 500, 502, 504] {
-        assert!(heard.text.contains(&format!("HTTP/1.1 {status} ")), "nobody heard {status}");
+        assert!(
+            heard.text.contains(&format!("HTTP/1.1 {status} ")),
+            "no response has status {status}"
+        );
     }
-    let mut theirs = BTreeSet::from([simulated_words()]);
+    let mut theirs = BTreeSet::from([gemini_signature_error()]);
     theirs.extend(providers.iter().flat_map(|provider| provider.said.clone()));
-    assert_eq!(heard.theirs, theirs, "what a provider says is heard");
+    assert_eq!(heard.theirs, theirs, "callers receive the provider's texts");
     let told = [
         ("welcome", serving.welcome.clone()),
         ("log", serving.errors()),
@@ -231,9 +236,9 @@ fn canaries_are_told_nowhere() {
         ("config check", format!("{}{}", checked.out, checked.err)),
         ("usage", kept.run(&["usage", "--format", "json"]).out),
     ];
-    assert!(told[1].1.lines().count() > 30, "the log tells of the calls: {}", told[1].1);
+    assert!(told[1].1.lines().count() > 30, "the log lists the calls: {}", told[1].1);
     for (what, text) in &told {
-        assert!(!text.is_empty(), "{what} says nothing");
+        assert!(!text.is_empty(), "{what} is empty");
         for number in 1..=20 {
             assert!(!text.contains(&canary(number)), "canary {number} is in the {what}: {text}");
         }

@@ -1,12 +1,12 @@
-//! The gateway as a process: it welcomes, answers, counts, keeps its memory small, and stops when asked to.
+//! Tests of the gateway process: startup message, responses, usage, memory, and shutdown.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::Value;
 
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 use crate::support::throughline_with;
 
 const QUESTION: &str = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}"#;
@@ -17,8 +17,8 @@ fn json_of(said: &str) -> Value {
 }
 
 #[test]
-fn it_answers_counts_and_stops() {
-    let kept = Kept::nothing("serve-counts");
+fn gateway_answers_records_usage_and_stops() {
+    let kept = TestStore::nothing("serve-counts");
     std::fs::write(
         kept.file("throughline.toml"),
         "[prices.\"sim/*\"]\ninput = 1000\noutput = 1000\n",
@@ -26,14 +26,14 @@ fn it_answers_counts_and_stops() {
     .unwrap();
     let key = kept.json(&["keys", "create", "--label", "ci", "--budget-usd", "0.01"]);
     let (id, secret) = (key["id"].as_str().unwrap(), key["key"].as_str().unwrap());
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let with = format!("authorization: Bearer {secret}\r\n");
     assert!(serving.said("GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
     assert!(serving.said("GET", "/readyz", "", "").starts_with("HTTP/1.1 200"));
     assert!(serving.said("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
     let said = serving.said("POST", "/v1/messages", &with, QUESTION);
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    // A cent is soon spent at these prices.
+    // One cent is spent quickly at these prices.
     let said = serving.said("POST", "/v1/messages", &with, QUESTION);
     assert!(said.starts_with("HTTP/1.1 429") && said.contains("$0.01"), "{said}");
     let used = json_of(&serving.said("GET", "/v1/throughline/usage", &with, ""));
@@ -64,7 +64,7 @@ fn it_answers_counts_and_stops() {
         (&lines[1]["status"], &lines[1]["level"]),
         (&Value::from(429), &Value::from("info"))
     );
-    // It is in the store, and told by the command.
+    // The usage is in the store, and the command prints it.
     let told = kept.json(&["usage"]);
     assert_eq!(told["usage"].as_array().unwrap().len(), 1);
     for (name, value) in [
@@ -79,16 +79,16 @@ fn it_answers_counts_and_stops() {
     let ran = kept.run(&["usage", "--by", "day,model"]);
     assert!(ran.out.starts_with("day ") && ran.out.contains("claude-sonnet-4-5"), "{}", ran.out);
     let ran = kept.run(&["usage", "--tenant", "nobody"]);
-    assert!(ran.out.contains("there are no calls of the tenant nobody"), "{}", ran.out);
+    assert!(ran.out.contains("the tenant nobody has no calls"), "{}", ran.out);
 }
 
-/// Agents outlive the process, and what their runs use is charged to the key that they were begun with.
+/// Agents survive a restart, and the usage of their runs is charged to the key that started them.
 #[test]
-fn agents_are_kept_and_their_runs_are_charged() {
-    let kept = Kept::nothing("serve-agents");
+fn agents_survive_a_restart_and_runs_are_charged() {
+    let kept = TestStore::nothing("serve-agents");
     let key = kept.json(&["keys", "create", "--label", "ci"]);
     let with = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let agent = r#"{"name":"Ada","model":"sim/claude-sonnet-4-5"}"#;
     let agent = json_of(&serving.said("POST", "/v1/agents/", &with, agent));
     let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
@@ -102,7 +102,7 @@ fn agents_are_kept_and_their_runs_are_charged() {
         (&key["id"], &told["usage"]["step_count"])
     );
     assert_eq!(used["usage"][0]["output"], told["usage"]["completion_tokens"], "{used}");
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     assert_eq!(json_of(&serving.said("GET", &path, &with, "")), before);
     let told = json_of(&serving.said("POST", &path, &with, r#"{"input":"And once more"}"#));
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
@@ -110,8 +110,8 @@ fn agents_are_kept_and_their_runs_are_charged() {
 }
 
 #[test]
-fn a_port_in_use_and_a_folder_that_cannot_be_written_are_told() {
-    let kept = Kept::nothing("serve-fails");
+fn used_port_and_unwritable_store_are_reported() {
+    let kept = TestStore::nothing("serve-fails");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ran = kept.run(&["serve", "--listen", &address]);
@@ -130,12 +130,12 @@ fn a_port_in_use_and_a_folder_that_cannot_be_written_are_told() {
     }
 }
 
-/// A body of a gigabyte costs no more memory than the largest that is allowed.
+/// A body of one gigabyte uses no more memory than the largest allowed one.
 #[test]
-fn a_gigabyte_is_refused_and_not_kept() {
+fn gigabyte_body_is_refused_without_buffering() {
     const CHUNK: usize = 1 << 20;
-    let kept = Kept::nothing("serve-gigabyte");
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let kept = TestStore::nothing("serve-gigabyte");
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let mut stream = TcpStream::connect(&serving.address).unwrap();
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -155,7 +155,7 @@ fn a_gigabyte_is_refused_and_not_kept() {
     assert!(said.starts_with("HTTP/1.1 413"), "{said}");
     assert!(said.contains("larger than 64 MiB"), "{said}");
     let (_, most) = serving.memory();
-    println!("FIGURE most memory while a gigabyte came: {} MiB", most >> 10);
+    println!("FIGURE peak memory during a one-gigabyte request: {} MiB", most >> 10);
     assert!(most < 300 << 10, "{most} KiB");
     assert_eq!(serving.stop(), 0);
 }

@@ -1,4 +1,4 @@
-//! The simulators as a process: it tells where it is, answers, shares its port with nobody, and stops when asked to.
+//! Tests of the simulator process: startup message, responses, exclusive port, and shutdown.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{file, throughline};
 
-/// Starts it on any free port: the process, what it said, and its address.
+/// Starts the simulators on a free port; returns the process, its output and its address.
 fn started() -> (Child, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
         .args(["sim", "--listen", "127.0.0.1:0", "--seed", "7"])
@@ -28,7 +28,7 @@ fn started() -> (Child, String, String) {
 }
 
 #[test]
-fn it_welcomes_answers_keeps_its_port_and_stops_when_asked_to() {
+fn simulator_prints_examples_answers_and_stops() {
     let (mut child, welcome, address) = started();
     for said in [
         format!("curl http://{address}/v1/messages --json"),
@@ -57,13 +57,13 @@ fn it_welcomes_answers_keeps_its_port_and_stops_when_asked_to() {
 }
 
 #[test]
-fn wrong_options_are_told_before_it_listens() {
+fn invalid_options_are_rejected_before_listening() {
     let script = file("script.toml", "[[turn]]\nsays = \"Hello\"\n");
     for (arguments, message) in [
         (["--fault", "earthquake"], "`earthquake` is not a fault"),
         (["--listen", "nowhere"], "invalid socket address"),
         (["--script", &script], "script.toml:"),
-        (["--account-created", "soon"], "write a date as"),
+        (["--account-created", "soon"], "expected a date such as"),
     ] {
         let ran = throughline(&["sim", arguments[0], arguments[1]], b"");
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");

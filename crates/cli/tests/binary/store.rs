@@ -1,15 +1,15 @@
-//! A store at the command line: what is kept, shown, proven, carried elsewhere and destroyed.
+//! Tests of the store commands: listing, verification, export, import, forgetting and backup.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use throughline_core::{
-    Append, Batch, Body, Item, Json, LogOpening, NewRecord, Place, ReasoningFormat, Role,
+    Append, Batch, Body, Item, ItemPosition, Json, LogOpening, NewRecord, ReasoningFormat, Role,
     Store as _, Thought, ThoughtKind, ToolCall, store_items,
 };
 use throughline_store::Options;
 
-use crate::support::kept::{Kept, SEAL, SECRET};
+use crate::support::kept::{SEAL, SECRET, TestStore};
 
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
@@ -23,8 +23,8 @@ fn snapshot(name: &str, text: &str) {
 }
 
 #[test]
-fn a_session_reads_well() {
-    let kept = Kept::small("session");
+fn store_session_matches_its_snapshot() {
+    let kept = TestStore::small("session");
     let session = kept.transcript(&[
         &["threads"],
         &["threads", "--limit", "1"],
@@ -70,10 +70,10 @@ fn a_session_reads_well() {
 }
 
 #[test]
-fn items_are_told_by_who_speaks_and_what_it_is() {
-    let kept = Kept::nothing("items");
+fn items_lists_role_and_kind() {
+    let kept = TestStore::nothing("items");
     kept.written(&Options::default(), async |journal| {
-        let place = |part| Place::new(0, part);
+        let place = |part| ItemPosition::new(0, part);
         let thought = Thought::issued("Rome first.", ThoughtKind::Text, ReasoningFormat::unknown());
         let call = ToolCall {
             id: "call".into(),
@@ -87,11 +87,11 @@ fn items_are_told_by_who_speaks_and_what_it_is() {
             Item::new("0.1", place(1), Role::Assistant, Body::Thought(thought)),
             Item::new("0.2", place(2), Role::Assistant, Body::Call(call)),
         ];
-        let mut append = Append::to("thread").opening(LogOpening::thread());
+        let mut append = Append::new("thread").opening(LogOpening::thread());
         for stored in store_items(&items) {
             append = append.record(NewRecord::new("item", stored.json.bytes().clone()));
         }
-        journal.commit(Batch::of("default").append(append)).await.unwrap();
+        journal.commit(Batch::new("default").append(append)).await.unwrap();
     });
     let ran = kept.run(&["items", "thread"]);
     assert_eq!(
@@ -102,8 +102,8 @@ fn items_are_told_by_who_speaks_and_what_it_is() {
 }
 
 #[test]
-fn the_json_has_these_members_and_no_others() {
-    let kept = Kept::small("members");
+fn json_has_exactly_the_documented_members() {
+    let kept = TestStore::small("members");
     let threads = kept.json(&["threads"]);
     assert_eq!(keys(&threads), ["threads", "next"]);
     let log = ["bytes", "status", "gone", "created", "updated"];
@@ -187,13 +187,13 @@ fn the_json_has_these_members_and_no_others() {
 }
 
 #[test]
-fn an_export_comes_back_as_it_went() {
-    let kept = Kept::small("round-trip");
+fn export_and_import_round_trip() {
+    let kept = TestStore::small("round-trip");
     let first = kept.run(&["export", "--full"]);
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.err.contains("exported: 3 threads, 1 run, 10 records"), "{}", first.err);
-    assert!(first.out.contains(SEAL), "what is exported is exact");
-    // Into a store that is made by it, from standard input.
+    assert!(first.out.contains(SEAL), "the export is exact");
+    // Import from standard input into a new store.
     let other = format!("sqlite://{}", kept.file("new/other.db").display());
     let ran = kept.run_with(&[], &["import", "--store", &other, "-"], first.out.as_bytes());
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
@@ -205,8 +205,8 @@ fn an_export_comes_back_as_it_went() {
 }
 
 #[test]
-fn redacted_export_is_proven_and_not_imported() {
-    let kept = Kept::small("redacted-export");
+fn redacted_export_verifies_but_is_not_imported() {
+    let kept = TestStore::small("redacted-export");
     let redacted = kept.run(&["export"]);
     assert_eq!(redacted.code, 0, "{}", redacted.err);
     assert!(redacted.err.contains("(redacted"), "{}", redacted.err);
@@ -220,7 +220,7 @@ fn redacted_export_is_proven_and_not_imported() {
         assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{}", ran.err);
         assert!(ran.err.contains("`throughline export --full`"), "{}", ran.err);
     }
-    assert!(!kept.file("none.db").exists(), "no store is made for what cannot be imported");
+    assert!(!kept.file("none.db").exists(), "no store is created for an invalid export");
     let full = kept.run(&["export", "--full"]);
     assert!(full.err.contains("(full)"), "{}", full.err);
     let header: Value = serde_json::from_str(full.out.lines().next().unwrap()).unwrap();
@@ -231,12 +231,12 @@ fn redacted_export_is_proven_and_not_imported() {
     assert_eq!(ran.code, 65, "{}", ran.err);
 }
 
-/// What an export says, without what its own store and chain made of it.
+/// Parses an export without the members that depend on its store and chain.
 fn said(export: &str) -> Vec<Value> {
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         let members = line.as_object_mut().unwrap();
-        // A fork comes with its history, so it is a thread of its own there.
+        // A fork is exported with its history, so it becomes an independent thread.
         for made in [
             "store",
             "manifest",
@@ -254,7 +254,7 @@ fn said(export: &str) -> Vec<Value> {
         line
     };
     let mut lines: Vec<Value> = export.lines().map(line).collect();
-    // Logs that began in the same moment may come in another order.
+    // Logs created at the same time may be in a different order.
     let start = lines.iter().position(|line| line.get("log").is_some()).unwrap();
     let mut logs: Vec<Vec<Value>> = Vec::new();
     for line in lines.split_off(start) {
@@ -269,51 +269,55 @@ fn said(export: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_broken_store_is_named_where_it_is_broken() {
-    let kept = Kept::small("broken");
+fn verify_locates_a_broken_record() {
+    let kept = TestStore::small("broken");
     let flip = "UPDATE records SET content = CAST(x'00' || substr(content, 2) AS BLOB) WHERE seq = 2 AND log = 1";
     assert_eq!(kept.database().execute(flip, []).unwrap(), 1);
     let ran = kept.run(&["verify", "--write-manifest", "manifest.json"]);
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
     assert!(ran.out.contains("record 2 of trip (tenant default) is damaged"), "{}", ran.out);
-    assert!(!kept.file("manifest.json").exists(), "what is broken is not vouched for");
+    assert!(!kept.file("manifest.json").exists(), "no manifest is signed for a broken store");
     let ran = kept.run(&["verify", "--format", "json"]);
     let verdict: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &verdict["verdict"]), (1, &json!("broken")));
     assert_eq!(keys(&verdict["broken"]), ["place", "problem"]);
     let ran = kept.run(&["items", "trip"]);
     assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(ran.err.contains("`throughline verify` says where"), "{}", ran.err);
-    // What cannot be read is not exported in part.
+    assert!(ran.err.contains("`throughline verify` locates the problem"), "{}", ran.err);
+    // Unreadable content is not exported in part.
     let ran = kept.run(&["export", "--output", "all.jsonl"]);
     assert_eq!(ran.code, 65, "{}", ran.err);
     assert_eq!(files_in(&kept.folder).iter().filter(|name| !name.starts_with("a.db")).count(), 0);
 }
 
 #[test]
-fn a_spoiled_export_is_refused_and_named() {
-    let kept = Kept::small("spoiled");
+fn modified_export_is_refused_with_its_line() {
+    let kept = TestStore::small("spoiled");
     let export = kept.run(&["export", "--full"]).out;
     let spoiled = export.replacen("warmer", "colder", 1);
     let ran = kept.run_with(&[], &["verify", "-"], spoiled.as_bytes());
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("has another content than was committed to"), "{}", ran.out);
+    assert!(ran.out.contains("has content that does not match its commitment"), "{}", ran.out);
     let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], spoiled.as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(ran.err.contains("standard input: line 3 has another content"), "{}", ran.err);
+    assert!(
+        ran.err.contains("standard input: line 3 has content that does not match its commitment"),
+        "{}",
+        ran.err
+    );
     let ran = kept.run(&["threads", "--tenant", "copy"]);
-    assert!(ran.out.contains("there are no threads"), "{}", ran.out);
+    assert!(ran.out.contains("has no threads"), "{}", ran.out);
     let url = format!("sqlite://{}", kept.file("none.db").display());
     let ran = kept.run_with(&[], &["import", "--store", &url, "-"], spoiled.as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(!kept.file("none.db").exists(), "no store is made for what cannot be imported");
+    assert!(!kept.file("none.db").exists(), "no store is created for an invalid export");
     let (cut, _) = export.trim_end().rsplit_once('\n').unwrap();
     let ran = kept.run_with(&[], &["verify", "-"], cut.as_bytes());
     assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("cut off before its signature"), "{}", ran.out);
-    // A manifest that was kept elsewhere notices what was cut off the store itself.
+    assert!(ran.out.contains("truncated before its signature"), "{}", ran.out);
+    // A manifest that was kept elsewhere detects a truncated store.
     assert_eq!(kept.run(&["verify", "--write-manifest", "kept.json"]).code, 0);
-    let older = Kept::small("older");
+    let older = TestStore::small("older");
     std::fs::copy(kept.file("kept.json"), older.file("kept.json")).unwrap();
     let ran = older.run(&["verify", "--manifest", "kept.json"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
@@ -321,21 +325,21 @@ fn a_spoiled_export_is_refused_and_named() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_reached_is_the_exit_code() {
-    let kept = Kept::small("unreached");
+fn unreachable_key_file_sets_the_exit_code() {
+    let kept = TestStore::small("unreached");
     assert_eq!(kept.run(&["backup", "b.db"]).code, 0);
     std::fs::remove_file(kept.file("b.db.keys")).unwrap();
     let ran = kept.run(&["forget", "--thread", "trip", "--yes"]);
     assert_eq!(ran.code, 1, "{}", ran.out);
     assert!(ran.out.contains("forgotten: "), "{}", ran.out);
     assert!(
-        ran.err.contains("b.db.keys could not be reached and may still hold it"),
+        ran.err.contains("b.db.keys was unreachable and may still hold the content"),
         "{}",
         ran.err
     );
     assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
     assert!(ran.err.contains("throughline backup --unregister"), "{}", ran.err);
-    // The way out for a backup that was deleted, and for one whose key file was moved.
+    // The fixes for a deleted backup, and for a moved key file.
     let ran = kept.run(&["backup", "--unregister", "b.db.keys"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("unregistered b.db.keys"), "{}", ran.out);
@@ -348,11 +352,11 @@ fn a_backup_that_cannot_be_reached_is_the_exit_code() {
     assert_eq!(kept.run(&["verify"]).code, 0);
 }
 
-/// A store is restored from a backup and its key file; a copy of the backup alone opens nothing, and what was forgotten since
-/// is gone from the copy too.
+/// A store is restored from a backup and its key file; a copy of the backup alone cannot be read,
+/// and content forgotten since is missing from the copy too.
 #[test]
 fn backup_and_key_file_restore_a_store() {
-    let kept = Kept::small("restored");
+    let kept = TestStore::small("restored");
     let ran = kept.run(&["backup", "b.db", "--keys", "apart.keys"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("its keys are in apart.keys"), "{}", ran.out);
@@ -360,17 +364,17 @@ fn backup_and_key_file_restore_a_store() {
     assert_eq!(kept.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
     let ran = kept.run(&["threads", "--store", "sqlite://copy.db"]);
     assert_eq!(ran.code, 65, "{}", ran.err);
-    assert!(ran.err.contains("apart.keys: make a store of both"), "{}", ran.err);
+    assert!(ran.err.contains("apart.keys: restore a store from both"), "{}", ran.err);
     let ran = kept.run(&["restore", "copy.db", "--to", "new.db"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("copy.db.keys is not there: name the key file"), "{}", ran.err);
+    assert!(ran.err.contains("copy.db.keys does not exist: pass the key file"), "{}", ran.err);
     let restored = ["restore", "copy.db", "--keys", "apart.keys", "--to", "new.db"];
     let members = ["store", "records", "gone", "without_key"];
     let told = kept.json(&restored);
     assert_eq!(keys(&told), members);
     assert_eq!(told["without_key"], 0);
     assert!(told["gone"].as_u64().unwrap() > 0, "{told}");
-    assert_eq!(kept.run(&restored).code, 2, "it exists by now");
+    assert_eq!(kept.run(&restored).code, 2, "the file already exists");
     let at = ["--store", "sqlite://new.db"];
     assert_eq!(kept.run(&[&["verify"][..], &at].concat()).code, 0);
     let ran = kept.run(&[&["items", "trip"][..], &at].concat());
@@ -384,8 +388,8 @@ fn backup_and_key_file_restore_a_store() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_told_with_what_to_do() {
-    let kept = Kept::nothing("absent");
+fn open_errors_state_the_remedy() {
+    let kept = TestStore::nothing("absent");
     let data = kept.file("data");
     let home = [("THROUGHLINE_STORE", ""), ("XDG_DATA_HOME", data.to_str().unwrap())];
     for command in [
@@ -404,19 +408,19 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{command:?}: {}", ran.err);
         assert!(ran.err.contains("there is no store at sqlite://"), "{}", ran.err);
         assert!(
-            ran.err.contains("data/throughline/throughline.db yet: `throughline run` or"),
+            ran.err.contains("data/throughline/throughline.db; `throughline run` or"),
             "{}",
             ran.err
         );
     }
-    assert_eq!(files_in(&kept.folder), [""; 0], "what only reads makes nothing");
+    assert_eq!(files_in(&kept.folder), [""; 0], "reading commands create nothing");
 
-    let export = Kept::small("for-absent").run(&["export", "--full"]).out;
+    let export = TestStore::small("for-absent").run(&["export", "--full"]).out;
     let ran = kept.run_with(&home, &["import", "-"], export.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(data.join("throughline/throughline.db").is_file());
 
-    let told = |kept: &Kept, arguments: &[&str], code: i32, message: &str| {
+    let told = |kept: &TestStore, arguments: &[&str], code: i32, message: &str| {
         let ran = kept.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
@@ -429,9 +433,9 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
     std::fs::remove_file(kept.file("a.db")).unwrap();
     kept.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
     told(&kept, &["threads"], 65, "is a database of another program");
-    told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "is of no known kind");
+    told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "has an unknown scheme");
     told(&kept, &["threads", "--store", "sqlite://"], 65, "no file name");
-    // A place where nobody can write, whoever runs the tests.
+    // A path that not even root can write to.
     told(
         &kept,
         &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
@@ -446,14 +450,14 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
     assert_eq!((ran.code, ran.out.as_str()), (69, ""));
     assert!(ran.err.contains("/proc/nowhere/a.db cannot be"), "{}", ran.err);
 
-    let newer = Kept::small("newer");
+    let newer = TestStore::small("newer");
     newer.database().pragma_update(None, "user_version", 99).unwrap();
-    told(&newer, &["stats"], 69, "has schema 99, and this program knows");
+    told(&newer, &["stats"], 69, "has schema 99, but this version supports");
 
-    let empty = Kept::empty("empty");
+    let empty = TestStore::empty("empty");
     for (command, message) in [
-        (&["threads"][..], "there are no threads of the tenant default"),
-        (&["runs"], "there are no runs of the tenant default"),
+        (&["threads"][..], "the tenant default has no threads"),
+        (&["runs"], "the tenant default has no runs"),
         (&["verify"], "is intact"),
         (&["prune", "--days", "1"], "nothing expires"),
     ] {
@@ -462,23 +466,23 @@ fn what_cannot_be_opened_is_told_with_what_to_do() {
         assert!(ran.out.contains(message), "{command:?}: {}", ran.out);
     }
     assert_eq!(empty.run(&["export"]).code, 0);
-    told(&empty, &["items", "x"], 2, "there is no thread or run x of the tenant default");
-    told(&empty, &["runs", "--thread", "x"], 2, "there is no thread x of the tenant default");
+    told(&empty, &["items", "x"], 2, "there is no thread or run x in the tenant default");
+    told(&empty, &["runs", "--thread", "x"], 2, "there is no thread x in the tenant default");
 }
 
 #[test]
-fn wrong_usage_is_told_before_anything_is_done() {
-    let kept = Kept::small("usage");
+fn usage_errors_change_nothing() {
+    let kept = TestStore::small("usage");
     std::fs::write(kept.file("policy.json"), r#"{"kees":[]}"#).unwrap();
     std::fs::write(kept.file("broken.json"), "{").unwrap();
     std::fs::write(kept.file("words.jsonl"), "words\n").unwrap();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["items"], 2, "required arguments were not provided"),
-        (&["items", "nope"], 2, "there is no thread or run nope of the tenant default"),
+        (&["items", "nope"], 2, "there is no thread or run nope in the tenant default"),
         (
             &["items", "trip", "--tenant", "acme"],
             2,
-            "there is no thread or run trip of the tenant acme",
+            "there is no thread or run trip in the tenant acme",
         ),
         (&["items", "trip", "--after", "x"], 2, "invalid digit"),
         (&["items", "trip", "--redaction", "policy.json"], 65, "policy.json: "),
@@ -493,7 +497,7 @@ fn wrong_usage_is_told_before_anything_is_done() {
         (&["threads", "--after", "nope"], 2, "there is no thread nope"),
         (&["threads", "--tenant", ""], 2, "a value is required"),
         (&["export", "--thread", "nope"], 2, "there is no thread nope"),
-        (&["export", "--thread", "run-1"], 2, "run-1 is a run of the thread trip: name a thread"),
+        (&["export", "--thread", "run-1"], 2, "run-1 is a run of the thread trip, not a thread"),
         (&["export", "--output", "a.db"], 2, "would overwrite the store"),
         (&["export", "--output", "."], 2, "is a directory"),
         (&["export", "--output", "none/x.jsonl"], 1, "none/x.jsonl cannot be written"),
@@ -502,16 +506,16 @@ fn wrong_usage_is_told_before_anything_is_done() {
         (&["import", "words.jsonl"], 65, "words.jsonl: line 1 is not JSON"),
         (&["verify", "words.jsonl"], 65, "words.jsonl: line 1 is not JSON"),
         (&["verify", "none.jsonl"], 2, "none.jsonl cannot be opened"),
-        (&["verify", "--manifest", "words.jsonl"], 65, "words.jsonl is no manifest"),
+        (&["verify", "--manifest", "words.jsonl"], 65, "words.jsonl is not a manifest"),
         (&["verify", "--manifest", "none.json"], 2, "none.json cannot be read"),
         (&["forget"], 2, "--thread <THREAD>"),
-        (&["forget", "--thread", "trip"], 2, "add --yes if it is meant"),
+        (&["forget", "--thread", "trip"], 2, "add --yes to confirm"),
         (&["forget", "--thread", "nope", "--yes"], 2, "there is no thread nope"),
         (&["forget", "--thread", "trip", "--item", "nope", "--yes"], 2, "there is no item nope"),
         (&["prune"], 2, "--days <N>|--bytes <SIZE>"),
-        (&["prune", "--bytes", "much"], 2, "write a number of bytes as"),
+        (&["prune", "--bytes", "much"], 2, "expected a number of bytes"),
         (&["prune", "--days", "0"], 2, "0 is not in 1..=100000"),
-        (&["backup", "a.db"], 2, "exists already"),
+        (&["backup", "a.db"], 2, "already exists"),
         (&["backup", "none/b.db"], 69, "none/b.db"),
         (&["rotate"], 2, "--new-key-file <FILE>"),
         (&["rotate", "--new-key-file", "words.jsonl"], 2, "words.jsonl: a master key is 64"),
@@ -527,9 +531,9 @@ fn wrong_usage_is_told_before_anything_is_done() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_output_pipe_is_not_an_error() {
     use std::process::{Command, Stdio};
-    let kept = Kept::small("gone");
+    let kept = TestStore::small("gone");
     for arguments in [&["export"][..], &["threads"], &["items", "trip"], &["stats"]] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
             .args(arguments)
@@ -545,8 +549,8 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn where_nobody_may_write_nothing_is_claimed() {
-    let kept = Kept::small("read-only");
+fn unwritable_targets_are_reported() {
+    let kept = TestStore::small("read-only");
     let export = kept.run(&["export", "--full"]).out;
     // Root may write anywhere but here.
     let ran = kept.run(&["export", "--output", "/proc/export.jsonl"]);
@@ -572,16 +576,16 @@ fn where_nobody_may_write_nothing_is_claimed() {
 }
 
 #[test]
-fn what_is_interrupted_leaves_nothing_half_written() {
+fn interrupted_commands_leave_no_partial_file() {
     use std::process::{Command, Stdio};
-    let kept = Kept::nothing("interrupted");
+    let kept = TestStore::nothing("interrupted");
     kept.written(&Options::default(), async |journal| {
-        let mut long = Append::to("long").opening(LogOpening::thread());
+        let mut long = Append::new("long").opening(LogOpening::thread());
         for number in 0..3000 {
             long =
                 long.record(NewRecord::new("item", format!("{number} {}", "words ".repeat(700))));
         }
-        journal.commit(Batch::of("default").append(long)).await.unwrap();
+        journal.commit(Batch::new("default").append(long)).await.unwrap();
     });
     for (arguments, file) in
         [(&["export", "--output", "all.jsonl"][..], "all.jsonl"), (&["backup", "b.db"], "b.db")]
@@ -604,7 +608,7 @@ fn what_is_interrupted_leaves_nothing_half_written() {
         let left: Vec<String> =
             files_in(&kept.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
         let told = String::from_utf8_lossy(&ran.stderr);
-        // It may have been done before it was told to stop: then all of it is there.
+        // The command may have finished before the signal; then its file is complete.
         match ran.status.code() {
             Some(130) => {
                 assert!(told.contains("interrupted: nothing was written"), "{told}");

@@ -1,4 +1,5 @@
-//! Traces: every kind of sink gets them; one that fails, is slow or is not there harms no run, and makes its trace partial.
+//! Tests of traces: every kind of sink receives them; a failing, slow or absent sink affects no run
+//! and makes the trace partial.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,31 +12,31 @@ use std::time::Duration;
 use serde_json::Value;
 use throughline_testkit::{figure, skip, workspace_root};
 
-use crate::support::Ran;
-use crate::support::kept::Kept;
-use crate::support::serving::Serving;
+use crate::support::CommandOutput;
+use crate::support::kept::TestStore;
+use crate::support::serving::GatewayProcess;
 
-/// What somebody was sent.
+/// A request that a receiver got.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
 
-/// Somebody who is sent traces, and answers as it is told.
+/// A receiver of traces with scripted responses.
 pub(crate) struct Receiver {
     pub(crate) address: String,
-    sent: Arc<Mutex<Vec<Sent>>>,
+    sent: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Receiver {
-    /// Answers the first request with the first of these, and so on; with the last when there are no more. One that is empty is
-    /// never answered.
+    /// Answers each request with the next response, and with the last one at the end. An empty
+    /// response is never sent.
     pub(crate) fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
+        let sent: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let book = Arc::clone(&sent);
         std::thread::spawn(move || {
             let mut silent = Vec::new();
@@ -53,23 +54,23 @@ impl Receiver {
                 }
                 let answer =
                     format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-                // Whoever left does not want it.
+                // The client may have closed the connection.
                 (&stream).write_all(answer.as_bytes()).ok();
             }
         });
         Self { address, sent }
     }
 
-    pub(crate) fn sent(&self) -> Vec<Sent> {
+    pub(crate) fn sent(&self) -> Vec<ReceivedRequest> {
         self.sent.lock().unwrap().clone()
     }
 
-    /// What was sent, as JSON.
+    /// Returns the received bodies as JSON.
     fn documents(&self) -> Vec<Value> {
         self.sent().iter().map(|sent| serde_json::from_slice(&sent.body).unwrap()).collect()
     }
 
-    /// The spans that were sent, read with OpenTelemetry's own classes; nothing where those are not installed.
+    /// Decodes the received spans with the OpenTelemetry classes; `None` if they are not installed.
     fn spans(&self, folder: &Path) -> Option<Vec<Value>> {
         let python = workspace_root().join("target/sdks/python/bin/python");
         if !python.exists() {
@@ -92,7 +93,7 @@ impl Receiver {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Sent> {
+fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
     let mut lines = BufReader::new(stream);
     let mut first = String::new();
     lines.read_line(&mut first).ok()?;
@@ -105,21 +106,21 @@ fn read(stream: &TcpStream) -> Option<Sent> {
     });
     let mut body = vec![0; length.unwrap_or(0)];
     lines.read_exact(&mut body).ok()?;
-    Some(Sent { path, headers: headers.to_ascii_lowercase(), body })
+    Some(ReceivedRequest { path, headers: headers.to_ascii_lowercase(), body })
 }
 
 const AGENT: &str = "kind = \"minimal\"\nmodel = \"sim/claude-sonnet-4-5\"\nreasoning = { level = \"medium\", reflection = false }\n";
 
-/// A folder with a store and that configuration of traces.
-fn place(name: &str, tracing: &str) -> Kept {
-    let kept = Kept::nothing(name);
+/// Creates a folder with a store and that tracing configuration.
+fn place(name: &str, tracing: &str) -> TestStore {
+    let kept = TestStore::nothing(name);
     std::fs::write(kept.file("agent.toml"), AGENT).unwrap();
     std::fs::write(kept.file("throughline.toml"), format!("[tracing]\n{tracing}")).unwrap();
     kept
 }
 
-/// A run with a tool, which ends well whatever becomes of its trace.
-fn ran(kept: &Kept) -> Ran {
+/// Runs an agent with a tool; the run must succeed even if its trace fails.
+fn ran(kept: &TestStore) -> CommandOutput {
     let words = "What is the time? My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let arguments = ["run", words, "--agent", "agent.toml", "--tool", "now=echo noon", "--no-ask"];
     let ran = kept.run(&arguments);
@@ -133,8 +134,8 @@ fn named(text: &str, prefix: &str) -> String {
     word.unwrap_or_else(|| panic!("no {prefix} in {text}")).to_owned()
 }
 
-/// The session that a file sink wrote.
-fn session(kept: &Kept, ran: &Ran) -> Value {
+/// Reads the session that a file sink wrote.
+fn session(kept: &TestStore, ran: &CommandOutput) -> Value {
     let run = named(&ran.err, "run_");
     let file = kept.file(&format!("traces/sess_{run}/trace.session.json"));
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
@@ -172,7 +173,7 @@ fn a_collector_gets_the_spans() {
     }
     let ids: BTreeSet<&str> = spans.iter().map(|span| span["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), spans.len());
-    // What was used, what was thought, and what became of it.
+    // Usage, thoughts and fates.
     for turn in &turns {
         let attributes = &turn["attributes"];
         assert_eq!(
@@ -185,14 +186,14 @@ fn a_collector_gets_the_spans() {
     }
     assert_eq!(turns[1]["attributes"]["throughline.fates.kept"], 1);
     assert_eq!(tools[0]["attributes"]["gen_ai.tool.name"], "now");
-    // Secrets stay here.
+    // Secrets are not sent.
     let all = serde_json::to_string(&spans).unwrap();
     assert!(all.contains("What is the time?") && !all.contains("sk-proj"), "{all}");
     figure("traces: spans that a collector decoded", spans.len());
 }
 
 #[test]
-fn a_file_holds_the_session_and_can_be_made_again() {
+fn file_sink_session_can_be_exported_again() {
     let kept =
         place("traces-file", "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n");
     let ran = ran(&kept);
@@ -209,14 +210,14 @@ fn a_file_holds_the_session_and_can_be_made_again() {
         assert_eq!(event["sequence"], sequence);
         assert!(event["id"].as_str().unwrap().starts_with(&format!("evt_{sequence:04}_")));
     }
-    // The same again, from the run's own log.
+    // Exported again from the run's log.
     let run = named(&ran.err, "run_");
     let again = kept.run(&["traces", "export", &run]);
     assert_eq!(again.code, 0, "{}", again.err);
     let again: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((&again["events"], &again["traceId"]), (&session["events"], &session["traceId"]));
-    // And once more, as the console asks for it.
-    let serving = Serving::start(&kept.folder, &[], &[]);
+    // The same from the console's endpoint.
+    let serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let path = format!("/v1/throughline/runs/{run}/trace");
     let said = serving.said("GET", &path, "", "");
     let shown: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
@@ -230,7 +231,7 @@ fn a_file_holds_the_session_and_can_be_made_again() {
 }
 
 #[test]
-fn tracing_that_is_not_enabled_tells_nothing() {
+fn disabled_tracing_writes_nothing() {
     let kept = place(
         "traces-off",
         "enabled = false\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
@@ -240,8 +241,8 @@ fn tracing_that_is_not_enabled_tells_nothing() {
 }
 
 #[test]
-fn a_sink_that_fails_makes_the_trace_partial_for_everybody() {
-    // One that refuses, one that is slow, and one that is not there.
+fn failing_sink_makes_the_trace_partial() {
+    // A sink that refuses, one that is slow, and one that is absent.
     let refuses = Receiver::start(&["400 Bad Request"]);
     let slow = Receiver::start(&[""]);
     let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -253,28 +254,28 @@ fn a_sink_that_fails_makes_the_trace_partial_for_everybody() {
         ("otlp", absent.as_str(), "refused"),
         ("otlp", slow.address.as_str(), "too long"),
     ] {
-        // Whoever never answers is not waited for; the others have the time that their tries take.
+        // A slow sink is abandoned after a second; the others have time for their retries.
         let patience = if address == slow.address { "1s" } else { "20s" };
         let tracing = format!(
             "patience = \"{patience}\"\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n\n[tracing.sinks.bad]\nkind = \"{kind}\"\nurl = \"http://{address}\"\n"
         );
         let kept = place(&format!("traces-{kind}-{}", address.replace(':', "-")), &tracing);
         let ran = ran(&kept);
-        // What is returned says so, and what is sent says the same.
+        // Both the output and the trace report the failure.
         assert!(ran.err.contains("is partial") && ran.err.contains(problem), "{kind}: {}", ran.err);
         let session = session(&kept, &ran);
         assert_eq!(session["status"], "partial", "{kind} {problem}: {session}");
         let error = session["errors"][0]["message"].as_str().unwrap();
         assert!(error.starts_with("bad: ") && error.contains(problem), "{error}");
     }
-    // A folder that cannot be written is one that fails, too.
+    // A folder that cannot be written counts as a failing sink, too.
     let tracing = "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"agent.toml\"\n";
     let kept = place("traces-no-folder", tracing);
     assert!(ran(&kept).err.contains("is partial"));
 }
 
 #[test]
-fn a_stream_is_told_piece_by_piece_and_again_where_it_was_not_heard() {
+fn streaming_trace_is_retried_without_gaps() {
     let receiver =
         Receiver::start(&["503 Busy\r\nretry-after: 0", "429 Slow\r\nretry-after: 0", "200 OK"]);
     let tracing = format!(
@@ -285,10 +286,10 @@ fn a_stream_is_told_piece_by_piece_and_again_where_it_was_not_heard() {
     let ran = ran(&kept);
     assert!(!ran.err.contains("partial"), "{}", ran.err);
     let sent = receiver.sent();
-    let key = |sent: &Sent| {
+    let key = |sent: &ReceivedRequest| {
         sent.headers.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
     };
-    // The same parcel came until it was taken, under the same key.
+    // The same batch is repeated with the same key until it is accepted.
     assert_eq!((key(&sent[0]), key(&sent[1])), (key(&sent[1]), key(&sent[2])));
     let taken = &receiver.documents()[2..];
     let phases: Vec<&str> = taken.iter().map(|one| one["phase"].as_str().unwrap()).collect();
@@ -296,22 +297,22 @@ fn a_stream_is_told_piece_by_piece_and_again_where_it_was_not_heard() {
     let events = taken.iter().flat_map(|one| one["events"].as_array().unwrap());
     let sequence: Vec<u64> = events.map(|event| event["sequence"].as_u64().unwrap()).collect();
     let expected: Vec<u64> = (1..=sequence.len() as u64).collect();
-    assert_eq!(sequence, expected, "no gap and no double");
+    assert_eq!(sequence, expected, "no gap and no duplicate");
     assert!(taken.iter().all(|one| one["threadId"] == "shop"));
     assert_eq!(taken[taken.len() - 1]["status"], "success");
 }
 
 #[test]
-fn calls_of_the_gateway_are_spans_of_their_callers_traces() {
+fn gateway_calls_join_the_callers_trace() {
     let collector = Receiver::start(&["200 OK"]);
     let provider = Receiver::start(&["500 Oh"]);
-    let kept = Kept::nothing("traces-gateway");
+    let kept = TestStore::nothing("traces-gateway");
     let config = format!(
         "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\n\n[providers.own]\nwire = \"openai-chat\"\nbase_url = \"http://{}\"\n",
         collector.address, provider.address
     );
     std::fs::write(kept.file("throughline.toml"), config).unwrap();
-    let mut serving = Serving::start(&kept.folder, &[], &[]);
+    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let header = format!("traceparent: 00-{trace}-{parent}-01\r\n");
     for model in ["sim/claude-sonnet-4-5", "own/any"] {
@@ -320,7 +321,7 @@ fn calls_of_the_gateway_are_spans_of_their_callers_traces() {
         serving.said("POST", "/v1/chat/completions", &header, &body);
     }
     assert_eq!(serving.stop(), 0, "{}", serving.errors());
-    // The provider is told the gateway's own place in the caller's trace.
+    // The provider receives the gateway's span as the parent in the caller's trace.
     let passed = provider.sent()[0].headers.clone();
     let passed = passed.lines().find(|line| line.starts_with("traceparent")).unwrap().to_owned();
     assert!(passed.contains(trace) && !passed.contains(parent), "{passed}");
@@ -340,14 +341,14 @@ fn calls_of_the_gateway_are_spans_of_their_callers_traces() {
     assert_eq!(spans[1]["status"], 2);
 }
 
-/// A tenant's key, and the gateway that it is used on.
+/// A tenant's key, and the gateway that uses it.
 struct Caller<'s> {
-    serving: &'s Serving,
+    serving: &'s GatewayProcess,
     header: String,
 }
 
 impl<'s> Caller<'s> {
-    fn new(serving: &'s Serving, key: &Value) -> Self {
+    fn new(serving: &'s GatewayProcess, key: &Value) -> Self {
         let header = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
         Self { serving, header }
     }
@@ -357,7 +358,7 @@ impl<'s> Caller<'s> {
         answer.split_whitespace().nth(1).unwrap().to_owned()
     }
 
-    /// The JSON of an answer, which must be a success.
+    /// Returns the JSON of a successful response.
     fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.serving.said(method, path, &self.header, &body);
@@ -365,7 +366,7 @@ impl<'s> Caller<'s> {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Decides on the one approval that a run waits for.
+    /// Decides on the only pending approval of a run.
     fn decide(&self, run: &str, is_approved: bool) {
         let path = format!("/v1/throughline/runs/{run}/state");
         let state = self.json("GET", &path, &Value::Null);
@@ -376,7 +377,7 @@ impl<'s> Caller<'s> {
     }
 }
 
-/// The files below a folder, without those of the store and the log.
+/// Returns the files below a folder, without those of the store and the log.
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -390,7 +391,7 @@ fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The bytes of a file, as soon as it is written, within 30 seconds.
+/// Waits up to 30 seconds for a file and returns its bytes.
 fn written(file: &Path) -> Vec<u8> {
     for _ in 0..1_500 {
         if let Ok(bytes) = std::fs::read(file) {
@@ -408,10 +409,10 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
         "[http.ticket]\ndescription = \"Opens a ticket.\"\nmethod = \"POST\"\nurl = \"http://{}/tickets\"\napproval = \"always\"\n\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
         service.address
     );
-    let kept = Kept::nothing("traces-forged");
+    let kept = TestStore::nothing("traces-forged");
     std::fs::write(kept.file("throughline.toml"), config).unwrap();
     let keys = ["alpha", "beta"].map(|tenant| kept.json(&["keys", "create", "--tenant", tenant]));
-    let serving = Serving::start(&kept.folder, &[], &[]);
+    let serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let [alpha, beta] = keys.map(|key| Caller::new(&serving, &key));
     // A run of alpha waits for an approval, gets it, and ends with a trace.
     let agent =
@@ -428,7 +429,8 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
     let before = written(&trace);
     assert_eq!(service.sent().len(), 1, "the approved tool ran once");
     let others = files_below(&kept.folder);
-    // Beta posts the snapshot under names that it must not get, and claims that the call needs no approval.
+    // Beta posts the snapshot under names that it must not get, and claims that the call needs no
+    // approval.
     let absolute = kept.file("absolute/run").display().to_string();
     let outside = "../../traces-forged-outside";
     let mut traces = BTreeSet::from([trace.clone()]);
@@ -443,7 +445,7 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
         assert!(new.starts_with("run_") && new != name && new != run, "{told}");
         assert_eq!(told["stop_reason"], "requires_approval", "{told}");
         assert_eq!(alpha.status(&format!("/v1/runs/{new}")), "404", "{new} is beta's");
-        // Without the tool the run goes on, and ends with a trace of its own.
+        // The run continues without the tool and ends with its own trace.
         beta.decide(new, false);
         let own = kept.file(&format!("traces/beta.sess_{new}/trace.session.json"));
         let session: Value = serde_json::from_slice(&written(&own)).unwrap();

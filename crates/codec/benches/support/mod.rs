@@ -1,15 +1,15 @@
-//! What the benches share: a transcript of each wire, and ratios measured in turns.
+//! Shared by the benchmarks: a transcript for each wire, and alternating measurements.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use throughline_codec::{Asked, Catalog};
+use throughline_codec::{Catalog, DecodeContext};
 use throughline_core::{Name, Request, Wire};
 
-/// One wire, and how a conversation on it is written.
-pub(crate) struct Subject {
+/// One wire and how to write a conversation on it.
+pub(crate) struct BenchWire {
     pub(crate) wire: Wire,
     provider: &'static str,
     model: &'static str,
@@ -18,26 +18,27 @@ pub(crate) struct Subject {
     body: fn(Vec<Value>) -> Value,
 }
 
-impl Subject {
-    /// Whom it is sent to.
-    pub(crate) fn asked(&self) -> Asked {
+impl BenchWire {
+    /// Returns the target of the requests.
+    pub(crate) fn asked(&self) -> DecodeContext {
         let catalog = Catalog::builtin();
-        Asked::of(catalog.target_for(self.provider, self.model, "bench").unwrap())
+        DecodeContext::of(catalog.target_for(self.provider, self.model, "bench").unwrap())
     }
 
-    /// A request of about `size` bytes.
+    /// Builds a request of about `size` bytes.
     pub(crate) fn request(&self, size: usize) -> Request {
         let body = transcript(self, size);
         Request { path: Name::from(self.path), headers: Vec::new(), body }
     }
 }
 
-/// How many rounds to measure: `cargo test` runs benches to see that they work, and one is enough for that.
+/// Returns the number of rounds. `cargo test` only checks that benchmarks run, so one is enough
+/// there.
 pub(crate) fn rounds() -> u32 {
     if std::env::args().any(|argument| argument == "--bench") { 60 } else { 1 }
 }
 
-/// The best time of the candidate as a ratio to the best time of the baseline. They take turns.
+/// Returns the best time of the candidate divided by the best time of the baseline; both alternate.
 pub(crate) fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn FnMut()) -> f64 {
     let (mut best_baseline, mut best_candidate) = (Duration::MAX, Duration::MAX);
     for _ in 0..rounds {
@@ -48,15 +49,16 @@ pub(crate) fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn
 }
 
 fn time(work: &mut dyn FnMut()) -> Duration {
-    // The allocator tidies up what was freed when it is next asked for much: not in the time of whoever comes next.
+    // A large allocation makes the allocator reclaim freed memory now, outside of the measured
+    // time.
     drop(black_box(Vec::<u8>::with_capacity(1_000_000)));
     let start = Instant::now();
     work();
     start.elapsed()
 }
 
-/// A conversation of tool loops that has grown to about `size` bytes.
-fn transcript(subject: &Subject, size: usize) -> Bytes {
+/// Builds a conversation of tool loops of about `size` bytes.
+fn transcript(subject: &BenchWire, size: usize) -> Bytes {
     let mut messages = Vec::new();
     let mut turn = 0;
     let mut written = 0;
@@ -101,9 +103,9 @@ fn schema() -> Value {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of five rows")]
-pub(crate) fn subjects() -> Vec<Subject> {
+pub(crate) fn subjects() -> Vec<BenchWire> {
     vec![
-        Subject {
+        BenchWire {
             wire: Wire::ANTHROPIC_MESSAGES,
             provider: "anthropic",
             model: "claude-sonnet-4-5",
@@ -125,7 +127,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
                 "tools": [{"name": "search", "description": "Searches.", "input_schema": schema()}], "messages": messages})
             },
         },
-        Subject {
+        BenchWire {
             wire: Wire::OPENAI_RESPONSES,
             provider: "openai",
             model: "gpt-5.2",
@@ -144,7 +146,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
                 "tools": [{"type": "function", "name": "search", "description": "Searches.", "parameters": schema()}], "input": input})
             },
         },
-        Subject {
+        BenchWire {
             wire: Wire::OPENAI_CHAT,
             provider: "openrouter",
             model: "anthropic/claude-sonnet-4.5",
@@ -164,7 +166,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
                 "tools": [{"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": schema()}}], "messages": messages})
             },
         },
-        Subject {
+        BenchWire {
             wire: Wire::GEMINI,
             provider: "gemini",
             model: "gemini-3-pro-preview",
@@ -182,7 +184,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
                 "tools": [{"functionDeclarations": [{"name": "search", "description": "Searches.", "parameters": schema()}]}], "contents": contents})
             },
         },
-        Subject {
+        BenchWire {
             wire: Wire::BEDROCK_CONVERSE,
             provider: "bedrock",
             model: "us.anthropic.claude-sonnet-4-5-20250929-v1:0",

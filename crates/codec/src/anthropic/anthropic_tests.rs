@@ -1,17 +1,19 @@
-//! The wire's rules, one by one.
+//! Tests the codec of the Messages API.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Delta, Did, Encoded, Event, Extra, How, Item, Json, Name, NativeReasoning,
-    Outcome, Output, Part, Place, Reply, Request, Role, Settings, Stop, Target, Thought,
-    ThoughtKind, ThreadSecret, Tool, ToolCall, ToolResult, Usage, Why, Wire, tag,
+    Body, Call, Delta, Disposition, ElisionReason, EncodedRequest, Event, Extra, Item,
+    ItemPosition, Json, Name, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request,
+    ReshapeKind, Role, Settings, StopReason, Target, Thought, ThoughtKind, ThreadSecret, Tool,
+    ToolCall, ToolChoice, ToolResult, Usage, Wire, tag,
 };
 
 use crate::frame::{Frame, Framing};
 use crate::{
-    AnthropicMessages, Asked, Catalog, Codec, CodecError, StreamDecoder, StreamEncoder, events_of,
+    AnthropicMessages, Catalog, Codec, CodecError, DecodeContext, StreamDecoder, StreamEncoder,
+    events_from_reply,
 };
 
 const CLAUDE_4_5: &str = "claude-sonnet-4-5";
@@ -29,10 +31,10 @@ fn request(body: &str) -> Request {
 }
 
 fn read(model: &str, body: &str) -> Call {
-    AnthropicMessages.decode_request(&request(body), &Asked::of(target(model))).unwrap()
+    AnthropicMessages.decode_request(&request(body), &DecodeContext::of(target(model))).unwrap()
 }
 
-fn reply_to(asked: &Asked, content: &str) -> Reply {
+fn reply_to(asked: &DecodeContext, content: &str) -> Reply {
     let body = format!(
         r#"{{"id":"msg_1","type":"message","role":"assistant","model":"{}","content":{content},"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":1,"output_tokens":2}}}}"#,
         asked.target.model()
@@ -41,42 +43,52 @@ fn reply_to(asked: &Asked, content: &str) -> Reply {
 }
 
 fn reply(model: &str, content: &str) -> Reply {
-    reply_to(&Asked::of(target(model)), content)
+    reply_to(&DecodeContext::of(target(model)), content)
 }
 
-fn written(call: &Call) -> Encoded {
+fn written(call: &Call) -> EncodedRequest {
     AnthropicMessages.encode(call).unwrap()
 }
 
-fn body(encoded: &Encoded) -> &str {
+fn body(encoded: &EncodedRequest) -> &str {
     std::str::from_utf8(&encoded.request.body).unwrap()
 }
 
-fn member(encoded: &Encoded, pointer: &str) -> Option<String> {
+fn member(encoded: &EncodedRequest, pointer: &str) -> Option<String> {
     let body = Json::parse(encoded.request.body.clone()).unwrap();
     body.tree().root().at(pointer).map(|node| node.json().as_str().to_owned())
 }
 
-fn warned(encoded: &Encoded) -> Vec<&str> {
+fn warned(encoded: &EncodedRequest) -> Vec<&str> {
     encoded.warnings.iter().map(|warning| &*warning.setting).collect()
 }
 
 fn said(message: usize, role: Role, text: &str) -> Item {
-    Item::new(format!("i{message}"), Place::new(message, 0), role, Body::Text(text.into()))
+    Item::new(format!("i{message}"), ItemPosition::new(message, 0), role, Body::Text(text.into()))
 }
 
 fn called(message: usize, id: &str) -> Item {
     let args = Json::parse(r#"{"city":"Oslo"}"#).unwrap();
     let (id, name) = (id.into(), "weather".into());
     let call = ToolCall { id, wire_id: None, name, args, custom: false };
-    Item::new(format!("c{message}"), Place::new(message, 0), Role::Assistant, Body::Call(call))
+    Item::new(
+        format!("c{message}"),
+        ItemPosition::new(message, 0),
+        Role::Assistant,
+        Body::Call(call),
+    )
 }
 
 fn answered(message: usize, id: &str, text: &str) -> Item {
     let parts = vec![Part::Text(text.into())];
     let (wire_id, name, outcome) = (None, None, Outcome::Ok);
     let result = ToolResult { call: id.into(), wire_id, name, outcome, parts };
-    Item::new(format!("r{message}"), Place::new(message, 0), Role::Tool, Body::Result(result))
+    Item::new(
+        format!("r{message}"),
+        ItemPosition::new(message, 0),
+        Role::Tool,
+        Body::Result(result),
+    )
 }
 
 fn asking(model: &str, reasoning: NativeReasoning) -> Call {
@@ -104,8 +116,8 @@ fn off() -> NativeReasoning {
 }
 
 fn decode(stream: &str) -> Vec<Event> {
-    let asked = Asked::of(target(CLAUDE_4_5));
-    let mut decoder = StreamDecoder::framed(&AnthropicMessages, &asked, Framing::JsonLines);
+    let asked = DecodeContext::of(target(CLAUDE_4_5));
+    let mut decoder = StreamDecoder::with_framing(&AnthropicMessages, &asked, Framing::JsonLines);
     let mut events = decoder.push(stream.as_bytes()).unwrap();
     events.extend(decoder.finish().unwrap());
     events
@@ -131,7 +143,7 @@ fn seals(item: &Item) -> Vec<(&str, &str, &[u8])> {
 const SEALED: &str = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"text","text":"a"},{"type":"redacted_thinking","data":"c2VhbC10d28="},{"type":"tool_use","id":"t1","name":"f","input":{}},{"type":"thinking","thinking":"","signature":"c2VhbC10aHJlZQ=="}]"#;
 
 #[test]
-fn blocks_go_back_unmodified_and_in_their_order() {
+fn blocks_are_replayed_unmodified_and_in_order() {
     let answer = reply(CLAUDE_4_5, SEALED);
     let found: Vec<_> = answer.items.iter().map(seals).collect();
     let expected: [Vec<(&str, &str, &[u8])>; 5] = [
@@ -150,11 +162,11 @@ fn blocks_go_back_unmodified_and_in_their_order() {
     assert_eq!(member(&encoded, "/messages/1/content").as_deref(), Some(SEALED));
     let answer = r#"[{"type":"tool_result","tool_use_id":"t1","content":"done"}]"#;
     assert_eq!(member(&encoded, "/messages/2/content").as_deref(), Some(answer));
-    assert!(encoded.fates.iter().all(|fate| fate.visible == Did::Kept));
+    assert!(encoded.fates.iter().all(|fate| fate.visible == Disposition::Kept));
 }
 
 #[test]
-fn what_only_a_response_says_stays_behind() {
+fn response_only_members_are_not_replayed() {
     let content = r#"[{"type":"text","text":"a","citations":null,"novel":1},{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"type":"direct"},"more":2},{"type":"novel","citations":null}]"#;
     let mut call = Call::new(target(CLAUDE_4_5));
     call.extend(reply(CLAUDE_4_5, content).items);
@@ -163,13 +175,13 @@ fn what_only_a_response_says_stays_behind() {
 }
 
 #[test]
-fn unsigned_and_cut_thoughts_are_left_out() {
+fn unsigned_and_truncated_thoughts_are_omitted() {
     let unsigned =
         r#"[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"a"}]"#;
     let mut call = Call::new(target(CLAUDE_4_5));
     call.extend(reply(CLAUDE_4_5, unsigned).items);
     let encoded = written(&call);
-    assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Unsigned));
+    assert_eq!(encoded.fates[0].visible, Disposition::Elided(ElisionReason::Unsigned));
     assert!(!body(&encoded).contains("hm"));
     let mut items = reply(CLAUDE_4_5, SEALED).items;
     if let Body::Thought(thought) = &mut items[0].body {
@@ -177,7 +189,7 @@ fn unsigned_and_cut_thoughts_are_left_out() {
     }
     let mut call = Call::new(target(CLAUDE_4_5));
     call.extend(items);
-    assert_eq!(written(&call).fates[0].visible, Did::Elided(Why::Cut));
+    assert_eq!(written(&call).fates[0].visible, Disposition::Elided(ElisionReason::Cut));
 }
 
 #[test]
@@ -187,15 +199,15 @@ fn a_foreign_seal_never_reaches_the_request() {
     let mut origin = (*elsewhere.origin).clone();
     origin.endpoint = "gateway.example.org".into();
     elsewhere.origin = Arc::new(origin);
-    call.extend(reply_to(&Asked::of(elsewhere), SEALED).items);
+    call.extend(reply_to(&DecodeContext::of(elsewhere), SEALED).items);
     let encoded = written(&call);
     assert!(!body(&encoded).contains("c2VhbC"));
-    assert_eq!(encoded.fates[0].seals, [Did::Elided(Why::Foreign)]);
-    assert_eq!(encoded.fates[1].visible, Did::Kept);
+    assert_eq!(encoded.fates[0].seals, [Disposition::Elided(ElisionReason::Foreign)]);
+    assert_eq!(encoded.fates[1].visible, Disposition::Kept);
 }
 
 #[test]
-fn citations_and_search_results_keep_their_seals_and_a_text_can_go_without() {
+fn citations_and_search_results_keep_their_seals() {
     let content = r#"[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","encrypted_content":"c2VhbC1vbmU="}]},{"type":"text","text":"a","citations":[{"type":"web_search_result_location","encrypted_index":"c2VhbC10d28="}]},{"type":"compaction","content":"c","encrypted_content":"c2VhbC10aHJlZQ=="}]"#;
     let answer = reply(CLAUDE_4_5, content);
     let result = ("anthropic.encrypted_content", "/content/0/encrypted_content");
@@ -215,12 +227,12 @@ fn citations_and_search_results_keep_their_seals_and_a_text_can_go_without() {
     call.target.origin = Arc::new(origin);
     let encoded = written(&call);
     assert!(!body(&encoded).contains("c2VhbC"));
-    assert_eq!(encoded.fates[2].visible, Did::Reshaped(How::Flattened));
-    assert_eq!(encoded.fates[3].visible, Did::Elided(Why::Foreign));
+    assert_eq!(encoded.fates[2].visible, Disposition::Reshaped(ReshapeKind::Flattened));
+    assert_eq!(encoded.fates[3].visible, Disposition::Elided(ElisionReason::Foreign));
 }
 
 #[test]
-fn a_bound_thought_and_all_behind_a_change_are_left_out() {
+fn bound_thoughts_after_a_prefix_change_are_omitted() {
     let ask = |text: &str| {
         let mut call = Call::new(target(CLAUDE_5_5));
         call.system = vec![said(0, Role::System, "Be brief.")];
@@ -232,7 +244,7 @@ fn a_bound_thought_and_all_behind_a_change_are_left_out() {
     let mut replies = Vec::new();
     for _ in 0..2 {
         let prefix = written(&call).prefix;
-        let answer = reply_to(&Asked { target: target(CLAUDE_5_5), prefix }, thought).items;
+        let answer = reply_to(&DecodeContext { target: target(CLAUDE_5_5), prefix }, thought).items;
         replies.push(answer.clone());
         call.extend(answer);
         call.extend([said(0, Role::User, "go on")]);
@@ -245,8 +257,8 @@ fn a_bound_thought_and_all_behind_a_change_are_left_out() {
         let encoded = written(&call);
         [encoded.fates[2].visible.clone(), encoded.fates[5].visible.clone()]
     };
-    assert_eq!(fates(ask("one")), [Did::Kept, Did::Kept]);
-    let changed = || Did::Elided(Why::PrefixChanged);
+    assert_eq!(fates(ask("one")), [Disposition::Kept, Disposition::Kept]);
+    let changed = || Disposition::Elided(ElisionReason::PrefixChanged);
     assert_eq!(fates(ask("two")), [changed(), changed()]);
     let mut system = ask("one");
     system.system = vec![said(0, Role::System, "Be long.")];
@@ -254,7 +266,7 @@ fn a_bound_thought_and_all_behind_a_change_are_left_out() {
 }
 
 #[test]
-fn a_cache_marker_does_not_break_what_is_bound() {
+fn cache_marker_does_not_invalidate_bound_thoughts() {
     let plain = r#"{"model":"claude-opus-5-5","max_tokens":9,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"text","text":"q"}]}]}"#;
     let marked = plain
         .replace(r#""text":"q""#, r#""text":"q","cache_control":{"type":"ephemeral"}"#)
@@ -274,24 +286,24 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
         thought.payload = payload.map(|payload| Json::parse(payload).unwrap());
         let mut call = Call::new(target(CLAUDE_4_5));
         let body = Body::Thought(thought);
-        let item = Item::new("t", Place::new(1, 0), Role::Assistant, body);
+        let item = Item::new("t", ItemPosition::new(1, 0), Role::Assistant, body);
         call.items = vec![said(0, Role::User, "q"), item, said(2, Role::Assistant, "a")];
         call.replay.secret = Some(ThreadSecret::new([7; 32]));
         written(&call)
     };
     let plain = thought(None, None);
     assert!(member(&plain, "/messages/0/content/1/text").unwrap().contains("a plan"));
-    assert_eq!(plain.fates[1].visible, Did::Reshaped(How::Enveloped));
+    assert_eq!(plain.fates[1].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
     let payload = r#"{"type":"thinking","thinking":"p","signature":"s"}"#;
     let typed = thought(Some(tag::ANTHROPIC_MESSAGES_THINKING), Some(payload));
     assert_eq!(member(&typed, "/messages/1/content/0").as_deref(), Some(payload));
     let foreign = thought(Some("somebody-else-v1"), Some(r#"{"x":1}"#));
-    assert_eq!(foreign.fates[1].visible, Did::Elided(Why::ByPolicy));
+    assert_eq!(foreign.fates[1].visible, Disposition::Elided(ElisionReason::ByPolicy));
     assert!(!body(&foreign).contains("a plan"));
 }
 
 #[test]
-fn answers_come_first_and_leading_system_prompts_go_to_the_top() {
+fn tool_results_come_first_and_system_prompts_move_to_the_top() {
     let mut call = Call::new(target(CLAUDE_4_5));
     call.settings.max_tokens = Some(9);
     call.items = vec![
@@ -307,7 +319,7 @@ fn answers_come_first_and_leading_system_prompts_go_to_the_top() {
 }
 
 #[test]
-fn reasoning_is_asked_for_as_the_model_takes_it() {
+fn reasoning_settings_match_the_model() {
     let thinking = |model: &str, reasoning| {
         let encoded = written(&asking(model, reasoning));
         let thinking = member(&encoded, "/thinking").unwrap_or_default();
@@ -354,7 +366,7 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
     let mut call = asking(CLAUDE_4_5, budget(4000));
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
-    call.settings.choice = Some(Choice::Any);
+    call.settings.choice = Some(ToolChoice::Any);
     call.tools = vec![tool("f")];
     let encoded = written(&call);
     assert_eq!(member(&encoded, "/max_tokens").as_deref(), Some("5024"));
@@ -367,11 +379,11 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
 }
 
 #[test]
-fn forced_tools_are_refused_where_the_model_refuses_them() {
+fn forced_tool_choice_is_dropped_for_models_that_reject_it() {
     let choice = |model: &str, reasoning: Option<NativeReasoning>| {
         let mut call = asking(model, NativeReasoning::default());
         call.settings.reasoning = reasoning;
-        call.settings.choice = Some(Choice::Tool("f".into()));
+        call.settings.choice = Some(ToolChoice::Tool("f".into()));
         call.tools = vec![tool("f")];
         member(&written(&call), "/tool_choice/type").unwrap()
     };
@@ -382,12 +394,12 @@ fn forced_tools_are_refused_where_the_model_refuses_them() {
 }
 
 #[test]
-fn a_choice_among_tools_that_are_not_sent_is_left_out() {
-    for choice in [Choice::Any, Choice::Tool("g".into())] {
+fn tool_choice_for_unsent_tools_is_omitted() {
+    for choice in [ToolChoice::Any, ToolChoice::Tool("g".into())] {
         let mut call = asking(CLAUDE_4_5, NativeReasoning::default());
         call.settings.reasoning = None;
         call.settings.choice = Some(choice.clone());
-        if choice != Choice::Any {
+        if choice != ToolChoice::Any {
             call.tools = vec![tool("f")];
         }
         let encoded = written(&call);
@@ -397,11 +409,11 @@ fn a_choice_among_tools_that_are_not_sent_is_left_out() {
 }
 
 #[test]
-fn a_thought_waits_until_the_calls_are_answered() {
+fn caller_thought_is_delayed_until_calls_are_answered() {
     let mut call = Call::new(target(CLAUDE_4_5));
     let format = throughline_core::ReasoningFormat::unknown();
     let thought = Body::Thought(Thought::issued("a plan", ThoughtKind::Text, format));
-    let thought = |at| Item::new("t", Place::new(at, 0), Role::Assistant, thought.clone());
+    let thought = |at| Item::new("t", ItemPosition::new(at, 0), Role::Assistant, thought.clone());
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     call.items =
         vec![said(0, Role::User, "q"), called(1, "x"), thought(2), called(3, "y"), thought(4)];
@@ -415,36 +427,36 @@ fn a_thought_waits_until_the_calls_are_answered() {
     assert_eq!(member(&encoded, "/messages/1/content/1/id").as_deref(), Some("\"y\""));
     assert_eq!(member(&encoded, "/messages/2/content/1/tool_use_id").as_deref(), Some("\"y\""));
     assert!(member(&encoded, "/messages/2/content/3/text").unwrap().contains("a plan"));
-    assert_eq!(encoded.fates[2].visible, Did::Reshaped(How::Enveloped));
-    assert_eq!(encoded.fates[5].visible, Did::Kept);
+    assert_eq!(encoded.fates[2].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
+    assert_eq!(encoded.fates[5].visible, Disposition::Kept);
 }
 
 #[test]
-fn clones_that_sign_nothing_get_their_thoughts_back_and_nobody_elses() {
+fn vendors_without_signatures_receive_only_their_own_thoughts() {
     let clone = Catalog::builtin().target_for("deepseek-anthropic", "deepseek-v4", "test").unwrap();
     let answer = r#"[{"type":"thinking","thinking":"mine","signature":""},{"type":"tool_use","id":"x","name":"f","input":{}}]"#;
     let mut call = Call::new(clone.clone());
     let body = Bytes::from(format!(
         r#"{{"id":"m","type":"message","role":"assistant","model":"d","content":{answer},"stop_reason":"tool_use"}}"#
     ));
-    let reply = AnthropicMessages.decode_reply(&body, &Asked::of(clone.clone())).unwrap();
+    let reply = AnthropicMessages.decode_reply(&body, &DecodeContext::of(clone.clone())).unwrap();
     call.items = vec![said(0, Role::User, "q")];
     call.extend(reply.items);
     assert!(body_of(&written(&call)).contains("mine"));
-    // A request to the clone that is sent to Anthropic instead.
+    // A request to the other vendor that is sent to Anthropic instead.
     let sent = format!(
         r#"{{"model":"deepseek-v4","max_tokens":9,"messages":[{{"role":"assistant","content":{answer}}}]}}"#
     );
     let sent =
         Request { path: "/v1/messages".into(), headers: Vec::new(), body: Bytes::from(sent) };
-    let mut moved = AnthropicMessages.decode_request(&sent, &Asked::of(clone)).unwrap();
+    let mut moved = AnthropicMessages.decode_request(&sent, &DecodeContext::of(clone)).unwrap();
     moved.target = target(CLAUDE_4_5);
     let encoded = written(&moved);
     assert!(!body_of(&encoded).contains("mine"));
-    assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Foreign));
+    assert_eq!(encoded.fates[0].visible, Disposition::Elided(ElisionReason::Foreign));
 }
 
-fn body_of(encoded: &Encoded) -> String {
+fn body_of(encoded: &EncodedRequest) -> String {
     String::from_utf8_lossy(&encoded.request.body).into_owned()
 }
 
@@ -478,7 +490,7 @@ fn a_setting_that_is_taken_back_leaves_the_request() {
 }
 
 #[test]
-fn requests_come_out_as_they_went_in() {
+fn unchanged_requests_round_trip_exactly() {
     for body in [
         r#"{"model":"claude-sonnet-4-5","messages":[],"system":[],"tools":[]}"#,
         r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":[]}],"system":null,"tools":null,"stream":null}"#,
@@ -490,7 +502,8 @@ fn requests_come_out_as_they_went_in() {
         assert_eq!(encoded.request, request(body));
         assert_eq!(encoded.fates.len(), call.system.len() + call.items.len());
     }
-    let missing = AnthropicMessages.decode_request(&request("{}"), &Asked::of(target(CLAUDE_4_5)));
+    let missing =
+        AnthropicMessages.decode_request(&request("{}"), &DecodeContext::of(target(CLAUDE_4_5)));
     assert!(matches!(missing, Err(CodecError::Shape { .. })));
 }
 
@@ -514,14 +527,14 @@ fn settings_are_read_from_where_they_stand() {
         top_p: Some(json("1")),
         top_k: Some(json("5")),
         stop: vec!["A".into()],
-        choice: Some(Choice::Any),
+        choice: Some(ToolChoice::Any),
         parallel: Some(false),
         reasoning: Some(NativeReasoning {
             enabled: Some(true),
             include_thoughts: Some(false),
             ..effort("high")
         }),
-        output: Some(Output::Schema {
+        output: Some(OutputFormat::Schema {
             name: None,
             schema: json(r#"{"type":"object"}"#),
             strict: None,
@@ -533,27 +546,27 @@ fn settings_are_read_from_where_they_stand() {
 }
 
 #[test]
-fn stop_reasons_usage_and_failures_are_read() {
+fn stop_reasons_usage_and_failures_are_decoded() {
     let stop = |reason: &str, sequence: &str| {
         let body = format!(
             r#"{{"content":[],"stop_reason":{reason},"stop_sequence":{sequence},"usage":{{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":20,"output_tokens":4,"output_tokens_details":{{"thinking_tokens":2}}}}}}"#
         );
-        let asked = Asked::of(target(CLAUDE_4_5));
+        let asked = DecodeContext::of(target(CLAUDE_4_5));
         let reply = AnthropicMessages.decode_reply(&body.into(), &asked).unwrap();
         let usage = Usage { input: 33, cached: 10, written: 20, output: 4, thought: 2 };
         assert_eq!(reply.usage, usage);
         reply.stop
     };
-    assert_eq!(stop("\"end_turn\"", "null"), Stop::Done);
-    assert_eq!(stop("\"tool_use\"", "null"), Stop::Tools);
-    assert_eq!(stop("\"max_tokens\"", "null"), Stop::Length);
-    assert_eq!(stop("\"stop_sequence\"", "\"END\""), Stop::Sequence(Some("END".into())));
-    assert_eq!(stop("\"pause_turn\"", "null"), Stop::Paused);
-    assert_eq!(stop("\"refusal\"", "null"), Stop::Refused("refusal".into()));
-    assert_eq!(stop("\"novel\"", "null"), Stop::Other("novel".into()));
-    assert_eq!(stop("null", "null"), Stop::Cut);
+    assert_eq!(stop("\"end_turn\"", "null"), StopReason::Done);
+    assert_eq!(stop("\"tool_use\"", "null"), StopReason::Tools);
+    assert_eq!(stop("\"max_tokens\"", "null"), StopReason::Length);
+    assert_eq!(stop("\"stop_sequence\"", "\"END\""), StopReason::Sequence(Some("END".into())));
+    assert_eq!(stop("\"pause_turn\"", "null"), StopReason::Paused);
+    assert_eq!(stop("\"refusal\"", "null"), StopReason::Refused("refusal".into()));
+    assert_eq!(stop("\"novel\"", "null"), StopReason::Other("novel".into()));
+    assert_eq!(stop("null", "null"), StopReason::Cut);
     let fault = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let asked = Asked::of(target(CLAUDE_4_5));
+    let asked = DecodeContext::of(target(CLAUDE_4_5));
     let read = AnthropicMessages.decode_reply(&fault.into(), &asked);
     let Err(CodecError::Provider(failure)) = read else { panic!("a failure") };
     assert_eq!(
@@ -589,7 +602,7 @@ const STREAM: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"
 fn a_stream_gives_what_a_whole_response_gives() {
     let streamed = ended(&decode(STREAM));
     let whole = reply(CLAUDE_4_5, SEALED);
-    // The signature was told twice: it is assigned and not joined.
+    // The stream sends the signature twice: it is assigned, not concatenated.
     assert_eq!(natives(&streamed.items), natives(&whole.items));
     let of_all = |reply: &Reply| -> Vec<_> {
         let owned = |(format, at, bytes): (&str, &str, &[u8])| {
@@ -600,19 +613,20 @@ fn a_stream_gives_what_a_whole_response_gives() {
     assert_eq!(of_all(&streamed), of_all(&whole));
     let essence = |reply: &Reply| (reply.id.clone(), reply.stop.clone(), reply.usage);
     assert_eq!(essence(&streamed), essence(&whole));
-    // What the end of the stream did not repeat is not lost.
+    // Members that the end of the stream does not repeat are kept.
     let again = AnthropicMessages.encode_reply(&streamed).unwrap();
-    let again = AnthropicMessages.decode_reply(&again, &Asked::of(target(CLAUDE_4_5))).unwrap();
+    let again =
+        AnthropicMessages.decode_reply(&again, &DecodeContext::of(target(CLAUDE_4_5))).unwrap();
     assert_eq!(essence(&again), essence(&whole));
 }
 
 #[test]
-fn a_reply_survives_its_frames() {
+fn reply_round_trips_through_a_stream() {
     let content = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"tool_use","id":"t","name":"f","input":{"a":1},"caller":{"type":"direct"}},{"type":"text","text":"","citations":[{"type":"x","encrypted_index":"c2VhbC10d28="}]},{"type":"novel","encrypted_x":"c2VhbC10aHJlZQ=="},{"type":"thinking","thinking":"","signature":"c2VhbC1mb3Vy"}]"#;
     let whole = reply(CLAUDE_4_5, content);
-    let mut encoder = StreamEncoder::framed(&AnthropicMessages, Framing::JsonLines);
+    let mut encoder = StreamEncoder::with_framing(&AnthropicMessages, Framing::JsonLines);
     let mut out = Vec::new();
-    for event in events_of(&whole) {
+    for event in events_from_reply(&whole) {
         encoder.push(&event, &mut out).unwrap();
     }
     encoder.finish(&mut out);
@@ -644,7 +658,7 @@ fn a_cut_stream_yields_nothing_that_can_be_replayed() {
     let lines: Vec<&str> = STREAM.split_inclusive('\n').collect();
     for end in 1..lines.len() {
         let cut = ended(&decode(&lines[..end].concat()));
-        assert_eq!(cut.stop, Stop::Cut);
+        assert_eq!(cut.stop, StopReason::Cut);
         for item in &cut.items {
             assert_eq!(item.seals, []);
             assert!(!matches!(&item.body, Body::Thought(thought) if thought.whole));
@@ -656,8 +670,8 @@ fn a_cut_stream_yields_nothing_that_can_be_replayed() {
 }
 
 #[test]
-fn failures_and_unknown_events_are_passed_on() {
-    let mut decoder = AnthropicMessages.decoder(&Asked::of(target(CLAUDE_4_5)));
+fn failures_and_unknown_events_are_forwarded() {
+    let mut decoder = AnthropicMessages.decoder(&DecodeContext::of(target(CLAUDE_4_5)));
     let frame =
         |data: &str| Frame { event: None, data: Bytes::from(data.to_owned()), exception: false };
     let fault = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;

@@ -1,42 +1,48 @@
-//! What the Messages API refuses: as far as writing a request must heed it, and as rules that a request is audited by. The
-//! rules of the models themselves are in [`crate::claude`], which looks at the request through [`view`].
+//! The requirements of the Messages API: the ones that encoding must meet, and the rules that audit
+//! a request. The rules of the models themselves are in [`crate::claude`], which inspects the
+//! request through [`view`].
 
-mod own;
 mod rules;
 mod view;
+mod wire_rules;
 
-use throughline_core::{Choice, Item, Json, Node, Profile, Target, Why};
+use throughline_core::{ElisionReason, Item, Json, Node, Profile, Target, ToolChoice};
 
 pub(super) use crate::anthropic::contract::rules::RULES;
-use crate::audit::{Case, Findings};
-use crate::claude::{self, Asking, Inspection};
-use crate::gate;
+use crate::audit::{AuditContext, Findings};
+use crate::claude::{self, Inspection, ThinkingMode};
+use crate::seal_policy;
 
-/// Looks for what a request's provider would refuse.
-pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
-    let view = view::of(case);
+/// Reports what the provider would reject.
+pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
+    let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
     inspection.run();
-    own::inspect(&mut inspection);
+    wire_rules::inspect(&mut inspection);
 }
 
-/// Why a thinking block without a signature cannot go: a family that signs refuses it, and nobody takes another's. The
-/// clones of this wire sign nothing and want their thoughts back as they were.
-pub(super) fn refuses_unsigned(item: &Item, target: &Target) -> Option<Why> {
-    if gate::why_left(item, target) == Why::Foreign {
-        return Some(Why::Foreign);
+/// Returns why an unsigned thinking block cannot be sent. Families that sign reject it, and no
+/// family accepts another's. Other vendors on this wire do not sign and expect their thoughts back
+/// unchanged.
+pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
+    if seal_policy::elision_reason(item, target) == ElisionReason::Foreign {
+        return Some(ElisionReason::Foreign);
     }
-    target.profile.bound.model.then_some(Why::Unsigned)
+    target.profile.bound.model.then_some(ElisionReason::Unsigned)
 }
 
-/// Whether the model refuses to be told which tool to call.
-pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {
-    claude::refuses_choice(profile, profile.forced_tools, asking, choice)
+/// Returns whether the model rejects a forced tool choice.
+pub(super) fn rejects_tool_choice(
+    profile: &Profile,
+    asking: ThinkingMode,
+    choice: &ToolChoice,
+) -> bool {
+    claude::rejects_tool_choice(profile, profile.forced_tools, asking, choice)
 }
 
-/// Whether the last assistant message is in a tool loop and does not begin with thinking: with a manual budget that
-/// is refused.
-pub(super) fn needs_thinking_first(messages: &[Json]) -> bool {
+/// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
+/// It is then rejected with a manual budget.
+pub(super) fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let Some(answers) = messages.last().map(Json::tree) else { return false };
     let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));
     let is_loop = answers.root().get("content").is_some_and(|c| c.elements().any(is_answer));

@@ -1,21 +1,22 @@
-//! Requests and responses, read.
+//! Decodes requests and responses.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Media, Name, Native,
-    NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
-    Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Usage, Wire,
+    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemId, ItemPosition, Media,
+    Name, NativePart, NativeReasoning, Node, Origin, Outcome, OutputFormat, Part, ReasoningFormat,
+    Reply, Request, Role, Settings, Thought, ThoughtKind, Tool, ToolCall, ToolChoice, ToolResult,
+    Tree, Usage, Wire,
 };
 
-use crate::anthropic::wire::{self, Block};
-use crate::calls::Calls;
-use crate::{Asked, CodecError, draft, sealed};
+use crate::anthropic::wire::{self, AnthropicBlockKind};
+use crate::call_ids::CallTracker;
+use crate::{CodecError, DecodeContext, draft, find_seals};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
-/// The members that fields of the Call speak for.
+/// The members that fields of the Call represent.
 const KNOWN: &[&str] = &[
     "model",
     "messages",
@@ -32,13 +33,18 @@ const KNOWN: &[&str] = &[
     "output_config",
 ];
 
-/// Reads a request, whose body is `tree`.
-pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
+/// Decodes a request whose body is `tree`.
+pub(super) fn request(
+    request: &Request,
+    tree: &Tree,
+    asked: &DecodeContext,
+) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
     let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
-    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut reader =
+        AnthropicReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
     let mut call = Call::new(asked.target.clone());
     call.items.reserve(2 * messages.elements().count());
     for (index, message) in messages.elements().enumerate() {
@@ -55,13 +61,13 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     let extras = root.members().filter(|(key, _)| !is_known(*key));
     let extra =
         |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
-    call.extras = draft::last_of_each_name(extras).into_iter().map(extra).collect();
-    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
+    call.extras = draft::last_member_per_name(extras).into_iter().map(extra).collect();
+    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 
-/// Reads a whole response.
-pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+/// Decodes a complete response.
+pub(super) fn reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     if root.text_of("type").as_deref() == Some("error") || root.get("error").is_some() {
@@ -73,12 +79,12 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     })?;
     let origin = asked.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
-    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    let mut reader = AnthropicReader::new(asked, Arc::clone(&origin), Direction::Response);
     reader.prefix_ids_with(id.as_ref());
     let items = content
         .elements()
         .enumerate()
-        .map(|(part, block)| reader.block(Place::new(0, part), Role::Assistant, block, None))
+        .map(|(part, block)| reader.block(ItemPosition::new(0, part), Role::Assistant, block, None))
         .collect();
     let sequence = root.name_of("stop_sequence");
     let stop = wire::stop(root.text_of("stop_reason").as_deref(), sequence);
@@ -89,7 +95,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     Ok(Reply { id, items, stop, usage: usage.unwrap_or_default(), origin, extras })
 }
 
-/// Reads the provider's account of a failure.
+/// Decodes an error response.
 pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
     let message = root.at("/error/message").and_then(Node::name);
     let message = message.or_else(|| root.name_of("message")).unwrap_or_default();
@@ -97,21 +103,21 @@ pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
     Failure { status: None, kind, message, body: body.clone() }
 }
 
-/// Reads blocks. The same for both sides; only what is said of their origin differs.
-pub(super) struct Reader<'a> {
-    asked: &'a Asked,
+/// Decodes blocks of requests and responses; only their Origin differs.
+pub(super) struct AnthropicReader<'a> {
+    asked: &'a DecodeContext,
     origin: Arc<Origin>,
-    side: Side,
-    calls: Calls,
+    side: Direction,
+    calls: CallTracker,
     reply: Name,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        Self { asked, origin, side, calls: Calls::default(), reply: Name::default() }
+impl<'a> AnthropicReader<'a> {
+    pub(super) fn new(asked: &'a DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
+        Self { asked, origin, side, calls: CallTracker::default(), reply: Name::default() }
     }
 
-    /// Item ids of a reply begin with the reply's.
+    /// Prefixes the Item ids with the id of the reply.
     pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
         self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
@@ -126,14 +132,14 @@ impl<'a> Reader<'a> {
         let blocks: Vec<_> = content.into_iter().flat_map(Node::elements).collect();
         let parts = blocks.len().max(1);
         let envelope = Arc::new(Envelope { json: message.json(), parts });
-        let place = |part| Place::new(index, part);
+        let place = |part| ItemPosition::new(index, part);
         if blocks.is_empty() {
-            // A bare string is one text. An empty or odd message is kept, though it says nothing.
+            // A plain string is one text. An empty or malformed message is kept as an unknown Item.
             let (body, json) = match content.filter(|content| content.is_string()) {
                 Some(text) => (Body::Text(text.name().unwrap_or_default()), text.json()),
                 None => (Body::Unknown, message.json()),
             };
-            let native = draft::heard(WIRE, self.side, json, Some(&envelope));
+            let native = draft::native_part(WIRE, self.side, json, Some(&envelope));
             items.push(self.item(place(0), role, body, native));
             return;
         }
@@ -147,14 +153,14 @@ impl<'a> Reader<'a> {
         let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len().max(1) });
         let mut items: Vec<Item> = match system.name() {
             Some(text) => {
-                let native = draft::heard(WIRE, self.side, system.json(), Some(&envelope));
-                vec![self.item(Place::default(), Role::System, Body::Text(text), native)]
+                let native = draft::native_part(WIRE, self.side, system.json(), Some(&envelope));
+                vec![self.item(ItemPosition::default(), Role::System, Body::Text(text), native)]
             }
             None => blocks
                 .into_iter()
                 .enumerate()
                 .map(|(part, block)| {
-                    self.block(Place::new(0, part), Role::System, block, Some(&envelope))
+                    self.block(ItemPosition::new(0, part), Role::System, block, Some(&envelope))
                 })
                 .collect(),
         };
@@ -164,8 +170,8 @@ impl<'a> Reader<'a> {
         items
     }
 
-    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
-        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
+    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
+        let mut item = Item::new(ItemId::from_position(&self.reply, place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
@@ -173,46 +179,47 @@ impl<'a> Reader<'a> {
 
     pub(super) fn block(
         &mut self,
-        place: Place,
+        place: ItemPosition,
         role: Role,
         block: Node<'_>,
         envelope: Option<&Arc<Envelope>>,
     ) -> Item {
         let kind = block.text_of("type").unwrap_or_default();
-        let kind = Block::of(&kind);
+        let kind = AnthropicBlockKind::from_type(&kind);
         let body = self.body(place, kind, block);
-        let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
+        let mut native = draft::native_part(WIRE, self.side, block.json(), envelope);
         native.id = block.name_of("id");
         let mut item = self.item(place, role, body, native);
-        if kind.may_seal() {
-            item.seals = sealed::seals(block, self.asked, &self.origin, |key| kind.seals(key));
+        if kind.can_hold_seal() {
+            item.seals =
+                find_seals::seals(block, self.asked, &self.origin, |key| kind.seal_format(key));
         }
         item
     }
 
-    fn body(&mut self, place: Place, kind: Block, block: Node<'_>) -> Body {
+    fn body(&mut self, place: ItemPosition, kind: AnthropicBlockKind, block: Node<'_>) -> Body {
         let thought = |text: Name, kind| {
             Body::Thought(Thought::issued(text, kind, ReasoningFormat::AnthropicClaudeV1))
         };
         match kind {
-            Block::Text => Body::Text(block.name_of("text").unwrap_or_default()),
-            Block::Thinking => {
+            AnthropicBlockKind::Text => Body::Text(block.name_of("text").unwrap_or_default()),
+            AnthropicBlockKind::Thinking => {
                 let text = block.name_of("thinking").unwrap_or_default();
                 let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
                 thought(text, kind)
             }
-            Block::RedactedThinking => thought(Name::from(""), ThoughtKind::Encrypted),
-            Block::Image | Block::Document => {
+            AnthropicBlockKind::RedactedThinking => thought(Name::from(""), ThoughtKind::Encrypted),
+            AnthropicBlockKind::Image | AnthropicBlockKind::Document => {
                 media(block, &self.origin).map_or(Body::Unknown, Body::Media)
             }
-            Block::ToolUse => {
+            AnthropicBlockKind::ToolUse => {
                 let wire_id = block.name_of("id");
                 let name = block.name_of("name").unwrap_or_default();
                 let id = self.calls.open(wire_id.as_ref(), &name, place);
                 let args = block.get("input").map_or_else(throughline_core::Json::null, Node::json);
                 Body::Call(ToolCall { id, wire_id, name, args, custom: false })
             }
-            Block::ToolResult => {
+            AnthropicBlockKind::ToolResult => {
                 let wire_id = block.name_of("tool_use_id");
                 let is_error = block.get("is_error").and_then(Node::bool).unwrap_or(false);
                 Body::Result(ToolResult {
@@ -223,23 +230,23 @@ impl<'a> Reader<'a> {
                     parts: block.get("content").map(|c| parts(c, &self.origin)).unwrap_or_default(),
                 })
             }
-            Block::HostedCall => Body::Hosted(Hosted {
+            AnthropicBlockKind::HostedCall => Body::Hosted(HostedStep {
                 name: block.name_of("name").unwrap_or_default(),
                 pairs: block.name_of("id"),
                 is_result: false,
                 visible: Name::from(""),
             }),
-            Block::HostedResult => {
+            AnthropicBlockKind::HostedResult => {
                 let kind = block.text_of("type").unwrap_or_default();
-                Body::Hosted(Hosted {
+                Body::Hosted(HostedStep {
                     name: Name::from(kind.trim_end_matches("_tool_result")),
                     pairs: block.name_of("tool_use_id"),
                     is_result: true,
                     visible: Name::from(""),
                 })
             }
-            Block::Compaction => Body::Compaction,
-            Block::Unknown => Body::Unknown,
+            AnthropicBlockKind::Compaction => Body::Compaction,
+            AnthropicBlockKind::Unknown => Body::Unknown,
         }
     }
 }
@@ -280,7 +287,7 @@ fn tools_of(tools: Node<'_>) -> Vec<Tool> {
         description: node.name_of("description"),
         schema: node.get("input_schema").map(Node::json),
         hosted: node.get("input_schema").is_none(),
-        native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+        native: Some(draft::native_part(WIRE, Direction::Request, node.json(), Some(&envelope))),
     };
     elements.into_iter().map(tool).collect()
 }
@@ -301,15 +308,15 @@ fn settings(root: Node<'_>) -> Settings {
             .filter_map(Node::name)
             .collect(),
         choice: choice.map(|choice| match choice.text_of("type").as_deref() {
-            Some("auto") => Choice::Auto,
-            Some("none") => Choice::None,
-            Some("any") => Choice::Any,
-            Some("tool") => Choice::Tool(choice.name_of("name").unwrap_or_default()),
-            Some(_) | None => Choice::Other(choice.json()),
+            Some("auto") => ToolChoice::Auto,
+            Some("none") => ToolChoice::None,
+            Some("any") => ToolChoice::Any,
+            Some("tool") => ToolChoice::Tool(choice.name_of("name").unwrap_or_default()),
+            Some(_) | None => ToolChoice::Other(choice.json()),
         }),
         parallel: no_parallel.map(|no| !no),
         reasoning: reasoning(root),
-        output: root.at("/output_config/format/schema").map(|schema| Output::Schema {
+        output: root.at("/output_config/format/schema").map(|schema| OutputFormat::Schema {
             name: None,
             schema: schema.json(),
             strict: None,

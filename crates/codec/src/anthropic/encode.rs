@@ -1,67 +1,68 @@
-//! Calls and Replies, written.
+//! Encodes Calls and Replies.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Digest, Encoded, Fate, How, Item, Json, Media, Native, Outcome, Part, Reply, Role,
-    Side, Tool, ToolResult, Why, Wire, json,
+    Body, Call, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Json, Media,
+    NativePart, Outcome, Part, Reply, ReshapeKind, Role, Tool, ToolResult, Wire, json,
 };
 
 use crate::anthropic::{contract, wire};
-use crate::calls::OutgoingIds;
-use crate::crossing;
+use crate::call_ids::CallIdAllocator;
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate;
-use crate::group::{self, Group, groups};
-use crate::prefix::Prefix;
+use crate::message_groups::{self, MessageGroup, groups};
+use crate::prefix::PrefixHasher;
+use crate::seal_policy;
 
 mod settings;
 
-/// Where requests go.
+/// The path of requests.
 pub(super) const PATH: &str = "/v1/messages";
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
+enum AnthropicSpeaker {
     System,
     User,
     Assistant,
 }
 
-impl Speaker {
+impl AnthropicSpeaker {
     fn role(self) -> &'static str {
         match self {
-            Speaker::System => "system",
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
+            AnthropicSpeaker::System => "system",
+            AnthropicSpeaker::User => "user",
+            AnthropicSpeaker::Assistant => "assistant",
         }
     }
 }
 
-/// Writes a Call.
-pub(super) fn encode(call: &Call) -> Encoded {
+/// Encodes a Call.
+pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
-    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
+    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
         draft.put("model", json::string(model));
     }
-    let mut writer = Writer {
+    let mut writer = AnthropicWriter {
         call,
-        prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::for_target(&call.target),
+        prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
+        ids: CallIdAllocator::for_target(&call.target),
     };
-    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
+    let (system, conversation) = message_groups::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
-    settings::put(&mut draft, call, &pieces);
+    settings::put_settings(&mut draft, call, &pieces);
     draft.put_elements("messages", &pieces);
-    if draft.source().is_none() || draft.was("stream").is_some() || call.stream {
-        let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
+    if draft.source().is_none() || draft.source_value("stream").is_some() || call.stream {
+        let was =
+            draft.source_value("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
         if was != call.stream {
             draft.put("stream", call.stream.into());
         }
@@ -72,33 +73,33 @@ pub(super) fn encode(call: &Call) -> Encoded {
     draft.finish(PATH, &[VERSION], prefix)
 }
 
-struct Writer<'c> {
+struct AnthropicWriter<'c> {
     call: &'c Call,
-    prefix: Option<Prefix>,
-    ids: OutgoingIds,
+    prefix: Option<PrefixHasher>,
+    ids: CallIdAllocator,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> AnthropicWriter<'c> {
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
-            prefix.absorb(name, element);
+            prefix.update(name, element);
         }
     }
 
     fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
         let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
-            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+            draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
             self.absorb("system", &envelope.json);
-            draft.put_as_it_came("system", &envelope.json);
+            draft.put_if_changed("system", &envelope.json);
             return;
         }
         if items.is_empty() {
-            // An empty list said nothing before, and may go on doing so.
+            // Keep an empty list if the source has one.
             let said = |was: Json| {
                 was.tree().root().is_string() || was.tree().root().elements().next().is_some()
             };
-            if draft.was("system").is_some_and(said) {
+            if draft.source_value("system").is_some_and(said) {
                 draft.remove("system");
             }
             return;
@@ -117,10 +118,10 @@ impl<'c> Writer<'c> {
     fn tools(&mut self, draft: &mut Draft<'_>) {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),
-            None => crossing::tool(draft, tool, |_| declaration(tool)),
+            None => cross_wire::tool(draft, tool, |_| tool_declaration(tool)),
         });
         let tools: Vec<Json> = tools.collect();
-        if draft.was("tools").is_some() || !tools.is_empty() {
+        if draft.source_value("tools").is_some() || !tools.is_empty() {
             draft.put_elements("tools", &tools);
         }
         for tool in &tools {
@@ -131,7 +132,7 @@ impl<'c> Writer<'c> {
     fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
         let call = self.call;
         let mut pieces = Vec::new();
-        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
+        let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let piece = self.message(draft, &group);
             if let Some(piece) = &piece {
@@ -142,20 +143,26 @@ impl<'c> Writer<'c> {
         pieces
     }
 
-    fn message(&mut self, draft: &mut Draft<'_>, group: &Group<'c, Speaker>) -> Option<Json> {
-        let prefix = self.prefix.as_ref().map(Prefix::digest);
+    fn message(
+        &mut self,
+        draft: &mut Draft<'_>,
+        group: &MessageGroup<'c, AnthropicSpeaker>,
+    ) -> Option<Json> {
+        let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
         let target = &self.call.target;
         let opens = |item: &&Item| {
             let is_anothers = matches!(item.body, Body::Thought(_))
-                && gate::why_left(item, target) == Why::Foreign;
-            !is_anothers && gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none()
+                && seal_policy::elision_reason(item, target) == ElisionReason::Foreign;
+            !is_anothers
+                && seal_policy::refusal(&seal_policy::seals(item, target, prefix.as_ref()))
+                    .is_none()
         };
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
             && group.items.iter().all(opens)
         {
             for item in &group.items {
-                self.ids.note(item);
-                draft.fates.push(draft::kept(item));
+                self.ids.record_item(item);
+                draft.fates.push(draft::kept_fate(item));
             }
             return Some(envelope.json.clone());
         }
@@ -163,7 +170,7 @@ impl<'c> Writer<'c> {
         let mut answers = Vec::new();
         for item in &group.items {
             let (block, fate) = self.block(draft, item, prefix.as_ref());
-            // Answers come first in their message, or the provider does not find them.
+            // Tool results must come first in their message; otherwise the API does not match them.
             let list =
                 if matches!(item.body, Body::Result(_)) { &mut answers } else { &mut blocks };
             list.extend(block);
@@ -177,9 +184,10 @@ impl<'c> Writer<'c> {
         let envelope =
             group.items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
         Some(match envelope {
-            Some(envelope) => {
-                draft::edited(Some(&envelope.json), &[(Cow::Borrowed("content"), Some(content))])
-            }
+            Some(envelope) => draft::edit_object(
+                Some(&envelope.json),
+                &[(Cow::Borrowed("content"), Some(content))],
+            ),
             None => {
                 let role = json::string(group.speaker.role());
                 json::object_of([("role", &role), ("content", &content)])
@@ -187,7 +195,7 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// One block, and what became of the Item.
+    /// Encodes one Item as a block and returns its Fate.
     fn block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -197,29 +205,29 @@ impl<'c> Writer<'c> {
         if let Some(native) = item.native_on(&WIRE) {
             return self.native_block(item, native, prefix);
         }
-        draft.warn_of_markers(item.native.as_ref());
+        draft.warn_about_cache_markers(item.native.as_ref());
         let target = &self.call.target;
-        let seals_why = gate::why_left(item, target);
-        let said = |block: Json| (Some(block), crossing::said(item, seals_why));
-        let left = |why| (None, draft::elided(item, why));
+        let seals_why = seal_policy::elision_reason(item, target);
+        let said = |block: Json| (Some(block), cross_wire::said(item, seals_why));
+        let left = |why| (None, draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.trim().is_empty() => {
-                left(Why::NotOnThisWire)
+                left(ElisionReason::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
-            Body::Media(media) => match crossing::media(draft, media_block(media, target)) {
+            Body::Media(media) => match cross_wire::media(draft, media_block(media, target)) {
                 Some(block) => said(block),
-                None => left(Why::NotOnThisWire),
+                None => left(ElisionReason::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(seals_why),
             Body::Thought(thought) => {
-                crossing::thought(draft, self.call, (item, thought), &WIRE, text_block)
+                cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
-                let id = self.ids.call(&call.id);
+                let id = self.ids.assign(&call.id);
                 said(json::object(|o| {
                     o.string("type", "tool_use").string("id", &id).string("name", &call.name);
-                    o.raw("input", &crossing::arguments(&call.args));
+                    o.raw("input", &cross_wire::arguments(&call.args));
                 }))
             }
             Body::Result(result) => said(self.result_block(draft, result)),
@@ -227,58 +235,61 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// A block that this wire said. A thought goes whole or not at all; of a text, the citations may stay behind.
+    /// Encodes a block that came from this wire. A thought is sent whole or not at all; a text may
+    /// lose its citations.
     fn native_block(
         &mut self,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         prefix: Option<&Digest>,
     ) -> (Option<Json>, Fate) {
         let target = &self.call.target;
-        let seals = gate::seals(item, target, prefix);
+        let seals = seal_policy::seals(item, target, prefix);
         let is_string = native.json.bytes().first() == Some(&b'"');
         let block = match native.side {
-            Side::Request if is_string => json::object(|o| {
+            Direction::Request if is_string => json::object(|o| {
                 o.string("type", "text").raw("text", &native.json);
             }),
-            Side::Request => native.json.clone(),
-            Side::Response => wire::project(&native.json),
+            Direction::Request => native.json.clone(),
+            Direction::Response => wire::project(&native.json),
         };
         let is_empty_message = native.envelope.as_ref().is_some_and(|e| e.json == native.json);
         if is_empty_message && !is_string {
-            return (None, draft::elided(item, Why::NotOnThisWire));
+            return (None, draft::elided_fate(item, ElisionReason::NotOnThisWire));
         }
         let fate = |visible, seals| Fate { item: item.id.clone(), visible, seals };
-        let kept = throughline_core::Did::Kept;
-        match (&item.body, gate::refusal(&seals)) {
-            (Body::Thought(thought), _) if !thought.whole => (None, draft::elided(item, Why::Cut)),
+        let kept = throughline_core::Disposition::Kept;
+        match (&item.body, seal_policy::refusal(&seals)) {
+            (Body::Thought(thought), _) if !thought.whole => {
+                (None, draft::elided_fate(item, ElisionReason::Cut))
+            }
             (Body::Thought(_), None) if item.seals.is_empty() => {
-                match contract::refuses_unsigned(item, target) {
-                    Some(why) => (None, draft::elided(item, why)),
+                match contract::unsigned_elision(item, target) {
+                    Some(why) => (None, draft::elided_fate(item, why)),
                     None => (Some(block), fate(kept, seals)),
                 }
             }
             (_, None) => {
-                self.ids.note(item);
+                self.ids.record_item(item);
                 (Some(block), fate(kept, seals))
             }
             (Body::Text(text), Some(why)) => {
-                (Some(text_block(text)), draft::reshaped(item, How::Flattened, why))
+                (Some(text_block(text)), draft::reshaped_fate(item, ReshapeKind::Flattened, why))
             }
-            (_, Some(why)) => (None, draft::elided(item, why)),
+            (_, Some(why)) => (None, draft::elided_fate(item, why)),
         }
     }
 
     fn result_block(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
-        let id = self.ids.result(&result.call);
+        let id = self.ids.result_id(&result.call);
         let target = &self.call.target;
         let mut parts = Vec::new();
         for part in &result.parts {
             parts.extend(match part {
                 Part::Text(text) => Some(text_block(text)),
                 Part::Value(value) => Some(text_block(value.as_str())),
-                Part::Media(media) => crossing::media(draft, media_block(media, target)),
-                Part::Unknown(wire, json) => crossing::unknown(draft, wire, json),
+                Part::Media(media) => cross_wire::media(draft, media_block(media, target)),
+                Part::Unknown(wire, json) => cross_wire::native_part_or_warn(draft, wire, json),
             });
         }
         json::object(|o| {
@@ -302,15 +313,19 @@ impl<'c> Writer<'c> {
     }
 }
 
-fn speaker(call: &Call, item: &Item) -> Speaker {
+fn speaker(call: &Call, item: &Item) -> AnthropicSpeaker {
     match item.role {
-        Role::System if item.native_on(&WIRE).is_some() => Speaker::System,
-        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
+        Role::System if item.native_on(&WIRE).is_some() => AnthropicSpeaker::System,
+        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => {
+            AnthropicSpeaker::Assistant
+        }
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
+            AnthropicSpeaker::User
+        }
     }
 }
 
-fn declaration(tool: &Tool) -> Json {
+fn tool_declaration(tool: &Tool) -> Json {
     json::object(|o| {
         o.string("name", &tool.name);
         o.maybe_string("description", tool.description.as_deref());
@@ -367,7 +382,7 @@ fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json>
     }
 }
 
-/// Writes a whole response.
+/// Encodes a complete response.
 pub(super) fn reply(reply: &Reply) -> Bytes {
     let content = json::array(|a| {
         for item in &reply.items {
@@ -381,7 +396,7 @@ pub(super) fn reply(reply: &Reply) -> Bytes {
         if let Some(extras) = own.filter(|extras| !extras.is_empty()) {
             let mut is_written = false;
             for (key, value) in extras {
-                // `content` stands where Anthropic puts it: behind the role.
+                // `content` follows the role, as Anthropic writes it.
                 o.raw(key, value);
                 if &**key == "role" {
                     o.raw("content", &content);
@@ -393,7 +408,7 @@ pub(super) fn reply(reply: &Reply) -> Bytes {
             }
             return;
         }
-        let (reason, sequence) = wire::stop_words(&reply.stop);
+        let (reason, sequence) = wire::stop_reason(&reply.stop);
         o.string("id", reply.id.as_deref().unwrap_or("msg"));
         o.string("type", "message")
             .string("role", "assistant")
@@ -412,7 +427,8 @@ pub(super) fn reply(reply: &Reply) -> Bytes {
     written.bytes().clone()
 }
 
-/// A block of a response. Another wire's thought is shown to its reader; only this wire's carries a signature.
+/// Encodes a block of a response. Thoughts of other wires are included for the reader; only
+/// thoughts of this wire have a signature.
 pub(super) fn reply_block(item: &Item) -> Option<Json> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some(native.json.clone());

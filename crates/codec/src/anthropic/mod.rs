@@ -1,15 +1,16 @@
-//! Anthropic's Messages API.
+//! Codec for Anthropic's Messages API.
 //!
-//! - Thinking comes as `thinking` blocks with a `signature`, or as `redacted_thinking` blocks with `data`. Either goes
-//!   back unmodified, in its message, in its order, between texts and tool calls as it stood. The text of a
-//!   `thinking` block may be empty while its signature is not.
-//! - Other blocks carry opaque values too: `encrypted_content` of search results, `encrypted_index` of citations,
-//!   the content of `compaction` blocks.
-//! - In a stream, `thinking_delta`s are joined and the `signature_delta` is assigned. A block without its signature
-//!   was cut and is never sent back.
-//! - A block that this endpoint did not sign is refused, so foreign and unsigned thoughts are left out and never
-//!   turned into text: the model would take it for an attempt to extract its reasoning.
-//! - From some families on, a signature is bound to everything before it: see [`crate::prefix`].
+//! - Thinking arrives as `thinking` blocks with a `signature`, or as `redacted_thinking` blocks
+//!   with `data`. Both are replayed unmodified, in their message and at their position among texts
+//!   and tool calls. The text of a `thinking` block may be empty while its signature is not.
+//! - Other blocks contain opaque values too: `encrypted_content` of search results,
+//!   `encrypted_index` of citations, the content of `compaction` blocks.
+//! - In a stream, `thinking_delta`s are concatenated and the `signature_delta` is assigned. A block
+//!   without its signature was truncated and is never replayed.
+//! - The API rejects blocks that this endpoint did not sign, so foreign and unsigned thoughts are
+//!   omitted. They are never turned into text, because the model treats that as an attempt to
+//!   extract its reasoning.
+//! - Newer families bind a signature to the whole prefix: see [`crate::prefix`].
 
 mod contract;
 mod decode;
@@ -21,15 +22,16 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
-    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+    PathStyle, Rule,
 };
 
-/// Anthropic's Messages API.
+/// The codec of Anthropic's Messages API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnthropicMessages;
 
@@ -54,11 +56,11 @@ impl Codec for AnthropicMessages {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         Ok(encode::encode(call))
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
         decode::request(request, &Tree::parse(request.body.clone())?, asked)
     }
 
@@ -66,12 +68,12 @@ impl Codec for AnthropicMessages {
         &self,
         request: &Request,
         body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
         decode::request(request, body, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
         decode::reply(body, asked)
     }
 
@@ -79,19 +81,19 @@ impl Codec for AnthropicMessages {
         Ok(encode::reply(&without_empty_texts(reply, &self.wire())))
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
-        Box::new(stream::MessageDecoder::new(asked.clone()))
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
+        Box::new(stream::AnthropicDecoder::new(asked.clone()))
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::MessageEncoder::default())
+        Box::new(stream::AnthropicEncoder::default())
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
         contract::RULES
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
     }
 

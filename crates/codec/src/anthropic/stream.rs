@@ -1,4 +1,4 @@
-//! Streamed messages, read and written.
+//! Decodes and encodes streamed messages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Place, Reply, Role, Side, Stop, Tree,
-    Usage, Wire, json,
+    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
+    StopReason, Tree, Usage, Wire, json,
 };
 
-use crate::anthropic::decode::{self, Reader};
+use crate::anthropic::decode::{self, AnthropicReader};
 use crate::anthropic::encode;
 use crate::anthropic::wire;
 use crate::events;
 use crate::frame::Frame;
-use crate::{Asked, CodecError, Decoder, Encoder, draft};
+use crate::{CodecError, DecodeContext, Decoder, Encoder, draft};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
-/// Reads a streamed message.
-pub(super) struct MessageDecoder {
-    asked: Asked,
+/// Decodes a streamed message.
+pub(super) struct AnthropicDecoder {
+    asked: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
-    open: BTreeMap<u64, OpenBlock>,
+    open: BTreeMap<u64, AnthropicOpenBlock>,
     items: Vec<Item>,
     stop: Option<(Name, Option<Name>)>,
     usage: Usage,
@@ -32,8 +32,8 @@ pub(super) struct MessageDecoder {
     has_ended: bool,
 }
 
-/// A block whose end has not come.
-struct OpenBlock {
+/// A block that is not yet complete.
+struct AnthropicOpenBlock {
     index: u32,
     start: Json,
     text: String,
@@ -42,8 +42,8 @@ struct OpenBlock {
     others: Vec<(Name, Json)>,
 }
 
-impl MessageDecoder {
-    pub(super) fn new(asked: Asked) -> Self {
+impl AnthropicDecoder {
+    pub(super) fn new(asked: DecodeContext) -> Self {
         Self {
             origin: Arc::clone(&asked.target.origin),
             asked,
@@ -57,31 +57,31 @@ impl MessageDecoder {
         }
     }
 
-    fn started(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_message_start(&mut self, root: Node<'_>) -> Vec<Event> {
         let Some(message) = root.get("message") else { return vec![Event::Alien(root.json())] };
         self.id = message.name_of("id");
         self.origin = self.asked.origin(message.text_of("model").as_deref(), None);
         for (key, value) in message.members().filter(|(key, _)| !key.is("content")) {
-            self.note(key, value);
+            self.store_member(key, value);
         }
         let began = Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) };
-        self.count(message.get("usage"), vec![began])
+        self.add_usage(message.get("usage"), vec![began])
     }
 
-    /// Notes a member of the message: a later value replaces an earlier one in its place.
-    fn note(&mut self, key: Node<'_>, value: Node<'_>) {
+    /// Stores a member of the message. A later value replaces an earlier one at its position.
+    fn store_member(&mut self, key: Node<'_>, value: Node<'_>) {
         let name = key.name().unwrap_or_default();
         match self.extras.iter_mut().find(|(known, _)| *known == name) {
-            // The end counts what the beginning could not, and need not repeat what that did.
+            // The final usage adds counts and may omit the earlier ones, so merge both.
             Some((_, known)) if &*name == "usage" => {
-                *known = draft::merged(Some(known), &value.json());
+                *known = draft::merge_objects(Some(known), &value.json());
             }
             Some((_, known)) => *known = value.json(),
             None => self.extras.push((name, value.json())),
         }
     }
 
-    fn count(&mut self, usage: Option<Node<'_>>, mut events: Vec<Event>) -> Vec<Event> {
+    fn add_usage(&mut self, usage: Option<Node<'_>>, mut events: Vec<Event>) -> Vec<Event> {
         if let Some(usage) = usage {
             self.usage = wire::usage(usage, self.usage);
             events.push(Event::Usage(self.usage));
@@ -89,21 +89,22 @@ impl MessageDecoder {
         events
     }
 
-    fn opened(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_block_start(&mut self, root: Node<'_>) -> Vec<Event> {
         let (Some(at), Some(block)) =
             (root.get("index").and_then(Node::u64), root.get("content_block"))
         else {
             return vec![Event::Alien(root.json())];
         };
         let index = u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX);
-        let opened = events::opened(index, &self.item(index, &block.json(), false));
+        let opened = events::opened_event(index, &self.item(index, &block.json(), false));
         let (text, signature) = (String::new(), None);
         let (start, citations, others) = (block.json(), Vec::new(), Vec::new());
-        self.open.insert(at, OpenBlock { index, start, text, signature, citations, others });
+        self.open
+            .insert(at, AnthropicOpenBlock { index, start, text, signature, citations, others });
         vec![opened]
     }
 
-    fn delta(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_block_delta(&mut self, root: Node<'_>) -> Vec<Event> {
         let block = root.get("index").and_then(Node::u64).and_then(|at| self.open.get_mut(&at));
         let (Some(block), Some(delta)) = (block, root.get("delta")) else {
             return vec![Event::Alien(root.json())];
@@ -138,7 +139,7 @@ impl MessageDecoder {
         }
     }
 
-    fn closed(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_block_stop(&mut self, root: Node<'_>) -> Vec<Event> {
         let at = root.get("index").and_then(Node::u64);
         let Some(block) = at.and_then(|at| self.open.remove(&at)) else {
             return vec![Event::Alien(root.json())];
@@ -149,36 +150,37 @@ impl MessageDecoder {
     }
 
     fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
-        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+        let mut reader =
+            AnthropicReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
         reader.prefix_ids_with(self.id.as_ref());
         let tree = block.tree();
-        let place = Place { message: 0, part: index };
+        let place = ItemPosition { message: 0, part: index };
         let mut item = reader.block(place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
         if !is_whole {
-            item.cut_off();
+            item.mark_truncated();
         }
         item
     }
 
-    fn changed(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_message_delta(&mut self, root: Node<'_>) -> Vec<Event> {
         if let Some(delta) = root.get("delta") {
             for (key, value) in delta.members() {
-                self.note(key, value);
+                self.store_member(key, value);
             }
             if let Some(reason) = delta.name_of("stop_reason") {
                 self.stop = Some((reason, delta.name_of("stop_sequence")));
             }
         }
         for (key, value) in root.members().filter(|(key, _)| !key.is("type") && !key.is("delta")) {
-            self.note(key, value);
+            self.store_member(key, value);
         }
-        self.count(root.get("usage"), Vec::new())
+        self.add_usage(root.get("usage"), Vec::new())
     }
 
-    fn ended(&mut self) -> Vec<Event> {
+    fn finish_reply(&mut self) -> Vec<Event> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Vec::new();
         }
@@ -189,12 +191,12 @@ impl MessageDecoder {
         }
         let stop = match self.stop.take() {
             Some((reason, sequence)) if !is_cut => wire::stop(Some(&reason), sequence),
-            Some(_) | None => Stop::Cut,
+            Some(_) | None => StopReason::Cut,
         };
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.place);
-        if stop == Stop::Cut {
-            items.iter_mut().for_each(Item::cut_off);
+        if stop == StopReason::Cut {
+            items.iter_mut().for_each(Item::mark_truncated);
         }
         vec![Event::Ended(Box::new(Reply {
             id: self.id.clone(),
@@ -207,8 +209,8 @@ impl MessageDecoder {
     }
 }
 
-impl OpenBlock {
-    /// The whole block: the members of its beginning in their order, with what the deltas said.
+impl AnthropicOpenBlock {
+    /// Assembles the whole block: the members of its start, completed with the deltas.
     fn assemble(&self) -> Json {
         let tree = self.start.tree();
         let start = tree.root();
@@ -275,17 +277,17 @@ impl OpenBlock {
     }
 }
 
-impl Decoder for MessageDecoder {
+impl Decoder for AnthropicDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
         Ok(match &*root.text_of("type").unwrap_or_default() {
-            "message_start" => self.started(root),
-            "content_block_start" => self.opened(root),
-            "content_block_delta" => self.delta(root),
-            "content_block_stop" => self.closed(root),
-            "message_delta" => self.changed(root),
-            "message_stop" => self.ended(),
+            "message_start" => self.on_message_start(root),
+            "content_block_start" => self.on_block_start(root),
+            "content_block_delta" => self.on_block_delta(root),
+            "content_block_stop" => self.on_block_stop(root),
+            "message_delta" => self.on_message_delta(root),
+            "message_stop" => self.finish_reply(),
             "ping" => Vec::new(),
             "error" => vec![Event::Failed(decode::failure(root, &frame.data))],
             _ => vec![Event::Alien(root.json())],
@@ -296,23 +298,24 @@ impl Decoder for MessageDecoder {
         if !self.has_ended {
             self.stop = None;
         }
-        Ok(self.ended())
+        Ok(self.finish_reply())
     }
 }
 
-/// Writes a streamed message. Texts, thoughts and calls go out as they come; anything else goes out when whole.
+/// Encodes a streamed message. Texts, thoughts and calls are streamed; other Items are written when
+/// complete.
 #[derive(Default)]
-pub(super) struct MessageEncoder {
-    /// The Items whose beginning was written.
+pub(super) struct AnthropicEncoder {
+    /// The Items whose start was written.
     streaming: Vec<u32>,
-    /// The calls that were announced, and whose beginning was not written yet.
+    /// Opened calls whose start was not written yet.
     waiting: BTreeMap<u32, Json>,
 }
 
-impl Encoder for MessageEncoder {
+impl Encoder for AnthropicEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { id, origin } => vec![frame("message_start", |o| {
+            Event::Began { id, origin } => vec![event_frame("message_start", |o| {
                 o.object("message", |o| {
                     o.string("id", id.as_deref().unwrap_or("msg")).string("type", "message");
                     o.string("role", "assistant").string("model", &origin.answered);
@@ -320,12 +323,12 @@ impl Encoder for MessageEncoder {
                     o.raw("usage", &wire::usage_json(&Usage::default()));
                 });
             })],
-            Event::Opened { index, body, .. } => self.opened(*index, body),
-            Event::Delta { index, delta } => self.delta(*index, delta),
-            Event::Closed { index, item } => self.closed(*index, item),
+            Event::Opened { index, body, .. } => self.write_opened(*index, body),
+            Event::Delta { index, delta } => self.write_delta(*index, delta),
+            Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
-            Event::Ended(reply) => ended(reply),
-            Event::Failed(failure) => vec![frame("error", |o| {
+            Event::Ended(reply) => end_frames(reply),
+            Event::Failed(failure) => vec![event_frame("error", |o| {
                 o.object("error", |o| {
                     o.string("type", failure.kind.as_deref().unwrap_or("api_error"));
                     o.string("message", &failure.message);
@@ -340,10 +343,11 @@ impl Encoder for MessageEncoder {
     }
 }
 
-impl MessageEncoder {
-    fn opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
-        // A call's first block names it; whoever has not the wire's own block writes it from the body.
-        let item = Item::new("", Place::default(), Role::Assistant, body.clone());
+impl AnthropicEncoder {
+    fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+        // The start block of a call contains its name. Build it from the body if there is no native
+        // block.
+        let item = Item::new("", ItemPosition::default(), Role::Assistant, body.clone());
         let block = match body {
             Body::Text(_) | Body::Thought(_) => encode::reply_block(&item),
             Body::Call(call) => Some(json::object(|o| {
@@ -358,24 +362,25 @@ impl MessageEncoder {
             | Body::Summary { .. }
             | Body::Unknown => None,
         };
-        // A sealed thought without text may be a redacted one, which is told only when it is whole.
+        // A sealed thought without text may be a redacted one, which must be written whole.
         let waits =
             matches!(body, Body::Thought(t) if t.kind == throughline_core::ThoughtKind::Encrypted);
         match block.filter(|_| !waits) {
-            // A call that comes whole tells more of itself than its name.
+            // Wait with the start of a call, because a complete call has more members than its
+            // name.
             Some(block) if matches!(body, Body::Call(_)) => {
                 self.waiting.insert(index, block);
                 Vec::new()
             }
             Some(block) => {
                 self.streaming.push(index);
-                vec![start(index, &block)]
+                vec![block_start_frame(index, &block)]
             }
             None => Vec::new(),
         }
     }
 
-    fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
+    fn write_delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
         let is_waiting = self.waiting.contains_key(&index);
         if !is_waiting && !self.streaming.contains(&index) {
             return Vec::new();
@@ -384,13 +389,14 @@ impl MessageEncoder {
             Delta::Text(text) => ("text_delta", "text", text),
             Delta::Thought(text) => ("thinking_delta", "thinking", text),
             Delta::Args(text) => ("input_json_delta", "partial_json", text),
-            // This wire sends arguments as text only: they follow when the call is whole.
+            // This wire sends arguments only as text, so they are written when the call is
+            // complete.
             Delta::ArgsAt { .. } => return Vec::new(),
         };
         let mut frames = Vec::new();
         if let Some(block) = self.waiting.remove(&index) {
             self.streaming.push(index);
-            frames.push(start(index, &block));
+            frames.push(block_start_frame(index, &block));
         }
         frames.push(content_delta(index, kind, |o| {
             o.string(key, text);
@@ -398,8 +404,8 @@ impl MessageEncoder {
         frames
     }
 
-    fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
-        let stop = frame("content_block_stop", |o| {
+    fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+        let stop = event_frame("content_block_stop", |o| {
             o.number("index", u64::from(index));
         });
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
@@ -407,18 +413,18 @@ impl MessageEncoder {
         if !self.streaming.contains(&index) {
             let Some(block) = encode::reply_block(item) else { return Vec::new() };
             if let Body::Call(_) = &item.body {
-                return whole_call(index, &block, stop);
+                return call_frames(index, &block, stop);
             }
             let is_thinking = node.is_some_and(|n| n.get("type").is_some_and(|t| t.is("thinking")));
             if !is_thinking {
-                return vec![start(index, &block), stop];
+                return vec![block_start_frame(index, &block), stop];
             }
-            // Only a signature to tell: it comes as its delta, as the provider sends it.
+            // A block with only a signature is sent as a signature delta, as the provider does.
             let empty = json::object(|o| {
                 o.string("type", "thinking").string("thinking", "").string("signature", "");
             });
-            let mut frames = vec![start(index, &empty)];
-            frames.extend(signature(index, node));
+            let mut frames = vec![block_start_frame(index, &empty)];
+            frames.extend(signature_frame(index, node));
             frames.push(stop);
             return frames;
         }
@@ -433,7 +439,7 @@ impl MessageEncoder {
                     frames.push(content_delta(index, "citations_delta", delta));
                 }
             }
-            Body::Thought(_) => frames.extend(signature(index, node)),
+            Body::Thought(_) => frames.extend(signature_frame(index, node)),
             Body::Call(_)
             | Body::Media(_)
             | Body::Result(_)
@@ -447,19 +453,19 @@ impl MessageEncoder {
     }
 }
 
-/// A call that came whole: a beginning with everything but the arguments, which follow as text.
-fn whole_call(index: u32, block: &Json, stop: Frame) -> Vec<Frame> {
+/// Encodes a complete call: a start with everything but the arguments, which follow as text.
+fn call_frames(index: u32, block: &Json, stop: Frame) -> Vec<Frame> {
     let tree = block.tree();
     let empty = (Cow::Borrowed("input"), Some(json::object(|_| {})));
     let args = tree.root().get("input").map_or_else(Json::null, Node::json);
     let args = |o: &mut json::Object<'_>| {
         o.string("partial_json", args.as_str());
     };
-    let beginning = draft::edited(Some(block), &[empty]);
-    vec![start(index, &beginning), content_delta(index, "input_json_delta", args), stop]
+    let beginning = draft::edit_object(Some(block), &[empty]);
+    vec![block_start_frame(index, &beginning), content_delta(index, "input_json_delta", args), stop]
 }
 
-fn signature(index: u32, block: Option<Node<'_>>) -> Option<Frame> {
+fn signature_frame(index: u32, block: Option<Node<'_>>) -> Option<Frame> {
     let signature = block?.get("signature")?;
     let delta = |o: &mut json::Object<'_>| {
         o.node("signature", signature);
@@ -467,12 +473,12 @@ fn signature(index: u32, block: Option<Node<'_>>) -> Option<Frame> {
     Some(content_delta(index, "signature_delta", delta))
 }
 
-fn ended(reply: &Reply) -> Vec<Frame> {
-    if reply.stop == Stop::Cut {
+fn end_frames(reply: &Reply) -> Vec<Frame> {
+    if reply.stop == StopReason::Cut {
         return Vec::new();
     }
-    let (reason, sequence) = wire::stop_words(&reply.stop);
-    let changed = frame("message_delta", |o| {
+    let (reason, sequence) = wire::stop_reason(&reply.stop);
+    let changed = event_frame("message_delta", |o| {
         o.object("delta", |o| {
             o.maybe_string("stop_reason", reason);
             match sequence {
@@ -482,17 +488,17 @@ fn ended(reply: &Reply) -> Vec<Frame> {
         });
         o.raw("usage", &wire::usage_json(&reply.usage));
     });
-    vec![changed, frame("message_stop", |_| {})]
+    vec![changed, event_frame("message_stop", |_| {})]
 }
 
-fn start(index: u32, block: &Json) -> Frame {
-    frame("content_block_start", |o| {
+fn block_start_frame(index: u32, block: &Json) -> Frame {
+    event_frame("content_block_start", |o| {
         o.number("index", u64::from(index)).raw("content_block", block);
     })
 }
 
 fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
-    frame("content_block_delta", |o| {
+    event_frame("content_block_delta", |o| {
         o.number("index", u64::from(index));
         o.object("delta", |o| {
             o.string("type", kind);
@@ -501,7 +507,7 @@ fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>
     })
 }
 
-fn frame(kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+fn event_frame(kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
     let object = json::object(|o| {
         o.string("type", kind);
         fill(o);

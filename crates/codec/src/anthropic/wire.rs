@@ -1,13 +1,14 @@
-//! The Messages API's own words: block types, stop reasons, usage, and which fields of a block hold Seals.
+//! Constants and conversions of the Messages API: block types, stop reasons, usage, and the fields
+//! that hold Seals.
 
-use throughline_core::{Json, Label, Name, Node, Stop, Usage, json};
+use throughline_core::{Json, Label, Name, Node, StopReason, Usage, json};
 
 use crate::Document;
 
-/// The member of `usage` that counts thinking.
+/// The pointer to the thinking tokens in `usage`.
 const THINKING: &str = "/output_tokens_details/thinking_tokens";
 
-/// Whether a document is one of this wire's.
+/// Returns which part of an exchange a document is, if it belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     let kind = document.text_of("type");
     match kind.as_deref() {
@@ -25,20 +26,21 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         Some(_) | None => {}
     }
     let messages = document.get("messages").filter(|messages| messages.is_array())?;
-    // `max_tokens` is required here and so is usually there; the rest never stands in a chat request.
+    // `max_tokens` is required here and therefore usually present; the other members never occur in
+    // a chat request.
     let is_ours = document.get("anthropic_version").is_some()
         || document.get("system").is_some() && document.get("max_tokens").is_some()
         || document.at("/thinking/budget_tokens").is_some()
         || document.get("output_config").is_some()
         || document.at("/tools/0/input_schema").is_some()
-        || messages.elements().any(|message| has_own_block(message.get("content")));
+        || messages.elements().any(|message| has_anthropic_block(message.get("content")));
     let is_plain = document.get("max_tokens").is_some()
         && document.text_of("model").is_some_and(|model| model.contains("claude"))
         && !model_is_routed(document);
     (is_ours || is_plain).then_some(Document::Request)
 }
 
-fn has_own_block(content: Option<Node<'_>>) -> bool {
+fn has_anthropic_block(content: Option<Node<'_>>) -> bool {
     let blocks = content.into_iter().flat_map(Node::elements);
     let mut types = blocks.filter_map(|block| Some((block.text_of("type")?, block)));
     types.any(|(kind, block)| match &*kind {
@@ -48,14 +50,14 @@ fn has_own_block(content: Option<Node<'_>>) -> bool {
     })
 }
 
-/// Chat gateways write the maker before the model: `anthropic/claude-…`.
+/// Chat gateways prefix the model with its vendor: `anthropic/claude-…`.
 fn model_is_routed(document: Node<'_>) -> bool {
     document.text_of("model").is_some_and(|model| model.contains('/'))
 }
 
-/// What a content block is.
+/// The type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
+pub(super) enum AnthropicBlockKind {
     Text,
     Thinking,
     RedactedThinking,
@@ -69,8 +71,8 @@ pub(super) enum Block {
     Unknown,
 }
 
-impl Block {
-    pub(super) fn of(kind: &str) -> Self {
+impl AnthropicBlockKind {
+    pub(super) fn from_type(kind: &str) -> Self {
         match kind {
             "text" => Self::Text,
             "thinking" => Self::Thinking,
@@ -86,13 +88,13 @@ impl Block {
         }
     }
 
-    /// Whether a block of this kind can hold a Seal at all.
-    pub(super) fn may_seal(self) -> bool {
+    /// Returns whether a block of this type can contain a Seal.
+    pub(super) fn can_hold_seal(self) -> bool {
         !matches!(self, Self::Image | Self::Document | Self::ToolUse | Self::ToolResult)
     }
 
-    /// Whether a member of this block, at any depth, holds a Seal.
-    pub(super) fn seals(self, key: &str) -> Option<Label> {
+    /// Returns the Seal format of a member of this block at any depth; `None` if it is not a Seal.
+    pub(super) fn seal_format(self, key: &str) -> Option<Label> {
         let is_sealed = match self {
             Self::Thinking => key == "signature",
             Self::RedactedThinking => key == "data",
@@ -105,29 +107,31 @@ impl Block {
     }
 }
 
-/// The members of a response block that a request takes too. Everything else that a response may add to a block of
-/// a known type is refused as an extra input; blocks of other types go back whole.
-pub(super) fn input_members(block: Block) -> Option<&'static [&'static str]> {
+/// Returns the members of a response block that a request accepts. The API rejects other members of
+/// known types as extra inputs; blocks of other types are sent back whole.
+pub(super) fn input_members(block: AnthropicBlockKind) -> Option<&'static [&'static str]> {
     match block {
-        Block::Text => Some(&["type", "text", "citations", "cache_control"]),
-        Block::Thinking => Some(&["type", "thinking", "signature"]),
-        Block::RedactedThinking => Some(&["type", "data"]),
-        Block::ToolUse => Some(&["type", "id", "name", "input", "caller", "cache_control"]),
-        Block::Image
-        | Block::Document
-        | Block::ToolResult
-        | Block::HostedCall
-        | Block::HostedResult
-        | Block::Compaction
-        | Block::Unknown => None,
+        AnthropicBlockKind::Text => Some(&["type", "text", "citations", "cache_control"]),
+        AnthropicBlockKind::Thinking => Some(&["type", "thinking", "signature"]),
+        AnthropicBlockKind::RedactedThinking => Some(&["type", "data"]),
+        AnthropicBlockKind::ToolUse => {
+            Some(&["type", "id", "name", "input", "caller", "cache_control"])
+        }
+        AnthropicBlockKind::Image
+        | AnthropicBlockKind::Document
+        | AnthropicBlockKind::ToolResult
+        | AnthropicBlockKind::HostedCall
+        | AnthropicBlockKind::HostedResult
+        | AnthropicBlockKind::Compaction
+        | AnthropicBlockKind::Unknown => None,
     }
 }
 
-/// A response block as a request would say it. Members that are `null` were never there.
+/// Converts a response block to its request form. Members that are `null` are dropped.
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
-    let kind = Block::of(&node.text_of("type").unwrap_or_default());
+    let kind = AnthropicBlockKind::from_type(&node.text_of("type").unwrap_or_default());
     let Some(taken) = input_members(kind) else { return block.clone() };
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         taken.iter().any(|member| key.is(member)) && !value.is_null()
@@ -142,41 +146,41 @@ pub(super) fn project(block: &Json) -> Json {
     })
 }
 
-/// Why a message ended.
-pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> Stop {
+/// Converts a stop reason.
+pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {
     match reason {
-        Some("end_turn") => Stop::Done,
-        Some("tool_use") => Stop::Tools,
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
-        Some("stop_sequence") => Stop::Sequence(sequence),
-        Some("pause_turn") => Stop::Paused,
-        Some("refusal") => Stop::Refused(Name::from("refusal")),
-        Some(other) => Stop::Other(Name::from(other)),
-        None => Stop::Cut,
+        Some("end_turn") => StopReason::Done,
+        Some("tool_use") => StopReason::Tools,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
+        Some("stop_sequence") => StopReason::Sequence(sequence),
+        Some("pause_turn") => StopReason::Paused,
+        Some("refusal") => StopReason::Refused(Name::from("refusal")),
+        Some(other) => StopReason::Other(Name::from(other)),
+        None => StopReason::Cut,
     }
 }
 
-/// The words for why a message ended: reason and stop sequence.
-pub(super) fn stop_words(stop: &Stop) -> (Option<&str>, Option<&str>) {
+/// Returns the stop reason and stop sequence as written on the wire.
+pub(super) fn stop_reason(stop: &StopReason) -> (Option<&str>, Option<&str>) {
     match stop {
-        Stop::Done => (Some("end_turn"), None),
-        Stop::Tools => (Some("tool_use"), None),
-        Stop::Length => (Some("max_tokens"), None),
-        Stop::Sequence(sequence) => (Some("stop_sequence"), sequence.as_deref()),
-        Stop::Paused => (Some("pause_turn"), None),
-        Stop::Refused(_) => (Some("refusal"), None),
-        Stop::Other(word) => (Some(word), None),
-        Stop::Cut => (None, None),
+        StopReason::Done => (Some("end_turn"), None),
+        StopReason::Tools => (Some("tool_use"), None),
+        StopReason::Length => (Some("max_tokens"), None),
+        StopReason::Sequence(sequence) => (Some("stop_sequence"), sequence.as_deref()),
+        StopReason::Paused => (Some("pause_turn"), None),
+        StopReason::Refused(_) => (Some("refusal"), None),
+        StopReason::Other(word) => (Some(word), None),
+        StopReason::Cut => (None, None),
     }
 }
 
-/// Reads a `usage` object over what is known already: a stream tells it in two pieces.
+/// Merges a `usage` object into the known usage, because a stream sends it in two pieces.
 pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
     let count = |key: &str| node.get(key).and_then(Node::u64);
     let fresh = count("input_tokens");
     let cached = count("cache_read_input_tokens").unwrap_or(known.cached);
     let written = count("cache_creation_input_tokens").unwrap_or(known.written);
-    let before = known.fresh();
+    let before = known.uncached_input();
     Usage {
         input: fresh.unwrap_or(before).saturating_add(cached).saturating_add(written),
         cached,
@@ -189,7 +193,7 @@ pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
 /// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     json::object(|o| {
-        o.number("input_tokens", usage.fresh());
+        o.number("input_tokens", usage.uncached_input());
         o.number("cache_creation_input_tokens", usage.written);
         o.number("cache_read_input_tokens", usage.cached);
         o.number("output_tokens", usage.output);

@@ -1,166 +1,172 @@
-//! What differs between what a request sends back and what was issued: the words for it. `exact.rs` finds it.
+//! Describes the differences between replayed and issued content. `exact.rs` finds them.
 
 use std::ops::Range;
 
-use throughline_core::{Call, Item, Json, Reply, Why};
+use throughline_core::{Call, ElisionReason, Item, Json, Reply};
 
-use crate::audit::mend::{Edit, Mend};
+use crate::audit::fix::{Edit, Fix};
 use crate::audit::rule::{Finding, Rule};
 
-/// The present request beside what came before.
+/// The current request compared with the earlier exchanges.
 pub struct Comparison<'p> {
-    /// The present request, read.
+    /// The decoded request.
     pub call: Call,
-    /// What differs, in the order of the request.
+    /// The differences, in request order.
     pub changes: Vec<Change<'p>>,
-    /// The first element that differs from what stood before a thought when it was issued.
+    /// The first element that changed in the prefix of a replayed, prefix-bound thought.
     pub prefix: Option<PrefixChange<'p>>,
-    /// The first element that says the same as in the request before, with its members in another order.
-    pub reordered: Option<Reordered>,
+    /// The first element whose members have another order than in the previous request.
+    pub reordered: Option<ReorderedElement>,
 }
 
-/// An element that says the same as in the request before, with its members in another order: caches miss it.
+/// An element that is equal to the one in the previous request except for its member order, which
+/// causes a cache miss.
 #[derive(Clone, Debug)]
-pub struct Reordered {
-    /// Its place in the present request.
+pub struct ReorderedElement {
+    /// The byte range in the current request.
     pub place: Range<usize>,
-    /// How it was written before.
+    /// The element as it was sent before.
     pub before: Json,
 }
 
 impl Comparison<'_> {
-    /// What there is to say of an element whose members changed their order, by the wire's own rule.
-    pub fn broken_cache(&self, rule: &'static Rule) -> Option<Finding> {
-        let Reordered { place, before } = self.reordered.clone()?;
-        let message = "the last request said the same, with its members in another order";
+    /// Returns a finding of `rule` for a reordered element.
+    pub fn cache_finding(&self, rule: &'static Rule) -> Option<Finding> {
+        let ReorderedElement { place, before } = self.reordered.clone()?;
+        let message =
+            "the content is unchanged since the previous request, but the member order differs";
         let edit = Edit::Replace(place.clone(), before);
-        let mend = Mend::new("writes it as it was sent before", [edit]);
-        Some(Finding::in_range(rule, place, message).mended(Some(mend)))
+        let mend = Fix::new("restores the element as it was sent before", [edit]);
+        Some(Finding::in_range(rule, place, message).with_auto_fix(Some(mend)))
     }
 }
 
-/// One thing that was issued and does not come back as it was, or comes back from nowhere.
+/// A difference between one issued value and the request, or a value that was never issued.
 #[derive(Clone, Debug)]
 pub struct Change<'p> {
-    /// What happened.
+    /// The kind of difference.
     pub kind: ChangeKind,
-    /// The part of the request that it happened to: which carries the seal now, or has lost it. Nothing where the part is
-    /// gone as well.
+    /// The part of the request that has the Seal now, or has lost it. `None` if the part is missing
+    /// too.
     pub part: Option<Range<usize>>,
-    /// The seal's own value in the request, where there is one.
+    /// The byte range of the Seal's value, if the request has one.
     pub seal: Option<Range<usize>>,
-    /// What was issued, where that is known.
-    pub issued: Option<Issued<'p>>,
-    /// Whether it belongs to the turn that is not finished: behind the last thing that the user said.
+    /// The issued value, if known.
+    pub issued: Option<IssuedItem<'p>>,
+    /// Whether the part belongs to the unfinished turn, after the last user message.
     pub is_current: bool,
-    /// Whether it belongs to the last message of the model.
+    /// Whether the part belongs to the last message of the model.
     pub is_latest: bool,
-    /// Whether what it stands on, or before, is known to have been said. What nobody issued may otherwise only come from an
-    /// exchange that nobody told of.
+    /// Whether the part, or the output after it, is known model output. Otherwise an unissued value
+    /// may come from an exchange that is not part of the transcript.
     pub is_placed: bool,
 }
 
-/// One Item that a model said.
+/// One Item that a model issued.
 #[derive(Clone, Copy, Debug)]
-pub struct Issued<'p> {
-    /// The number of the exchange.
+pub struct IssuedItem<'p> {
+    /// The index of the exchange.
     pub exchange: usize,
-    /// The number of the Item in its Reply.
+    /// The index of the Item in its Reply.
     pub index: usize,
-    /// The Reply.
+    /// The Reply that contains the Item.
     pub reply: &'p Reply,
-    /// The Item.
+    /// The issued Item.
     pub item: &'p Item,
-    /// Which of its Seals; nothing for a thought without any.
+    /// The index of the Seal; `None` for an unsealed thought.
     pub seal: Option<usize>,
 }
 
-/// What happened to something that was issued.
+/// The kind of difference between issued and replayed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The seal differs from the one issued, first at this byte.
+    /// The Seal differs from the issued one.
     SealAltered {
-        /// The first differing byte of the seal.
+        /// The first differing byte of the Seal.
         first: usize,
     },
-    /// The seal's bytes are the same in another base64 alphabet or padding.
+    /// The Seal has the same bytes in another base64 alphabet or padding.
     SealReencoded,
-    /// The part is there without its seal.
+    /// The part is present without its Seal.
     SealDropped,
-    /// The part is gone with its seal; others of its Reply are there.
+    /// The part and its Seal are missing, although other parts of the Reply are present.
     PartDropped,
-    /// The seal is on another part than the one it was issued with.
+    /// The Seal is on another part than the one it was issued with.
     SealMoved,
-    /// The part stands in another message than the rest of its Reply.
+    /// The part is in another message than the rest of its Reply.
     PartMoved,
-    /// The text that the seal stands for differs, first at this character.
+    /// The text that the Seal covers differs.
     TextEdited {
         /// The first differing character of the text.
         first: usize,
     },
-    /// The part holds the text of several that were issued.
+    /// The part contains the text of several issued parts.
     Merged,
-    /// The part stands before one that was issued earlier.
+    /// The part precedes one that was issued earlier.
     Reordered,
-    /// The same seal stands in two places.
+    /// The same Seal occurs twice.
     Duplicated,
-    /// Nobody in the conversation issued it.
+    /// No response in the conversation issued the Seal.
     Unissued,
-    /// Somebody issued it whose seals the target does not take.
-    Foreign(Why),
-    /// What was thought is said as plain text.
+    /// The Seal was issued by a provider, account or model whose Seals the target rejects.
+    Foreign(ElisionReason),
+    /// A thought was sent as plain text.
     SaidAloud,
 }
 
 impl ChangeKind {
-    /// What happened, as the end of a sentence that begins with the name of the seal or thought.
-    pub fn phrase(self) -> String {
+    /// Describes the difference; completes a sentence whose subject is the Seal or thought.
+    pub fn describe(self) -> String {
         match self {
             Self::SealAltered { first } => {
-                format!("differs from the one that was issued, first at byte {first}")
+                format!("differs from the issued one, starting at byte {first}")
             }
-            Self::SealReencoded => "was written anew in another base64 alphabet".to_owned(),
-            Self::SealDropped => "was issued and is missing here".to_owned(),
-            Self::PartDropped => "was issued and is gone".to_owned(),
+            Self::SealReencoded => {
+                "was re-encoded in another base64 alphabet or padding".to_owned()
+            }
+            Self::SealDropped => "was issued but is missing here".to_owned(),
+            Self::PartDropped => "was issued but is missing".to_owned(),
             Self::SealMoved => "was issued on another part".to_owned(),
-            Self::PartMoved => "stands apart from the rest of its answer".to_owned(),
+            Self::PartMoved => "is in another message than the rest of its response".to_owned(),
             Self::TextEdited { first } => {
-                format!("differs from what was issued, first at character {first}")
+                format!("differs from the issued one, starting at character {first}")
             }
-            Self::Merged => "holds what was issued as several".to_owned(),
-            Self::Reordered => "stands in another order than it was issued in".to_owned(),
-            Self::Duplicated => "stands here a second time".to_owned(),
-            Self::Unissued => "was issued by nobody in this conversation".to_owned(),
+            Self::Merged => "combines several issued parts".to_owned(),
+            Self::Reordered => "is not in the order in which it was issued".to_owned(),
+            Self::Duplicated => "is a duplicate".to_owned(),
+            Self::Unissued => "was not issued in this conversation".to_owned(),
             Self::Foreign(why) => match why {
-                Why::OtherAccount => "was issued to another account".to_owned(),
-                Why::OtherModel => {
-                    "was issued by a model whose seals this one does not read".to_owned()
+                ElisionReason::OtherAccount => "was issued to another account".to_owned(),
+                ElisionReason::OtherModel => {
+                    "was issued by a model whose Seals this model cannot read".to_owned()
                 }
-                Why::Foreign
-                | Why::PrefixChanged
-                | Why::Unsigned
-                | Why::Cut
-                | Why::Altered
-                | Why::Covered
-                | Why::Forgotten
-                | Why::Expired
-                | Why::NotOnThisWire
-                | Why::ByPolicy => "was issued by another provider or endpoint".to_owned(),
+                ElisionReason::Foreign
+                | ElisionReason::PrefixChanged
+                | ElisionReason::Unsigned
+                | ElisionReason::Cut
+                | ElisionReason::Altered
+                | ElisionReason::Covered
+                | ElisionReason::Forgotten
+                | ElisionReason::Expired
+                | ElisionReason::NotOnThisWire
+                | ElisionReason::ByPolicy => {
+                    "was issued by another provider or endpoint".to_owned()
+                }
             },
-            Self::SaidAloud => "was a thought, and is said here as plain text".to_owned(),
+            Self::SaidAloud => "was a thought but is sent here as plain text".to_owned(),
         }
     }
 }
 
-/// An element of the request that differs from what stood there when a bound thought was issued.
+/// An element of the request that changed since a prefix-bound thought was issued.
 #[derive(Clone, Debug)]
 pub struct PrefixChange<'p> {
-    /// What changed, as `system`, `tools.1` or `messages.4`.
+    /// The path of the element, for example `system`, `tools.1` or `messages.4`.
     pub element: String,
-    /// Its place in the present request; nothing where it is gone.
+    /// The byte range in the current request; `None` if the element is missing.
     pub place: Option<Range<usize>>,
-    /// The first part of the present request whose seal no longer fits.
+    /// The first part of the current request whose Seal is no longer valid.
     pub part: Range<usize>,
-    /// What was issued there.
-    pub issued: Issued<'p>,
+    /// The Item that was issued with the earlier prefix.
+    pub issued: IssuedItem<'p>,
 }

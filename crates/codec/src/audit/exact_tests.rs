@@ -1,10 +1,10 @@
-//! What is found when a request is compared with what was issued, on the wire whose parts carry the most.
+//! Tests the comparison of replayed and issued content, on the wire with the most kinds of parts.
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Tree, Why};
+use throughline_core::{ElisionReason, Name, Request, Tree};
 
-use crate::audit::{ChangeKind, Comparison, Prior, Transcript};
-use crate::{AnthropicMessages, Asked, Catalog};
+use crate::audit::{ChangeKind, Comparison, PriorExchanges, Transcript};
+use crate::{AnthropicMessages, Catalog, DecodeContext};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
@@ -23,9 +23,9 @@ const BLOCKS: [&str; 4] = [
     r#"{"type":"tool_use","id":"toolu_1","name":"look","input":{}}"#,
 ];
 
-fn asked(model: &str, account: &str) -> Asked {
+fn asked(model: &str, account: &str) -> DecodeContext {
     let catalog = Catalog::builtin();
-    Asked::of(catalog.target_for("anthropic", model, account).unwrap())
+    DecodeContext::of(catalog.target_for("anthropic", model, account).unwrap())
 }
 
 fn request(body: String) -> Request {
@@ -42,13 +42,17 @@ fn second(blocks: &[&str]) -> String {
     )
 }
 
-/// What happened to what was issued, with the text at the place where it happened.
-fn changes_for(body: String, to: &Asked, from: &Asked) -> Vec<(ChangeKind, String)> {
-    let mut prior = Prior::new();
+/// Returns the kind of each change and the request text at its position.
+fn changes_for(
+    body: String,
+    to: &DecodeContext,
+    from: &DecodeContext,
+) -> Vec<(ChangeKind, String)> {
+    let mut prior = PriorExchanges::new();
     prior.push_request(&AnthropicMessages, &request(FIRST.to_owned()), from.clone()).unwrap();
     prior.push_response(&AnthropicMessages, &Bytes::from(ANSWER), from.clone()).unwrap();
     let request = request(body);
-    let transcript = Transcript::of(&AnthropicMessages, &request).after(&prior);
+    let transcript = Transcript::new(&AnthropicMessages, &request).with_prior(&prior);
     let tree = Tree::parse(request.body.clone()).unwrap();
     let comparison = Comparison::of(&transcript, &to.target, &tree).unwrap();
     let text = |place: &std::ops::Range<usize>| {
@@ -70,33 +74,33 @@ fn changes(blocks: &[&str]) -> Vec<(ChangeKind, String)> {
 }
 
 #[test]
-fn what_comes_back_as_it_was_issued_has_not_changed() {
+fn exact_replay_reports_no_change() {
     assert_eq!(changes(&BLOCKS), []);
 }
 
 #[test]
-fn an_altered_seal_is_named_with_its_first_differing_byte() {
+fn altered_seal_is_reported_with_its_first_differing_byte() {
     let altered = BLOCKS[0].replace("c2VhbC1vbmU=", "c2VhbC1vbmY=");
     let found = changes(&[&altered, BLOCKS[1], BLOCKS[2], BLOCKS[3]]);
     assert_eq!(found, [(ChangeKind::SealAltered { first: 10 }, r#""c2VhbC1vbmY=""#.to_owned())]);
 }
 
 #[test]
-fn an_edited_text_is_named_with_its_first_differing_character() {
+fn edited_text_is_reported_with_its_first_differing_character() {
     let edited = BLOCKS[2].replace("look again", "look away");
     let found = changes(&[BLOCKS[0], BLOCKS[1], &edited, BLOCKS[3]]);
     assert_eq!(found, [(ChangeKind::TextEdited { first: 20 }, edited)]);
 }
 
 #[test]
-fn a_seal_that_lost_its_padding_was_written_anew() {
+fn seal_without_padding_is_reported_as_reencoded() {
     let bare = BLOCKS[0].replace("bmU=", "bmU");
     let found = changes(&[&bare, BLOCKS[1], BLOCKS[2], BLOCKS[3]]);
     assert_eq!(found, [(ChangeKind::SealReencoded, r#""c2VhbC1vbmU""#.to_owned())]);
 }
 
 #[test]
-fn a_dropped_seal_is_missed_on_its_part_and_a_dropped_part_altogether() {
+fn dropped_seals_and_dropped_parts_are_reported() {
     let unsigned = BLOCKS[0].replace(r#","signature":"c2VhbC1vbmU=""#, "");
     let found = changes(&[&unsigned, BLOCKS[2], BLOCKS[3]]);
     assert_eq!(
@@ -106,7 +110,7 @@ fn a_dropped_seal_is_missed_on_its_part_and_a_dropped_part_altogether() {
 }
 
 #[test]
-fn swapped_seals_are_each_on_anothers_part() {
+fn swapped_seals_are_reported_as_moved() {
     let first = BLOCKS[0].replace("c2VhbC1vbmU=", "c2VhbC10aHJlZQ==");
     let third = BLOCKS[2].replace("c2VhbC10aHJlZQ==", "c2VhbC1vbmU=");
     let found = changes(&[&first, BLOCKS[1], &third, BLOCKS[3]]);
@@ -115,14 +119,14 @@ fn swapped_seals_are_each_on_anothers_part() {
 }
 
 #[test]
-fn merged_blocks_hold_what_was_issued_as_several() {
+fn merged_blocks_are_reported() {
     let merged = r#"{"type":"thinking","thinking":"first I should look around then I should look again","signature":"c2VhbC10aHJlZQ=="}"#;
     let found = changes(&[BLOCKS[1], merged, BLOCKS[3]]);
     assert!(found.contains(&(ChangeKind::Merged, merged.to_owned())), "{found:?}");
 }
 
 #[test]
-fn what_stands_in_another_order_is_named() {
+fn reordered_blocks_are_reported() {
     let found = changes(&[BLOCKS[2], BLOCKS[1], BLOCKS[0], BLOCKS[3]]);
     assert!(found.contains(&(ChangeKind::Reordered, BLOCKS[0].to_owned())), "{found:?}");
     let behind = changes(&[BLOCKS[0], BLOCKS[1], BLOCKS[3], BLOCKS[2]]);
@@ -130,35 +134,35 @@ fn what_stands_in_another_order_is_named() {
 }
 
 #[test]
-fn a_second_copy_is_named() {
+fn duplicate_is_reported() {
     let found = changes(&[BLOCKS[0], BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[3]]);
     assert_eq!(found, [(ChangeKind::Duplicated, r#""c2VhbC1vbmU=""#.to_owned())]);
 }
 
 #[test]
-fn a_seal_from_nowhere_was_issued_by_nobody() {
+fn unknown_seal_is_reported_as_not_issued() {
     let forged = r#"{"type":"thinking","thinking":"I was never thought","signature":"Zm9yZ2Vk"}"#;
     let found = changes(&[BLOCKS[0], BLOCKS[1], BLOCKS[2], BLOCKS[3], forged]);
     assert_eq!(found, [(ChangeKind::Unissued, r#""Zm9yZ2Vk""#.to_owned())]);
 }
 
 #[test]
-fn a_thought_said_aloud_is_recognised() {
+fn thought_sent_as_text_is_reported() {
     let aloud = r#"{"type":"text","text":"<think>first I should look around</think>"}"#;
     let found = changes(&[aloud, BLOCKS[3]]);
     assert!(found.contains(&(ChangeKind::SaidAloud, aloud.to_owned())), "{found:?}");
 }
 
 #[test]
-fn another_accounts_seal_is_foreign_where_seals_are_bound_to_accounts() {
+fn account_bound_seal_of_another_account_is_foreign() {
     let (mine, theirs) = (asked("claude-sonnet-5-5", "mine"), asked("claude-sonnet-5-5", "theirs"));
     let found = changes_for(second(&BLOCKS), &mine, &theirs);
     let kinds: Vec<_> = found.iter().map(|(kind, _)| *kind).collect();
-    assert_eq!(kinds, vec![ChangeKind::Foreign(Why::OtherAccount); 3]);
+    assert_eq!(kinds, vec![ChangeKind::Foreign(ElisionReason::OtherAccount); 3]);
 }
 
 #[test]
-fn an_answer_of_which_nothing_comes_back_is_not_missed() {
+fn unreplayed_reply_is_not_reported_as_missing() {
     let here = asked(MODEL, "mine");
     let other = FIRST.replace("find it", "never mind");
     assert_eq!(changes_for(other, &here, &here), []);

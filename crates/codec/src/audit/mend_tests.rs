@@ -1,4 +1,4 @@
-//! Edits on JSON text: what they touch changes, and nothing else.
+//! Tests that edits of JSON text change nothing else.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn json(text: &str) -> Json {
 }
 
 #[test]
-fn without_edits_the_text_is_as_it_was() {
+fn text_without_edits_is_unchanged() {
     assert_eq!(edited(TEXT, |_| Vec::new()), TEXT);
 }
 
@@ -44,13 +44,13 @@ fn all_elements_can_be_removed() {
 }
 
 #[test]
-fn a_member_is_removed_by_the_place_of_its_value() {
+fn member_is_removed_by_the_range_of_its_value() {
     let removed = edited(TEXT, |tree| vec![Edit::Remove(place(tree, "/c"))]);
     assert_eq!(removed, TEXT.replace(r#", "c" : "d""#, ""));
 }
 
 #[test]
-fn elements_are_put_before_and_behind_others() {
+fn elements_are_inserted_before_and_after_others() {
     let edits = |tree: &Tree| {
         vec![
             Edit::InsertBefore(place(tree, "/a/0"), vec![json("0")]),
@@ -74,9 +74,9 @@ fn members_are_set_and_added() {
 }
 
 #[test]
-fn mends_that_touch_the_same_place_wait_for_each_other() {
-    let mend = |start, end| Mend::new("removes it", vec![Edit::Remove(start..end)]);
+fn overlapping_fixes_are_not_combined() {
+    let mend = |start, end| Fix::new("removes it", vec![Edit::Remove(start..end)]);
     let (whole, inner, other) = (mend(0, 10), mend(2, 4), mend(12, 14));
-    assert_eq!(compatible(&[&whole, &inner, &other]), [0, 2]);
-    assert_eq!(compatible(&[&inner, &whole]), [0]);
+    assert_eq!(select_compatible(&[&whole, &inner, &other]), [0, 2]);
+    assert_eq!(select_compatible(&[&inner, &whole]), [0]);
 }

@@ -1,54 +1,54 @@
-//! What a rule says, and what is found where a request breaks it.
+//! Rules of a provider, and findings where a request violates them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use throughline_core::{Node, Target, Wire};
 
-use crate::audit::mend::Mend;
+use crate::audit::fix::Fix;
 
-/// One way in which a provider refuses a request, or does less with it.
+/// One reason for which a provider rejects or degrades a request.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its stable name, as `anthropic/tool-loop-needs-thinking`.
+    /// The stable id, for example `anthropic/tool-loop-needs-thinking`.
     pub id: &'static str,
-    /// The wire.
+    /// The wire that the rule belongs to.
     pub wire: Wire,
-    /// The gravest that it can be; single findings may be milder.
+    /// The highest severity; single findings may be less severe.
     pub severity: Severity,
-    /// What is wrong, in a sentence.
+    /// The problem, in a sentence.
     pub title: &'static str,
-    /// Why the provider is like that, and how requests come to break it.
+    /// The reason for the provider's behaviour, and typical causes of the violation.
     pub why: &'static str,
-    /// The provider's own words, with `…` where they depend on the request. Nothing where it says nothing, or where nobody
-    /// knows what it says.
+    /// The provider's error text, with `…` for parts that depend on the request. `None` if the
+    /// provider returns no error or its text is unknown.
     pub provider_error: Option<&'static str>,
-    /// What it is among the violations of a [`ReplayAudit`](throughline_core::ReplayAudit); nothing where it is not about
-    /// reasoning that is replayed.
-    pub breach: Option<Breach>,
-    /// What to do about it.
+    /// The corresponding violation in a [`ReplayAudit`](throughline_core::ReplayAudit); `None` for
+    /// rules that do not concern replayed reasoning.
+    pub breach: Option<ViolationKind>,
+    /// Advice on how to fix the request.
     pub fix: &'static str,
-    /// Whether it applies to that endpoint and model.
+    /// Returns whether the rule applies to an endpoint and model.
     pub applies: fn(&Target) -> bool,
-    /// How it is known.
+    /// The sources that document the rule.
     pub evidence: &'static [Source],
-    /// A request that breaks it, and the same request mended.
+    /// A failing request and its repaired version.
     pub example: Example,
 }
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Note,
-    /// Accepted, but reasoning is lost, the model refuses to answer, or caches break.
+    /// The request is accepted, but reasoning is lost, the model refuses to answer, or caches miss.
     Degrade,
-    /// Answered with an HTTP error.
+    /// The provider returns an HTTP error.
     Refuse,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Returns the name used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -58,45 +58,45 @@ impl Severity {
     }
 }
 
-/// What a broken rule is among the documents' [`ReplayViolation`](throughline_core::ReplayViolation)s.
+/// The kind of [`ReplayViolation`](throughline_core::ReplayViolation) that a rule reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breach {
-    /// Reasoning that must come back does not.
+pub enum ViolationKind {
+    /// Required reasoning is missing.
     Missing,
-    /// An element lacks its seal.
+    /// An element lacks its Seal.
     Unsigned,
-    /// A tool call lacks its seal.
+    /// A tool call lacks its Seal.
     UnsignedCall,
-    /// An element's seal does not fit it, or what stands before it.
+    /// The Seal does not match its element or its prefix.
     Invalid,
-    /// An element was sealed by somebody else.
+    /// Another provider, account or model issued the Seal.
     Foreign,
-    /// An element is in the pieces in which it was streamed.
+    /// An element is split into its stream fragments.
     Fragmented,
 }
 
-/// Where a rule is known from.
+/// A source that documents a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What sort of evidence it is.
+    /// The kind of evidence.
     pub kind: SourceKind,
-    /// Its address, or else what it is called: a recording, a package and a name in it.
+    /// A URL, or a name: a recording, or a package and an identifier in it.
     pub at: &'static str,
 }
 
 impl Source {
-    /// Its address, where it has one.
+    /// Returns the URL, if the source has one.
     pub fn url(&self) -> Option<&'static str> {
         self.at.starts_with("https://").then_some(self.at)
     }
 }
 
-/// What sort of evidence a rule rests on, the strongest first.
+/// The kind of evidence, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     /// Recorded traffic.
     Recorded,
-    /// The vendor's own client types.
+    /// The type definitions of the vendor's own client.
     Types,
     /// Vendor documentation.
     Documentation,
@@ -104,12 +104,12 @@ pub enum SourceKind {
     Issue,
     /// The source of a public client.
     Client,
-    /// A secondary page. Enough for a note only.
+    /// A secondary page, which justifies only a note.
     Secondary,
 }
 
 impl SourceKind {
-    /// The word for it.
+    /// Returns the name used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             SourceKind::Recorded => "recorded",
@@ -122,49 +122,49 @@ impl SourceKind {
     }
 }
 
-/// A request that breaks a rule, and the same request mended. The tests audit and repair them.
+/// A request that violates a rule and its repaired version. The tests audit and repair it.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// The provider's row.
+    /// The name of the provider's row.
     pub provider: &'static str,
-    /// The model.
+    /// The requested model.
     pub model: &'static str,
-    /// What came before: requests and responses in turn, as JSON.
+    /// The earlier requests and responses, alternating, as JSON.
     pub prior: &'static [&'static str],
-    /// The request that breaks the rule, pretty-printed as people write it.
+    /// The violating request, pretty-printed.
     pub failing: &'static str,
-    /// The request that does not.
+    /// The repaired request.
     pub mended: &'static str,
 }
 
-/// A place where a request breaks a rule.
+/// One violation of a rule by a request.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The rule.
+    /// The violated rule.
     pub rule: &'static Rule,
-    /// How grave it is here.
+    /// The severity of this violation.
     pub severity: Severity,
-    /// The place, as the provider writes it.
+    /// The path in the provider's notation.
     pub path: String,
-    /// The place in the body's bytes.
+    /// The byte range in the request body.
     pub range: Range<usize>,
-    /// What is wrong here, in a sentence.
+    /// The problem at this path, in a sentence.
     pub message: String,
-    /// What the provider would answer here; nothing where it takes the request, or where its words are not known.
+    /// The expected provider error; `None` if the request is accepted or the text is unknown.
     pub provider_error: Option<Cow<'static, str>>,
-    /// What to do here.
+    /// Advice on how to fix this violation.
     pub fix: Cow<'static, str>,
-    /// How the request can be mended here, if it can.
-    pub mend: Option<Mend>,
+    /// An automatic fix, if there is one.
+    pub mend: Option<Fix>,
 }
 
 impl Finding {
-    /// `rule` is broken at `node`: `message` says how, in a sentence.
+    /// Creates a finding for a violation at `node`; `message` describes it in a sentence.
     pub fn at(rule: &'static Rule, node: Node<'_>, message: impl Into<String>) -> Self {
         Self::in_range(rule, node.range(), message)
     }
 
-    /// `rule` is broken at that place of the body.
+    /// Creates a finding for a violation at a byte range of the body.
     pub fn in_range(rule: &'static Rule, range: Range<usize>, message: impl Into<String>) -> Self {
         Self {
             rule,
@@ -178,44 +178,44 @@ impl Finding {
         }
     }
 
-    /// The same at another path than that of its place: where something is missing from it.
+    /// Overrides the path, for values that are missing from the request.
     #[must_use]
-    pub fn under(mut self, path: impl Into<String>) -> Self {
+    pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// The same, as grave as that.
+    /// Sets the severity.
     #[must_use]
-    pub fn as_grave_as(mut self, severity: Severity) -> Self {
+    pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// The same with the provider's words for this place.
+    /// Sets the expected provider error.
     #[must_use]
-    pub fn answered(mut self, provider_error: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_provider_error(mut self, provider_error: impl Into<Cow<'static, str>>) -> Self {
         self.provider_error = Some(provider_error.into());
         self
     }
 
-    /// The same where the provider's words are not known, or it has none.
+    /// Removes the expected provider error, because it is unknown or does not occur.
     #[must_use]
-    pub fn unanswered(mut self) -> Self {
+    pub fn without_provider_error(mut self) -> Self {
         self.provider_error = None;
         self
     }
 
-    /// The same with another advice than the rule's.
+    /// Sets advice that replaces the rule's advice.
     #[must_use]
-    pub fn advised(mut self, fix: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_fix(mut self, fix: impl Into<Cow<'static, str>>) -> Self {
         self.fix = fix.into();
         self
     }
 
-    /// The same with a way to mend it.
+    /// Sets the automatic fix.
     #[must_use]
-    pub fn mended(mut self, mend: Option<Mend>) -> Self {
+    pub fn with_auto_fix(mut self, mend: Option<Fix>) -> Self {
         self.mend = mend;
         self
     }

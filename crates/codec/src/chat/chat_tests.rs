@@ -1,24 +1,24 @@
-//! What the chat wire promises, rule by rule.
+//! Tests of the chat codec's guarantees.
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Did, How, Item, Json, Name, NativeReasoning, Outcome, Output, Part, Place,
-    Reply, Request, Role, Stop, Target, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall,
-    ToolResult, Usage, Warning, Why,
+    Body, Call, Disposition, ElisionReason, Item, ItemPosition, Json, Name, NativeReasoning,
+    Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role, StopReason, Target, Thought,
+    ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice, ToolResult, Usage, Warning,
 };
 
 use crate::chat::OpenAiChat;
-use crate::{Asked, Catalog, Codec, CodecError};
+use crate::{Catalog, Codec, CodecError, DecodeContext};
 
 pub(super) fn target(provider: &str, model: &str) -> Target {
     Catalog::builtin().target_for(provider, model, "account").unwrap()
 }
 
-pub(super) fn asked(provider: &str, model: &str) -> Asked {
-    Asked::of(target(provider, model))
+pub(super) fn asked(provider: &str, model: &str) -> DecodeContext {
+    DecodeContext::of(target(provider, model))
 }
 
-pub(super) fn reply(asked: &Asked, message: &str) -> Reply {
+pub(super) fn reply(asked: &DecodeContext, message: &str) -> Reply {
     let body = format!(
         r#"{{"id":"r","model":"{}","choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#,
         asked.target.model()
@@ -27,10 +27,10 @@ pub(super) fn reply(asked: &Asked, message: &str) -> Reply {
 }
 
 fn user(text: &str) -> Item {
-    Item::new("u", Place::new(0, 0), Role::User, Body::Text(Name::from(text)))
+    Item::new("u", ItemPosition::new(0, 0), Role::User, Body::Text(Name::from(text)))
 }
 
-/// A Call in which `items` follow a user's question.
+/// Builds a Call in which `items` follow a user message.
 pub(super) fn call_with(target: Target, items: Vec<Item>) -> Call {
     let mut call = Call::new(target);
     call.items.push(user("hi"));
@@ -44,7 +44,7 @@ fn body(call: &Call) -> String {
     String::from_utf8(encoded.request.body.to_vec()).unwrap()
 }
 
-/// The message that goes out after the user's question.
+/// Returns the message that is sent after the user message.
 pub(super) fn answer(call: &Call) -> String {
     let tree = Json::parse(body(call)).unwrap().tree();
     tree.root().at("/messages/1").map_or(String::new(), |node| node.json().as_str().to_owned())
@@ -67,12 +67,12 @@ fn thinking(change: impl Fn(&mut NativeReasoning)) -> impl Fn(&mut Call) {
     }
 }
 
-pub(super) trait Said {
+pub(super) trait SlotTexts {
     fn said(&self) -> Vec<(String, String)>;
 }
 
-impl Said for Reply {
-    /// The slot and readable text of every Item.
+impl SlotTexts for Reply {
+    /// Returns the slot and readable text of every Item.
     fn said(&self) -> Vec<(String, String)> {
         let slot = |item: &Item| item.native.as_ref().unwrap().slot.to_string();
         let text = |item: &Item| match &item.body {
@@ -90,7 +90,7 @@ pub(super) fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 const DETAILS: &str = r#"{"role":"assistant","content":"Hi.","reasoning":"Think.","reasoning_details":[{"type":"reasoning.text","text":"Think.","signature":"c2VhbC1vbmU=","format":"anthropic-claude-v1","index":0},{"type":"reasoning.encrypted","data":"c2VhbC10d28=","format":"anthropic-claude-v1","id":"toolu_1","index":1}],"tool_calls":[{"id":"toolu_1","index":0,"type":"function","function":{"name":"f","arguments":"{}"}}],"refusal":null,"annotations":[]}"#;
 
 #[test]
-fn each_detail_is_a_thought_and_the_string_that_repeats_them_is_not() {
+fn each_detail_is_one_thought_and_its_flat_copy_is_not() {
     let reply = reply(&asked("openrouter", "claude-sonnet-4.5"), DETAILS);
     let expected = [
         ("reasoning_details/0+reasoning", "Think."),
@@ -102,7 +102,7 @@ fn each_detail_is_a_thought_and_the_string_that_repeats_them_is_not() {
 }
 
 #[test]
-fn details_go_back_whole_and_in_order_once_per_message() {
+fn details_are_replayed_whole_and_in_order_once_per_message() {
     let asked = asked("openrouter", "claude-sonnet-4.5");
     let call = call_with(asked.target.clone(), reply(&asked, DETAILS).items);
     let expected = r#"{"role":"assistant","content":"Hi.","reasoning_details":[{"type":"reasoning.text","text":"Think.","signature":"c2VhbC1vbmU=","format":"anthropic-claude-v1","index":0},{"type":"reasoning.encrypted","data":"c2VhbC10d28=","format":"anthropic-claude-v1","id":"toolu_1","index":1}],"tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
@@ -110,7 +110,7 @@ fn details_go_back_whole_and_in_order_once_per_message() {
 }
 
 #[test]
-fn an_encrypted_detail_with_a_calls_id_leads_that_call() {
+fn encrypted_detail_with_call_id_is_linked_to_that_call() {
     let reply = reply(&asked("openrouter", "claude-sonnet-4.5"), DETAILS);
     let leads: Vec<_> =
         reply.items.iter().flat_map(|item| &item.seals).map(|s| s.attached.leads.clone()).collect();
@@ -118,30 +118,38 @@ fn an_encrypted_detail_with_a_calls_id_leads_that_call() {
 }
 
 #[test]
-fn an_empty_signature_is_no_seal_and_such_a_detail_is_not_sent() {
+fn detail_with_empty_signature_has_no_seal_and_is_not_sent() {
     let asked = asked("openrouter", "claude-sonnet-4.5");
     let message = r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.text","text":"T","signature":"","format":"anthropic-claude-v1"}]}"#;
     let reply = reply(&asked, message);
     assert!(reply.items.iter().all(|item| item.seals.is_empty()));
     let call = call_with(asked.target.clone(), reply.items);
     let encoded = OpenAiChat.encode(&call).unwrap();
-    assert_eq!(encoded.fates[1].visible, Did::Elided(Why::Unsigned));
+    assert_eq!(encoded.fates[1].visible, Disposition::Elided(ElisionReason::Unsigned));
     assert_eq!(answer(&call), r#"{"role":"assistant","content":"Hi."}"#);
 }
 
 #[test]
-fn details_that_another_familys_model_sealed_stay_behind_and_readable_ones_go() {
+fn foreign_sealed_details_are_dropped_and_readable_ones_are_sent() {
     let asked = asked("openrouter", "gpt-5");
     let message = r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.summary","summary":"S","format":"openai-responses-v1","index":0},{"type":"reasoning.encrypted","data":"c2VhbC10d28=","format":"openai-responses-v1","index":0}]}"#;
     let call = call_with(target("openrouter", "claude-sonnet-4.5"), reply(&asked, message).items);
     let encoded = OpenAiChat.encode(&call).unwrap();
     let fates: Vec<_> = encoded.fates.iter().map(|fate| fate.visible.clone()).collect();
-    assert_eq!(fates, [Did::Kept, Did::Kept, Did::Elided(Why::OtherModel), Did::Kept]);
+    assert_eq!(
+        fates,
+        [
+            Disposition::Kept,
+            Disposition::Kept,
+            Disposition::Elided(ElisionReason::OtherModel),
+            Disposition::Kept
+        ]
+    );
     assert!(!body(&call).contains("c2VhbC10d28="));
 }
 
 #[test]
-fn unknown_details_are_kept_and_go_back() {
+fn unknown_details_are_preserved_and_replayed() {
     let asked = asked("openrouter", "glm-4.7");
     let message =
         r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.telepathy","waves":[1]}]}"#;
@@ -153,7 +161,7 @@ fn unknown_details_are_kept_and_go_back() {
 }
 
 #[test]
-fn foreign_reasoning_is_left_out_and_never_becomes_text() {
+fn foreign_reasoning_is_dropped_and_never_becomes_text() {
     let deepseek = asked("deepseek", "deepseek-reasoner");
     let items = reply(&deepseek, r#"{"content":"Hi.","reasoning_content":"secret plan"}"#).items;
     for (provider, model) in [
@@ -163,13 +171,17 @@ fn foreign_reasoning_is_left_out_and_never_becomes_text() {
     ] {
         let call = call_with(target(provider, model), items.clone());
         let encoded = OpenAiChat.encode(&call).unwrap();
-        assert_eq!(encoded.fates[1].visible, Did::Elided(Why::Foreign), "{provider}");
+        assert_eq!(
+            encoded.fates[1].visible,
+            Disposition::Elided(ElisionReason::Foreign),
+            "{provider}"
+        );
         assert_eq!(answer(&call), r#"{"role":"assistant","content":"Hi."}"#, "{provider}");
     }
 }
 
 #[test]
-fn an_endpoint_gets_its_reasoning_back_in_the_field_that_it_used() {
+fn reasoning_is_replayed_in_the_field_the_endpoint_used() {
     let cases = [
         ("deepseek", "deepseek-reasoner", "reasoning_content"),
         ("vllm", "qwen3", "reasoning"),
@@ -187,7 +199,7 @@ fn an_endpoint_gets_its_reasoning_back_in_the_field_that_it_used() {
 }
 
 #[test]
-fn an_unknown_endpoint_gets_every_field_back_that_it_emitted() {
+fn unknown_endpoint_gets_every_emitted_field_back() {
     let asked = asked("compatible", "anything");
     let message = r#"{"content":"Hi.","reasoning":"T","reasoning_content":"T","reasoning_details":[{"type":"reasoning.text","text":"T"}]}"#;
     let reply = reply(&asked, message);
@@ -201,7 +213,7 @@ fn an_unknown_endpoint_gets_every_field_back_that_it_emitted() {
 }
 
 #[test]
-fn demanded_reasoning_is_there_even_when_empty() {
+fn required_reasoning_is_sent_even_when_empty() {
     let asked = asked("deepseek", "deepseek-reasoner");
     let message = r#"{"content":null,"reasoning_content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     let call = call_with(asked.target.clone(), reply(&asked, message).items);
@@ -210,18 +222,18 @@ fn demanded_reasoning_is_there_even_when_empty() {
 }
 
 #[test]
-fn a_stand_in_takes_the_place_of_foreign_reasoning_where_it_is_demanded() {
+fn stand_in_replaces_foreign_reasoning_where_required() {
     let deepseek = asked("deepseek", "deepseek-reasoner");
     let message = r#"{"content":null,"reasoning_content":"mine","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     let call = call_with(target("moonshot", "kimi-k2.5"), reply(&deepseek, message).items);
     let encoded = OpenAiChat.encode(&call).unwrap();
-    assert_eq!(encoded.fates[1].visible, Did::Reshaped(How::StandIn));
+    assert_eq!(encoded.fates[1].visible, Disposition::Reshaped(ReshapeKind::StandIn));
     assert!(answer(&call).contains(r#""reasoning_content":".","tool_calls""#));
     assert!(!body(&call).contains("mine"));
 }
 
 #[test]
-fn mistral_chunks_stay_inside_content_with_their_signature() {
+fn mistral_chunks_stay_in_content_with_their_signature() {
     let asked = asked("mistral", "magistral-medium-latest");
     let message = r#"{"role":"assistant","tool_calls":null,"content":[{"type":"thinking","thinking":[{"type":"text","text":"T"}],"signature":"c2VhbC1vbmU=","closed":true},{"type":"text","text":"Hi."}]}"#;
     let reply = reply(&asked, message);
@@ -233,7 +245,7 @@ fn mistral_chunks_stay_inside_content_with_their_signature() {
 }
 
 #[test]
-fn tags_are_thoughts_and_the_text_comes_back_byte_for_byte() {
+fn inline_tags_decode_as_thoughts_and_encode_byte_for_byte() {
     let asked = asked("minimax", "minimax-m2");
     let text = "<think>\nPlan.\n</think>\n\nHi. <thinking>More</thinking>Bye.";
     let message = format!(r#"{{"content":{}}}"#, throughline_core::json::string(text).as_str());
@@ -252,23 +264,23 @@ fn tags_are_thoughts_and_the_text_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn an_unclosed_tag_is_a_cut_thought() {
+fn unclosed_tag_is_an_incomplete_thought() {
     let asked = asked("minimax", "minimax-m2");
     let reply = reply(&asked, r#"{"content":"<think>and th"}"#);
     let Body::Thought(thought) = &reply.items[0].body else { unreachable!() };
     assert_eq!((&*thought.content, thought.whole), ("and th", false));
     let encoded = OpenAiChat.encode(&call_with(asked.target, reply.items)).unwrap();
-    assert_eq!(encoded.fates[1].visible, Did::Elided(Why::Cut));
+    assert_eq!(encoded.fates[1].visible, Disposition::Elided(ElisionReason::Cut));
 }
 
 #[test]
-fn tags_in_the_middle_of_an_unknown_endpoints_text_are_text() {
+fn mid_text_tags_of_unknown_endpoints_stay_text() {
     let reply = reply(&asked("compatible", "anything"), r#"{"content":"Use <think>x</think>."}"#);
     assert_eq!(reply.said(), pairs(&[("content", "Use <think>x</think>.")]));
 }
 
 #[test]
-fn signatures_on_calls_and_messages_are_seals_that_go_back_in_place() {
+fn signatures_on_calls_and_messages_are_replayed_in_place() {
     let asked = asked("compatible", "gemini-3-flash");
     let message = r#"{"content":"Hi.","extra_content":{"google":{"thought_signature":"c2VhbC1vbmU="}},"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2VhbC10d28="}}}]}"#;
     let reply = reply(&asked, message);
@@ -289,7 +301,7 @@ fn signatures_on_calls_and_messages_are_seals_that_go_back_in_place() {
 }
 
 #[test]
-fn a_request_comes_out_as_it_went_in() {
+fn unchanged_request_encodes_to_the_same_bytes() {
     let text = "{ \"messages\" : [ {\"role\":\"assistant\", \"content\":\"\\u00e9\",\"reasoning\":\"T\",\"x\":1e2} ,\n{\"role\":\"user\",\"content\":\"a\",\"content\":\"b\"} ],\"n\":1, \"n\":2,\"model\":\"m\" , \"reasoning\":{\"effort\":\"low\"} }\n";
     let request =
         Request { path: "/v1/chat/completions".into(), headers: Vec::new(), body: text.into() };
@@ -300,17 +312,17 @@ fn a_request_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn an_edited_message_keeps_the_members_that_nobody_knows() {
+fn edited_message_keeps_unknown_members() {
     let text = r#"{"model":"m","messages":[{"role":"assistant","x":{"y":1},"content":"old","reasoning_content":"T"}]}"#;
     let request = Request { path: "/p".into(), headers: Vec::new(), body: text.into() };
     let mut call = OpenAiChat.decode_request(&request, &asked("xai-chat", "m")).unwrap();
-    call.items[1].rewrite(Body::Text("new".into()));
+    call.items[1].replace_body(Body::Text("new".into()));
     let expected = r#"{"model":"m","messages":[{"role":"assistant","x":{"y":1},"content":"new","reasoning_content":"T"}]}"#;
     assert_eq!(body(&call), expected);
 }
 
 #[test]
-fn a_request_that_moves_to_another_endpoint_is_written_in_its_words() {
+fn moved_request_uses_the_dialect_of_the_new_endpoint() {
     let text = r#"{"model":"m","messages":[{"role":"developer","content":"Be kind."},{"role":"assistant","x":1,"content":"Hi.","reasoning_content":"","tool_calls":[]},{"role":"user","content":"b"}],"thinking":{"type":"disabled"},"tools":[{"type":"web_search"}]}"#;
     let request = Request { path: "/p".into(), headers: Vec::new(), body: text.into() };
     let mut call = OpenAiChat.decode_request(&request, &asked("deepseek", "m")).unwrap();
@@ -325,7 +337,12 @@ fn a_request_that_moves_to_another_endpoint_is_written_in_its_words() {
 #[test]
 fn another_wires_conversation_is_said_in_this_ones_words() {
     let mut call = call_with(target("openai-chat", "gpt-5"), Vec::new());
-    call.system.push(Item::new("s", Place::default(), Role::System, Body::Text("Be kind.".into())));
+    call.system.push(Item::new(
+        "s",
+        ItemPosition::default(),
+        Role::System,
+        Body::Text("Be kind.".into()),
+    ));
     let tool = ToolCall {
         id: "t.1".into(),
         wire_id: None,
@@ -333,7 +350,7 @@ fn another_wires_conversation_is_said_in_this_ones_words() {
         args: Json::parse(r#"{"a":1}"#).unwrap(),
         custom: false,
     };
-    call.items.push(Item::new("c", Place::new(1, 0), Role::Assistant, Body::Call(tool)));
+    call.items.push(Item::new("c", ItemPosition::new(1, 0), Role::Assistant, Body::Call(tool)));
     let result = ToolResult {
         call: "t.1".into(),
         wire_id: None,
@@ -341,7 +358,7 @@ fn another_wires_conversation_is_said_in_this_ones_words() {
         outcome: Outcome::Ok,
         parts: vec![Part::Text("fine".into())],
     };
-    call.items.push(Item::new("r", Place::new(2, 0), Role::User, Body::Result(result)));
+    call.items.push(Item::new("r", ItemPosition::new(2, 0), Role::User, Body::Result(result)));
     call.tools.push(Tool {
         name: "f".into(),
         description: None,
@@ -354,16 +371,16 @@ fn another_wires_conversation_is_said_in_this_ones_words() {
 }
 
 #[test]
-fn a_callers_plain_thought_is_the_users_text_in_its_envelope() {
+fn plain_caller_thought_becomes_enveloped_user_text() {
     let mut thought =
         Thought::issued("hunch", ThoughtKind::Text, throughline_core::ReasoningFormat::unknown());
     let item = |thought: &Thought| {
-        Item::new("t", Place::new(0, 0), Role::Assistant, Body::Thought(thought.clone()))
+        Item::new("t", ItemPosition::new(0, 0), Role::Assistant, Body::Thought(thought.clone()))
     };
     let mut call = call_with(target("deepseek", "deepseek-reasoner"), vec![item(&thought)]);
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     let encoded = OpenAiChat.encode(&call).unwrap();
-    assert_eq!(encoded.fates[1].visible, Did::Reshaped(How::Enveloped));
+    assert_eq!(encoded.fates[1].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
     assert!(body(&call).contains("hunch") && !body(&call).contains(r#""role":"assistant""#));
     thought.payload = Some(throughline_core::json::string("mine"));
     thought.replay_compatibility = Some(throughline_core::tag::OPENAI_CHAT_REASONING.into());
@@ -371,13 +388,13 @@ fn a_callers_plain_thought_is_the_users_text_in_its_envelope() {
     assert_eq!(answer(&call), r#"{"role":"assistant","content":"","reasoning_content":"mine"}"#);
 }
 
-type Change<'c> = &'c dyn Fn(&mut Call);
+type CallChange<'c> = &'c dyn Fn(&mut Call);
 
 #[test]
-fn reasoning_is_asked_for_in_each_dialects_words() {
+fn reasoning_settings_follow_each_dialect() {
     let high = thinking(|r| r.effort = Some("high".into()));
     let off = thinking(|r| r.enabled = Some(false));
-    let cases: [(&str, &str, Change<'_>, &str); 10] = [
+    let cases: [(&str, &str, CallChange<'_>, &str); 10] = [
         ("openai-chat", "gpt-5", &high, r#","reasoning_effort":"high"}"#),
         ("openrouter", "glm-4.7", &high, r#","reasoning":{"effort":"high"}}"#),
         ("openrouter", "glm-4.7", &off, r#","reasoning":{"effort":"none"}}"#),
@@ -400,7 +417,7 @@ fn reasoning_is_asked_for_in_each_dialects_words() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_warned_of() {
+fn unsupported_reasoning_settings_produce_warnings() {
     let (text, warnings) = settings("openai-chat", "gpt-5", |call| {
         call.settings.temperature = Some(Json::from(1));
         call.settings.max_tokens = Some(9);
@@ -410,7 +427,7 @@ fn what_cannot_be_asked_for_is_warned_of() {
     let warned: Vec<_> = warnings.iter().map(|warning| &*warning.setting).collect();
     assert_eq!(warned, ["reasoning.budget_tokens", "temperature"]);
     let (text, warnings) = settings("deepseek", "deepseek-v4", |call| {
-        call.settings.choice = Some(Choice::Any);
+        call.settings.choice = Some(ToolChoice::Any);
         call.tools.push(Tool {
             name: "f".into(),
             description: None,
@@ -431,10 +448,10 @@ fn what_cannot_be_asked_for_is_warned_of() {
 }
 
 #[test]
-fn ollamas_native_requests_have_their_own_shape() {
+fn ollama_native_request_has_its_own_shape() {
     let (text, _) = settings("ollama-native", "unheard-of", |call| {
         call.settings.max_tokens = Some(9);
-        call.settings.output = Some(Output::Json);
+        call.settings.output = Some(OutputFormat::Json);
         call.stream = true;
     });
     assert_eq!(text, r#","options":{"num_predict":9},"format":"json"}"#);
@@ -449,11 +466,11 @@ fn stop_reasons_and_usage_are_mapped() {
         OpenAiChat.decode_reply(&Bytes::from(text), &asked("compatible", "m")).unwrap()
     };
     let stops = [
-        (r#""stop""#, Stop::Done),
-        (r#""length""#, Stop::Length),
-        (r#""content_filter""#, Stop::Refused("content_filter".into())),
-        (r#""tool_calls""#, Stop::Tools),
-        (r#""odd""#, Stop::Other("odd".into())),
+        (r#""stop""#, StopReason::Done),
+        (r#""length""#, StopReason::Length),
+        (r#""content_filter""#, StopReason::Refused("content_filter".into())),
+        (r#""tool_calls""#, StopReason::Tools),
+        (r#""odd""#, StopReason::Other("odd".into())),
     ];
     for (word, stop) in stops {
         assert_eq!(body(word, "null").stop, stop);
@@ -478,7 +495,7 @@ fn stop_reasons_and_usage_are_mapped() {
 }
 
 #[test]
-fn failures_are_the_providers_own_words() {
+fn failure_message_is_the_providers_own() {
     let bodies = [
         (
             r#"{"error":{"message":"Provider returned error","code":400}}"#,

@@ -1,53 +1,56 @@
-//! What chat endpoints refuse: what writing a request heeds, and the rules by which a request is judged.
+//! Requirements of chat endpoints: predicates that the encoder uses, and the rules that audit a
+//! request.
 
-mod altered;
+mod alteration;
 mod calls;
 #[cfg(test)]
 #[path = "contract_tests.rs"]
 mod contract_tests;
 mod details;
 mod fields;
-mod past;
+mod replay_history;
 mod rules;
 mod settings;
 mod view;
 
 use throughline_core::{
-    Channel, Choice, Contract, ForcedTools, Item, NativeReasoning, ReasoningFormat, Target, Vendor,
+    Contract, ForcedTools, Item, NativeReasoning, ReasoningChannel, ReasoningFormat, Target,
+    ToolChoice, Vendor,
 };
 
-use crate::audit::{Case, Findings};
-use crate::chat::contract::past::Past;
-use crate::chat::contract::view::{Report, View};
+use crate::audit::{AuditContext, Findings};
+use crate::chat::contract::replay_history::ChatReplayHistory;
+use crate::chat::contract::view::{ChatFindings, ChatRequest};
 
 pub(super) use crate::chat::contract::rules::RULES;
 
-/// Looks for what the request's endpoint would refuse, and reports it.
-pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
-    let view = View::of(case);
-    let past = Past::of(&view);
-    let mut report = Report::new(case.target(), findings);
-    fields::count(&view, &mut report);
+/// Reports everything in the request that the endpoint would reject.
+pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
+    let view = ChatRequest::new(case);
+    let past = ChatReplayHistory::of(&view);
+    let mut report = ChatFindings::new(case.target(), findings);
+    fields::count_reasoning(&view, &mut report);
     settings::check(&view, &mut report);
     calls::check(&view, &mut report);
     fields::check(&view, &past, &mut report);
     details::check(&view, &past, &mut report);
-    past::check(&view, &past, &mut report);
+    replay_history::check(&view, &past, &mut report);
 }
 
-/// Whose seals the model reads; nothing for one that seals nothing.
+/// Returns the vendor whose Seals the model reads; `None` for a model without Seals.
 pub(super) fn vendor_of(target: &Target) -> Option<Vendor> {
-    target.profile.seals_as()
+    target.profile.seal_vendor()
 }
 
-/// Whether a message with tool calls must carry reasoning: "The `reasoning_content` in the thinking mode must be passed
-/// back to the API." The endpoint has to ask for it and the model to be one that thinks.
-pub(super) fn demands_reasoning(target: &Target) -> bool {
+/// Returns whether a message with tool calls must have reasoning: "The `reasoning_content` in the
+/// thinking mode must be passed back to the API." This needs an endpoint that requires it and a
+/// model that reasons.
+pub(super) fn requires_reasoning(target: &Target) -> bool {
     target.provider.dialect.demanded_with_tools && target.profile.contract != Contract::Stateless
 }
 
-/// Whether the model will reason, as far as the request decides it.
-pub(super) fn reasons(target: &Target, reasoning: Option<&NativeReasoning>) -> bool {
+/// Returns whether the model will reason, as far as the request determines it.
+pub(super) fn will_reason(target: &Target, reasoning: Option<&NativeReasoning>) -> bool {
     let profile = &target.profile;
     if profile.always_thinks {
         return true;
@@ -64,9 +67,10 @@ pub(super) fn reasons(target: &Target, reasoning: Option<&NativeReasoning>) -> b
     }
 }
 
-/// Whether the model refuses to be told which tool to call: "Thinking mode does not support this `tool_choice`".
-pub(super) fn refuses_choice(target: &Target, reasons: bool, choice: &Choice) -> bool {
-    matches!(choice, Choice::Any | Choice::Tool(_))
+/// Returns whether the model rejects a forced tool: "Thinking mode does not support this
+/// `tool_choice`".
+pub(super) fn rejects_tool_choice(target: &Target, reasons: bool, choice: &ToolChoice) -> bool {
+    matches!(choice, ToolChoice::Any | ToolChoice::Tool(_))
         && match target.profile.forced_tools {
             ForcedTools::Allowed | ForcedTools::RefusedWithBudget => false,
             ForcedTools::RefusedWhileThinking => reasons,
@@ -74,28 +78,31 @@ pub(super) fn refuses_choice(target: &Target, reasons: bool, choice: &Choice) ->
         }
 }
 
-/// Whether the model refuses a temperature of the caller's own: "Unsupported parameter: 'temperature' is not supported
-/// with this model".
-pub(super) fn refuses_sampling(target: &Target, reasons: bool) -> bool {
+/// Returns whether the model rejects sampling settings: "Unsupported parameter: 'temperature' is
+/// not supported with this model".
+pub(super) fn rejects_sampling(target: &Target, reasons: bool) -> bool {
     target.profile.fixed_sampling || target.profile.unsampled_while_reasoning && reasons
 }
 
-/// Whether a limit of tokens has to be called `max_completion_tokens`: `OpenAI`'s reasoning models refuse the old name.
-pub(super) fn wants_completion_tokens(target: &Target) -> bool {
+/// Returns whether the token limit must be named `max_completion_tokens`: OpenAI's reasoning models
+/// reject the old name.
+pub(super) fn requires_max_completion_tokens(target: &Target) -> bool {
     is_openai(target) && target.profile.notes.contains_key("max-tokens")
 }
 
-/// Whether the endpoint has tools whose input is a text of any form. Others get a function with one text to fill in.
+/// Returns whether the endpoint has custom tools, whose input is free text. Others get a function
+/// with one string argument.
 pub(super) fn takes_custom_tools(target: &Target) -> bool {
     is_openai(target)
 }
 
 fn is_openai(target: &Target) -> bool {
-    target.provider.dialect.channel == Channel::None || target.provider.name.starts_with("azure")
+    target.provider.dialect.channel == ReasoningChannel::None
+        || target.provider.name.starts_with("azure")
 }
 
-/// The members that chat endpoints have in common, besides those that the Call's own fields speak for.
-const COMMON: [&str; 8] = [
+/// Members that all chat endpoints share, besides those that fields of the Call represent.
+const COMMON_MEMBERS: [&str; 8] = [
     "frequency_penalty",
     "logit_bias",
     "logprobs",
@@ -105,7 +112,7 @@ const COMMON: [&str; 8] = [
     "stream_options",
     "top_logprobs",
 ];
-/// What `OpenAI` knows besides.
+/// Additional members of OpenAI.
 const OPENAI: [&str; 15] = [
     "audio",
     "function_call",
@@ -133,9 +140,9 @@ const MISTRAL: [&str; 8] = [
     "random_seed",
     "safe_prompt",
 ];
-const OLLAMA: [&str; 3] = ["keep_alive", "logprobs", "top_logprobs"];
-/// What only routers know: how to choose among their upstreams, and what to add to them.
-const ROUTERS: [&str; 9] = [
+const OLLAMA_MEMBERS: [&str; 3] = ["keep_alive", "logprobs", "top_logprobs"];
+/// Members that only routers have: upstream selection and additions.
+const ROUTER_MEMBERS: [&str; 9] = [
     "models",
     "plugins",
     "provider",
@@ -147,35 +154,43 @@ const ROUTERS: [&str; 9] = [
     "usage",
 ];
 
-/// Whether an endpoint takes a setting that was meant for another one.
-pub(super) fn takes_extra(from: &Target, to: &Target, key: &str) -> bool {
+/// Returns whether an endpoint accepts a setting that was written for another endpoint.
+pub(super) fn accepts_extra(from: &Target, to: &Target, key: &str) -> bool {
     let (was, now) = (from.provider.dialect.channel, to.provider.dialect.channel);
     match now {
-        Channel::None => COMMON.contains(&key) || OPENAI.contains(&key),
-        Channel::Chunks => MISTRAL.contains(&key),
-        Channel::Thinking => OLLAMA.contains(&key),
-        // Who takes anything is spared what is known to be another's alone.
-        Channel::AsEmitted | Channel::Details => match was {
-            Channel::Details => now == Channel::Details || !ROUTERS.contains(&key),
-            Channel::Thinking => !matches!(key, "options" | "keep_alive"),
-            Channel::Chunks => !matches!(key, "prompt_mode" | "random_seed" | "safe_prompt"),
-            Channel::AsEmitted
-            | Channel::None
-            | Channel::ReasoningContent
-            | Channel::Reasoning
-            | Channel::Tags => !matches!(key, "enable_search" | "search_options"),
+        ReasoningChannel::None => COMMON_MEMBERS.contains(&key) || OPENAI.contains(&key),
+        ReasoningChannel::Chunks => MISTRAL.contains(&key),
+        ReasoningChannel::Thinking => OLLAMA_MEMBERS.contains(&key),
+        // These endpoints accept any member, so only members known to be specific to another
+        // endpoint are dropped.
+        ReasoningChannel::AsEmitted | ReasoningChannel::Details => match was {
+            ReasoningChannel::Details => {
+                now == ReasoningChannel::Details || !ROUTER_MEMBERS.contains(&key)
+            }
+            ReasoningChannel::Thinking => !matches!(key, "options" | "keep_alive"),
+            ReasoningChannel::Chunks => {
+                !matches!(key, "prompt_mode" | "random_seed" | "safe_prompt")
+            }
+            ReasoningChannel::AsEmitted
+            | ReasoningChannel::None
+            | ReasoningChannel::ReasoningContent
+            | ReasoningChannel::Reasoning
+            | ReasoningChannel::Tags => !matches!(key, "enable_search" | "search_options"),
         },
-        Channel::ReasoningContent | Channel::Reasoning | Channel::Tags => COMMON.contains(&key),
+        ReasoningChannel::ReasoningContent
+        | ReasoningChannel::Reasoning
+        | ReasoningChannel::Tags => COMMON_MEMBERS.contains(&key),
     }
 }
 
-/// Whether a request may hold only what the provider's schema lists: "Extra inputs are not permitted".
+/// Returns whether a request may contain only members of the provider's schema: "Extra inputs are
+/// not permitted".
 pub(super) fn is_strict(target: &Target) -> bool {
-    matches!(target.provider.dialect.channel, Channel::None | Channel::Chunks)
+    matches!(target.provider.dialect.channel, ReasoningChannel::None | ReasoningChannel::Chunks)
 }
 
-/// Whether a thought lacks the signature without which its upstream refuses it: "Invalid `signature` in `thinking`
-/// block".
+/// Returns whether a Thought lacks the signature that its upstream requires: "Invalid `signature`
+/// in `thinking` block".
 pub(super) fn lacks_signature(item: &Item, format: &ReasoningFormat) -> bool {
     *format == ReasoningFormat::AnthropicClaudeV1 && item.seals.is_empty()
 }

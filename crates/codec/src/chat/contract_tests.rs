@@ -1,13 +1,13 @@
-//! Every rule of the chat wire: it is found in its example, mended, and not found next door.
+//! Tests that every chat rule flags its example, repairs it, and flags nothing in similar requests.
 
 use bytes::Bytes;
 use throughline_core::{Request, Target};
 
-use crate::audit::{Audit, Prior, Severity, Transcript, Verdict, audit};
+use crate::audit::{Audit, PriorExchanges, Severity, Transcript, Verdict, audit};
 use crate::chat::OpenAiChat;
 use crate::chat::contract::RULES;
-use crate::repair::{Reach, Repair, repair};
-use crate::{Asked, Catalog, Codec, Document};
+use crate::repair::{Repair, RepairLevel, repair};
+use crate::{Catalog, Codec, DecodeContext, Document};
 
 fn target(provider: &str, model: &str) -> Target {
     Catalog::builtin().target_for(provider, model, "account").unwrap()
@@ -21,10 +21,10 @@ fn request(body: &str) -> Request {
     }
 }
 
-fn prior(target: &Target, documents: &[&str]) -> Prior {
-    let mut prior = Prior::new();
+fn prior(target: &Target, documents: &[&str]) -> PriorExchanges {
+    let mut prior = PriorExchanges::new();
     for document in documents {
-        let asked = Asked::of(target.clone());
+        let asked = DecodeContext::of(target.clone());
         let json = throughline_core::Json::parse((*document).to_owned()).unwrap();
         match OpenAiChat.recognise(json.tree().root()) {
             Some(Document::Request) => {
@@ -34,7 +34,7 @@ fn prior(target: &Target, documents: &[&str]) -> Prior {
                 let body = Bytes::from((*document).to_owned());
                 prior.push_response(&OpenAiChat, &body, asked).unwrap();
             }
-            Some(Document::Event) | None => panic!("not of this wire: {document}"),
+            Some(Document::Event) | None => panic!("document of another wire: {document}"),
         }
     }
     prior
@@ -43,27 +43,33 @@ fn prior(target: &Target, documents: &[&str]) -> Prior {
 fn looked(provider: &str, model: &str, documents: &[&str], body: &str) -> Audit {
     let target = target(provider, model);
     let (prior, request) = (prior(&target, documents), request(body));
-    audit(&Transcript::of(&OpenAiChat, &request).after(&prior), &target).unwrap()
+    audit(&Transcript::new(&OpenAiChat, &request).with_prior(&prior), &target).unwrap()
 }
 
-fn mended(provider: &str, model: &str, documents: &[&str], body: &str, reach: Reach) -> Repair {
+fn mended(
+    provider: &str,
+    model: &str,
+    documents: &[&str],
+    body: &str,
+    reach: RepairLevel,
+) -> Repair {
     let target = target(provider, model);
     let (prior, request) = (prior(&target, documents), request(body));
-    repair(&Transcript::of(&OpenAiChat, &request).after(&prior), &target, reach).unwrap()
+    repair(&Transcript::new(&OpenAiChat, &request).with_prior(&prior), &target, reach).unwrap()
 }
 
 fn found(audit: &Audit) -> Vec<(&'static str, Severity)> {
     audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect()
 }
 
-/// A conversation with one tool call, whose assistant message has these members besides.
+/// Builds a conversation with one tool call; its assistant message has these additional members.
 fn tool_loop(members: &str) -> String {
     format!(
         r#"{{"model":"m","messages":[{{"role":"user","content":"Weather?"}},{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"call_1","content":"Rain."}}]}}"#
     )
 }
 
-/// The answer that such a conversation goes on from.
+/// Builds the response that starts such a conversation.
 fn answer(members: &str) -> String {
     format!(
         r#"{{"id":"1","model":"m","choices":[{{"index":0,"finish_reason":"tool_calls","message":{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}}}}]}}"#
@@ -75,7 +81,7 @@ const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
 const GEMINI: &str = "google/gemini-3-pro-preview";
 
 #[test]
-fn every_rule_finds_its_example_and_nothing_else() {
+fn every_rule_flags_only_its_own_example() {
     for rule in RULES {
         let example = &rule.example;
         let audit = looked(example.provider, example.model, example.prior, example.failing);
@@ -88,7 +94,7 @@ fn every_rule_finds_its_example_and_nothing_else() {
 }
 
 #[test]
-fn no_rule_finds_anything_in_its_mended_example() {
+fn fixed_examples_have_no_findings() {
     for rule in RULES {
         let example = &rule.example;
         let audit = looked(example.provider, example.model, example.prior, example.mended);
@@ -97,25 +103,27 @@ fn no_rule_finds_anything_in_its_mended_example() {
 }
 
 #[test]
-fn every_example_is_repaired_once_and_for_all() {
+fn repair_of_every_example_is_idempotent() {
     for rule in RULES {
         let example = &rule.example;
         let (provider, model) = (example.provider, example.model);
-        let repaired = mended(provider, model, example.prior, example.failing, Reach::Degraded);
+        let repaired =
+            mended(provider, model, example.prior, example.failing, RepairLevel::Degraded);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept, "{}", rule.id);
         let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
-        let again = mended(provider, model, example.prior, &body, Reach::Degraded);
+        let again = mended(provider, model, example.prior, &body, RepairLevel::Degraded);
         assert_eq!(again.request, repaired.request, "{}", rule.id);
-        let accepted = mended(provider, model, example.prior, example.mended, Reach::Degraded);
+        let accepted =
+            mended(provider, model, example.prior, example.mended, RepairLevel::Degraded);
         assert_eq!(accepted.request.body, example.mended.as_bytes(), "{}", rule.id);
     }
 }
 
 #[test]
-fn repaired_examples_are_the_mended_ones() {
+fn repaired_examples_equal_the_fixed_ones() {
     let says_the_same = |rule: &&&crate::Rule| {
-        // What nobody knows cannot be put back: a block without its signature is left out, ids are made up, and a
-        // stand-in takes a signature's place.
+        // Unknown values cannot be restored: an unsigned block is removed, ids are generated, and a
+        // stand-in replaces a signature.
         !matches!(
             rule.id,
             "openrouter/signature-missing"
@@ -128,7 +136,8 @@ fn repaired_examples_are_the_mended_ones() {
     for rule in RULES.iter().filter(says_the_same) {
         let example = &rule.example;
         let (provider, model) = (example.provider, example.model);
-        let repaired = mended(provider, model, example.prior, example.failing, Reach::Degraded);
+        let repaired =
+            mended(provider, model, example.prior, example.failing, RepairLevel::Degraded);
         let [got, wanted] =
             [&repaired.request.body, &Bytes::from_static(example.mended.as_bytes())]
                 .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
@@ -137,7 +146,7 @@ fn repaired_examples_are_the_mended_ones() {
 }
 
 #[test]
-fn rules_are_written_out() {
+fn rules_have_complete_texts_and_evidence() {
     for rule in RULES {
         for text in [rule.title, rule.why, rule.fix] {
             assert!(text.ends_with('.') && !text.contains("  "), "{}: {text}", rule.id);
@@ -148,10 +157,10 @@ fn rules_are_written_out() {
     }
 }
 
-// ---- reasoning as text ---------------------------------------------------------------------------------------------
+// ---- reasoning as text ----
 
 #[test]
-fn deepseek_wants_the_key_and_not_the_text() {
+fn deepseek_requires_only_the_reasoning_key() {
     let ids = |members: &str, model: &str| {
         found(&looked("deepseek", model, &[], &tool_loop(members))).len()
     };
@@ -159,14 +168,14 @@ fn deepseek_wants_the_key_and_not_the_text() {
     assert_eq!(ids(r#""reasoning_content":null,"#, "deepseek-v4-flash"), 1);
     assert_eq!(ids(r#""reasoning_content":"","#, "deepseek-v4-flash"), 0);
     assert_eq!(ids(r#""reasoning_content":"hm","#, "deepseek-reasoner"), 0);
-    // Models that do not think by default owe nothing, nor does one that is not known.
+    // Models that do not think by default, and unknown models, need no reasoning.
     assert_eq!(ids("", "deepseek-chat"), 0);
     assert_eq!(ids("", "deepseek-v3.2"), 0);
     assert_eq!(ids("", "something-else"), 0);
 }
 
 #[test]
-fn deepseek_wants_nothing_while_it_does_not_think_or_calls_nothing() {
+fn deepseek_requires_nothing_without_thinking_or_calls() {
     let off = tool_loop("").replacen('{', r#"{"thinking":{"type":"disabled"},"#, 1);
     assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], &off)), []);
     let talk = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
@@ -183,20 +192,22 @@ fn deepseek_wants_nothing_while_it_does_not_think_or_calls_nothing() {
 }
 
 #[test]
-fn what_deepseek_thought_is_put_back_where_it_is_known() {
+fn known_deepseek_reasoning_is_restored() {
     let issued = answer(r#""reasoning_content":"I \u006eeed it.","#);
-    let repaired =
-        mended("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &tool_loop(""), Reach::Refused);
+    let repaired = mended(
+        "deepseek",
+        "deepseek-v4-flash",
+        &[ASKED, &issued],
+        &tool_loop(""),
+        RepairLevel::Refused,
+    );
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(r#""reasoning_content":"I \u006eeed it.""#), "{body}");
-    assert_eq!(
-        repaired.mended[0].what,
-        "puts back the reasoning that was issued with this message"
-    );
+    assert_eq!(repaired.mended[0].what, "restores the reasoning issued with this message");
 }
 
 #[test]
-fn an_empty_text_in_place_of_the_reasoning_costs_quality_at_deepseek() {
+fn empty_deepseek_reasoning_is_a_degradation() {
     let issued = answer(r#""reasoning_content":"I need it.","#);
     let sent = tool_loop(r#""reasoning_content":"","#);
     let audit = looked("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &sent);
@@ -204,16 +215,16 @@ fn an_empty_text_in_place_of_the_reasoning_costs_quality_at_deepseek() {
 }
 
 #[test]
-fn whether_kimi_takes_an_empty_text_is_disputed() {
+fn empty_kimi_reasoning_is_only_noted() {
     let audit = looked("moonshot", "kimi-k2.5", &[], &tool_loop(r#""reasoning_content":"","#));
     assert_eq!(found(&audit), [("kimi/reasoning-content-missing", Severity::Note)]);
     assert_eq!(found(&looked("moonshot", "kimi-k2-0905", &[], &tool_loop(""))), []);
-    // Elsewhere the same model is served by others, who do not ask.
+    // Other hosts of the same model do not require it.
     assert_eq!(found(&looked("avian", "moonshotai/kimi-k2.5", &[], &tool_loop(""))), []);
 }
 
 #[test]
-fn mistral_takes_its_own_chunks_and_no_other_member() {
+fn mistral_accepts_only_its_own_chunks() {
     let own = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}"#;
     let audit = looked("mistral", "magistral-medium-latest", &[], own);
     assert_eq!(found(&audit), []);
@@ -229,7 +240,7 @@ fn mistral_takes_its_own_chunks_and_no_other_member() {
 }
 
 #[test]
-fn vllm_reads_the_new_name() {
+fn vllm_reads_the_new_field_name() {
     let both = tool_loop(r#""reasoning":"hm","reasoning_content":"hm","#);
     assert_eq!(found(&looked("vllm", "qwen3", &[], &both)), []);
     assert_eq!(found(&looked("ollama", "qwen3", &[], &both)), []);
@@ -240,7 +251,7 @@ fn vllm_reads_the_new_name() {
 }
 
 #[test]
-fn reasoning_of_finished_turns_may_be_left_out() {
+fn reasoning_of_finished_turns_may_be_omitted() {
     let issued = answer(r#""reasoning_content":"I need it.","#);
     let next = tool_loop("").replace(
         r#""content":"Rain."}]"#,
@@ -254,15 +265,15 @@ fn reasoning_of_finished_turns_may_be_left_out() {
     );
 }
 
-// ---- tool calls ----------------------------------------------------------------------------------------------------
+// ---- tool calls ----
 
 #[test]
-fn an_answer_that_stands_elsewhere_is_moved_back() {
+fn misplaced_tool_result_is_moved_to_its_call() {
     let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"user","content":"b"},{"role":"tool","tool_call_id":"call_1","content":"c"}]}"#;
     let audit = looked("openai-chat", "gpt-5", &[], body);
     assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
-    let repaired = mended("openai-chat", "gpt-5", &[], body, Reach::Refused);
+    let repaired = mended("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
     let roles = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     let order: Vec<_> =
         roles.match_indices("\"role\":\"").map(|(at, _)| &roles[at + 8..at + 12]).collect();
@@ -270,7 +281,7 @@ fn an_answer_that_stands_elsewhere_is_moved_back() {
 }
 
 #[test]
-fn one_call_of_two_may_lack_its_answer() {
+fn only_the_unanswered_call_of_two_is_removed() {
     let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_2","content":"c"}]}"#;
     let audit = looked("openai-chat", "gpt-5", &[], body);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
@@ -281,14 +292,14 @@ fn one_call_of_two_may_lack_its_answer() {
             .unwrap()
             .ends_with("did not have response messages: call_1")
     );
-    let repaired = mended("openai-chat", "gpt-5", &[], body, Reach::Refused);
+    let repaired = mended("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(!body.contains("call_1") && body.contains("call_2"));
 }
 
 #[test]
-fn an_answer_to_nothing_is_told_apart_by_provider() {
+fn orphan_result_error_depends_on_the_provider() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"abcdefghi","content":"c"}]}"#;
     let text = |provider: &str, model: &str| {
         let audit = looked(provider, model, &[], body);
@@ -309,13 +320,13 @@ fn an_answer_to_nothing_is_told_apart_by_provider() {
         text("minimax", "MiniMax-M2"),
         refused("invalid params, tool result's tool id(abcdefghi) not found (2013)")
     );
-    // A server of one's own takes what its template takes.
+    // A self-hosted server accepts what its template accepts.
     assert_eq!(looked("ollama", "qwen3", &[], body).verdict(), Verdict::Accept);
     assert_eq!(found(&looked("ollama-native", "qwen3", &[], body)), []);
 }
 
 #[test]
-fn mistrals_ids_stay_unique_when_they_are_made() {
+fn generated_mistral_ids_are_unique() {
     let call = |id: &str| {
         format!(
             r#"{{"role":"assistant","content":"","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"{id}","content":"c"}}"#
@@ -329,13 +340,13 @@ fn mistrals_ids_stay_unique_when_they_are_made() {
     );
     let audit = looked("mistral", "mistral-large-latest", &[], &body);
     assert_eq!(found(&audit), [("mistral/call-id-form", Severity::Refuse); 2]);
-    let repaired = mended("mistral", "mistral-large-latest", &[], &body, Reach::Refused);
+    let repaired = mended("mistral", "mistral-large-latest", &[], &body, RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(!text.contains("call_1") && text.matches("abcdefghi").count() == 2);
 }
 
-// ---- settings ------------------------------------------------------------------------------------------------------
+// ---- settings ----
 
 fn settings(provider: &str, model: &str, members: &str) -> Vec<(&'static str, Severity)> {
     let body =
@@ -344,7 +355,7 @@ fn settings(provider: &str, model: &str, members: &str) -> Vec<(&'static str, Se
 }
 
 #[test]
-fn settings_are_refused_only_where_somebody_was_seen_to() {
+fn settings_are_refused_only_at_endpoints_known_to_refuse() {
     assert_eq!(settings("openai-chat", "gpt-5", r#""temperature":1,"top_p":1.0"#), []);
     assert_eq!(settings("openai-chat", "gpt-4o", r#""temperature":0.2,"max_tokens":9"#), []);
     assert_eq!(settings("openai-chat", "gpt-5.1", r#""temperature":0.2"#), []);
@@ -354,7 +365,7 @@ fn settings_are_refused_only_where_somebody_was_seen_to() {
     );
     assert_eq!(settings("openai-chat", "gpt-5", r#""reasoning_effort":null"#), []);
     assert_eq!(settings("openai-chat", "gpt-7", r#""max_tokens":9,"reasoning_effort":"max""#), []);
-    // A router drops what its upstream does not take.
+    // A router drops settings that its upstream does not accept.
     let all =
         r#""temperature":0.2,"max_tokens":9,"reasoning_effort":"xhigh","tool_choice":"required""#;
     assert_eq!(settings("openrouter", "openai/gpt-5", all), []);
@@ -363,7 +374,7 @@ fn settings_are_refused_only_where_somebody_was_seen_to() {
 }
 
 #[test]
-fn a_model_that_does_not_reason_knows_no_effort() {
+fn non_reasoning_model_rejects_effort() {
     let body =
         r#"{"model":"gpt-4o","reasoning_effort":"low","messages":[{"role":"user","content":"a"}]}"#;
     let audit = looked("openai-chat", "gpt-4o", &[], body);
@@ -381,7 +392,7 @@ fn a_model_that_does_not_reason_knows_no_effort() {
 }
 
 #[test]
-fn kimi_fixes_its_temperature_while_it_thinks() {
+fn kimi_rejects_temperature_while_thinking() {
     let cold = r#""temperature":0.6"#;
     assert_eq!(
         settings("moonshot", "kimi-k2.5", cold),
@@ -393,7 +404,7 @@ fn kimi_fixes_its_temperature_while_it_thinks() {
 }
 
 #[test]
-fn deepseek_may_be_forced_when_it_does_not_think() {
+fn deepseek_accepts_forced_tool_without_thinking() {
     let named = r#""tool_choice":{"type":"function","function":{"name":"f"}}"#;
     assert_eq!(
         settings("deepseek", "deepseek-v4-flash", named),
@@ -406,7 +417,7 @@ fn deepseek_may_be_forced_when_it_does_not_think() {
 }
 
 #[test]
-fn groq_takes_either_of_its_settings() {
+fn groq_accepts_either_reasoning_setting_alone() {
     assert_eq!(
         settings(
             "groq",
@@ -418,7 +429,7 @@ fn groq_takes_either_of_its_settings() {
     assert_eq!(settings("groq", "qwen/qwen3-32b", r#""include_reasoning":false"#), []);
 }
 
-// ---- details -------------------------------------------------------------------------------------------------------
+// ---- details ----
 
 const SIGNED: &str = r#"{"type":"reasoning.text","text":"I need it.","signature":"c2lnbmF0dXJl","format":"anthropic-claude-v1","index":0}"#;
 const SECOND: &str = r#"{"type":"reasoning.text","text":"And more.","signature":"b3RoZXIgb25l","format":"anthropic-claude-v1","index":1}"#;
@@ -436,7 +447,7 @@ fn routed(model: &str, issued: Option<&str>, sent: &str) -> Vec<(&'static str, S
 }
 
 #[test]
-fn what_was_issued_may_come_back() {
+fn unchanged_details_are_accepted() {
     assert_eq!(routed(CLAUDE, Some(SIGNED), SIGNED), []);
     let both = format!("{SIGNED},{SECOND}");
     assert_eq!(routed(CLAUDE, Some(&both), &both), []);
@@ -447,7 +458,7 @@ fn what_was_issued_may_come_back() {
 }
 
 #[test]
-fn a_changed_block_is_refused_by_claude() {
+fn claude_refuses_a_changed_block() {
     let refused = [("openrouter/signature-invalid", Severity::Refuse)];
     for changed in [
         SIGNED.replace("c2ln", "c2lm"),
@@ -472,18 +483,18 @@ fn a_changed_block_is_refused_by_claude() {
 }
 
 #[test]
-fn an_altered_handle_is_refused_by_its_own_vendor() {
+fn issuing_vendor_refuses_a_changed_encrypted_detail() {
     let refused = [("openrouter/signature-invalid", Severity::Refuse)];
     let flipped = HANDLE.replace("Z2Vt", "Z2Vu");
     assert_eq!(routed(GEMINI, Some(HANDLE), &flipped), refused);
     assert_eq!(routed("openai/gpt-5", Some(FERNET), &FERNET.replace("psx2", "psx3")), refused);
-    // Google reads either alphabet.
+    // Google accepts either alphabet.
     let handle = HANDLE.replace("Z2VtaW5pcyBzaWc=", "a+/b");
     assert_eq!(routed(GEMINI, Some(&handle), &handle.replace("a+/b", "a-_b")), []);
 }
 
 #[test]
-fn unsigned_blocks_are_refused_while_the_turn_is_open() {
+fn unsigned_blocks_of_the_current_turn_are_refused() {
     let unsigned = SIGNED.replace(r#""signature":"c2lnbmF0dXJl","#, "");
     let empty = SIGNED.replace("c2lnbmF0dXJl", "");
     for sent in [&unsigned, &empty] {
@@ -497,15 +508,15 @@ fn unsigned_blocks_are_refused_while_the_turn_is_open() {
     );
     let audit = looked("openrouter", CLAUDE, &[], &closed);
     assert_eq!(found(&audit), [("openrouter/signature-missing", Severity::Note)]);
-    // Others sign nothing of the kind, and another router is not known to pass it on.
+    // Other vendors do not sign such blocks, and this router is not known to forward them.
     let plain = unsigned.replace("anthropic-claude-v1", "unknown");
     assert_eq!(routed("z-ai/glm-5-turbo", None, &plain), []);
     assert_eq!(found(&looked("vercel", CLAUDE, &[], &tool_loop(&details(&unsigned)))), []);
 }
 
 #[test]
-fn pieces_are_told_from_blocks() {
-    // An endpoint may number all of its blocks alike.
+fn fragments_are_distinguished_from_blocks() {
+    // An endpoint may give all its blocks the same index.
     let alike = format!("{SIGNED},{}", SECOND.replace(r#""index":1"#, r#""index":0"#));
     assert_eq!(routed(CLAUDE, None, &alike), []);
     let pieces = [
@@ -522,14 +533,14 @@ fn pieces_are_told_from_blocks() {
         CLAUDE,
         &[ASKED, &issued],
         &tool_loop(&details(&pieces)),
-        Reach::Refused,
+        RepairLevel::Refused,
     );
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(SIGNED), "{body}");
 }
 
 #[test]
-fn seals_of_another_vendor_are_refused_by_those_who_check_theirs() {
+fn verifying_vendors_refuse_foreign_seals() {
     let foreign = |severity| vec![("openrouter/foreign-details", severity)];
     assert_eq!(routed(CLAUDE, None, FERNET), foreign(Severity::Refuse));
     assert_eq!(routed("openai/gpt-5", None, SIGNED), foreign(Severity::Refuse));
@@ -543,7 +554,7 @@ fn seals_of_another_vendor_are_refused_by_those_who_check_theirs() {
 }
 
 #[test]
-fn a_router_that_is_not_known_to_relay_is_not_known_to_refuse_seals() {
+fn router_not_known_to_relay_does_not_refuse_seals() {
     let sent = |parts: &str| {
         let prior = [ASKED, &answer(&details(SIGNED))];
         found(&looked("vercel", CLAUDE, &prior, &tool_loop(&details(parts))))
@@ -555,7 +566,7 @@ fn a_router_that_is_not_known_to_relay_is_not_known_to_refuse_seals() {
 }
 
 #[test]
-fn gemini_wants_the_signature_of_the_first_call_only() {
+fn gemini_requires_only_the_first_call_signature() {
     let missing = [("openrouter/first-call-needs-signature", Severity::Refuse)];
     assert_eq!(routed(GEMINI, None, &HANDLE.replace("Z2VtaW5pcyBzaWc=", "")), missing);
     assert_eq!(routed(GEMINI, None, &HANDLE.replace(r#""id":"call_1","#, "")), []);
@@ -573,7 +584,7 @@ fn gemini_wants_the_signature_of_the_first_call_only() {
     assert_eq!(found(&looked("openrouter", GEMINI, &[], &two)), []);
     let later = two.replace(r#""id":"call_1","format""#, r#""id":"call_2","format""#);
     assert_eq!(found(&looked("openrouter", GEMINI, &[], &later)), missing);
-    // Older Geminis and images do not insist, nor do turns that are over.
+    // Older Gemini models, image models and finished turns do not require it.
     for model in ["google/gemini-2.5-pro", "google/gemini-3-pro-image-preview"] {
         assert_eq!(found(&looked("openrouter", model, &[], &tool_loop(""))), []);
     }
@@ -585,10 +596,11 @@ fn gemini_wants_the_signature_of_the_first_call_only() {
 }
 
 #[test]
-fn geminis_signature_is_put_back_or_stood_in_for() {
+fn gemini_signature_is_restored_or_replaced_by_stand_in() {
     let issued = answer(&details(HANDLE));
     let body = |documents: &[&str]| {
-        let repaired = mended("openrouter", GEMINI, documents, &tool_loop(""), Reach::Refused);
+        let repaired =
+            mended("openrouter", GEMINI, documents, &tool_loop(""), RepairLevel::Refused);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept);
         String::from_utf8(repaired.request.body.to_vec()).unwrap()
     };
@@ -599,7 +611,7 @@ fn geminis_signature_is_put_back_or_stood_in_for() {
 }
 
 #[test]
-fn a_stand_in_costs_something_where_the_signature_is_known() {
+fn stand_in_is_a_degradation_if_the_signature_is_known() {
     for value in
         ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="]
     {
@@ -611,17 +623,17 @@ fn a_stand_in_costs_something_where_the_signature_is_known() {
 }
 
 #[test]
-fn a_claude_may_read_another_claudes_block() {
+fn claude_accepts_blocks_of_other_claude_models() {
     let (documents, sent) = ([ASKED, &answer(&details(SIGNED))], tool_loop(&details(SIGNED)));
     let issuer = target("openrouter", "anthropic/claude-opus-4.5");
     let reader = target("openrouter", CLAUDE);
     let (prior, request) = (prior(&issuer, &documents), request(&sent));
-    let audit = audit(&Transcript::of(&OpenAiChat, &request).after(&prior), &reader).unwrap();
+    let audit = audit(&Transcript::new(&OpenAiChat, &request).with_prior(&prior), &reader).unwrap();
     assert_eq!(found(&audit), []);
 }
 
 #[test]
-fn the_summary_counts_what_is_signed() {
+fn summary_counts_signed_reasoning() {
     let unsigned = SECOND.replace("b3RoZXIgb25l", "");
     let sent = tool_loop(&format!(
         r#"{}"reasoning":"I need it.And more.","#,
@@ -633,7 +645,7 @@ fn the_summary_counts_what_is_signed() {
 }
 
 #[test]
-fn messages_of_any_shape_are_survived() {
+fn malformed_messages_do_not_panic() {
     for body in [
         r#"{"model":"m"}"#,
         r#"{"messages":7}"#,
@@ -651,9 +663,9 @@ fn messages_of_any_shape_are_survived() {
     }
 }
 
-// ---- how it failed in the field --------------------------------------------------------------------------------------
+// ---- public failure reports ----
 
-/// Class A: a router's client keeps `tool_calls` and forgets the details (claude-code-router#1057).
+/// Class A: a router's client keeps `tool_calls` and drops the details (claude-code-router#1057).
 #[test]
 fn class_a_a_client_drops_the_details() {
     let issued = answer(&details(HANDLE));
@@ -664,15 +676,17 @@ fn class_a_a_client_drops_the_details() {
     assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade)]);
 }
 
-/// Class B: a store keeps the signature and empties the text (claude-code#63147), or keeps the block twice (openclaw#103587).
+/// Class B: a store keeps the signature and empties the text (claude-code#63147), or repeats the
+/// block (openclaw#103587).
 #[test]
-fn class_b_a_store_empties_or_doubles_a_block() {
+fn class_b_a_store_empties_or_repeats_a_block() {
     let refused = [("openrouter/signature-invalid", Severity::Refuse)];
     assert_eq!(routed(CLAUDE, Some(SIGNED), &SIGNED.replace("I need it.", "")), refused);
     assert_eq!(routed(CLAUDE, Some(SIGNED), &[SIGNED; 3].join(",")).len(), 2);
 }
 
-/// Class C: a Gemini signature of one endpoint goes to another (ai-sdk-provider#491, mastra#23433).
+/// Class C: a Gemini signature of one endpoint is sent to another (ai-sdk-provider#491,
+/// mastra#23433).
 #[test]
 fn class_c_a_signature_goes_to_another_endpoint() {
     let issuer = target("vercel", GEMINI);
@@ -680,31 +694,33 @@ fn class_c_a_signature_goes_to_another_endpoint() {
     let documents = [ASKED, &answer(&details(HANDLE))];
     let sent = request(&tool_loop(&details(HANDLE)));
     let prior = prior(&issuer, &documents);
-    let transcript = Transcript::of(&OpenAiChat, &sent).after(&prior);
+    let transcript = Transcript::new(&OpenAiChat, &sent).with_prior(&prior);
     let audit = audit(&transcript, &reader).unwrap();
     assert_eq!(found(&audit), [("openrouter/foreign-details", Severity::Refuse)]);
     assert_eq!(
         audit.findings[0].provider_error.as_deref().unwrap(),
         "Corrupted thought signature."
     );
-    let repaired = repair(&transcript, &reader, Reach::Refused).unwrap();
+    let repaired = repair(&transcript, &reader, RepairLevel::Refused).unwrap();
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     assert!(!String::from_utf8_lossy(&repaired.request.body).contains("Z2VtaW5pcyBzaWc="));
 }
 
-/// Class C: the model is switched in the middle of a conversation (open-webui#28240), there and back.
+/// Class C: the model changes in the middle of a conversation (open-webui#28240), in both
+/// directions.
 #[test]
-fn class_c_the_model_is_switched() {
+fn class_c_the_model_changes_midway() {
     assert_eq!(
         routed("google/gemini-2.5-pro", None, FERNET),
         [("openrouter/foreign-details", Severity::Refuse)]
     );
-    let repaired = mended("openrouter", CLAUDE, &[], &tool_loop(&details(FERNET)), Reach::Refused);
+    let repaired =
+        mended("openrouter", CLAUDE, &[], &tool_loop(&details(FERNET)), RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
-    assert_eq!(repaired.mended[0].what, "removes the block that another vendor's model sealed");
+    assert_eq!(repaired.mended[0].what, "removes the block sealed by another vendor's model");
 }
 
-/// Class D: one of two parallel calls loses its answer to trimming (omnigent#2449).
+/// Class D: trimming removes the result of one of two parallel calls (omnigent#2449).
 #[test]
 fn class_d_a_parallel_batch_is_trimmed() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_1","content":"c"},{"role":"user","content":"b"}]}"#;
@@ -713,18 +729,20 @@ fn class_d_a_parallel_batch_is_trimmed() {
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[1]");
 }
 
-/// Class F: a stream was cut before the signature came, and what came was kept (openclaw#84430).
+/// Class F: a stream was cut before the signature, and the partial block was kept (openclaw#84430).
 #[test]
-fn class_f_a_cut_stream_leaves_an_unsigned_block() {
+fn class_f_a_truncated_stream_leaves_an_unsigned_block() {
     let cut = r#"{"type":"reasoning.text","text":"I ne","format":"anthropic-claude-v1","index":0}"#;
     assert_eq!(routed(CLAUDE, None, cut), [("openrouter/signature-missing", Severity::Refuse)]);
-    let repaired = mended("openrouter", CLAUDE, &[], &tool_loop(&details(cut)), Reach::Refused);
+    let repaired =
+        mended("openrouter", CLAUDE, &[], &tool_loop(&details(cut)), RepairLevel::Refused);
     assert!(!String::from_utf8_lossy(&repaired.request.body).contains("I ne"));
 }
 
-/// Class G: a redactor writes over the signature (entireio/cli#1866), a sanitiser over the text (pi-anthropic-oauth#25).
+/// Class G: a redactor overwrites the signature (entireio/cli#1866), a sanitiser the text
+/// (pi-anthropic-oauth#25).
 #[test]
-fn class_g_a_redactor_or_sanitiser_writes_over_a_block() {
+fn class_g_a_redactor_or_sanitiser_overwrites_a_block() {
     let refused = [("openrouter/signature-invalid", Severity::Refuse)];
     let redacted = SIGNED.replace("c2lnbmF0dXJl", "REDACTED");
     assert_eq!(routed(CLAUDE, Some(SIGNED), &redacted), refused);
@@ -736,14 +754,14 @@ fn class_g_a_redactor_or_sanitiser_writes_over_a_block() {
         CLAUDE,
         &[ASKED, &answer(&details(&joyful))],
         &tool_loop(&details(&mangled)),
-        Reach::Refused,
+        RepairLevel::Refused,
     );
     assert!(String::from_utf8_lossy(&repaired.request.body).contains(&joyful));
 }
 
-/// Class H: the first of two calls loses its signature to the second (OmniRoute#11669).
+/// Class H: the signature of the first call moves to the second (OmniRoute#11669).
 #[test]
-fn class_h_a_signature_ends_up_on_the_second_call() {
+fn class_h_a_signature_moves_to_the_second_call() {
     let two = |id: &str| {
         tool_loop(&details(&HANDLE.replace("call_1", id)))
             .replace("}}]},", r#"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"#)
@@ -756,9 +774,10 @@ fn class_h_a_signature_ends_up_on_the_second_call() {
     );
 }
 
-/// Class I: a bridge from another wire never sets `reasoning_content` (litellm#27946, cc-switch-cli#170).
+/// Class I: a bridge from another wire never sets `reasoning_content` (litellm#27946,
+/// cc-switch-cli#170).
 #[test]
-fn class_i_a_bridge_forgets_the_reasoning() {
+fn class_i_a_bridge_drops_the_reasoning() {
     for (provider, model, rule) in [
         ("deepseek", "deepseek-v4-pro", "deepseek/reasoning-content-missing"),
         ("moonshot", "kimi-k2-thinking", "kimi/reasoning-content-missing"),
@@ -766,12 +785,12 @@ fn class_i_a_bridge_forgets_the_reasoning() {
         let bridged = tool_loop(r#""thinking_blocks":[{"type":"thinking","thinking":"hm"}],"#);
         let audit = looked(provider, model, &[], &bridged);
         assert_eq!(found(&audit), [(rule, Severity::Refuse)]);
-        let repaired = mended(provider, model, &[], &bridged, Reach::Refused);
+        let repaired = mended(provider, model, &[], &bridged, RepairLevel::Refused);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     }
 }
 
-/// Class K: the schema of a tool is written with its keys in another order (FlowDown#273, sglang#34553).
+/// Class K: a tool's schema is written with its keys in another order (FlowDown#273, sglang#34553).
 #[test]
 fn class_k_a_tools_keys_change_their_order() {
     let with = |schema: &str| {
@@ -784,11 +803,11 @@ fn class_k_a_tools_keys_change_their_order() {
     let audit = looked("deepseek", "deepseek-chat", &[&before], &now);
     assert_eq!(found(&audit), [("chat/cache-prefix-broken", Severity::Degrade)]);
     assert_eq!(audit.findings[0].path, "tools[0]");
-    let repaired = mended("deepseek", "deepseek-chat", &[&before], &now, Reach::Degraded);
+    let repaired = mended("deepseek", "deepseek-chat", &[&before], &now, RepairLevel::Degraded);
     assert_eq!(repaired.request.body, before.as_bytes());
 }
 
-/// Class L: a thought is said aloud to a Claude (oh-my-pi#7241).
+/// Class L: a thought is sent to Claude as text (oh-my-pi#7241).
 #[test]
 fn class_l_a_thought_is_said_aloud() {
     let issued = answer(&details(SIGNED));
@@ -797,7 +816,7 @@ fn class_l_a_thought_is_said_aloud() {
     let audit = looked("openrouter", CLAUDE, &[ASKED, &issued], &sent);
     let aloud = ("chat/thought-as-text", Severity::Degrade);
     assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade), aloud]);
-    let repaired = mended("openrouter", CLAUDE, &[ASKED, &issued], &sent, Reach::Degraded);
+    let repaired = mended("openrouter", CLAUDE, &[ASKED, &issued], &sent, RepairLevel::Degraded);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(r#""content":null"#) && body.contains(SIGNED), "{body}");

@@ -1,17 +1,17 @@
-//! Requests and responses, read.
+//! Decodes requests and whole responses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, Item, Json, Name, Node, Reply, Request, Side, Tool, Tree,
-    Wire,
+    Body, Call, Direction, Envelope, Extra, Failure, Item, Json, Name, Node, Reply, Request, Tool,
+    Tree, Wire,
 };
 
-use crate::chat::decode::message::Reader;
+use crate::chat::decode::message::ChatReader;
 use crate::chat::{slot, wire};
-use crate::{Asked, CodecError, draft};
+use crate::{CodecError, DecodeContext, draft};
 
 pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as reasoning_of};
 
@@ -21,13 +21,17 @@ mod settings;
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// Reads a request, whose body is `tree`.
-pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
+/// Decodes a request whose parsed body is `tree`.
+pub(super) fn decode_request(
+    request: &Request,
+    tree: &Tree,
+    asked: &DecodeContext,
+) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
     let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
-    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut reader = ChatReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
     let mut call = Call::new(asked.target.clone());
     call.items.reserve(2 * messages.elements().count());
     for (index, message) in messages.elements().enumerate() {
@@ -42,22 +46,23 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
             native.envelope = Some(Arc::clone(&envelope));
         }
     }
-    call.tools = root.get("tools").into_iter().flat_map(tools_of).collect();
-    let is_native = wire::speaks_native(&asked.target);
-    // Ollama's native API streams unless told not to.
+    call.tools = root.get("tools").into_iter().flat_map(decode_tools).collect();
+    let is_native = wire::uses_ollama_api(&asked.target);
+    // Ollama's native API streams unless the request disables it.
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
-    call.settings = settings::read(root, is_native);
-    call.extras = extras_of_request(root, is_native);
-    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
+    call.settings = settings::decode_settings(root, is_native);
+    call.extras = request_extras(root, is_native);
+    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 
-/// The members that no field of the Call speaks for. Where a name stands twice, the last one counts.
-fn extras_of_request(root: Node<'_>, is_native: bool) -> Vec<Extra> {
+/// Collects the members that no field of the Call represents. If a name is repeated, the last one
+/// counts.
+fn request_extras(root: Node<'_>, is_native: bool) -> Vec<Extra> {
     let mut extras: Vec<Extra> = Vec::new();
     let mut places: HashMap<Name, usize> = HashMap::new();
     for (key, value) in root.members() {
-        if settings::speaks_for(key, value, is_native) {
+        if settings::is_represented(key, value, is_native) {
             continue;
         }
         let extra =
@@ -73,7 +78,7 @@ fn extras_of_request(root: Node<'_>, is_native: bool) -> Vec<Extra> {
     extras
 }
 
-fn tools_of(tools: Node<'_>) -> Vec<Tool> {
+fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
     let elements: Vec<_> = tools.elements().collect();
     let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
     let tool = |node: Node<'_>| {
@@ -84,25 +89,30 @@ fn tools_of(tools: Node<'_>) -> Vec<Tool> {
             description: inner.and_then(|inner| inner.name_of("description")),
             schema: inner.and_then(|inner| inner.present("parameters")).map(Node::json),
             hosted: inner.is_none(),
-            native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+            native: Some(draft::native_part(
+                WIRE,
+                Direction::Request,
+                node.json(),
+                Some(&envelope),
+            )),
         }
     };
     elements.into_iter().map(tool).collect()
 }
 
-/// Reads a whole response.
-pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+/// Decodes a whole response.
+pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
-    let is_native = wire::is_native_answer(root);
+    let is_native = wire::is_ollama_response(root);
     let choices = root.get("choices").filter(|choices| choices.is_array());
     if is_failure(root) || choices.is_none() && !is_native {
-        let failure = failure(root, body);
+        let failure = decode_failure(root, body);
         let is_told = !failure.message.is_empty() || is_failure(root);
         return Err(if is_told {
             CodecError::Provider(Box::new(failure))
         } else {
-            CodecError::shape(WIRE, "response", "choices", "must be a list of answers")
+            CodecError::shape(WIRE, "response", "choices", "must be a list of choices")
         });
     }
     let choice = choices.and_then(first_choice);
@@ -110,9 +120,9 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     let message = message.filter(|message| message.is_object()).ok_or_else(|| {
         CodecError::shape(WIRE, "response", "choices[0].message", "must be a message")
     })?;
-    let origin = asked.origin(root.text_of("model").as_deref(), routed(root));
+    let origin = asked.origin(root.text_of("model").as_deref(), routed_provider(root));
     let id = root.name_of("id").filter(|id| !id.is_empty());
-    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    let mut reader = ChatReader::new(asked, Arc::clone(&origin), Direction::Response);
     reader.prefix_ids_with(id.as_ref());
     let mut items = Vec::new();
     reader.message(0, message, &mut items);
@@ -122,14 +132,14 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
         Some(choice) => (choice.text_of("finish_reason"), choice.name_of("stop_reason")),
         None => (root.text_of("done_reason"), None),
     };
-    let stop = wire::stop(reason.as_deref(), sequence, has_calls);
+    let stop = wire::decode_stop(reason.as_deref(), sequence, has_calls);
     let counts = if is_native { Some(root) } else { root.present("usage") };
     let usage = counts.map(wire::usage).unwrap_or_default();
-    let extras = extras_of(root, choice, message, &items);
+    let extras = reply_extras(root, choice, message, &items);
     Ok(Reply { id, items, stop, usage, origin, extras })
 }
 
-/// The answer that counts: the one numbered 0, or the first.
+/// Selects the choice with index 0, or the first one.
 fn first_choice(choices: Node<'_>) -> Option<Node<'_>> {
     let is_first = |choice: &Node<'_>| choice.get("index").and_then(Node::u64) == Some(0);
     choices.elements().find(is_first).or_else(|| choices.elements().next())
@@ -140,13 +150,14 @@ fn is_whole_message(item: &Item) -> bool {
         && item.native.as_ref().is_some_and(|native| native.slot.is_empty())
 }
 
-/// The upstream that a router chose, where it tells.
-pub(super) fn routed(root: Node<'_>) -> Option<Name> {
+/// Returns the upstream that a router chose, if the response names it.
+pub(super) fn routed_provider(root: Node<'_>) -> Option<Name> {
     root.name_of("provider")
 }
 
-/// Everything but the Items: the response's members by their names; what stands deeper by a JSON pointer.
-fn extras_of(
+/// Collects everything except the Items: the response's members by name, nested members by JSON
+/// pointer.
+fn reply_extras(
     root: Node<'_>,
     choice: Option<Node<'_>>,
     message: Node<'_>,
@@ -184,18 +195,18 @@ fn extras_of(
     extras
 }
 
-/// Where the members of the answer stand in a response.
+/// Pointer to the selected choice in a response.
 pub(super) const CHOICE: &str = "/choices/0";
-/// Where the members of the answer's message stand in a response.
+/// Pointer to the message of the selected choice in a response.
 pub(super) const CHOICE_MESSAGE: &str = "/choices/0/message";
 
-/// Whether a document is a provider's account of a failure.
+/// Returns whether a document is a provider's error body.
 pub(super) fn is_failure(root: Node<'_>) -> bool {
     root.present("error").is_some() || root.get("object").is_some_and(|object| object.is("error"))
 }
 
-/// Reads the provider's account of a failure: a wrapped object, a bare one, or a sentence.
-pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
+/// Reads a provider's error body: a wrapped object, a bare object, or a string.
+pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let error = root.present("error").unwrap_or(root);
     let message = error.name().or_else(|| error.name_of("message"));
     let message = message.or_else(|| root.name_of("message"));

@@ -1,24 +1,25 @@
-//! Calls and Replies, written.
+//! Encodes Calls and Replies.
 
 use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
-    Body, Call, CallId, Did, Digest, Encoded, Envelope, Fate, How, Item, Json, Name, Native,
-    Received, Role, Side, Target, Tool, Warning, Why, Wire, json,
+    Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope,
+    Fate, Item, Json, Name, NativePart, ReceivedRequest, ReshapeKind, Role, Target, Tool, Warning,
+    Wire, json,
 };
 
-use crate::calls::OutgoingIds;
-use crate::chat::encode::message::Message;
+use crate::call_ids::CallIdAllocator;
+use crate::chat::encode::message::ChatMessageBuilder;
 use crate::chat::{contract, slot, wire};
-use crate::crossing;
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate::{self, CallersThought};
-use crate::group::{Group, groups};
-use crate::prefix::Prefix;
+use crate::message_groups::{MessageGroup, groups};
+use crate::prefix::PrefixHasher;
+use crate::seal_policy::{self, CallerThought};
 
 mod calls;
+mod compatibility;
 pub(super) mod custom;
-mod fit;
 mod media;
 pub(super) mod message;
 mod payload;
@@ -28,9 +29,9 @@ mod settings;
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
+enum ChatSpeaker {
     System,
     Developer,
     User,
@@ -38,24 +39,24 @@ enum Speaker {
     Tool,
 }
 
-impl Speaker {
+impl ChatSpeaker {
     fn role(self) -> &'static str {
         match self {
-            Speaker::System => "system",
-            Speaker::Developer => "developer",
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
-            Speaker::Tool => "tool",
+            ChatSpeaker::System => "system",
+            ChatSpeaker::Developer => "developer",
+            ChatSpeaker::User => "user",
+            ChatSpeaker::Assistant => "assistant",
+            ChatSpeaker::Tool => "tool",
         }
     }
 }
 
-/// Writes a Call.
-pub(super) fn encode(call: &Call) -> Encoded {
-    let Some(source) = call.source_on(&WIRE).filter(|source| has_moved(call, source)) else {
-        return write(call, Vec::new());
+/// Encodes a Call as a request.
+pub(super) fn encode(call: &Call) -> EncodedRequest {
+    let Some(source) = call.source_on(&WIRE).filter(|source| needs_rewrite(call, source)) else {
+        return encode_draft(call, Vec::new());
     };
-    // The request that it was read from went to another endpoint, whose settings and path are not this one's.
+    // The source request went to another endpoint, so its settings and path do not apply here.
     let mut moved = call.clone();
     moved.source = None;
     let mut warnings = Vec::new();
@@ -69,35 +70,35 @@ pub(super) fn encode(call: &Call) -> Encoded {
     });
     moved.extras.retain(|extra| {
         let is_taken = extra.wire.as_ref() != Some(&WIRE)
-            || contract::takes_extra(&source.target, &call.target, &extra.key);
+            || contract::accepts_extra(&source.target, &call.target, &extra.key);
         if !is_taken {
-            let message = "this endpoint is not known to take it; it was left out";
+            let message = "this endpoint is not known to accept it; it was left out";
             warnings.push(Warning::new(Name::clone(&extra.key), message));
         }
         is_taken
     });
-    write(&moved, warnings)
+    encode_draft(&moved, warnings)
 }
 
-/// Whether the Call was read from a request to another endpoint, or in another shape.
-fn has_moved(call: &Call, source: &Received) -> bool {
-    Draft::new(call, WIRE).has_moved()
-        || wire::is_native_path(&source.request.path) && !wire::speaks_native(&call.target)
+/// Returns whether the Call was decoded from a request to another endpoint, or in another shape.
+fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
+    Draft::new(call, WIRE).has_other_endpoint()
+        || wire::is_ollama_path(&source.request.path) && !wire::uses_ollama_api(&call.target)
 }
 
-fn write(call: &Call, warnings: Vec<Warning>) -> Encoded {
+fn encode_draft(call: &Call, warnings: Vec<Warning>) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     draft.warnings = warnings;
     let model = call.target.model();
-    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
+    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
         draft.put("model", json::string(model));
     }
-    let is_native = wire::speaks_native(&call.target);
+    let is_native = wire::uses_ollama_api(&call.target);
     let is_home = draft.source().is_some();
-    let mut writer = Writer {
+    let mut writer = ChatWriter {
         call,
-        prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::for_target(&call.target),
+        prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
+        ids: CallIdAllocator::for_target(&call.target),
         names: HashMap::new(),
         renamed: HashSet::new(),
         is_native,
@@ -106,22 +107,22 @@ fn write(call: &Call, warnings: Vec<Warning>) -> Encoded {
     let tools = writer.tools(&mut draft);
     let messages = writer.messages(&mut draft);
     draft.put_elements("messages", &messages);
-    if draft.was("tools").is_some() || !tools.is_empty() {
+    if draft.source_value("tools").is_some() || !tools.is_empty() {
         draft.put_elements("tools", &tools);
     }
-    settings::put(&mut draft, call, &tools);
+    settings::put_settings(&mut draft, call, &tools);
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
     draft.finish(path(&call.target), &[], prefix)
 }
 
-/// Where requests go: Ollama's native API has its own place.
+/// Returns the request path; Ollama's native API has its own.
 pub(super) fn path(target: &Target) -> &'static str {
-    if wire::speaks_native(target) { "/chat" } else { "/chat/completions" }
+    if wire::uses_ollama_api(target) { "/chat" } else { "/chat/completions" }
 }
 
-/// Whether the endpoint that is asked made the Item.
+/// Returns whether the target endpoint produced the Item.
 fn is_own(call: &Call, item: &Item) -> bool {
     let to = &call.target.origin;
     item.origin
@@ -129,43 +130,44 @@ fn is_own(call: &Call, item: &Item) -> bool {
         .is_some_and(|origin| origin.provider == to.provider && origin.endpoint == to.endpoint)
 }
 
-struct Writer<'c> {
+struct ChatWriter<'c> {
     call: &'c Call,
-    prefix: Option<Prefix>,
-    ids: OutgoingIds,
-    /// The tools that were called: Ollama's native API has answers by tool name.
+    prefix: Option<PrefixHasher>,
+    ids: CallIdAllocator,
+    /// Names of the called tools; Ollama's native API matches results by tool name.
     names: HashMap<CallId, Name>,
-    /// The calls that go out under another id than they had on this wire.
+    /// Calls whose id changes on the way out.
     renamed: HashSet<CallId>,
     is_native: bool,
-    /// Whether the request that the Call was read from went to this endpoint.
+    /// Whether the source request of the Call went to this endpoint.
     is_home: bool,
 }
 
-impl<'c> Writer<'c> {
-    /// Whether the endpoint refuses what it does not list, and nothing was written with it in mind.
+impl<'c> ChatWriter<'c> {
+    /// Returns whether the endpoint rejects unlisted members and the request was not written for
+    /// it.
     fn is_strict(&self) -> bool {
         !self.is_home && contract::is_strict(&self.call.target)
     }
 
-    /// Whether tools may take a text of any form.
+    /// Returns whether the endpoint accepts custom tools, whose input is free text.
     fn takes_custom(&self) -> bool {
         !self.is_native && (self.is_home || contract::takes_custom_tools(&self.call.target))
     }
 
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
-            prefix.absorb(name, element);
+            prefix.update(name, element);
         }
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| {
-            let custom = custom::declared(tool);
+            let custom = custom::custom_declaration(tool);
             let is_taken = custom.is_none() || self.takes_custom();
             match tool.native_on(&WIRE) {
-                Some(native) if is_taken => Some(self.unmarked(draft, &native.json)),
-                Some(_) | None => crossing::tool(draft, tool, |draft| match custom {
+                Some(native) if is_taken => Some(self.without_cache_markers(draft, &native.json)),
+                Some(_) | None => cross_wire::tool(draft, tool, |draft| match custom {
                     Some(custom) if is_taken => custom.json(tool),
                     Some(custom) => custom.as_function(draft, tool),
                     None => function(tool),
@@ -182,7 +184,8 @@ impl<'c> Writer<'c> {
     fn messages(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let call = self.call;
         let mut messages = Vec::new();
-        let settled = draft.settle(&call.items, |item| gate::is_said_aside(call, item, &WIRE));
+        let settled =
+            draft.order_items(&call.items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         let items = call.system.iter().chain(settled);
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             for message in self.message(draft, &group) {
@@ -193,27 +196,31 @@ impl<'c> Writer<'c> {
         messages
     }
 
-    fn message(&mut self, draft: &mut Draft<'_>, group: &Group<'c, Speaker>) -> Vec<Json> {
-        let prefix = self.prefix.as_ref().map(Prefix::digest);
+    fn message(
+        &mut self,
+        draft: &mut Draft<'_>,
+        group: &MessageGroup<'c, ChatSpeaker>,
+    ) -> Vec<Json> {
+        let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
-            && group.items.iter().all(|item| self.goes_as_it_is(item, prefix.as_ref()))
-            && self.is_listed(envelope)
+            && group.items.iter().all(|item| self.can_send_verbatim(item, prefix.as_ref()))
+            && self.has_only_listed_members(envelope)
         {
             for item in &group.items {
-                self.note_call(item);
-                draft.fates.push(draft::kept(item));
+                self.record_call(item);
+                draft.fates.push(draft::kept_fate(item));
             }
             return vec![envelope.json.clone()];
         }
-        let mut message = Message::default();
+        let mut message = ChatMessageBuilder::default();
         let mut answers = Vec::new();
         let first_fate = draft.fates.len();
         for item in &group.items {
-            draft.warn_of_markers(item.native.as_ref());
+            draft.warn_about_cache_markers(item.native.as_ref());
             let fate = match &item.body {
                 Body::Result(result) => {
                     answers.push(self.result(draft, item, result));
-                    said(self.call, item)
+                    rewritten_fate(self.call, item)
                 }
                 Body::Text(_)
                 | Body::Media(_)
@@ -228,9 +235,9 @@ impl<'c> Writer<'c> {
             };
             draft.fates.push(fate);
         }
-        if group.speaker == Speaker::Assistant {
+        if group.speaker == ChatSpeaker::Assistant {
             let fates = draft.fates.get_mut(first_fate..).unwrap_or_default();
-            self.stand_in(&group.items, fates, &mut message);
+            self.add_stand_in(&group.items, fates, &mut message);
         }
         if message.is_empty() {
             return answers;
@@ -238,29 +245,29 @@ impl<'c> Writer<'c> {
         let envelope = self.envelope(draft, &group.items, &mut message);
         let mut members = message.members(self.is_native);
         let is_misaddressed =
-            group.speaker == Speaker::Developer && self.is_misaddressed(Role::Developer);
-        let role = if is_misaddressed { Speaker::System } else { group.speaker }.role();
+            group.speaker == ChatSpeaker::Developer && self.lacks_role(Role::Developer);
+        let role = if is_misaddressed { ChatSpeaker::System } else { group.speaker }.role();
         answers.push(match envelope {
             Some(envelope) => {
                 if is_misaddressed {
                     members.push(("role".into(), Some(json::string(role))));
                 }
-                message::edited(&envelope.json, members)
+                message::edit_message(&envelope.json, members)
             }
-            None => message::fresh(role, &members),
+            None => message::new_message(role, &members),
         });
         answers
     }
 
-    /// The message that a group was cut from, if that can be edited.
+    /// Returns the source message of a group if it can be edited.
     fn envelope<'i>(
         &self,
         draft: &mut Draft<'_>,
         items: &[&'i Item],
-        message: &mut Message,
+        message: &mut ChatMessageBuilder,
     ) -> Option<&'i Envelope> {
         let item = *items.first()?;
-        let native = item.native_on(&WIRE).filter(|native| native.side == Side::Request)?;
+        let native = item.native_on(&WIRE).filter(|native| native.side == Direction::Request)?;
         let envelope = native.envelope.as_deref()?;
         if item.origin.is_none() && !self.is_strict() || is_own(self.call, item) {
             return Some(envelope);
@@ -270,41 +277,41 @@ impl<'c> Writer<'c> {
             let key = key.text().unwrap_or_default();
             if &*key == "name" {
                 message.add("name", value.json(), "");
-            } else if !slot::is_known(&key) {
-                let message = "only the endpoint that it came from knows it; it was left out";
+            } else if !slot::is_known_member(&key) {
+                let message = "only its original endpoint supports it; it was left out";
                 draft.warn(format!("messages.{key}"), message);
             }
         }
         None
     }
 
-    fn note_call(&mut self, item: &Item) {
+    fn record_call(&mut self, item: &Item) {
         if let Body::Call(call) = &item.body {
             self.names.insert(call.id.clone(), Name::clone(&call.name));
             if let Some(wire_id) = call.wire_id.as_ref().filter(|id| !id.is_empty()) {
-                self.ids.native(&call.id, wire_id);
+                self.ids.record_native(&call.id, wire_id);
             }
         }
     }
 
-    /// Adds an Item to its message, and says what became of it.
+    /// Adds an Item to its message and returns its Fate.
     fn add(
         &mut self,
         draft: &mut Draft<'_>,
-        speaker: Speaker,
+        speaker: ChatSpeaker,
         item: &Item,
         prefix: Option<&Digest>,
-        message: &mut Message,
+        message: &mut ChatMessageBuilder,
     ) -> Fate {
-        let seals = gate::seals(item, &self.call.target, prefix);
-        let refusal = gate::refusal(&seals);
+        let seals = seal_policy::seals(item, &self.call.target, prefix);
+        let refusal = seal_policy::refusal(&seals);
         if let Some(native) = item.native_on(&WIRE) {
             let why = match &item.body {
-                Body::Thought(thought) => self.why_not(item, native, thought).or(refusal),
+                Body::Thought(thought) => self.elision_reason(item, native, thought).or(refusal),
                 Body::Hosted(_) | Body::Compaction | Body::Unknown
                     if item.origin.is_some() && !is_own(self.call, item) =>
                 {
-                    Some(Why::Foreign)
+                    Some(ElisionReason::Foreign)
                 }
                 Body::Text(_)
                 | Body::Media(_)
@@ -315,38 +322,41 @@ impl<'c> Writer<'c> {
                 | Body::Summary { .. }
                 | Body::Unknown => refusal,
             };
-            // A message that says nothing has nothing to add to another.
-            let why = why.or(native.slot.is_empty().then_some(Why::NotOnThisWire));
-            // Another endpoint's refusal is what its model said; few know the member.
+            // An empty message has nothing to add to another message.
+            let why = why.or(native.slot.is_empty().then_some(ElisionReason::NotOnThisWire));
+            // Few endpoints accept the `refusal` member, so a refusal from another endpoint becomes
+            // text.
             let is_others = native.slot == slot::REFUSAL && !is_own(self.call, item);
             match (&item.body, why) {
                 (_, None) if self.fits(item) && !is_others => {
                     self.add_native(draft, item, native, message);
-                    return Fate { item: item.id.clone(), visible: Did::Kept, seals };
+                    return Fate { item: item.id.clone(), visible: Disposition::Kept, seals };
                 }
-                // What can be said without its seals is said.
+                // These Items are sent without their Seals.
                 (Body::Text(_) | Body::Call(_) | Body::Media(_), _) => {}
-                (_, why) => return draft::elided(item, why.unwrap_or(Why::NotOnThisWire)),
+                (_, why) => {
+                    return draft::elided_fate(item, why.unwrap_or(ElisionReason::NotOnThisWire));
+                }
             }
         }
-        let fate = said(self.call, item);
-        let left = |why| draft::elided(item, why);
+        let fate = rewritten_fate(self.call, item);
+        let left = |why| draft::elided_fate(item, why);
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => {
-                left(Why::NotOnThisWire)
+                left(ElisionReason::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => {
                 message.add_text(text);
                 fate
             }
             Body::Media(media) => {
-                let is_taken = speaker != Speaker::Assistant
+                let is_taken = speaker != ChatSpeaker::Assistant
                     && message.add_media(media, &self.call.target, self.is_native);
                 if is_taken {
                     return fate;
                 }
-                draft.warn("media", "a kind of media that this wire cannot carry was left out");
-                left(Why::NotOnThisWire)
+                draft.warn("media", "this wire cannot carry this kind of media; it was left out");
+                left(ElisionReason::NotOnThisWire)
             }
             Body::Call(call) => {
                 let call = self.call_json(item, call, None);
@@ -354,16 +364,17 @@ impl<'c> Writer<'c> {
                 fate
             }
             Body::Thought(thought) if item.origin.is_none() => {
-                let (way, fate) = gate::callers_thought(draft, self.call, item, thought, &WIRE);
+                let (way, fate) =
+                    seal_policy::apply_replay_policy(draft, self.call, item, thought, &WIRE);
                 match way {
-                    CallersThought::Typed(payload) => {
+                    CallerThought::Typed(payload) => {
                         let channel = self.call.target.provider.dialect.channel;
                         if !payload::add(message, &payload, channel) {
-                            return left(Why::NotOnThisWire);
+                            return left(ElisionReason::NotOnThisWire);
                         }
                     }
-                    CallersThought::Text(text) => message.add_text(&text),
-                    CallersThought::Apart => {}
+                    CallerThought::Text(text) => message.add_text(&text),
+                    CallerThought::Apart => {}
                 }
                 fate
             }
@@ -371,7 +382,7 @@ impl<'c> Writer<'c> {
             | Body::Result(_)
             | Body::Hosted(_)
             | Body::Compaction
-            | Body::Unknown => left(gate::why_left(item, &self.call.target)),
+            | Body::Unknown => left(seal_policy::elision_reason(item, &self.call.target)),
         }
     }
 
@@ -379,12 +390,12 @@ impl<'c> Writer<'c> {
         &mut self,
         draft: &mut Draft<'_>,
         item: &Item,
-        native: &Native,
-        message: &mut Message,
+        native: &NativePart,
+        message: &mut ChatMessageBuilder,
     ) {
         let part = match native.side {
-            Side::Request => native.json.clone(),
-            Side::Response => wire::project(&native.slot, &native.json),
+            Direction::Request => native.json.clone(),
+            Direction::Response => wire::to_request_part(&native.slot, &native.json),
         };
         let part = match &item.body {
             Body::Call(call) if native.slot.starts_with(slot::CALLS) => {
@@ -398,26 +409,26 @@ impl<'c> Writer<'c> {
             | Body::Hosted(_)
             | Body::Compaction
             | Body::Summary { .. }
-            | Body::Unknown => self.unmarked(draft, &part),
+            | Body::Unknown => self.without_cache_markers(draft, &part),
         };
         let slot = self.taken(&native.slot, native.side);
         message.add(&slot, part, item.visible().unwrap_or_default());
     }
 
-    /// Puts the stand-in where reasoning is demanded and there is none. It depends on this message alone, so it is
-    /// the same in every later request.
-    fn stand_in(&self, items: &[&Item], fates: &mut [Fate], message: &mut Message) {
+    /// Adds the stand-in where reasoning is required and missing. The result depends on this
+    /// message alone, so it is identical in every later request.
+    fn add_stand_in(&self, items: &[&Item], fates: &mut [Fate], message: &mut ChatMessageBuilder) {
         let Some(field) = self.field() else { return };
         let is_owed = message.has_calls() && !message.has_field(field);
-        if !is_owed || !contract::demands_reasoning(&self.call.target) {
+        if !is_owed || !contract::requires_reasoning(&self.call.target) {
             return;
         }
         let stand_in = self.call.target.provider.dialect.stand_in.as_deref().unwrap_or_default();
         message.add(field, json::string(stand_in), stand_in);
         for (item, fate) in items.iter().zip(fates) {
             let is_reasoning = matches!(item.body, Body::Thought(_)) && item.origin.is_some();
-            if is_reasoning && matches!(fate.visible, Did::Elided(_)) {
-                fate.visible = Did::Reshaped(How::StandIn);
+            if is_reasoning && matches!(fate.visible, Disposition::Elided(_)) {
+                fate.visible = Disposition::Reshaped(ReshapeKind::StandIn);
             }
         }
     }
@@ -438,30 +449,43 @@ fn function(tool: &Tool) -> Json {
     })
 }
 
-/// The Fate of an Item that was said from what we know of it: what the wire said, and its seals, stay behind.
-fn said(call: &Call, item: &Item) -> Fate {
-    let Some(native) = &item.native else { return draft::kept(item) };
+/// Returns the Fate of an Item that was rewritten from its neutral form: the wire JSON and the
+/// Seals are left out.
+fn rewritten_fate(call: &Call, item: &Item) -> Fate {
+    let Some(native) = &item.native else { return draft::kept_fate(item) };
     if native.wire != WIRE {
-        return draft::reshaped(item, How::OtherWire, gate::why_left(item, &call.target));
+        return draft::reshaped_fate(
+            item,
+            ReshapeKind::OtherWire,
+            seal_policy::elision_reason(item, &call.target),
+        );
     }
     if item.seals.is_empty() {
-        return draft::kept(item);
+        return draft::kept_fate(item);
     }
-    let left = |did| if did == Did::Kept { Did::Elided(Why::NotOnThisWire) } else { did };
+    let left = |did| {
+        if did == Disposition::Kept {
+            Disposition::Elided(ElisionReason::NotOnThisWire)
+        } else {
+            did
+        }
+    };
     Fate {
         item: item.id.clone(),
-        visible: Did::Reshaped(How::Flattened),
-        seals: gate::seals(item, &call.target, None).into_iter().map(left).collect(),
+        visible: Disposition::Reshaped(ReshapeKind::Flattened),
+        seals: seal_policy::seals(item, &call.target, None).into_iter().map(left).collect(),
     }
 }
 
-fn speaker(call: &Call, item: &Item) -> Speaker {
+fn speaker(call: &Call, item: &Item) -> ChatSpeaker {
     match (item.role, &item.body) {
-        (_, Body::Result(_)) => Speaker::Tool,
-        (Role::Assistant, _) if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
-        (Role::System, _) => Speaker::System,
-        (Role::Developer, _) => Speaker::Developer,
-        (Role::Tool, _) if item.native_on(&WIRE).is_some() => Speaker::Tool,
-        (Role::Assistant | Role::User | Role::Tool, _) => Speaker::User,
+        (_, Body::Result(_)) => ChatSpeaker::Tool,
+        (Role::Assistant, _) if !seal_policy::is_caller_text(call, item, &WIRE) => {
+            ChatSpeaker::Assistant
+        }
+        (Role::System, _) => ChatSpeaker::System,
+        (Role::Developer, _) => ChatSpeaker::Developer,
+        (Role::Tool, _) if item.native_on(&WIRE).is_some() => ChatSpeaker::Tool,
+        (Role::Assistant | Role::User | Role::Tool, _) => ChatSpeaker::User,
     }
 }

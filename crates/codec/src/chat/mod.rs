@@ -1,19 +1,23 @@
-//! OpenAI's Chat Completions API, with all its dialects.
+//! Codec for OpenAI's Chat Completions API and its dialects.
 //!
-//! - A message has several slots: `content` (a string or a list of parts), the fields in which an endpoint writes
-//!   reasoning, `tool_calls`. Items are cut in the order thought, content, calls, and an Item remembers its slot.
-//! - Where reasoning sits is a matter of dialect, and dialects are rows of data: `reasoning_details` (`OpenRouter`),
-//!   `reasoning_content`, `reasoning`, Ollama's own `thinking`, Mistral's `thinking` chunks inside `content`, inline
-//!   `<think>` tags, or nothing at all. An endpoint gets its own reasoning back in the slots in which it emitted it.
-//! - A detail is a Thought of its own, and the flat string that repeats the details is not another one. Fragments of
-//!   a streamed detail are joined by type and index; the signature often comes in a last fragment without text.
-//!   `signature: ""` is no signature. An encrypted detail that has a tool call's id leads that call.
-//! - Reasoning without a Seal is replayed to the endpoint that issued it and to no other, and never becomes text.
-//! - Where an endpoint demands reasoning on messages with tool calls, the key is there even if nothing can be said:
-//!   with the dialect's stand-in.
-//! - A stream has ended when a `finish_reason` came; without one it was cut, whatever else came.
-//! - Ollama's native API is the same conversation in another body: `message` instead of `choices`, arguments as
-//!   objects, results by tool name, a stream of JSON lines.
+//! - A message has several slots: `content` (a string or a list of parts), the fields that hold
+//!   reasoning, and `tool_calls`. Decoding splits a message into Items in the order thought,
+//!   content, calls. Each Item records its slot.
+//! - The dialect, which is data, determines where reasoning is: `reasoning_details` (`OpenRouter`),
+//!   `reasoning_content`, `reasoning`, Ollama's `thinking`, Mistral's `thinking` chunks inside
+//!   `content`, inline `<think>` tags, or nowhere. An endpoint gets its own reasoning back in the
+//!   slots in which it emitted it.
+//! - Each detail is one Thought. A flat string that repeats the details is not a second Thought.
+//!   Fragments of a streamed detail are joined by type and index; the signature often arrives in a
+//!   last fragment without text. `signature: ""` means no signature. An encrypted detail that has a
+//!   tool call's id precedes that call.
+//! - Reasoning without a Seal is replayed only to the endpoint that issued it, and never becomes
+//!   text.
+//! - Where an endpoint requires reasoning on messages with tool calls, the key is always sent. If
+//!   the reasoning is unknown, the key holds the dialect's stand-in.
+//! - A stream is complete only when a `finish_reason` arrived; otherwise it was cut.
+//! - Ollama's native API carries the same conversation in another body: `message` instead of
+//!   `choices`, arguments as objects, results by tool name, and a stream of JSON lines.
 
 mod contract;
 mod decode;
@@ -30,15 +34,16 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
-    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+    PathStyle, Rule,
 };
 
-/// OpenAI's Chat Completions API, with all its dialects.
+/// Codec for OpenAI's Chat Completions API and its dialects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
 
@@ -63,44 +68,44 @@ impl Codec for OpenAiChat {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         Ok(encode::encode(call))
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-        decode::request(request, &Tree::parse(request.body.clone())?, asked)
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
+        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
     }
 
     fn decode_parsed(
         &self,
         request: &Request,
         body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
-        decode::request(request, body, asked)
+        decode::decode_request(request, body, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
-        decode::reply(body, asked)
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+        decode::decode_reply(body, asked)
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply::whole(&without_empty_texts(reply, &self.wire())))
+        Ok(encode::reply::encode_whole_reply(&without_empty_texts(reply, &self.wire())))
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
-        Box::new(stream::ChunkDecoder::new(asked.clone()))
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
+        Box::new(stream::ChatDecoder::new(asked.clone()))
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::write::ChunkEncoder::default())
+        Box::new(stream::write::ChatEncoder::default())
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
         contract::RULES
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
     }
 

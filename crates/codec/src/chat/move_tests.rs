@@ -1,15 +1,16 @@
-//! What the chat wire promises when a conversation goes to another model, another endpoint or comes from another wire.
+//! Tests of conversations that move to another model or endpoint, or come from another wire.
 
 use throughline_core::{
-    Body, Call, CallId, Choice, Did, How, Item, Json, Name, Outcome, Part, Place, Request, Role,
-    Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolResult, Warning, Why, json,
+    Body, Call, CallId, Disposition, ElisionReason, Item, ItemPosition, Json, Name, Outcome, Part,
+    Request, ReshapeKind, Role, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice,
+    ToolResult, Warning, json,
 };
 
 use crate::chat::OpenAiChat;
 use crate::chat::tests::{answer, asked, call_with, reply, target};
-use crate::{Asked, Codec};
+use crate::{Codec, DecodeContext};
 
-fn read(text: &str, asked: &Asked) -> Call {
+fn read(text: &str, asked: &DecodeContext) -> Call {
     let path = Name::from("/v1/chat/completions");
     let request = Request { path, headers: Vec::new(), body: text.to_owned().into() };
     OpenAiChat.decode_request(&request, asked).unwrap()
@@ -21,10 +22,14 @@ fn sent(call: &Call) -> (String, Vec<Warning>) {
     (String::from_utf8(encoded.request.body.to_vec()).unwrap(), encoded.warnings)
 }
 
-type Who<'w> = (&'w str, &'w str);
+type ProviderAndModel<'w> = (&'w str, &'w str);
 
-/// What a request with one question becomes elsewhere, behind its messages, and of what there is a warning.
-fn moved(from: Who<'_>, to: Who<'_>, members: &str) -> (String, Vec<String>) {
+/// Moves a request with one user message; returns the members after its messages, and the warnings.
+fn moved(
+    from: ProviderAndModel<'_>,
+    to: ProviderAndModel<'_>,
+    members: &str,
+) -> (String, Vec<String>) {
     let messages = r#""messages":[{"role":"user","content":"hi"}]"#;
     let text = format!(r#"{{"model":"{}",{messages}{members}}}"#, from.1);
     let mut call = read(&text, &asked(from.0, from.1));
@@ -37,13 +42,13 @@ fn moved(from: Who<'_>, to: Who<'_>, members: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn settings_that_the_other_endpoint_or_model_does_not_know_do_not_go_along() {
+fn unsupported_settings_are_dropped_on_move() {
     let toggled = r#","thinking":{"type":"enabled"},"reasoning_effort":"high""#;
     let routed = r#","provider":{"only":["x"]},"usage":{"include":true},"plugins":[],"seed":1,"reasoning":{"effort":"high"},"odd":2"#;
     let tool = r#","tools":[{"type":"function","function":{"name":"f"}}]"#;
     let forced = format!(r#"{tool},"tool_choice":"required""#);
     let free = format!(r#"{tool},"tool_choice":"auto"}}"#);
-    let cases: [(Who<'_>, Who<'_>, &str, &str, &[&str]); 13] = [
+    let cases: [(ProviderAndModel<'_>, ProviderAndModel<'_>, &str, &str, &[&str]); 13] = [
         (
             ("deepseek", "deepseek-v4"),
             ("mistral", "magistral-medium-latest"),
@@ -150,10 +155,10 @@ fn a_choice_of_tools_goes_only_with_the_tools() {
     let warned: Vec<_> = warnings.iter().map(|warning| &*warning.setting).collect();
     assert_eq!(warned, ["parallel_tool_calls", "tool_choice"]);
     let mut call = call_with(target("openai-chat", "gpt-4o"), Vec::new());
-    call.settings.choice = Some(Choice::Any);
+    call.settings.choice = Some(ToolChoice::Any);
     call.settings.parallel = Some(true);
     assert!(!sent(&call).0.contains("tool"));
-    // A request that was odd to begin with is none of our business.
+    // A request that was already inconsistent stays unchanged.
     let odd = text.replace(r#""tools":[{"type":"function","function":{"name":"f"}}],"#, "");
     assert_eq!(sent(&read(&odd, &asked("openai-chat", "gpt-4o"))).0, odd);
 }
@@ -163,11 +168,11 @@ fn caller(payload: &str) -> Item {
         Thought::issued("hunch", ThoughtKind::Text, throughline_core::ReasoningFormat::unknown());
     thought.payload = Some(Json::parse(payload.to_owned()).unwrap());
     thought.replay_compatibility = Some(throughline_core::tag::OPENAI_CHAT_REASONING.into());
-    Item::new("t", Place::new(0, 0), Role::Assistant, Body::Thought(thought))
+    Item::new("t", ItemPosition::new(0, 0), Role::Assistant, Body::Thought(thought))
 }
 
 #[test]
-fn a_callers_payload_goes_through_the_endpoints_own_channel() {
+fn caller_payload_uses_the_endpoint_channel() {
     let (deepseek, mistral) = (("deepseek", "deepseek-reasoner"), ("mistral", "magistral"));
     let chunk = r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"mine"}]}]}"#;
     let own = r#"{"role":"assistant","content":"","reasoning_content":"mine"}"#;
@@ -200,18 +205,18 @@ fn a_callers_payload_goes_through_the_endpoints_own_channel() {
     for payload in [r#""mine""#, several, detail] {
         let call = call_with(target("openai-chat", "gpt-4o"), vec![caller(payload)]);
         let encoded = OpenAiChat.encode(&call).unwrap();
-        assert_eq!(encoded.fates[1].visible, Did::Elided(Why::NotOnThisWire));
+        assert_eq!(encoded.fates[1].visible, Disposition::Elided(ElisionReason::NotOnThisWire));
         assert!(!sent(&call).0.contains("mine"));
     }
 }
 
-const CALLED: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.f:0","content":"one"},{"role":"tool","tool_call_id":"","content":"two"},{"role":"tool","tool_call_id":"nobody's","content":"three"}]}"#;
+const REQUEST_WITH_ODD_IDS: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.f:0","content":"one"},{"role":"tool","tool_call_id":"","content":"two"},{"role":"tool","tool_call_id":"nobody's","content":"three"}]}"#;
 
 #[test]
-fn calls_and_answers_go_under_ids_that_the_endpoint_takes() {
+fn calls_and_results_get_ids_the_endpoint_accepts() {
     for provider in ["mistral", "openai-chat", "moonshot", "compatible"] {
-        let mut call = read(CALLED, &asked("openrouter", "m"));
-        assert_eq!(sent(&call).0, CALLED);
+        let mut call = read(REQUEST_WITH_ODD_IDS, &asked("openrouter", "m"));
+        assert_eq!(sent(&call).0, REQUEST_WITH_ODD_IDS);
         call.target = target(provider, "m");
         let tree = Json::parse(sent(&call).0).unwrap().tree();
         let at =
@@ -219,14 +224,14 @@ fn calls_and_answers_go_under_ids_that_the_endpoint_takes() {
         let calls = [at("/messages/1/tool_calls/0/id"), at("/messages/1/tool_calls/1/id")];
         let answers = [at("/messages/2/tool_call_id"), at("/messages/3/tool_call_id")];
         assert_eq!(calls, answers, "{provider}");
-        let ids = crate::calls::OutgoingIds::for_target(&call.target);
+        let ids = crate::call_ids::CallIdAllocator::for_target(&call.target);
         let orphan = at("/messages/4/tool_call_id");
-        assert!(calls.iter().chain([&orphan]).all(|id| ids.takes(id)), "{provider} {calls:?}");
+        assert!(calls.iter().chain([&orphan]).all(|id| ids.accepts(id)), "{provider} {calls:?}");
     }
 }
 
 #[test]
-fn an_endpoint_gets_its_own_ids_back_whatever_they_look_like() {
+fn endpoint_gets_its_own_ids_back_unchanged() {
     let asked = asked("moonshot", "kimi-k2.5");
     let message = r#"{"content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     let call = call_with(asked.target.clone(), reply(&asked, message).items);
@@ -235,7 +240,7 @@ fn an_endpoint_gets_its_own_ids_back_whatever_they_look_like() {
 
 fn calling(id: &str, message: usize, args: Json, custom: bool) -> Item {
     let call = ToolCall { id: id.into(), wire_id: None, name: "f".into(), args, custom };
-    Item::new(id, Place::new(message, 0), Role::Assistant, Body::Call(call))
+    Item::new(id, ItemPosition::new(message, 0), Role::Assistant, Body::Call(call))
 }
 
 fn answering(id: &str, message: usize) -> Item {
@@ -246,17 +251,17 @@ fn answering(id: &str, message: usize) -> Item {
         outcome: Outcome::Ok,
         parts: vec![Part::Text("fine".into())],
     };
-    Item::new(format!("r{id}"), Place::new(message, 0), Role::User, Body::Result(result))
+    Item::new(format!("r{id}"), ItemPosition::new(message, 0), Role::User, Body::Result(result))
 }
 
 fn plain(id: &str, message: usize) -> Item {
     let thought =
         Thought::issued("hunch", ThoughtKind::Text, throughline_core::ReasoningFormat::unknown());
-    Item::new(id, Place::new(message, 0), Role::Assistant, Body::Thought(thought))
+    Item::new(id, ItemPosition::new(message, 0), Role::Assistant, Body::Thought(thought))
 }
 
 #[test]
-fn a_thought_between_calls_and_their_answers_waits() {
+fn thought_between_calls_and_results_is_deferred() {
     let empty = || json::object(|_| {});
     let orders = [
         vec![calling("a", 1, empty(), false), plain("t", 2), answering("a", 3)],
@@ -283,13 +288,13 @@ fn a_thought_between_calls_and_their_answers_waits() {
         assert_eq!(roles.iter().map(|role| &**role).collect::<Vec<_>>(), expected);
         for (item, fate) in call.items.iter().zip(&encoded.fates) {
             let is_thought = matches!(item.body, Body::Thought(_));
-            assert_eq!(fate.visible == Did::Reshaped(How::Enveloped), is_thought);
+            assert_eq!(fate.visible == Disposition::Reshaped(ReshapeKind::Enveloped), is_thought);
         }
     }
 }
 
 #[test]
-fn cache_markers_and_unknown_members_stay_behind_where_they_are_refused() {
+fn cache_markers_and_unknown_members_are_dropped_for_strict_endpoints() {
     let text = r#"{"model":"m","messages":[{"role":"system","content":[{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]},{"role":"user","x":1,"content":[{"type":"text","text":"hi"},{"type":"text","text":"you","cache_control":{"type":"ephemeral"}}]}],"tools":[{"type":"function","function":{"name":"f","strict":true},"cache_control":{"type":"ephemeral"}}]}"#;
     let mut call = read(text, &asked("openrouter", "m"));
     call.target = target("compatible", "m");
@@ -305,9 +310,9 @@ fn cache_markers_and_unknown_members_stay_behind_where_they_are_refused() {
 }
 
 #[test]
-fn texts_from_elsewhere_are_one_string() {
+fn texts_from_other_wires_become_one_string() {
     let text = |id: &str, role, text: &str| {
-        Item::new(id.to_owned(), Place::new(0, 0), role, Body::Text(text.into()))
+        Item::new(id.to_owned(), ItemPosition::new(0, 0), role, Body::Text(text.into()))
     };
     let mut call = Call::new(target("deepseek", "deepseek-chat"));
     call.system = vec![text("a", Role::System, "Be kind."), text("b", Role::System, "Be brief.")];
@@ -317,7 +322,7 @@ fn texts_from_elsewhere_are_one_string() {
 }
 
 #[test]
-fn custom_tools_are_declared_and_called_alike() {
+fn custom_tools_are_declared_and_called_consistently() {
     let text = r#"{"model":"gpt-5","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"x = 1"}}]},{"role":"tool","tool_call_id":"a","content":"fine"}],"tools":[{"type":"custom","custom":{"name":"f"}}],"tool_choice":{"type":"custom","custom":{"name":"f"}}}"#;
     let mut call = read(text, &asked("openai-chat", "gpt-5"));
     call.target = target("azure-chat", "gpt-5");
@@ -334,11 +339,11 @@ fn custom_tools_are_declared_and_called_alike() {
 }
 
 #[test]
-fn a_custom_tool_of_the_responses_api_stays_custom_at_openai() {
+fn responses_custom_tool_stays_custom_at_openai() {
     let native = r#"{"type":"custom","name":"f","format":{"type":"grammar","syntax":"lark","definition":"x"}}"#;
-    let native = throughline_core::Native::new(
+    let native = throughline_core::NativePart::new(
         throughline_core::Wire::OPENAI_RESPONSES,
-        throughline_core::Side::Request,
+        throughline_core::Direction::Request,
         Json::parse(native).unwrap(),
     );
     let mut call = call_with(
@@ -359,14 +364,14 @@ fn a_custom_tool_of_the_responses_api_stays_custom_at_openai() {
 }
 
 #[test]
-fn malformed_arguments_are_said_as_they_were() {
+fn malformed_arguments_are_sent_verbatim() {
     let broken = calling("a", 1, json::string("{\"a\":"), false);
     let call = call_with(target("openai-chat", "gpt-4o"), vec![broken, answering("a", 2)]);
     assert!(answer(&call).contains(r#""arguments":"{\"a\":"}"#), "{}", answer(&call));
 }
 
 #[test]
-fn warnings_tell_what_became_of_a_budget() {
+fn warnings_report_what_a_budget_became() {
     let budget = |provider: &str, model: &str, effort: Option<&str>| {
         let mut call = call_with(target(provider, model), Vec::new());
         call.settings.reasoning = Some(throughline_core::NativeReasoning {
@@ -377,7 +382,7 @@ fn warnings_tell_what_became_of_a_budget() {
         let (_, warnings) = sent(&call);
         warnings.iter().map(|warning| warning.message.to_string()).collect::<Vec<_>>()
     };
-    let none = "this endpoint takes no budget; 2048";
+    let none = "this endpoint accepts no budget; 2048";
     assert_eq!(budget("openai-chat", "gpt-5", None), [format!("{none} became the effort `low`")]);
     assert_eq!(budget("openai-chat", "gpt-5", Some("high")), [format!("{none} was left out")]);
     assert_eq!(budget("moonshot", "kimi-k2.5", None), [format!("{none} was left out")]);

@@ -1,8 +1,9 @@
-//! Where in a chat message an Item stands.
+//! The position of an Item inside a chat message.
 //!
-//! A slot is written as the member's name, with the position where the member is a list: `content`, `content/1`,
-//! `tool_calls/0`, `reasoning_details/2`. Reasoning that an endpoint wrote twice stands in several slots, joined by
-//! `+`: `reasoning+reasoning_content`, or `reasoning_details/0+reasoning`.
+//! A slot is the member's name, followed by the position where the member is a list: `content`,
+//! `content/1`, `tool_calls/0`, `reasoning_details/2`. Reasoning that an endpoint wrote more than
+//! once has several slots joined by `+`: `reasoning+reasoning_content`, or
+//! `reasoning_details/0+reasoning`.
 
 use throughline_core::{Label, Node};
 
@@ -15,10 +16,11 @@ pub(super) const CALLS: &str = "tool_calls";
 pub(super) const REFUSAL: &str = "refusal";
 pub(super) const AUDIO: &str = "audio";
 pub(super) const FUNCTION_CALL: &str = "function_call";
-/// What Google's compatible endpoint adds to messages and calls.
+/// The member that Google's compatible endpoint adds to messages and calls.
 pub(super) const EXTRA_CONTENT: &str = "extra_content";
 
-/// What stands in the slots of a message, and who speaks. Where a name stands twice, the last one counts.
+/// The values of a message's slots, and its role. If a member name is repeated, the last one
+/// counts.
 #[derive(Default)]
 pub(super) struct Slots<'t> {
     pub(super) role: Option<Node<'t>>,
@@ -30,13 +32,13 @@ pub(super) struct Slots<'t> {
     pub(super) function_call: Option<Node<'t>>,
     pub(super) extra_content: Option<Node<'t>>,
     pub(super) images: Option<Node<'t>>,
-    /// The reasoning that is one string and says something, with its field.
+    /// Non-empty reasoning strings, each with its field name.
     pub(super) strings: Vec<(&'static str, Node<'t>)>,
 }
 
 impl<'t> Slots<'t> {
-    /// Goes through the members once: there are more slots than most messages have members.
-    pub(super) fn of(message: Node<'t>) -> Self {
+    /// Reads the members in one pass, because there are more slots than most messages have members.
+    pub(super) fn from_message(message: Node<'t>) -> Self {
         let mut slots = Self::default();
         for (key, value) in message.members() {
             let slot = match &*key.text().unwrap_or_default() {
@@ -62,9 +64,9 @@ impl<'t> Slots<'t> {
     }
 }
 
-/// The place at `position` of a list.
-pub(super) fn at(member: &str, position: usize) -> Label {
-    // Most lists have one entry, whose slot needs no memory of its own.
+/// Returns the slot at `position` of a list member.
+pub(super) fn list_slot(member: &str, position: usize) -> Label {
+    // Most lists have one entry, so the first slot of each list needs no allocation.
     match (member, position) {
         (CONTENT, 0) => Label::Borrowed("content/0"),
         (DETAILS, 0) => Label::Borrowed("reasoning_details/0"),
@@ -73,8 +75,8 @@ pub(super) fn at(member: &str, position: usize) -> Label {
     }
 }
 
-/// The slot of a string that several fields hold alike, whatever the order in which they came.
-pub(super) fn joined(fields: &[&'static str]) -> Label {
+/// Returns the slot of a string that several fields repeat, independent of their order.
+pub(super) fn joined_slot(fields: &[&'static str]) -> Label {
     if let [field] = fields {
         return Label::Borrowed(field);
     }
@@ -82,24 +84,24 @@ pub(super) fn joined(fields: &[&'static str]) -> Label {
     Label::Owned(known.join("+"))
 }
 
-/// The member that a slot is in, its own or the first of several.
-pub(super) fn member(slot: &str) -> &str {
+/// Returns the member of a slot, or the first member if the slot names several.
+pub(super) fn first_member(slot: &str) -> &str {
     let end = slot.bytes().position(|byte| matches!(byte, b'+' | b'/'));
     end.and_then(|end| slot.get(..end)).unwrap_or(slot)
 }
 
-/// The reasoning fields among a slot's members.
+/// Iterates over the reasoning fields among a slot's members.
 pub(super) fn fields(slot: &str) -> impl Iterator<Item = &'static str> + '_ {
     slot.split('+').filter_map(|name| FIELDS.iter().copied().find(|field| *field == name))
 }
 
-/// Whether a member of a message is a slot, or says who speaks.
-pub(super) fn is_known(member: &str) -> bool {
+/// Returns whether a message member is the role or a known slot.
+pub(super) fn is_known_member(member: &str) -> bool {
     let slots = [CONTENT, DETAILS, CALLS, REFUSAL, AUDIO, FUNCTION_CALL, EXTRA_CONTENT];
     slots.contains(&member) || FIELDS.contains(&member) || matches!(member, "role" | "images")
 }
 
-/// Every member that a slot is in.
+/// Iterates over all members that a slot names.
 pub(super) fn members(slot: &str) -> impl Iterator<Item = &str> {
-    slot.split('+').map(member)
+    slot.split('+').map(first_member)
 }

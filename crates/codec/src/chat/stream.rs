@@ -1,25 +1,26 @@
-//! Streamed messages, read and written.
+//! Decodes and encodes streamed messages.
 //!
-//! The chat wire has no word for the end of a part. A thought ends where text or a call begins, a text where a thought
-//! or a call begins; calls end with the message, since their arguments may come interleaved. A string that goes on
-//! after its end becomes a further Item of the same slot; a detail that does is joined in the final Reply.
+//! The chat wire does not mark the end of a part. A thought ends where text or a call begins; a
+//! text ends where a thought or a call begins. Calls end with the message, because their arguments
+//! may be interleaved. A string that continues after its end becomes another Item of the same slot.
+//! A detail that continues is joined in the final Reply.
 
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Label, Name, Node, Origin, Place, Reply, Role, Side, Stop,
-    Tree, Usage,
+    Body, Delta, Direction, Event, Item, ItemPosition, Json, Label, Name, Node, Origin, Reply,
+    Role, StopReason, Tree, Usage,
 };
 
-use crate::chat::decode::message::{self, Reader};
+use crate::chat::decode::message::{self, ChatReader};
 use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE};
 use crate::chat::slot::{self, FIELDS};
-use crate::chat::stream::part::{CallPart, Chunk, Kind, OpenPart};
-use crate::chat::tags::{Piece, Splitter};
+use crate::chat::stream::part::{ChatOpenCall, ChatOpenPart, OpenChunk, OpenPartKind};
+use crate::chat::tags::{TagPiece, TagSplitter};
 use crate::chat::wire;
 use crate::events;
 use crate::frame::Frame;
-use crate::{Asked, CodecError, Decoder, draft};
+use crate::{CodecError, DecodeContext, Decoder, draft};
 
 mod part;
 mod reasoning;
@@ -28,15 +29,15 @@ mod reasoning;
 mod tests;
 pub(super) mod write;
 
-/// Reads a streamed message.
-pub(super) struct ChunkDecoder {
-    asked: Asked,
+/// Decodes a streamed message.
+pub(super) struct ChatDecoder {
+    asked: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
-    parts: Vec<OpenPart>,
-    /// What fields have repeated of the details.
+    parts: Vec<ChatOpenPart>,
+    /// Field texts that may repeat the details.
     echoes: Vec<(&'static str, String)>,
-    splitter: Option<Splitter>,
+    splitter: Option<TagSplitter>,
     reason: Option<Name>,
     sequence: Option<Name>,
     usage: Usage,
@@ -46,17 +47,17 @@ pub(super) struct ChunkDecoder {
     has_ended: bool,
 }
 
-impl ChunkDecoder {
-    pub(super) fn new(asked: Asked) -> Self {
+impl ChatDecoder {
+    pub(super) fn new(asked: DecodeContext) -> Self {
         let origin = Arc::clone(&asked.target.origin);
-        let scope = Reader::new(&asked, Arc::clone(&origin), Side::Response).tag_scope();
+        let scope = ChatReader::new(&asked, Arc::clone(&origin), Direction::Response).tag_scope();
         Self {
             origin,
             asked,
             id: None,
             parts: Vec::new(),
             echoes: Vec::new(),
-            splitter: scope.map(Splitter::new),
+            splitter: scope.map(TagSplitter::new),
             reason: None,
             sequence: None,
             usage: Usage::default(),
@@ -68,7 +69,7 @@ impl ChunkDecoder {
     }
 
     fn chunk(&mut self, root: Node<'_>) -> Vec<Event> {
-        let is_native = wire::is_native_answer(root);
+        let is_native = wire::is_ollama_response(root);
         let choices = root.get("choices").filter(|choices| choices.is_array());
         if choices.is_none() && !is_native {
             return vec![Event::Alien(root.json())];
@@ -77,7 +78,7 @@ impl ChunkDecoder {
         let mut events = self.begin(root, is_native || choices().next().is_some());
         for (key, value) in root.members() {
             if !key.is("choices") && !key.is("message") {
-                self.note("", key, value);
+                self.record_member("", key, value);
             }
         }
         if is_native {
@@ -87,22 +88,22 @@ impl ChunkDecoder {
                 self.reason = root.name_of("done_reason").or_else(|| Some(Name::from("stop")));
                 self.usage = wire::usage(root);
                 events.push(Event::Usage(self.usage));
-                events.extend(self.ended());
+                events.extend(self.finish_reply());
             }
             return events;
         }
         let mut others = Vec::new();
         for choice in choices() {
             if choice.get("index").and_then(Node::u64).is_none_or(|index| index == 0) {
-                join(&mut events, self.choice(choice));
+                append_events(&mut events, self.choice(choice));
             } else {
                 others.push(choice.json());
             }
         }
         if !others.is_empty() {
-            // Further answers are not mixed into the first; whoever asked for them gets them raw.
+            // Further choices are not mixed into the first; they are passed through raw.
             let others = throughline_core::json::array_of(&others);
-            let alien = draft::edited(Some(&root.json()), &[("choices".into(), Some(others))]);
+            let alien = draft::edit_object(Some(&root.json()), &[("choices".into(), Some(others))]);
             events.push(Event::Alien(alien));
         }
         if let Some(usage) = root.present("usage") {
@@ -120,14 +121,14 @@ impl ChunkDecoder {
         self.has_begun = true;
         self.id = id;
         let model = root.text_of("model").filter(|model| !model.is_empty());
-        self.origin = self.asked.origin(model.as_deref(), decode::routed(root));
+        self.origin = self.asked.origin(model.as_deref(), decode::routed_provider(root));
         vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
     }
 
-    /// Notes a member of the response: a later value takes the place of an earlier one, unless it is `null`
-    /// or the answer has its name already.
-    fn note(&mut self, pointer: &str, key: Node<'_>, value: Node<'_>) {
-        // Every chunk repeats most of them, so the known are found without writing their names again.
+    /// Records a member of the response. A later value replaces an earlier one, unless it is `null`
+    /// or would change the id or model.
+    fn record_member(&mut self, pointer: &str, key: Node<'_>, value: Node<'_>) {
+        // Every chunk repeats most members, so known names are matched without allocation.
         let key = key.text().unwrap_or_default();
         let length = key.len() + if pointer.is_empty() { 0 } else { pointer.len() + 1 };
         let is_meant = |known: &str| {
@@ -135,7 +136,7 @@ impl ChunkDecoder {
         };
         let is_chunk = |name: &str| name == "object" && value.is("chat.completion.chunk");
         if let Some((name, known)) = self.extras.iter_mut().find(|(known, _)| is_meant(known)) {
-            // Some routers go over to their upstream's names in the middle of a stream.
+            // Some routers switch to their upstream's names in the middle of a stream.
             let is_settled = matches!(&**name, "id" | "model") && known.as_str() != "\"\"";
             let is_same = value.is_null() || known.bytes() == value.raw();
             if !is_settled && !is_same && !is_chunk(name) {
@@ -159,7 +160,7 @@ impl ChunkDecoder {
         let events = delta.map(|delta| self.delta(delta, CHOICE_MESSAGE)).unwrap_or_default();
         for (key, value) in choice.members() {
             if !key.is("delta") && !key.is("message") {
-                self.note(CHOICE, key, value);
+                self.record_member(CHOICE, key, value);
             }
         }
         let reason = choice.name_of("finish_reason").filter(|reason| !reason.is_empty());
@@ -180,14 +181,14 @@ impl ChunkDecoder {
                     }
                 }
                 slot::CONTENT => {
-                    join(&mut events, self.content(&value.text().unwrap_or_default()));
+                    append_events(&mut events, self.content(&value.text().unwrap_or_default()));
                 }
                 slot::REFUSAL => {
                     events.extend(self.text(slot::REFUSAL, &value.text().unwrap_or_default()));
                 }
                 slot::CALLS => {
                     for fragment in value.elements() {
-                        join(&mut events, self.call(fragment, false));
+                        append_events(&mut events, self.call(fragment, false));
                     }
                 }
                 slot::FUNCTION_CALL if value.is_object() => events.extend(self.call(value, true)),
@@ -196,42 +197,42 @@ impl ChunkDecoder {
                     events.extend(self.whole(slot, value));
                 }
                 field if FIELDS.contains(&field) => {}
-                _ => self.note(pointer, key, value),
+                _ => self.record_member(pointer, key, value),
             }
         }
         events
     }
 
     fn content(&mut self, piece: &str) -> Vec<Event> {
-        let splitter = self.splitter.as_mut().filter(|splitter| !splitter.has_done());
+        let splitter = self.splitter.as_mut().filter(|splitter| !splitter.is_plain_text_only());
         let Some(splitter) = splitter else { return self.text(slot::CONTENT, piece) };
         let pieces = splitter.push(piece);
         self.pieces(pieces)
     }
 
-    fn pieces(&mut self, pieces: Vec<Piece>) -> Vec<Event> {
+    fn pieces(&mut self, pieces: Vec<TagPiece>) -> Vec<Event> {
         let mut events = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Text(text) => events.extend(self.text(slot::CONTENT, &text)),
-                Piece::Open(raw) => {
+                TagPiece::Text(text) => events.extend(self.text(slot::CONTENT, &text)),
+                TagPiece::Open(raw) => {
                     events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
-                    let kind = Kind::Tagged { raw, inner: String::new(), is_whole: false };
+                    let kind = OpenPartKind::Tagged { raw, inner: String::new(), is_whole: false };
                     events.extend(self.open(Label::Borrowed(slot::CONTENT), kind));
                 }
-                Piece::Thought(text) => {
+                TagPiece::Thought(text) => {
                     if let Some((index, raw, inner, _)) = self.open_tag() {
                         raw.push_str(&text);
                         inner.push_str(&text);
                         events.push(Event::Delta { index, delta: Delta::Thought(text.into()) });
                     }
                 }
-                Piece::Close(tag) => {
+                TagPiece::Close(tag) => {
                     if let Some((_, raw, _, is_whole)) = self.open_tag() {
                         raw.push_str(&tag);
                         *is_whole = true;
                     }
-                    events.extend(self.close(|kind| matches!(kind, Kind::Tagged { .. })));
+                    events.extend(self.close(|kind| matches!(kind, OpenPartKind::Tagged { .. })));
                 }
             }
         }
@@ -240,7 +241,7 @@ impl ChunkDecoder {
 
     fn open_tag(&mut self) -> Option<(u32, &mut String, &mut String, &mut bool)> {
         self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            Kind::Tagged { raw, inner, is_whole } if part.is_open => {
+            OpenPartKind::Tagged { raw, inner, is_whole } if part.is_open => {
                 Some((part.index, raw, inner, is_whole))
             }
             _ => None,
@@ -252,23 +253,25 @@ impl ChunkDecoder {
             return Vec::new();
         }
         let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            Kind::Text(text) if part.is_open && part.slot == slot => Some((part.index, text)),
+            OpenPartKind::Text(text) if part.is_open && part.slot == slot => {
+                Some((part.index, text))
+            }
             _ => None,
         });
         if let Some((index, text)) = known {
             text.push_str(piece);
             return vec![Event::Delta { index, delta: Delta::Text(Arc::from(piece)) }];
         }
-        let mut events = self.close(Kind::is_thought);
-        events.extend(self.open(Label::Borrowed(slot), Kind::Text(piece.to_owned())));
+        let mut events = self.close(OpenPartKind::is_thought);
+        events.extend(self.open(Label::Borrowed(slot), OpenPartKind::Text(piece.to_owned())));
         events
     }
 
-    /// A part of a list of contents. Mistral's chunks come in fragments, everything else whole.
+    /// Handles a part of a content list. Only Mistral's chunks arrive in fragments.
     fn content_part(&mut self, part: Node<'_>) -> Vec<Event> {
         let is_chunk = part.get("type").is_some_and(|kind| kind.is("thinking"));
         let known = self.parts.iter_mut().find_map(|open| match &mut open.kind {
-            Kind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
+            OpenPartKind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
             _ => None,
         });
         if let (true, Some((index, chunk))) = (is_chunk, known) {
@@ -277,12 +280,12 @@ impl ChunkDecoder {
             return vec![Event::Delta { index, delta }];
         }
         let position = self.parts.iter().filter(|part| part.slot.starts_with("content/")).count();
-        let slot = slot::at(slot::CONTENT, position);
+        let slot = slot::list_slot(slot::CONTENT, position);
         let mut events = self.close(|kind| kind.is_text() || kind.is_thought());
         if is_chunk {
-            let mut chunk = Chunk::default();
+            let mut chunk = OpenChunk::default();
             chunk.add(part);
-            events.extend(self.open(slot, Kind::Chunk(chunk)));
+            events.extend(self.open(slot, OpenPartKind::Chunk(chunk)));
         } else {
             events.extend(self.whole(slot, part));
         }
@@ -290,31 +293,38 @@ impl ChunkDecoder {
     }
 
     fn call(&mut self, fragment: Node<'_>, is_bare: bool) -> Vec<Event> {
-        let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Call(_)));
+        let last = self.parts.iter().rposition(|part| matches!(part.kind, OpenPartKind::Call(_)));
         let mut known = self.parts.iter().enumerate().rev().filter_map(|(at, part)| {
-            let Kind::Call(call) = &part.kind else { return None };
-            let goes_on = call.goes_on_with(fragment, Some(at) == last) && !is_bare;
+            let OpenPartKind::Call(call) = &part.kind else { return None };
+            let goes_on = call.is_continued_by(fragment, Some(at) == last) && !is_bare;
             (goes_on || is_bare && call.is_bare()).then_some(at)
         });
         let mut events = Vec::new();
         let at = match known.next() {
             Some(at) => at,
             None => {
-                let held = self.splitter.as_mut().map(Splitter::pause).unwrap_or_default();
+                let held = self.splitter.as_mut().map(TagSplitter::pause).unwrap_or_default();
                 events.extend(self.pieces(held));
                 events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
                 let calls = self.parts.iter().filter(|part| part.slot.starts_with(slot::CALLS));
                 let slot = if is_bare {
                     Label::Borrowed(slot::FUNCTION_CALL)
                 } else {
-                    slot::at(slot::CALLS, calls.count())
+                    slot::list_slot(slot::CALLS, calls.count())
                 };
-                let kind = Kind::Call(CallPart::new(fragment, is_bare));
-                self.parts.push(OpenPart { index: self.next_index(), slot, kind, is_open: true });
+                let kind = OpenPartKind::Call(ChatOpenCall::new(fragment, is_bare));
+                self.parts.push(ChatOpenPart {
+                    index: self.next_index(),
+                    slot,
+                    kind,
+                    is_open: true,
+                });
                 self.parts.len() - 1
             }
         };
-        let Some(OpenPart { kind: Kind::Call(call), index, .. }) = self.parts.get_mut(at) else {
+        let Some(ChatOpenPart { kind: OpenPartKind::Call(call), index, .. }) =
+            self.parts.get_mut(at)
+        else {
             return events;
         };
         let (index, added) = (*index, call.add(fragment));
@@ -324,16 +334,16 @@ impl ChunkDecoder {
             }
             return events;
         }
-        // A call is told when it has a name: until then nobody could do anything with it.
+        // A call is announced once its name is known, because clients cannot use it earlier.
         if !call.name.is_empty() {
-            events.extend(self.tell_call(at));
+            events.extend(self.emit_call_opened(at));
         }
         events
     }
 
-    fn tell_call(&mut self, at: usize) -> Vec<Event> {
+    fn emit_call_opened(&mut self, at: usize) -> Vec<Event> {
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
-        let Kind::Call(call) = &mut part.kind else { return Vec::new() };
+        let OpenPartKind::Call(call) = &mut part.kind else { return Vec::new() };
         call.is_told = true;
         let (index, arguments) = (part.index, Name::from(call.arguments()));
         let Some(mut item) = self.parts.get(at).map(|part| self.item(part)) else {
@@ -342,7 +352,7 @@ impl ChunkDecoder {
         if let (Body::Call(call), false) = (&mut item.body, arguments.is_empty()) {
             call.args = throughline_core::json::object(|_| {});
         }
-        let mut events = vec![events::opened(index, &item)];
+        let mut events = vec![events::opened_event(index, &item)];
         if !arguments.is_empty() {
             events.push(Event::Delta { index, delta: Delta::Args(arguments) });
         }
@@ -353,13 +363,13 @@ impl ChunkDecoder {
         u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
     }
 
-    /// Opens a part, with what has already come of it.
-    fn open(&mut self, slot: Label, kind: Kind) -> Vec<Event> {
+    /// Opens a part with the content received so far.
+    fn open(&mut self, slot: Label, kind: OpenPartKind) -> Vec<Event> {
         let index = self.next_index();
-        let part = OpenPart { index, slot, kind, is_open: true };
+        let part = ChatOpenPart { index, slot, kind, is_open: true };
         let item = self.item(&part);
         self.parts.push(part);
-        let mut events = vec![events::opened(index, &item)];
+        let mut events = vec![events::opened_event(index, &item)];
         let delta = match item.body {
             Body::Text(text) => Some(Delta::Text(text)),
             Body::Thought(thought) => Some(Delta::Thought(thought.content)),
@@ -378,26 +388,25 @@ impl ChunkDecoder {
         events
     }
 
-    /// Opens and closes a part that came whole.
+    /// Opens and closes a part that arrived whole.
     fn whole(&mut self, slot: Label, node: Node<'_>) -> Vec<Event> {
-        let mut events = self.open(slot, Kind::Raw(node.json()));
-        events.extend(self.close(|kind| matches!(kind, Kind::Raw(_))));
+        let mut events = self.open(slot, OpenPartKind::Raw(node.json()));
+        events.extend(self.close(|kind| matches!(kind, OpenPartKind::Raw(_))));
         events
     }
 
-    fn close(&mut self, ends: impl Fn(&Kind) -> bool) -> Vec<Event> {
+    fn close(&mut self, ends: impl Fn(&OpenPartKind) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         for at in 0..self.parts.len() {
             let is_ending = self.parts.get(at).is_some_and(|part| part.is_open && ends(&part.kind));
             if !is_ending {
                 continue;
             }
-            let is_untold = self
-                .parts
-                .get(at)
-                .is_some_and(|part| matches!(&part.kind, Kind::Call(call) if !call.is_told));
+            let is_untold = self.parts.get(at).is_some_and(
+                |part| matches!(&part.kind, OpenPartKind::Call(call) if !call.is_told),
+            );
             if is_untold {
-                events.extend(self.tell_call(at));
+                events.extend(self.emit_call_opened(at));
             }
             if let Some(part) = self.parts.get_mut(at) {
                 part.is_open = false;
@@ -410,31 +419,34 @@ impl ChunkDecoder {
         events
     }
 
-    /// The Item that a part is, as far as it has come.
-    fn item(&self, part: &OpenPart) -> Item {
-        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+    /// Builds the Item of a part from the content received so far.
+    fn item(&self, part: &ChatOpenPart) -> Item {
+        let mut reader =
+            ChatReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
         reader.prefix_ids_with(self.id.as_ref());
-        let place = Place { message: 0, part: part.index };
+        let place = ItemPosition { message: 0, part: part.index };
         let mut item = match &part.kind {
-            Kind::Tagged { raw, inner, is_whole } => reader.tagged(place, raw, inner, *is_whole),
+            OpenPartKind::Tagged { raw, inner, is_whole } => {
+                reader.tagged_thought(place, raw, inner, *is_whole)
+            }
             kind => {
                 let tree = kind.json().tree();
-                reader.piece(place, Role::Assistant, part.slot.clone(), tree.root())
+                reader.slot_item(place, Role::Assistant, part.slot.clone(), tree.root())
             }
         };
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
-        if matches!(part.kind, Kind::Detail(_)) {
-            let repeated: Vec<_> = self.repeating().collect();
+        if matches!(part.kind, OpenPartKind::Detail(_)) {
+            let repeated: Vec<_> = self.echoing_fields().collect();
             if !repeated.is_empty() {
-                message::echo(&mut item, &repeated);
+                message::add_echo_slots(&mut item, &repeated);
             }
         }
         item
     }
 
-    fn ended(&mut self) -> Vec<Event> {
+    fn finish_reply(&mut self) -> Vec<Event> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Vec::new();
         }
@@ -442,12 +454,12 @@ impl ChunkDecoder {
         if let Some(mut splitter) = self.splitter.take() {
             events.extend(self.pieces(splitter.finish()));
         }
-        let repeating: Vec<_> = self.repeating().collect();
+        let repeating: Vec<_> = self.echoing_fields().collect();
         for (field, text) in std::mem::take(&mut self.echoes) {
             if repeating.contains(&field) {
                 self.echoes.push((field, text));
             } else {
-                events.extend(self.open(Label::Borrowed(field), Kind::Field(text)));
+                events.extend(self.open(Label::Borrowed(field), OpenPartKind::Field(text)));
             }
         }
         let is_cut = self.reason.is_none() || self.has_failed;
@@ -455,13 +467,13 @@ impl ChunkDecoder {
             events.extend(self.close(|_| true));
         }
         let mut items: Vec<Item> = self.parts.iter().map(|part| self.item(part)).collect();
-        message::lead_calls(&mut items);
+        message::link_details_to_calls(&mut items);
         let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
         let stop = if is_cut {
-            items.iter_mut().for_each(Item::cut_off);
-            Stop::Cut
+            items.iter_mut().for_each(Item::mark_truncated);
+            StopReason::Cut
         } else {
-            wire::stop(self.reason.as_deref(), self.sequence.take(), has_calls)
+            wire::decode_stop(self.reason.as_deref(), self.sequence.take(), has_calls)
         };
         events.push(Event::Ended(Box::new(Reply {
             id: self.id.clone(),
@@ -475,8 +487,8 @@ impl ChunkDecoder {
     }
 }
 
-/// Adds events to others, most often to none.
-fn join(events: &mut Vec<Event>, more: Vec<Event>) {
+/// Appends events, without copying if there were none.
+fn append_events(events: &mut Vec<Event>, more: Vec<Event>) {
     if events.is_empty() {
         *events = more;
     } else {
@@ -484,21 +496,21 @@ fn join(events: &mut Vec<Event>, more: Vec<Event>) {
     }
 }
 
-impl Decoder for ChunkDecoder {
+impl Decoder for ChatDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         if frame.data.trim_ascii() == b"[DONE]" {
-            return Ok(self.ended());
+            return Ok(self.finish_reply());
         }
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
         if decode::is_failure(root) {
             self.has_failed = true;
-            return Ok(vec![Event::Failed(decode::failure(root, &frame.data))]);
+            return Ok(vec![Event::Failed(decode::decode_failure(root, &frame.data))]);
         }
         Ok(if self.has_ended { vec![Event::Alien(root.json())] } else { self.chunk(root) })
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.ended())
+        Ok(self.finish_reply())
     }
 }

@@ -1,15 +1,15 @@
-//! Streams, read and written.
+//! Tests of decoding and encoding streams.
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Origin, Reply, Stop, Wire};
+use throughline_core::{Body, Delta, Event, Origin, Reply, StopReason, Wire};
 
 use crate::chat::OpenAiChat;
-use crate::chat::tests::{Said, answer, asked, call_with, pairs, reply};
-use crate::{Asked, Codec, Framing, StreamDecoder, StreamEncoder, events_of};
+use crate::chat::tests::{SlotTexts, answer, asked, call_with, pairs, reply};
+use crate::{Codec, DecodeContext, Framing, StreamDecoder, StreamEncoder, events_from_reply};
 
-fn decode_stream(asked: &Asked, bytes: &[u8], framing: Framing) -> (Vec<Event>, Reply) {
-    let mut decoder = StreamDecoder::framed(&OpenAiChat, asked, framing);
+fn decode_stream(asked: &DecodeContext, bytes: &[u8], framing: Framing) -> (Vec<Event>, Reply) {
+    let mut decoder = StreamDecoder::with_framing(&OpenAiChat, asked, framing);
     let mut events = decoder.push(bytes).unwrap();
     events.extend(decoder.finish().unwrap());
     let ended = events.iter().find_map(|event| match event {
@@ -30,7 +30,7 @@ fn sse(deltas: &[&str], finish: &str) -> Vec<u8> {
 }
 
 #[test]
-fn streamed_details_are_joined_and_signed_by_their_last_fragment() {
+fn streamed_details_are_joined_with_the_last_signature() {
     let asked = asked("openrouter", "claude-sonnet-4.5");
     let stream = sse(
         &[
@@ -70,7 +70,7 @@ fn streamed_details_are_joined_and_signed_by_their_last_fragment() {
 }
 
 #[test]
-fn a_stream_without_a_finish_reason_was_cut() {
+fn stream_without_finish_reason_is_truncated() {
     let stream = sse(
         &[
             r#"{"reasoning_details":[{"type":"reasoning.text","text":"T","signature":"c2VhbC1vbmU=","index":0}]}"#,
@@ -81,11 +81,14 @@ fn a_stream_without_a_finish_reason_was_cut() {
     let (_, reply) =
         decode_stream(&asked("openrouter", "claude-sonnet-4.5"), &stream, Framing::Sse);
     let Body::Thought(thought) = &reply.items[0].body else { unreachable!() };
-    assert_eq!((reply.stop, thought.whole, reply.items[0].seals.len()), (Stop::Cut, false, 0));
+    assert_eq!(
+        (reply.stop, thought.whole, reply.items[0].seals.len()),
+        (StopReason::Cut, false, 0)
+    );
 }
 
 #[test]
-fn streamed_calls_are_joined_by_number_whenever_their_names_come() {
+fn streamed_calls_are_joined_by_index_even_if_names_arrive_late() {
     let stream = sse(
         &[
             r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}},{"index":1,"function":{"arguments":"{\"x\""}}]}"#,
@@ -98,7 +101,7 @@ fn streamed_calls_are_joined_by_number_whenever_their_names_come() {
     let (_, reply) = decode_stream(&asked("xai-chat", "grok-4"), &stream, Framing::Sse);
     let expected =
         [("tool_calls/0", "f{}"), ("tool_calls/1", r#"g{"x":1}"#), ("tool_calls/2", "h{}")];
-    assert_eq!((reply.said(), reply.stop), (pairs(&expected), Stop::Tools));
+    assert_eq!((reply.said(), reply.stop), (pairs(&expected), StopReason::Tools));
 }
 
 #[test]
@@ -118,16 +121,16 @@ fn further_choices_are_not_mixed_into_the_first() {
 }
 
 #[test]
-fn an_error_in_a_stream_fails_and_cuts_it() {
+fn stream_error_fails_and_truncates_the_reply() {
     let stream = b"data: {\"id\":\"s\",\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: {\"error\":{\"message\":\"overloaded\",\"code\":502},\"choices\":[{\"delta\":{},\"finish_reason\":\"error\"}]}\n\n";
     let (events, reply) = decode_stream(&asked("openrouter", "m"), stream, Framing::Sse);
     let failed =
         events.iter().any(|event| matches!(event, Event::Failed(f) if f.status == Some(502)));
-    assert!(failed && reply.stop == Stop::Cut);
+    assert!(failed && reply.stop == StopReason::Cut);
 }
 
 #[test]
-fn text_that_goes_on_after_a_thought_is_one_string_in_the_next_request() {
+fn text_continued_after_a_thought_is_one_string_in_the_next_request() {
     let asked = asked("deepseek", "deepseek-reasoner");
     let stream = sse(
         &[r#"{"content":"A"}"#, r#"{"reasoning_content":"T"}"#, r#"{"content":"B"}"#],
@@ -143,7 +146,7 @@ fn text_that_goes_on_after_a_thought_is_one_string_in_the_next_request() {
 }
 
 #[test]
-fn another_wires_reply_is_shown_without_its_seals() {
+fn reply_from_another_wire_is_shown_without_seals() {
     let mut shown = reply(
         &asked("deepseek", "deepseek-reasoner"),
         r#"{"content":"Hi.","reasoning_content":"T"}"#,
@@ -155,7 +158,7 @@ fn another_wires_reply_is_shown_without_its_seals() {
     shown.origin = Arc::new(origin);
     let mut encoder = StreamEncoder::new(&OpenAiChat);
     let mut bytes = Vec::new();
-    for event in events_of(&shown) {
+    for event in events_from_reply(&shown) {
         encoder.push(&event, &mut bytes).unwrap();
     }
     let (_, again) = decode_stream(&asked("compatible", "m"), &bytes, Framing::Sse);

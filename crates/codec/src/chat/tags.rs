@@ -1,145 +1,148 @@
-//! Reasoning written into the text, as `<think>…</think>`.
+//! Splits inline reasoning (`<think>…</think>`) from text.
 //!
-//! The same reader serves whole texts and streams, so that both agree wherever a stream was cut. Nothing is lost or
-//! added: what it gives back, put together, is the text that it was given.
+//! Whole texts and streams use the same splitter, so the result does not depend on chunk
+//! boundaries. The concatenated pieces always equal the input.
 
 #[cfg(test)]
 #[path = "tags_tests.rs"]
 mod tests;
 
-/// The names of the tags that models use.
+/// Tag names that models use for reasoning.
 const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "reflection"];
 
-/// Where tags are looked for.
+/// Where the splitter looks for tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// At the beginning of the text only: elsewhere they may be what the text is about.
+pub(super) enum TagScope {
+    /// Only at the beginning of the text; elsewhere a tag may be part of the answer itself.
     Beginning,
-    /// Anywhere, because the endpoint is known to write them.
+    /// Anywhere, because the endpoint is known to emit inline tags.
     Anywhere,
 }
 
 /// A piece of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// Plain text.
+pub(super) enum TagPiece {
     Text(String),
-    /// An opening tag, with the white space before it at the beginning of the text.
+    /// An opening tag, including the white space before it at the beginning of the text.
     Open(String),
-    /// Text between tags.
+    /// Text between the tags.
     Thought(String),
-    /// A closing tag.
     Close(String),
 }
 
-/// Reads a text piece by piece.
-pub(super) struct Splitter {
-    scope: Scope,
-    mode: Mode,
+/// Splits a text into pieces, incrementally.
+pub(super) struct TagSplitter {
+    scope: TagScope,
+    mode: SplitterState,
     held: String,
 }
 
 #[derive(Clone, Copy)]
-enum Mode {
+enum SplitterState {
     Beginning,
     Text,
     Thought(&'static str),
 }
 
-enum Opening {
+enum TagMatch {
     Found(&'static str, usize),
     Perhaps,
     No,
 }
 
-impl Splitter {
-    pub(super) fn new(scope: Scope) -> Self {
-        Self { scope, mode: Mode::Beginning, held: String::new() }
+impl TagSplitter {
+    pub(super) fn new(scope: TagScope) -> Self {
+        Self { scope, mode: SplitterState::Beginning, held: String::new() }
     }
 
-    /// The pieces that `more` completes. What may be the beginning of a tag is held back.
-    pub(super) fn push(&mut self, more: &str) -> Vec<Piece> {
+    /// Returns the pieces that `more` completes. Holds back a suffix that may be the start of a
+    /// tag.
+    pub(super) fn push(&mut self, more: &str) -> Vec<TagPiece> {
         self.held.push_str(more);
         let mut pieces = Vec::new();
         while self.step(&mut pieces) {}
         pieces
     }
 
-    /// Whether all that comes is text.
-    pub(super) fn has_done(&self) -> bool {
-        matches!(self.mode, Mode::Text) && self.scope == Scope::Beginning && self.held.is_empty()
+    /// Returns whether all further input is plain text.
+    pub(super) fn is_plain_text_only(&self) -> bool {
+        matches!(self.mode, SplitterState::Text)
+            && self.scope == TagScope::Beginning
+            && self.held.is_empty()
     }
 
-    /// Something else begins: what was held back of the text is no tag.
-    pub(super) fn pause(&mut self) -> Vec<Piece> {
+    /// Flushes held-back text when another part starts; the text cannot become a tag any more.
+    pub(super) fn pause(&mut self) -> Vec<TagPiece> {
         match self.mode {
-            Mode::Beginning | Mode::Text if !self.held.is_empty() => {
-                self.mode = Mode::Text;
+            SplitterState::Beginning | SplitterState::Text if !self.held.is_empty() => {
+                self.mode = SplitterState::Text;
                 self.finish()
             }
-            Mode::Beginning | Mode::Text | Mode::Thought(_) => Vec::new(),
+            SplitterState::Beginning | SplitterState::Text | SplitterState::Thought(_) => {
+                Vec::new()
+            }
         }
     }
 
-    /// The text has ended: what was held back is no tag.
-    pub(super) fn finish(&mut self) -> Vec<Piece> {
+    /// Flushes held-back text at the end of the input.
+    pub(super) fn finish(&mut self) -> Vec<TagPiece> {
         let rest = std::mem::take(&mut self.held);
         let piece = match self.mode {
-            Mode::Beginning | Mode::Text => Piece::Text(rest),
-            Mode::Thought(_) => Piece::Thought(rest),
+            SplitterState::Beginning | SplitterState::Text => TagPiece::Text(rest),
+            SplitterState::Thought(_) => TagPiece::Thought(rest),
         };
         let mut pieces = Vec::new();
         push(&mut pieces, piece);
         pieces
     }
 
-    /// Takes the next piece off what is held; `false` when more has to come first.
-    fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
+    /// Consumes the next piece of the held text; returns `false` if more input is needed.
+    fn step(&mut self, pieces: &mut Vec<TagPiece>) -> bool {
         match self.mode {
-            Mode::Beginning => {
+            SplitterState::Beginning => {
                 let blank = self.held.len() - self.held.trim_start().len();
-                match opening(self.held.get(blank..).unwrap_or_default()) {
-                    Opening::Found(name, length) => {
-                        pieces.push(Piece::Open(self.take(blank + length)));
-                        self.mode = Mode::Thought(name);
+                match match_opening_tag(self.held.get(blank..).unwrap_or_default()) {
+                    TagMatch::Found(name, length) => {
+                        pieces.push(TagPiece::Open(self.take(blank + length)));
+                        self.mode = SplitterState::Thought(name);
                         true
                     }
-                    Opening::Perhaps => false,
-                    Opening::No => {
-                        self.mode = Mode::Text;
+                    TagMatch::Perhaps => false,
+                    TagMatch::No => {
+                        self.mode = SplitterState::Text;
                         true
                     }
                 }
             }
-            Mode::Text if self.scope == Scope::Beginning => {
+            SplitterState::Text if self.scope == TagScope::Beginning => {
                 let rest = self.held.len();
-                push(pieces, Piece::Text(self.take(rest)));
+                push(pieces, TagPiece::Text(self.take(rest)));
                 false
             }
-            Mode::Text => {
+            SplitterState::Text => {
                 let found = self.held.match_indices('<').find_map(|(start, _)| {
-                    match opening(self.held.get(start..).unwrap_or_default()) {
-                        Opening::No => None,
+                    match match_opening_tag(self.held.get(start..).unwrap_or_default()) {
+                        TagMatch::No => None,
                         other => Some((start, other)),
                     }
                 });
-                let (start, found) = found.unwrap_or((self.held.len(), Opening::No));
-                push(pieces, Piece::Text(self.take(start)));
-                let Opening::Found(name, length) = found else { return false };
-                pieces.push(Piece::Open(self.take(length)));
-                self.mode = Mode::Thought(name);
+                let (start, found) = found.unwrap_or((self.held.len(), TagMatch::No));
+                push(pieces, TagPiece::Text(self.take(start)));
+                let TagMatch::Found(name, length) = found else { return false };
+                pieces.push(TagPiece::Open(self.take(length)));
+                self.mode = SplitterState::Thought(name);
                 true
             }
-            Mode::Thought(name) => {
+            SplitterState::Thought(name) => {
                 let close = format!("</{name}>");
                 if let Some(start) = self.held.find(&close) {
-                    push(pieces, Piece::Thought(self.take(start)));
-                    pieces.push(Piece::Close(self.take(close.len())));
-                    self.mode = Mode::Text;
+                    push(pieces, TagPiece::Thought(self.take(start)));
+                    pieces.push(TagPiece::Close(self.take(close.len())));
+                    self.mode = SplitterState::Text;
                     return true;
                 }
-                let safe = self.held.len() - open_end(&self.held, &close);
-                push(pieces, Piece::Thought(self.take(safe)));
+                let safe = self.held.len() - partial_tag_len(&self.held, &close);
+                push(pieces, TagPiece::Thought(self.take(safe)));
                 false
             }
         }
@@ -151,40 +154,42 @@ impl Splitter {
     }
 }
 
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+fn push(pieces: &mut Vec<TagPiece>, piece: TagPiece) {
     match &piece {
-        Piece::Text(text) | Piece::Thought(text) if text.is_empty() => {}
-        Piece::Text(_) | Piece::Thought(_) | Piece::Open(_) | Piece::Close(_) => pieces.push(piece),
+        TagPiece::Text(text) | TagPiece::Thought(text) if text.is_empty() => {}
+        TagPiece::Text(_) | TagPiece::Thought(_) | TagPiece::Open(_) | TagPiece::Close(_) => {
+            pieces.push(piece);
+        }
     }
 }
 
-/// Whether `text` begins with an opening tag, or might when more of it has come.
-fn opening(text: &str) -> Opening {
+/// Checks whether `text` begins with an opening tag, or may do so after more input.
+fn match_opening_tag(text: &str) -> TagMatch {
     let Some(rest) = text.strip_prefix('<') else {
-        return if text.is_empty() { Opening::Perhaps } else { Opening::No };
+        return if text.is_empty() { TagMatch::Perhaps } else { TagMatch::No };
     };
-    let mut answer = Opening::No;
+    let mut answer = TagMatch::No;
     for name in NAMES {
         match rest.strip_prefix(name) {
-            Some(end) if end.starts_with('>') => return Opening::Found(name, name.len() + 2),
-            Some("") => answer = Opening::Perhaps,
-            None if name.starts_with(rest) => answer = Opening::Perhaps,
+            Some(end) if end.starts_with('>') => return TagMatch::Found(name, name.len() + 2),
+            Some("") => answer = TagMatch::Perhaps,
+            None if name.starts_with(rest) => answer = TagMatch::Perhaps,
             Some(_) | None => {}
         }
     }
     answer
 }
 
-/// Whether a whole text may hold tags. Most do not, and need not be taken apart.
-pub(super) fn may_hold(text: &str, scope: Scope) -> bool {
+/// Returns whether a whole text may contain tags. Most texts do not and need no splitting.
+pub(super) fn may_contain_tags(text: &str, scope: TagScope) -> bool {
     match scope {
-        Scope::Beginning => matches!(opening(text.trim_start()), Opening::Found(..)),
-        Scope::Anywhere => text.contains('<'),
+        TagScope::Beginning => matches!(match_opening_tag(text.trim_start()), TagMatch::Found(..)),
+        TagScope::Anywhere => text.contains('<'),
     }
 }
 
-/// How many bytes at the end of `text` may be the beginning of `tag`.
-fn open_end(text: &str, tag: &str) -> usize {
+/// Returns the length of the longest suffix of `text` that is a prefix of `tag`.
+fn partial_tag_len(text: &str, tag: &str) -> usize {
     let longest = tag.len().min(text.len());
     let is_beginning =
         |length: &usize| tag.get(..*length).is_some_and(|beginning| text.ends_with(beginning));

@@ -1,12 +1,12 @@
-//! Tags are found wherever the text is cut, and nothing is lost.
+//! Tests that the splitter finds tags for any chunking and loses no text.
 
-use crate::chat::tags::{Piece, Scope, Splitter};
+use crate::chat::tags::{TagPiece, TagScope, TagSplitter};
 
 #[test]
-fn tags_are_found_wherever_the_text_is_cut() {
+fn tags_are_found_for_any_chunking() {
     let text = " <reasoning>a </reason> b</reasoning> c <think>d</thinkk></think> <thin";
     let whole = {
-        let mut splitter = Splitter::new(Scope::Anywhere);
+        let mut splitter = TagSplitter::new(TagScope::Anywhere);
         let mut pieces = splitter.push(text);
         pieces.extend(splitter.finish());
         pieces
@@ -24,11 +24,14 @@ fn tags_are_found_wherever_the_text_is_cut() {
         r#"Text("<thin")"#,
     ];
     assert_eq!(shown, expected);
-    let text_of = |piece: Piece| match piece {
-        Piece::Text(text) | Piece::Open(text) | Piece::Thought(text) | Piece::Close(text) => text,
+    let text_of = |piece: TagPiece| match piece {
+        TagPiece::Text(text)
+        | TagPiece::Open(text)
+        | TagPiece::Thought(text)
+        | TagPiece::Close(text) => text,
     };
     for size in 1..8 {
-        let mut splitter = Splitter::new(Scope::Anywhere);
+        let mut splitter = TagSplitter::new(TagScope::Anywhere);
         let chars: Vec<char> = text.chars().collect();
         let mut pieces = Vec::new();
         for chunk in chars.chunks(size) {

@@ -1,15 +1,17 @@
-//! The chat wire's own words: parts, details, stop reasons, usage, which fields hold Seals, and what of a response a
-//! request takes.
+//! Wire vocabulary of the chat API: parts, details, stop reasons, usage, the fields that hold
+//! Seals, and the parts of a response that a request accepts.
 
-use throughline_core::{Channel, Json, Label, Name, Node, Stop, Target, Usage, json};
+use throughline_core::{
+    Json, Label, Name, Node, ReasoningChannel, StopReason, Target, Usage, json,
+};
 
 use crate::Document;
 use crate::chat::slot;
 
-/// Whether a document is one of this wire's.
+/// Detects whether a document belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if let Some(messages) = document.get("messages").filter(|messages| messages.is_array()) {
-        return (!is_anothers_request(document, messages)).then_some(Document::Request);
+        return (!is_request_of_other_wire(document, messages)).then_some(Document::Request);
     }
     let object = document.text_of("object");
     match object.as_deref() {
@@ -22,7 +24,7 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         let is_event = first.is_some_and(|choice| choice.get("delta").is_some());
         return Some(if is_event { Document::Event } else { Document::Response });
     }
-    if is_native_answer(document) {
+    if is_ollama_response(document) {
         let is_last = document.get("done").and_then(Node::bool).unwrap_or(false);
         return Some(if is_last { Document::Response } else { Document::Event });
     }
@@ -31,8 +33,9 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         .then_some(Document::Response)
 }
 
-/// Whether a request has what only the other wires with `messages` have: Anthropic's and Bedrock's blocks and tools.
-fn is_anothers_request(document: Node<'_>, messages: Node<'_>) -> bool {
+/// Returns whether a request has members that only other wires with `messages` use: blocks and
+/// tools of Anthropic and Bedrock.
+fn is_request_of_other_wire(document: Node<'_>, messages: Node<'_>) -> bool {
     let blocks = messages.elements().filter_map(|message| message.get("content"));
     let mut blocks = blocks.flat_map(Node::elements);
     document.get("system").is_some()
@@ -46,22 +49,22 @@ fn is_anothers_request(document: Node<'_>, messages: Node<'_>) -> bool {
         })
 }
 
-/// Whether a document is an answer of Ollama's native API.
-pub(super) fn is_native_answer(document: Node<'_>) -> bool {
+/// Returns whether a document is a response of Ollama's native API.
+pub(super) fn is_ollama_response(document: Node<'_>) -> bool {
     document.get("message").is_some_and(Node::is_object) && document.get("done").is_some()
 }
 
-/// Whether requests to this target are in the shape of Ollama's native API.
-pub(super) fn speaks_native(target: &Target) -> bool {
-    target.provider.dialect.channel == Channel::Thinking
+/// Returns whether requests to this target use the shape of Ollama's native API.
+pub(super) fn uses_ollama_api(target: &Target) -> bool {
+    target.provider.dialect.channel == ReasoningChannel::Thinking
 }
 
-/// Whether a request that went there has the shape of Ollama's native API.
-pub(super) fn is_native_path(path: &str) -> bool {
+/// Returns whether a request sent to `path` has the shape of Ollama's native API.
+pub(super) fn is_ollama_path(path: &str) -> bool {
     path.split('?').next().is_some_and(|path| path.ends_with("/api/chat"))
 }
 
-/// What a Seal is, by the name of the member that holds it; nothing for members that hold none in any slot.
+/// Maps a member name to its Seal format; `None` for members that hold no Seal in any slot.
 pub(super) fn seal_format(key: &str) -> Option<Label> {
     let format = match key {
         "signature" => "openai-chat.signature",
@@ -74,11 +77,11 @@ pub(super) fn seal_format(key: &str) -> Option<Label> {
     Some(Label::Borrowed(format))
 }
 
-/// Whether what `pointer` points to inside a slot is a Seal.
+/// Returns whether the value at `pointer` inside a slot is a Seal.
 pub(super) fn is_sealed(slot: &str, pointer: &str) -> bool {
     let key = pointer.rsplit('/').next().unwrap_or_default();
     let is_shallow = pointer.matches('/').count() == 1;
-    match slot::member(slot) {
+    match slot::first_member(slot) {
         slot::DETAILS => is_shallow && matches!(key, "signature" | "data" | "encrypted_content"),
         slot::CALLS | slot::FUNCTION_CALL => {
             is_signature(key) && !pointer.starts_with("/function/arguments")
@@ -91,16 +94,16 @@ fn is_signature(key: &str) -> bool {
     matches!(key, "thought_signature" | "thoughtSignature")
 }
 
-/// The members of a call that a request takes. Others are left out, unless a Seal is in them.
+/// The members of a call that a request accepts. Other members are dropped unless they hold a Seal.
 const CALL_MEMBERS: [&str; 4] = ["id", "type", "function", slot::EXTRA_CONTENT];
 const FUNCTION_MEMBERS: [&str; 2] = ["name", "arguments"];
 
-/// A part of a response as a request would say it. Reasoning and content go back whole; a call loses its number and
-/// what its endpoint added, a sound all but its id.
-pub(super) fn project(slot_name: &str, part: &Json) -> Json {
+/// Converts a part of a response to the form a request accepts. Reasoning and content are
+/// unchanged. A call loses its index and the members its endpoint added; audio keeps only its id.
+pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
     let tree = part.tree();
     let node = tree.root();
-    match slot::member(slot_name) {
+    match slot::first_member(slot_name) {
         slot::CALLS => json::object(|o| {
             let is_custom = node.get("type").is_some_and(|kind| kind.is("custom"));
             for (key, value) in node.members().filter(|(_, value)| !value.is_null()) {
@@ -131,39 +134,44 @@ pub(super) fn project(slot_name: &str, part: &Json) -> Json {
     }
 }
 
-/// Why an answer ended. An endpoint that says `stop`, or nothing, after calling tools waits for them.
-pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>, has_calls: bool) -> Stop {
+/// Maps the finish reason. `stop` or no reason after tool calls means that the model waits for
+/// results.
+pub(super) fn decode_stop(
+    reason: Option<&str>,
+    sequence: Option<Name>,
+    has_calls: bool,
+) -> StopReason {
     match reason {
-        Some("tool_calls" | "function_call") => Stop::Tools,
-        Some("stop" | "") | None if has_calls => Stop::Tools,
-        Some("stop") if sequence.is_some() => Stop::Sequence(sequence),
-        Some("stop" | "") | None => Stop::Done,
-        Some("length" | "model_length") => Stop::Length,
-        Some("content_filter") => Stop::Refused(Name::from("content_filter")),
-        Some(other) => Stop::Other(Name::from(other)),
+        Some("tool_calls" | "function_call") => StopReason::Tools,
+        Some("stop" | "") | None if has_calls => StopReason::Tools,
+        Some("stop") if sequence.is_some() => StopReason::Sequence(sequence),
+        Some("stop" | "") | None => StopReason::Done,
+        Some("length" | "model_length") => StopReason::Length,
+        Some("content_filter") => StopReason::Refused(Name::from("content_filter")),
+        Some(other) => StopReason::Other(Name::from(other)),
     }
 }
 
-/// The word for why an answer ended.
-pub(super) fn stop_word(stop: &Stop) -> Option<&str> {
+/// Returns the `finish_reason` for a stop.
+pub(super) fn finish_reason(stop: &StopReason) -> Option<&str> {
     match stop {
-        Stop::Done | Stop::Sequence(_) | Stop::Paused => Some("stop"),
-        Stop::Tools => Some("tool_calls"),
-        Stop::Length => Some("length"),
-        Stop::Refused(_) => Some("content_filter"),
-        Stop::Other(word) => Some(word),
-        Stop::Cut => None,
+        StopReason::Done | StopReason::Sequence(_) | StopReason::Paused => Some("stop"),
+        StopReason::Tools => Some("tool_calls"),
+        StopReason::Length => Some("length"),
+        StopReason::Refused(_) => Some("content_filter"),
+        StopReason::Other(word) => Some(word),
+        StopReason::Cut => None,
     }
 }
 
-/// Reads a `usage` object, or the counts of Ollama's native answer.
+/// Reads a `usage` object, or the counts of Ollama's native response.
 pub(super) fn usage(node: Node<'_>) -> Usage {
     let count = |pointer: &str| node.at(pointer).and_then(Node::u64);
     let first = |pointers: &[&str]| pointers.iter().find_map(|at| count(at)).unwrap_or(0);
     let input = first(&["/prompt_tokens", "/prompt_eval_count"]);
     let completion = first(&["/completion_tokens", "/eval_count"]);
     let thought = first(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    // xAI does not count thoughts as completion; only the total tells.
+    // xAI does not include reasoning tokens in the completion count; only the total shows this.
     let all = completion.saturating_add(thought);
     let is_apart = count("/total_tokens") == Some(input.saturating_add(all));
     Usage {

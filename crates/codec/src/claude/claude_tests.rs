@@ -1,4 +1,4 @@
-//! What the tests of both wires of the Claudes share.
+//! Helpers for the tests of both wires that carry Claude models.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use bytes::Bytes;
 use throughline_core::{Name, Request, Target, Tree};
 
 use crate::{
-    Asked, Audit, Catalog, Codec, Document, Finding, Prior, Reach, Repair, Transcript, audit,
-    repair,
+    Audit, Catalog, Codec, DecodeContext, Document, Finding, PriorExchanges, Repair, RepairLevel,
+    Transcript, audit, repair,
 };
 
-/// A request about to be sent, with all that is known of it.
-pub(crate) struct Bench {
+/// A request to audit, with its context.
+pub(crate) struct AuditFixture {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) target: Target,
-    pub(crate) prior: Prior,
+    pub(crate) prior: PriorExchanges,
     pub(crate) request: Request,
     pub(crate) knows_headers: bool,
     pub(crate) account_created: Option<jiff::Timestamp>,
 }
 
-impl Bench {
+impl AuditFixture {
     pub(crate) fn new(codec: &'static dyn Codec, provider: &str, model: &str, body: &str) -> Self {
         let target = target(provider, model);
         let path = Name::from(codec.path(&target, false));
         let request = Request { path, headers: Vec::new(), body: Bytes::from(body.to_owned()) };
-        let (prior, knows_headers, account_created) = (Prior::new(), false, None);
+        let (prior, knows_headers, account_created) = (PriorExchanges::new(), false, None);
         Self { codec, target, prior, request, knows_headers, account_created }
     }
 
-    /// The same after these requests and responses. A request that names no model is for the same one.
+    /// Adds earlier requests and responses. A request without a model goes to the same model.
     pub(crate) fn after(mut self, documents: &[&str]) -> Self {
-        let mut asked = Asked::of(self.target.clone());
+        let mut asked = DecodeContext::of(self.target.clone());
         for text in documents {
             let body = Bytes::from((*text).to_owned());
             let tree = Tree::parse(body.clone()).unwrap();
@@ -41,19 +41,19 @@ impl Bench {
                     let request = Request { path, headers: Vec::new(), body };
                     let model = self.codec.model_of(&request);
                     let model = model.unwrap_or_else(|| Name::from(self.target.model()));
-                    asked = Asked::of(target(&self.target.provider.name, &model));
+                    asked = DecodeContext::of(target(&self.target.provider.name, &model));
                     self.prior.push_request(self.codec, &request, asked.clone()).unwrap();
                 }
                 Document::Response => {
                     self.prior.push_response(self.codec, &body, asked.clone()).unwrap();
                 }
-                Document::Event => panic!("a single event is no document of a conversation"),
+                Document::Event => panic!("a single event is not a document of a conversation"),
             }
         }
         self
     }
 
-    /// The same with these betas, and no other headers.
+    /// Sets the betas and no other headers.
     pub(crate) fn with_betas(mut self, betas: &str) -> Self {
         self.knows_headers = true;
         if !betas.is_empty() {
@@ -62,14 +62,14 @@ impl Bench {
         self
     }
 
-    /// The same, of an account that was made then.
-    pub(crate) fn made_at(mut self, date: &str) -> Self {
+    /// Sets the creation date of the account.
+    pub(crate) fn with_account_created(mut self, date: &str) -> Self {
         self.account_created = Some(date.parse().unwrap());
         self
     }
 
-    /// The same, of another account.
-    pub(crate) fn of_account(mut self, account: &str) -> Self {
+    /// Sets the account.
+    pub(crate) fn with_account(mut self, account: &str) -> Self {
         let mut origin = throughline_core::Origin::clone(&self.target.origin);
         origin.account = Name::from(account);
         self.target.origin = Arc::new(origin);
@@ -80,7 +80,7 @@ impl Bench {
         Transcript {
             knows_headers: self.knows_headers,
             account_created: self.account_created,
-            ..Transcript::of(self.codec, &self.request).after(&self.prior)
+            ..Transcript::new(self.codec, &self.request).with_prior(&self.prior)
         }
     }
 
@@ -88,11 +88,11 @@ impl Bench {
         audit(&self.transcript(), &self.target).unwrap()
     }
 
-    pub(crate) fn repair(&self, reach: Reach) -> Repair {
+    pub(crate) fn repair(&self, reach: RepairLevel) -> Repair {
         repair(&self.transcript(), &self.target, reach).unwrap()
     }
 
-    /// What is found, each in a line: severity, rule and place.
+    /// Returns one line per finding: severity, rule and path.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |finding: &Finding| {
             let (_, rule) = finding.rule.id.split_once('/').unwrap();

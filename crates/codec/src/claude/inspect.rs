@@ -1,15 +1,15 @@
-//! One request before the rules of its wire: what they are called there, and what was found so far.
+//! Inspects one request with the Claude rules of its wire.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use throughline_core::{ForcedTools, Json, Node, Profile, ReasoningFormat};
 
-use crate::audit::{Case, Change, Finding, Findings, Rule, Severity};
+use crate::audit::{AuditContext, Change, Finding, Findings, Rule, Severity};
 use crate::claude;
-use crate::claude::view::{Block, View};
+use crate::claude::view::{ClaudeBlock, ClaudeRequest};
 
-/// What a wire calls the rules of the Claudes, and how it words what they share.
-pub(crate) struct Book {
+/// The Claude rules as a wire names them, and the wire's error formats.
+pub(crate) struct ClaudeRules {
     pub(crate) tool_loop_needs_thinking: &'static Rule,
     pub(crate) signature_missing: &'static Rule,
     pub(crate) signature_invalid: &'static Rule,
@@ -27,41 +27,42 @@ pub(crate) struct Book {
     pub(crate) block_unreadable: &'static Rule,
     pub(crate) thought_as_text: &'static Rule,
     pub(crate) tool_call_unanswered: &'static Rule,
-    /// What is said of a seal that is not a thought's and that came back changed; nothing where the wire has no rule.
+    /// Reports a changed Seal on a block other than a thought; `None` if the wire has no rule for
+    /// it.
     pub(crate) sealed_content_changed: Option<&'static Rule>,
-    /// The provider's answer around the model's own words.
+    /// Wraps the model's error text as the provider returns it.
     pub(crate) wraps: fn(&str) -> String,
-    /// The answer where these calls of a message have no results.
+    /// Returns the error for calls of a message without results.
     pub(crate) unanswered: fn(usize, &str) -> String,
-    /// The answer where a result has no call.
-    pub(crate) unasked: fn(&Block<'_>, &str) -> String,
-    /// Under which circumstances a forced tool choice is refused.
+    /// Returns the error for a result without a call.
+    pub(crate) unasked: fn(&ClaudeBlock<'_>, &str) -> String,
+    /// Returns when the model rejects a forced tool choice.
     pub(crate) forced_tools: fn(&Profile) -> ForcedTools,
-    /// A tool choice that leaves the model free.
+    /// Returns an unforced tool choice.
     pub(crate) free_choice: fn(Node<'_>) -> Json,
-    /// A block of a response as a request says it.
+    /// Converts a block of a response to its form in a request.
     pub(crate) project: fn(&Json) -> Json,
 }
 
-/// One request, and what was found in it so far.
+/// One request and the findings so far.
 pub(crate) struct Inspection<'a, 'c, 'f> {
-    pub(crate) view: &'a View<'c>,
-    pub(crate) book: &'a Book,
-    pub(crate) case: &'a Case<'c>,
+    pub(crate) view: &'a ClaudeRequest<'c>,
+    pub(crate) book: &'a ClaudeRules,
+    pub(crate) case: &'a AuditContext<'c>,
     findings: &'a mut Findings<'f>,
-    /// Where the blocks begin of which something was said already.
+    /// Start offsets of the blocks that already have a finding.
     judged: HashSet<usize>,
-    /// Those of them that are refused.
+    /// Start offsets of the blocks that are rejected.
     refused: BTreeSet<usize>,
-    /// What became of the parts of the request that were issued, by where they begin.
+    /// Changes of issued parts, by the start offset of the part.
     changes: HashMap<usize, &'c Change<'c>>,
 }
 
 impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
     pub(crate) fn new(
-        view: &'a View<'c>,
-        book: &'a Book,
-        case: &'a Case<'c>,
+        view: &'a ClaudeRequest<'c>,
+        book: &'a ClaudeRules,
+        case: &'a AuditContext<'c>,
         findings: &'a mut Findings<'f>,
     ) -> Self {
         let mut changes = HashMap::new();
@@ -81,15 +82,15 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         }
     }
 
-    /// Looks at the request with every rule of the Claudes.
+    /// Applies all Claude rules to the request.
     pub(crate) fn run(&mut self) {
         self.count();
-        self.look_at_pairs();
+        self.check_tool_pairs();
         if claude::is_claude(self.case.target()) {
-            self.look_at_blocks();
-            self.look_at_knobs();
-            self.look_at_what_was_issued();
-            self.look_at_ends();
+            self.check_blocks();
+            self.check_settings();
+            self.check_replay();
+            self.check_message_ends();
         }
     }
 
@@ -97,43 +98,43 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         let is_claude = claude::is_claude(self.case.target());
         let format =
             if is_claude { ReasoningFormat::AnthropicClaudeV1 } else { ReasoningFormat::unknown() };
-        for block in self.view.models_blocks().filter(|block| block.kind.is_thinking()) {
+        for block in self.view.assistant_blocks().filter(|block| block.kind.is_thinking()) {
             self.findings.count(block.node, &format, block.is_sealed());
         }
     }
 
-    /// Reports what is wrong with a block.
-    pub(crate) fn report(&mut self, block: &Block<'c>, finding: Finding) {
+    /// Reports a finding for a block.
+    pub(crate) fn report(&mut self, block: &ClaudeBlock<'c>, finding: Finding) {
         let start = block.node.range().start;
         self.judged.insert(start);
         if finding.severity == Severity::Refuse {
             self.refused.insert(start);
         }
-        self.findings.add(finding.under(block.place()));
+        self.findings.add(finding.with_path(block.path()));
     }
 
-    /// Reports what is wrong with anything else.
+    /// Reports a finding that does not concern a block.
     pub(crate) fn add(&mut self, finding: Finding) {
         self.findings.add(finding);
     }
 
-    /// Whether something was said of the block that begins there.
-    pub(crate) fn is_judged(&self, start: usize) -> bool {
+    /// Returns whether the block at this offset already has a finding.
+    pub(crate) fn has_finding(&self, start: usize) -> bool {
         self.judged.contains(&start)
     }
 
-    /// Whether a block in that place is refused.
-    pub(crate) fn refused_within(&self, place: &std::ops::Range<usize>) -> bool {
+    /// Returns whether a block in this range is rejected.
+    pub(crate) fn has_rejection_in(&self, place: &std::ops::Range<usize>) -> bool {
         self.refused.range(place.clone()).next().is_some()
     }
 
-    /// What became of the block, where it was issued and that is known.
-    pub(crate) fn change_of(&self, block: &Block<'c>) -> Option<&'c Change<'c>> {
+    /// Returns the change of an issued block, if known.
+    pub(crate) fn change_of(&self, block: &ClaudeBlock<'c>) -> Option<&'c Change<'c>> {
         self.changes.get(&block.node.range().start).copied()
     }
 
-    /// The model's words as the provider passes them on.
-    pub(crate) fn says(&self, words: impl AsRef<str>) -> String {
+    /// Returns the model's error text as the provider returns it.
+    pub(crate) fn provider_error(&self, words: impl AsRef<str>) -> String {
         (self.book.wraps)(words.as_ref())
     }
 }

@@ -1,17 +1,17 @@
-//! A block of a stream, put together from its beginning and its deltas.
+//! Assembles a block of a stream from its start and its deltas.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Json, Name, Node, json};
 
-use crate::converse::wire::Block;
+use crate::converse::wire::ConverseBlockKind;
 
-/// A block whose end has not come.
+/// A block that is not yet complete.
 #[derive(Default)]
-pub(super) struct OpenBlock {
-    /// Its number among the Items.
+pub(super) struct ConverseOpenBlock {
+    /// The index of its Item.
     pub(super) index: u32,
-    /// What `contentBlockStart` said, where one came.
+    /// The content of `contentBlockStart`, if there was one.
     pub(super) start: Option<Json>,
     text: String,
     has_text: bool,
@@ -26,72 +26,73 @@ pub(super) struct OpenBlock {
     image_error: Option<Json>,
 }
 
-/// What a delta added, as far as it can be read.
-pub(super) enum Added {
+/// The readable content that a delta added.
+pub(super) enum DeltaContent {
     Text(Name),
     Thought(Name),
     Input(Name),
-    /// Something that is told when the block is whole.
+    /// Content that is reported when the block is complete.
     Silent,
-    /// Nothing that we know.
+    /// Unknown content.
     Unknown,
 }
 
-impl OpenBlock {
+impl ConverseOpenBlock {
     pub(super) fn new(index: u32, start: Option<Json>) -> Self {
         Self { index, start, ..Self::default() }
     }
 
-    /// Goes on with a delta.
-    pub(super) fn add(&mut self, delta: Node<'_>) -> Added {
+    /// Adds a delta.
+    pub(super) fn add(&mut self, delta: Node<'_>) -> DeltaContent {
         if let Some(text) = delta.name_of("text") {
             self.text.push_str(&text);
             self.has_text = true;
-            return Added::Text(text);
+            return DeltaContent::Text(text);
         }
         if let Some(input) = delta.at("/toolUse/input").and_then(Node::name) {
             self.input.push_str(&input);
-            return Added::Input(input);
+            return DeltaContent::Input(input);
         }
         if let Some(reasoning) = delta.present("reasoningContent") {
-            return self.reason(reasoning);
+            return self.add_reasoning(reasoning);
         }
         if let Some(citation) = delta.present("citation") {
             self.citations.push(citation.json());
-            return Added::Silent;
+            return DeltaContent::Silent;
         }
         if let Some(results) = delta.get("toolResult").filter(|results| results.is_array()) {
-            self.answer(results);
-            return Added::Silent;
+            self.add_results(results);
+            return DeltaContent::Silent;
         }
         if let Some(image) = delta.present("image") {
             self.image.extend(image.at("/source/bytes").map(Node::json));
             self.image_error = image.present("error").map(Node::json).or(self.image_error.take());
-            return Added::Silent;
+            return DeltaContent::Silent;
         }
-        Added::Unknown
+        DeltaContent::Unknown
     }
 
-    fn reason(&mut self, reasoning: Node<'_>) -> Added {
-        let mut added = Added::Unknown;
+    fn add_reasoning(&mut self, reasoning: Node<'_>) -> DeltaContent {
+        let mut added = DeltaContent::Unknown;
         if let Some(signature) = reasoning.get("signature").filter(|s| s.is_string()) {
             self.signature = Some(signature.json());
-            added = Added::Silent;
+            added = DeltaContent::Silent;
         }
         if let Some(redacted) = reasoning.get("redactedContent").filter(|r| r.is_string()) {
             self.redacted.push(redacted.json());
-            added = Added::Silent;
+            added = DeltaContent::Silent;
         }
         if let Some(text) = reasoning.name_of("text") {
             self.reasoning.push_str(&text);
             self.has_reasoning = true;
-            added = Added::Thought(text);
+            added = DeltaContent::Thought(text);
         }
         added
     }
 
-    /// A lone text goes on with the text before it; several pieces in one delta are pieces of their own.
-    fn answer(&mut self, results: Node<'_>) {
+    /// Adds results. A single text extends the text before it; several parts in one delta stay
+    /// separate.
+    fn add_results(&mut self, results: Node<'_>) {
         let pieces: Vec<_> = results.elements().collect();
         if let ([piece], Some(last)) = (pieces.as_slice(), self.results.last_mut())
             && let (Some(more), Some(text)) =
@@ -105,11 +106,11 @@ impl OpenBlock {
         self.results.extend(pieces.into_iter().map(Node::json));
     }
 
-    /// The whole block: the members of its beginning in their order, with what the deltas said.
+    /// Assembles the whole block: the members of its start, completed with the deltas.
     pub(super) fn assemble(&self) -> Json {
         let start = self.start.as_ref().map(Json::tree);
         let start = start.as_ref().map(throughline_core::Tree::root);
-        let kind = start.map_or(Block::Unknown, Block::of);
+        let kind = start.map_or(ConverseBlockKind::Unknown, ConverseBlockKind::from_node);
         let inner = kind.key().and_then(|key| start?.get(key));
         let grown = |key: &str, more: &[(&str, Option<Json>)]| {
             json::object(|o| {
@@ -133,47 +134,47 @@ impl OpenBlock {
             })
         };
         match kind {
-            Block::ToolUse | Block::HostedCall => {
+            ConverseBlockKind::ToolUse | ConverseBlockKind::HostedCall => {
                 let is_told = inner.is_some_and(|inner| inner.get("input").is_some());
                 let input = (!self.input.is_empty() || !is_told).then(|| self.input());
                 grown("toolUse", &[("input", input)])
             }
-            Block::ToolResult | Block::HostedResult => {
+            ConverseBlockKind::ToolResult | ConverseBlockKind::HostedResult => {
                 let is_told = inner.is_some_and(|inner| inner.get("content").is_some());
                 let content =
                     (!self.results.is_empty() || !is_told).then(|| json::array_of(&self.results));
                 grown("toolResult", &[("content", content)])
             }
-            Block::Image => {
+            ConverseBlockKind::Image => {
                 let source = (!self.image.is_empty()).then(|| {
                     json::object(|o| {
-                        o.raw("bytes", &joined(&self.image));
+                        o.raw("bytes", &join_base64(&self.image));
                     })
                 });
                 grown("image", &[("source", source), ("error", self.image_error.clone())])
             }
-            Block::Text
-            | Block::Reasoning
-            | Block::Document
-            | Block::Video
-            | Block::Audio
-            | Block::GuardContent
-            | Block::Citations
-            | Block::CachePoint
-            | Block::SearchResult
-            | Block::Unknown => match &self.start {
-                Some(start) if start.as_str() != "{}" && !self.has_said() => start.clone(),
+            ConverseBlockKind::Text
+            | ConverseBlockKind::Reasoning
+            | ConverseBlockKind::Document
+            | ConverseBlockKind::Video
+            | ConverseBlockKind::Audio
+            | ConverseBlockKind::GuardContent
+            | ConverseBlockKind::Citations
+            | ConverseBlockKind::CachePoint
+            | ConverseBlockKind::SearchResult
+            | ConverseBlockKind::Unknown => match &self.start {
+                Some(start) if start.as_str() != "{}" && !self.has_content() => start.clone(),
                 Some(_) | None => self.text_or_thought(),
             },
         }
     }
 
-    /// Whether it is known what it is.
-    pub(super) fn is_told(&self) -> bool {
-        self.has_said() || self.start.as_ref().is_some_and(|start| start.as_str() != "{}")
+    /// Returns whether the type of the block is known.
+    pub(super) fn has_known_type(&self) -> bool {
+        self.has_content() || self.start.as_ref().is_some_and(|start| start.as_str() != "{}")
     }
 
-    fn has_said(&self) -> bool {
+    fn has_content(&self) -> bool {
         self.has_text
             || self.has_reasoning
             || self.signature.is_some()
@@ -181,7 +182,7 @@ impl OpenBlock {
             || !self.citations.is_empty()
     }
 
-    /// A text or a thought, of which only deltas tell.
+    /// Assembles a text or a thought, which consist only of deltas.
     fn text_or_thought(&self) -> Json {
         if self.has_reasoning || self.signature.is_some() || !self.redacted.is_empty() {
             return json::object(|o| {
@@ -195,7 +196,7 @@ impl OpenBlock {
                         });
                     }
                     if !self.redacted.is_empty() {
-                        o.raw("redactedContent", &joined(&self.redacted));
+                        o.raw("redactedContent", &join_base64(&self.redacted));
                     }
                 });
             });
@@ -225,8 +226,8 @@ impl OpenBlock {
     }
 }
 
-/// Pieces of a blob, each in base64: one stays as it came, several become one.
-fn joined(pieces: &[Json]) -> Json {
+/// Joins base64 pieces of a blob. A single piece stays unchanged.
+fn join_base64(pieces: &[Json]) -> Json {
     if let [whole] = pieces {
         return whole.clone();
     }

@@ -1,40 +1,43 @@
-//! What Converse refuses: as far as writing a request must heed it, and as rules that a request is audited by. The rules of
-//! the Claudes are in [`crate::claude`], which looks at the request through [`view`].
+//! The requirements of Converse: the ones that encoding must meet, and the rules that audit a
+//! request. The rules of the Claude models are in [`crate::claude`], which inspects the request
+//! through [`view`].
 
-mod own;
 mod rules;
 mod view;
+mod wire_rules;
 
-use throughline_core::{Body, Choice, ForcedTools, Item, Profile, Target, Vendor, Why};
+use throughline_core::{
+    Body, ElisionReason, ForcedTools, Item, Profile, Target, ToolChoice, Vendor,
+};
 
-use crate::audit::{Case, Findings};
-use crate::claude::{self, Asking, Inspection};
+use crate::audit::{AuditContext, Findings};
+use crate::claude::{self, Inspection, ThinkingMode};
 pub(super) use crate::converse::contract::rules::RULES;
 
-/// Looks for what a request's provider would refuse.
-pub(super) fn inspect(case: &Case<'_>, findings: &mut Findings<'_>) {
-    let view = view::of(case);
+/// Reports what the provider would reject.
+pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
+    let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
     inspection.run();
-    own::inspect(&mut inspection);
+    wire_rules::inspect(&mut inspection);
 }
 
-/// Whose words a model family takes in `additionalModelRequestFields`.
+/// The format that a model family expects in `additionalModelRequestFields`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum FieldFormat {
     /// `thinking`, `output_config` and `top_k`, as on Anthropic's own wire.
     Claude,
     /// `reasoningConfig`, and `inferenceConfig.topK`.
     Nova,
     /// `reasoning_effort`.
     OpenAi,
-    /// Nothing that is known.
+    /// No known format.
     Other,
 }
 
-impl Family {
-    /// An unlisted model is most often a Claude behind an inference profile of the account's own.
-    pub(super) fn of(profile: &Profile) -> Self {
+impl FieldFormat {
+    /// An unlisted model is most often a Claude with an account-specific inference profile.
+    pub(super) fn from_profile(profile: &Profile) -> Self {
         match (profile.vendor, profile.name.as_str()) {
             (Some(Vendor::Anthropic), _) | (None, "unknown") => Self::Claude,
             (Some(Vendor::OpenAi), _) => Self::OpenAi,
@@ -44,28 +47,33 @@ impl Family {
     }
 }
 
-/// Why a thought that this endpoint said without a seal must stay behind. Claude refuses it: "Field required"; every
-/// other family's goes to that family only.
-pub(super) fn refuses_unsealed(item: &Item, target: &Target) -> Option<Why> {
+/// Returns why an unsealed thought of this endpoint cannot be sent. Claude rejects it with "Field
+/// required"; thoughts of the other families are sent only to the same family.
+pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
     let reader = &target.origin;
     if origin.provider != reader.provider || origin.endpoint != reader.endpoint {
-        return Some(Why::Foreign);
+        return Some(ElisionReason::Foreign);
     }
     if claude::is_claude(target) {
-        return Some(Why::Unsigned);
+        return Some(ElisionReason::Unsigned);
     }
     let is_same_model = origin.asked == reader.asked;
     let is_same_family = origin.family == reader.family && &*origin.family != "unknown";
-    (!is_same_model && !is_same_family).then_some(Why::OtherModel)
+    (!is_same_model && !is_same_family).then_some(ElisionReason::OtherModel)
 }
 
-/// Whether the model refuses to be told which tool to call.
-pub(super) fn refuses_choice(profile: &Profile, asking: Asking, choice: &Choice) -> bool {
-    claude::refuses_choice(profile, forced_tools(profile), asking, choice)
+/// Returns whether the model rejects a forced tool choice.
+pub(super) fn rejects_tool_choice(
+    profile: &Profile,
+    asking: ThinkingMode,
+    choice: &ToolChoice,
+) -> bool {
+    claude::rejects_tool_choice(profile, forced_tools(profile), asking, choice)
 }
 
-/// Under which circumstances a forced tool choice is refused. Bedrock is stricter with some models than their maker.
+/// Returns when a forced tool choice is rejected. For some models, Bedrock is stricter than the
+/// model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
@@ -73,7 +81,7 @@ fn forced_tools(profile: &Profile) -> ForcedTools {
     }
 }
 
-/// Whether a text is one that Converse refuses: "The text field in the `ContentBlock` object is blank".
+/// Returns whether Converse rejects a text: "The text field in the `ContentBlock` object is blank".
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }

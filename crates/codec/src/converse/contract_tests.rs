@@ -1,10 +1,11 @@
-//! What Converse refuses, in its own shapes and words. The facts about Claudes are tested on their own wire.
+//! Tests the Converse rules in its own format. The rules about Claude models are tested on
+//! Anthropic's wire.
 
 use serde_json::{Value, json};
 
-use crate::claude::claude_tests::Bench;
+use crate::claude::claude_tests::AuditFixture;
 use crate::rule_checks::check_examples;
-use crate::{BedrockConverse, Reach, Verdict};
+use crate::{BedrockConverse, RepairLevel, Verdict};
 
 const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 const OPUS: &str = "us.anthropic.claude-opus-4-6-v1";
@@ -12,8 +13,8 @@ const NOVA: &str = "us.amazon.nova-2-lite-v1:0";
 const SIGNATURE: &str = "EqQBCkYIBRgCKkB4n2VtcGxlU2lnbmF0dXJl";
 const OTHER: &str = "EsYBCkYIBRgCKkBzZWNvbmRTaWduYXR1cmUh";
 
-fn bench(model: &str, body: &Value) -> Bench {
-    Bench::new(&BedrockConverse, "bedrock", model, &body.to_string())
+fn bench(model: &str, body: &Value) -> AuditFixture {
+    AuditFixture::new(&BedrockConverse, "bedrock", model, &body.to_string())
 }
 
 fn user(blocks: &[Value]) -> Value {
@@ -52,8 +53,8 @@ fn adaptive() -> Value {
     json!({"thinking": {"type": "adaptive"}})
 }
 
-fn repaired(bench: &Bench) -> Value {
-    let repaired = bench.repair(Reach::Refused);
+fn repaired(bench: &AuditFixture) -> Value {
+    let repaired = bench.repair(RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept, "{:?}", bench.lines());
     serde_json::from_slice(&repaired.request.body).unwrap()
 }
@@ -64,7 +65,7 @@ fn every_example_is_broken_by_its_own_rule_and_mended() {
 }
 
 #[test]
-fn what_is_whole_is_taken() {
+fn complete_requests_are_accepted() {
     let redacted = json!({"reasoningContent": {"redactedContent": OTHER}});
     let begun = assistant(&[thought("Hm.", SIGNATURE), redacted, call("a")]);
     let loops = [user(&[text("Go.")]), begun, user(&[result("a")])];
@@ -82,7 +83,7 @@ fn what_is_whole_is_taken() {
 }
 
 #[test]
-fn families_that_sign_nothing_get_their_reasoning_back_unsigned() {
+fn families_without_signatures_receive_unsigned_reasoning() {
     let unsigned = json!({"reasoningContent": {"reasoningText": {"text": "Hm."}}});
     let messages =
         [user(&[text("Go.")]), assistant(&[unsigned, text("Done.")]), user(&[text("On.")])];
@@ -101,7 +102,7 @@ fn families_that_sign_nothing_get_their_reasoning_back_unsigned() {
 }
 
 #[test]
-fn an_empty_signature_is_refused_in_one_way_or_another() {
+fn empty_signature_is_rejected_for_every_family() {
     let messages = [
         user(&[text("Go.")]),
         assistant(&[thought("Hm.", ""), text("Done.")]),
@@ -117,7 +118,7 @@ fn an_empty_signature_is_refused_in_one_way_or_another() {
 }
 
 #[test]
-fn blank_texts_are_refused_of_whoever() {
+fn blank_texts_are_rejected_for_every_model() {
     let messages =
         [user(&[text("Go.")]), assistant(&[text(" \n"), call("a")]), user(&[result("a")])];
     for model in [SONNET, NOVA, "some.model"] {
@@ -128,7 +129,7 @@ fn blank_texts_are_refused_of_whoever() {
 }
 
 #[test]
-fn results_of_one_turn_belong_into_one_message() {
+fn results_of_one_turn_must_be_in_one_message() {
     let calls = assistant(&[call("a"), call("b")]);
     let split = [user(&[text("Go.")]), calls.clone(), user(&[result("a")]), user(&[result("b")])];
     let split = bench(SONNET, &body(&json!({}), &split));
@@ -144,7 +145,7 @@ fn results_of_one_turn_belong_into_one_message() {
 }
 
 #[test]
-fn a_message_that_goes_leaves_speakers_that_alternate() {
+fn removing_a_message_keeps_speakers_alternating() {
     let messages = [user(&[text("Go.")]), assistant(&[call("a")]), user(&[text("On.")])];
     let lost = bench(SONNET, &body(&json!({}), &messages));
     assert_eq!(repaired(&lost)["messages"], json!([user(&[text("Go."), text("On.")])]));
@@ -163,7 +164,7 @@ fn bedrock_is_stricter_with_forced_tools() {
 }
 
 #[test]
-fn a_choice_of_tools_is_no_part_of_the_prefix() {
+fn tool_choice_is_not_part_of_the_prefix() {
     let model = "us.anthropic.claude-fable-5-1-v1:0";
     let fields = json!({"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}});
     let request = |description: &str, choice: Value, messages: &[Value]| {
@@ -182,12 +183,12 @@ fn a_choice_of_tools_is_no_part_of_the_prefix() {
     let changed = after(request("Forecast", json!({"auto": {}}), &messages));
     assert_eq!(changed.lines(), ["refuse prefix-changed messages.1.content.0"]);
     let message = changed.audit().findings.remove(0).message;
-    assert_eq!(message, "`toolConfig.tools.0` is not what it was when this block was issued");
+    assert_eq!(message, "`toolConfig.tools.0` changed after this block was issued");
     assert_eq!(repaired(&changed)["messages"][1], assistant(&[text("Rain.")]));
 }
 
 #[test]
-fn a_thought_comes_back_as_it_was_issued() {
+fn changed_thought_is_restored_as_issued() {
     let issued = [thought("First.", SIGNATURE), thought("Second.", OTHER), call("a")];
     let asked = body(&adaptive(), &[user(&[text("Go.")])]);
     let answer = json!({"output": {"message": assistant(&issued)}, "stopReason": "tool_use"});

@@ -1,16 +1,17 @@
-//! What goes in comes out, and seals go to whoever issued them.
+//! Tests lossless decoding and encoding, and that Seals are sent only to their issuers.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Did, Encoded, Event, Extra, Fate, How, Item, ItemId, Json, Name,
-    NativeReasoning, Outcome, Output, Part, Place, Reply, Request, Role, Settings, Target, Thought,
-    ThoughtKind, ToolCall, ToolResult, Why, Wire, tag,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Extra, Fate, Item, ItemId,
+    ItemPosition, Json, Name, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request,
+    ReshapeKind, Role, Settings, Target, Thought, ThoughtKind, ToolCall, ToolChoice, ToolResult,
+    Wire, tag,
 };
 
 use crate::frame::Framing;
-use crate::{Asked, BedrockConverse, Catalog, Codec, CodecError, StreamDecoder};
+use crate::{BedrockConverse, Catalog, Codec, CodecError, DecodeContext, StreamDecoder};
 
 pub(super) const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 pub(super) const CLAUDE_4_6: &str = "us.anthropic.claude-sonnet-4-6";
@@ -24,12 +25,12 @@ pub(super) fn target(model: &str) -> Target {
     Catalog::builtin().target_for("bedrock", model, "main").unwrap()
 }
 
-pub(super) fn asked(model: &str) -> Asked {
-    Asked::of(target(model))
+pub(super) fn asked(model: &str) -> DecodeContext {
+    DecodeContext::of(target(model))
 }
 
 pub(super) fn request(model: &str, body: &str) -> Request {
-    let path = super::wire::Path::default().with(model, false);
+    let path = super::wire::ConversePath::default().with_model(model, false);
     Request { path: path.into(), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
@@ -44,37 +45,47 @@ pub(super) fn reply(model: &str, content: &str) -> Reply {
     BedrockConverse.decode_reply(&Bytes::from(body), &asked(model)).unwrap()
 }
 
-pub(super) fn written(call: &Call) -> Encoded {
+pub(super) fn written(call: &Call) -> EncodedRequest {
     BedrockConverse.encode(call).unwrap()
 }
 
-pub(super) fn body(encoded: &Encoded) -> &str {
+pub(super) fn body(encoded: &EncodedRequest) -> &str {
     std::str::from_utf8(&encoded.request.body).unwrap()
 }
 
-pub(super) fn member(encoded: &Encoded, pointer: &str) -> Option<String> {
+pub(super) fn member(encoded: &EncodedRequest, pointer: &str) -> Option<String> {
     let body = Json::parse(encoded.request.body.clone()).unwrap();
     body.tree().root().at(pointer).map(|node| node.json().as_str().to_owned())
 }
 
-pub(super) fn warned(encoded: &Encoded) -> Vec<&str> {
+pub(super) fn warned(encoded: &EncodedRequest) -> Vec<&str> {
     encoded.warnings.iter().map(|warning| &*warning.setting).collect()
 }
 
 pub(super) fn said(message: usize, role: Role, text: &str) -> Item {
-    Item::new(format!("i{message}"), Place::new(message, 0), role, Body::Text(text.into()))
+    Item::new(format!("i{message}"), ItemPosition::new(message, 0), role, Body::Text(text.into()))
 }
 
 pub(super) fn called(message: usize, id: &str, name: &str) -> Item {
     let args = Json::parse(r#"{"city":"Oslo"}"#).unwrap();
     let (id, name) = (id.into(), name.into());
     let call = ToolCall { id, wire_id: None, name, args, custom: false };
-    Item::new(format!("c{message}"), Place::new(message, 0), Role::Assistant, Body::Call(call))
+    Item::new(
+        format!("c{message}"),
+        ItemPosition::new(message, 0),
+        Role::Assistant,
+        Body::Call(call),
+    )
 }
 
 pub(super) fn answered(message: usize, id: &str, outcome: Outcome, parts: Vec<Part>) -> Item {
     let result = ToolResult { call: id.into(), wire_id: None, name: None, outcome, parts };
-    Item::new(format!("r{message}"), Place::new(message, 0), Role::Tool, Body::Result(result))
+    Item::new(
+        format!("r{message}"),
+        ItemPosition::new(message, 0),
+        Role::Tool,
+        Body::Result(result),
+    )
 }
 
 pub(super) fn asking(model: &str, reasoning: NativeReasoning) -> Call {
@@ -97,7 +108,7 @@ pub(super) fn off() -> NativeReasoning {
 }
 
 pub(super) fn decode(model: &str, framing: Framing, stream: &[u8]) -> Vec<Event> {
-    let mut decoder = StreamDecoder::framed(&BedrockConverse, &asked(model), framing);
+    let mut decoder = StreamDecoder::with_framing(&BedrockConverse, &asked(model), framing);
     let mut events = decoder.push(stream).unwrap();
     events.extend(decoder.finish().unwrap());
     events
@@ -111,10 +122,10 @@ pub(super) fn ended(events: &[Event]) -> Reply {
     ended.unwrap()
 }
 
-/// The body, native JSON and Seals of an Item: what a stream must give back.
-type Essence = (Body, String, Vec<(String, String, Bytes)>);
+/// The body, native JSON and Seals of an Item, which a stream must reproduce.
+type ItemContent = (Body, String, Vec<(String, String, Bytes)>);
 
-pub(super) fn essence(items: &[Item]) -> Vec<Essence> {
+pub(super) fn essence(items: &[Item]) -> Vec<ItemContent> {
     let essence = |item: &Item| {
         let json = item.native.as_ref().map(|native| native.json.canonical()).unwrap_or_default();
         let seals = item.seals.iter().map(|seal| {
@@ -127,7 +138,7 @@ pub(super) fn essence(items: &[Item]) -> Vec<Essence> {
 }
 
 #[test]
-fn the_path_names_the_model_and_the_way_of_answering() {
+fn path_contains_model_and_streaming_mode() {
     let body = r#"{"messages":[]}"#;
     let mut streamed = request(CLAUDE, body);
     streamed.path =
@@ -155,7 +166,7 @@ fn a_new_request_goes_to_the_models_path() {
 }
 
 #[test]
-fn a_model_beside_the_messages_is_found_and_follows_the_target() {
+fn model_in_the_body_is_decoded_and_follows_the_target() {
     let body = r#"{"modelId":"us.amazon.nova-2-lite-v1:0","messages":[]}"#;
     let request = Request { path: "".into(), headers: Vec::new(), body: body.into() };
     assert_eq!(BedrockConverse.model_of(&request), Some(Name::from(NOVA)));
@@ -168,7 +179,7 @@ fn a_model_beside_the_messages_is_found_and_follows_the_target() {
 }
 
 #[test]
-fn empty_and_odd_members_stay_as_they_are() {
+fn empty_and_malformed_members_are_unchanged() {
     for body in [
         r#"{"messages": [], "system": [], "inferenceConfig": {}, "toolConfig": {"tools": []}}"#,
         r#"{"messages":[{"role":"user","content":[]}],"system":null,"inferenceConfig":null}"#,
@@ -187,7 +198,7 @@ fn empty_and_odd_members_stay_as_they_are() {
 }
 
 #[test]
-fn other_shapes_are_refused_with_their_place() {
+fn invalid_requests_are_rejected_with_their_path() {
     for body in [r#"{"contents":[]}"#, r#"{"messages":{}}"#, r#"{"messages":[1]}"#, "[]"] {
         let read = BedrockConverse.decode_request(&request(CLAUDE, body), &asked(CLAUDE));
         assert!(matches!(read, Err(CodecError::Shape { .. })), "{body}");
@@ -208,7 +219,7 @@ fn without_its_source_a_call_still_says_everything() {
 }
 
 #[test]
-fn members_that_only_this_wire_knows_become_extras() {
+fn wire_specific_members_become_extras() {
     let fields = r#"{"thinking":{"type":"adaptive"},"anthropic_beta":["x"]}"#;
     let body = format!(
         r#"{{"messages":[],"inferenceConfig":{{"maxTokens":1}},"additionalModelRequestFields":{fields},"guardrailConfig":{{"trace":"enabled"}}}}"#
@@ -236,7 +247,7 @@ fn settings_are_read_from_where_they_stand() {
         top_p: Some(json("1")),
         top_k: Some(json("5")),
         stop: vec!["A".into(), "B".into()],
-        choice: Some(Choice::Tool("f".into())),
+        choice: Some(ToolChoice::Tool("f".into())),
         parallel: None,
         reasoning: Some(NativeReasoning {
             enabled: Some(true),
@@ -245,7 +256,7 @@ fn settings_are_read_from_where_they_stand() {
             include_thoughts: Some(false),
             provider_extras: Vec::new(),
         }),
-        output: Some(Output::Schema {
+        output: Some(OutputFormat::Schema {
             name: Some("n".into()),
             schema: json(r#"{"type":"object"}"#),
             strict: None,
@@ -260,7 +271,7 @@ fn settings_are_read_from_where_they_stand() {
 pub(super) const SEALED: &str = r#"[{"reasoningContent":{"reasoningText":{"signature":"c2VhbC1vbmU=","text":"hm"}}},{"text":"a"},{"reasoningContent":{"redactedContent":"c2VhbC10d28="}},{"toolUse":{"toolUseId":"t1","name":"f","input":{},"extra":null}},{"reasoningContent":{"reasoningText":{"text":"","signature":"c2VhbC10aHJlZQ=="}}}]"#;
 
 #[test]
-fn thoughts_go_back_whole_in_their_order_through_the_projection() {
+fn thoughts_are_replayed_whole_and_in_order() {
     let mut call = read(CLAUDE, r#"{"messages":[{"role":"user","content":[{"text":"q"}]}]}"#);
     let answer = reply(CLAUDE, SEALED);
     let seals = |item: &Item| -> Vec<(String, String)> {
@@ -286,11 +297,11 @@ fn thoughts_go_back_whole_in_their_order_through_the_projection() {
         member(&encoded, "/messages/2"),
         Some(r#"{"role":"user","content":[{"toolResult":{"toolUseId":"t1","content":[{"text":"done"}]}}]}"#.to_owned())
     );
-    assert!(encoded.fates.iter().all(|fate| fate.visible == Did::Kept));
+    assert!(encoded.fates.iter().all(|fate| fate.visible == Disposition::Kept));
 }
 
 #[test]
-fn a_claude_is_never_sent_an_unsigned_thought() {
+fn unsigned_thought_is_never_sent_to_claude() {
     for content in [
         r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":"a"}]"#,
         r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":""}}},{"text":"a"}]"#,
@@ -299,12 +310,12 @@ fn a_claude_is_never_sent_an_unsigned_thought() {
         call.extend(reply(CLAUDE, content).items);
         let encoded = written(&call);
         assert_eq!(member(&encoded, "/messages/0/content"), Some(r#"[{"text":"a"}]"#.to_owned()));
-        assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Unsigned));
+        assert_eq!(encoded.fates[0].visible, Disposition::Elided(ElisionReason::Unsigned));
     }
 }
 
 #[test]
-fn an_unsigned_thought_goes_to_its_own_family_only_and_without_an_empty_signature() {
+fn unsigned_thought_is_sent_only_to_its_family_without_signature() {
     let content = r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":""}}}]"#;
     let fate = |from: &str, to: &str| {
         let mut call = Call::new(target(to));
@@ -313,58 +324,61 @@ fn an_unsigned_thought_goes_to_its_own_family_only_and_without_an_empty_signatur
         (member(&encoded, "/messages/0/content"), encoded.fates[0].visible.clone())
     };
     let sent = Some(r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}}]"#.to_owned());
-    assert_eq!(fate(NOVA, NOVA), (sent.clone(), Did::Kept));
-    assert_eq!(fate(NOVA, "amazon.nova-pro-v1:0"), (sent, Did::Kept));
-    assert_eq!(fate(DEEPSEEK, NOVA), (None, Did::Elided(Why::OtherModel)));
-    assert_eq!(fate(DEEPSEEK, CLAUDE), (None, Did::Elided(Why::Unsigned)));
-    assert_eq!(fate("vendor.one", "vendor.two"), (None, Did::Elided(Why::OtherModel)));
+    assert_eq!(fate(NOVA, NOVA), (sent.clone(), Disposition::Kept));
+    assert_eq!(fate(NOVA, "amazon.nova-pro-v1:0"), (sent, Disposition::Kept));
+    assert_eq!(fate(DEEPSEEK, NOVA), (None, Disposition::Elided(ElisionReason::OtherModel)));
+    assert_eq!(fate(DEEPSEEK, CLAUDE), (None, Disposition::Elided(ElisionReason::Unsigned)));
+    assert_eq!(
+        fate("vendor.one", "vendor.two"),
+        (None, Disposition::Elided(ElisionReason::OtherModel))
+    );
 }
 
 #[test]
-fn a_request_for_another_family_leaves_that_familys_thoughts_behind() {
+fn thoughts_of_another_family_are_omitted() {
     let body = r#"{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":"a"}]}]}"#;
     let mut call = read(DEEPSEEK, body);
     assert_eq!(self::body(&written(&call)), body);
     call.target = target(CLAUDE);
     let encoded = written(&call);
     assert_eq!(member(&encoded, "/messages/0/content"), Some(r#"[{"text":"a"}]"#.to_owned()));
-    assert_eq!(encoded.fates[0].visible, Did::Elided(Why::Unsigned));
+    assert_eq!(encoded.fates[0].visible, Disposition::Elided(ElisionReason::Unsigned));
 }
 
 #[test]
-fn seals_go_to_models_that_read_them_and_to_nobody_else() {
+fn seals_are_sent_only_to_models_that_read_them() {
     let fates = |to: Target| {
         let mut call = Call::new(to);
         call.extend(reply(CLAUDE, SEALED).items);
         written(&call)
     };
     let kept = fates(target(CLAUDE_4_6));
-    assert_eq!(kept.fates[0].seals, [Did::Kept]);
+    assert_eq!(kept.fates[0].seals, [Disposition::Kept]);
     let other = fates(target(NOVA));
-    assert_eq!(other.fates[0].seals, [Did::Elided(Why::OtherModel)]);
+    assert_eq!(other.fates[0].seals, [Disposition::Elided(ElisionReason::OtherModel)]);
     assert!(!body(&other).contains("c2VhbC"));
     let mut elsewhere = target(CLAUDE);
     let mut origin = (*elsewhere.origin).clone();
     origin.endpoint = "bedrock-runtime.eu-central-1.amazonaws.com".into();
     elsewhere.origin = Arc::new(origin);
     let foreign = fates(elsewhere);
-    assert_eq!(foreign.fates[2].seals, [Did::Elided(Why::Foreign)]);
+    assert_eq!(foreign.fates[2].seals, [Disposition::Elided(ElisionReason::Foreign)]);
     assert!(!body(&foreign).contains("c2VhbC"));
 }
 
 #[test]
-fn a_thought_that_was_cut_is_never_sent() {
+fn truncated_thought_is_never_sent() {
     let mut items = reply(CLAUDE, SEALED).items;
     if let Body::Thought(thought) = &mut items[0].body {
         thought.whole = false;
     }
     let mut call = Call::new(target(CLAUDE));
     call.extend(items);
-    assert_eq!(written(&call).fates[0].visible, Did::Elided(Why::Cut));
+    assert_eq!(written(&call).fates[0].visible, Disposition::Elided(ElisionReason::Cut));
 }
 
 #[test]
-fn a_bound_thought_is_left_out_when_what_stood_before_it_changed() {
+fn bound_thought_is_omitted_after_a_prefix_change() {
     let ask = |text: &str| {
         let mut call = Call::new(target(CLAUDE_5_5));
         call.system = vec![said(0, Role::System, "Be brief.")];
@@ -375,22 +389,22 @@ fn a_bound_thought_is_left_out_when_what_stood_before_it_changed() {
     let prefix = written(&ask("one")).prefix;
     let body =
         format!(r#"{{"output":{{"message":{{"content":{content}}}}},"stopReason":"end_turn"}}"#);
-    let asked = Asked { target: target(CLAUDE_5_5), prefix };
+    let asked = DecodeContext { target: target(CLAUDE_5_5), prefix };
     let answer = BedrockConverse.decode_reply(&body.into(), &asked).unwrap();
     let fate = |mut call: Call| {
         call.extend(answer.items.clone());
         written(&call).fates[2].visible.clone()
     };
-    assert_eq!(fate(ask("one")), Did::Kept);
-    assert_eq!(fate(ask("two")), Did::Elided(Why::PrefixChanged));
-    // A cache marker is not part of what the model saw.
+    assert_eq!(fate(ask("one")), Disposition::Kept);
+    assert_eq!(fate(ask("two")), Disposition::Elided(ElisionReason::PrefixChanged));
+    // A cache marker is not part of the model's input.
     let mut marked = read(
         CLAUDE_5_5,
         r#"{"system":[{"text":"Be brief."},{"cachePoint":{"type":"default"}}],"messages":[{"role":"user","content":[{"text":"one"},{"cachePoint":{"type":"default"}}]}]}"#,
     );
     marked.extend(answer.items.clone());
     let encoded = written(&marked);
-    assert_eq!(encoded.fates[4].visible, Did::Kept);
+    assert_eq!(encoded.fates[4].visible, Disposition::Kept);
 }
 
 #[test]
@@ -408,7 +422,7 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
         let body = Body::Thought(thought);
         call.items = vec![
             said(0, Role::User, "q"),
-            Item::new("t", Place::new(1, 0), Role::Assistant, body),
+            Item::new("t", ItemPosition::new(1, 0), Role::Assistant, body),
             said(2, Role::Assistant, "a"),
         ];
         written(&call)
@@ -416,15 +430,15 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
     let plain = thought(None, None);
     let told = member(&plain, "/messages/0/content/1/text").unwrap();
     assert!(told.contains("a plan") && told.contains("kind=\\\"self-reasoning\\\""));
-    assert_eq!(plain.fates[1].visible, Did::Reshaped(How::Enveloped));
+    assert_eq!(plain.fates[1].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
 
     let payload = r#"{"reasoningContent":{"reasoningText":{"text":"p","signature":"s"}}}"#;
     let typed = thought(Some(tag::BEDROCK_CONVERSE_REASONING), Some(payload));
     assert_eq!(member(&typed, "/messages/1/content/0"), Some(payload.to_owned()));
-    assert_eq!(typed.fates[1].visible, Did::Kept);
+    assert_eq!(typed.fates[1].visible, Disposition::Kept);
 
     let foreign = thought(Some("somebody-else-v1"), Some(r#"{"x":1}"#));
-    assert_eq!(foreign.fates[1].visible, Did::Elided(Why::ByPolicy));
+    assert_eq!(foreign.fates[1].visible, Disposition::Elided(ElisionReason::ByPolicy));
     assert!(!body(&foreign).contains("a plan"));
 }
 
@@ -440,8 +454,8 @@ fn another_providers_thought_never_becomes_text() {
     let encoded = written(&call);
     let expected = Fate {
         item: ItemId::from("reply.0.0"),
-        visible: Did::Elided(Why::Foreign),
-        seals: vec![Did::Elided(Why::Foreign)],
+        visible: Disposition::Elided(ElisionReason::Foreign),
+        seals: vec![Disposition::Elided(ElisionReason::Foreign)],
     };
     assert_eq!(encoded.fates[0], expected);
     assert!(!body(&encoded).contains("hm"));

@@ -1,23 +1,25 @@
-//! Requests and responses, read.
+//! Decodes requests and responses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Media, Name, Native,
-    NativeReasoning, Node, Origin, Outcome, Output, Part, Place, ReasoningFormat, Reply, Request,
-    Role, Settings, Side, Thought, ThoughtKind, Tool, ToolCall, ToolResult, Tree, Wire,
+    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemId, ItemPosition, Json,
+    Media, Name, NativePart, NativeReasoning, Node, Origin, Outcome, OutputFormat, Part,
+    ReasoningFormat, Reply, Request, Role, Settings, Thought, ThoughtKind, Tool, ToolCall,
+    ToolChoice, ToolResult, Tree, Wire,
 };
 
-use crate::calls::Calls;
-use crate::converse::wire::{self, Block, Path};
-use crate::{Asked, CodecError, claude, draft, sealed};
+use crate::call_ids::CallTracker;
+use crate::converse::wire::{self, ConverseBlockKind, ConversePath};
+use crate::{CodecError, DecodeContext, claude, draft, find_seals};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// The members that fields of the Call speak for. Of an object, the members inside that they speak for: one with others
-/// is kept as an extra too, so that nothing in it vanishes on another wire.
+/// The members that fields of the Call represent. For an object, the inner members that they
+/// represent: an object with others is also kept as an extra, so that no member is lost on another
+/// wire.
 const KNOWN: &[(&str, &[&str])] = &[
     ("modelId", &[]),
     ("messages", &[]),
@@ -31,18 +33,23 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Reads a request, whose body is `tree`.
-pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
+/// Decodes a request whose body is `tree`.
+pub(super) fn request(
+    request: &Request,
+    tree: &Tree,
+    asked: &DecodeContext,
+) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
-    // A prompt that Bedrock keeps brings its own messages.
+    // A prompt stored at Bedrock contains its own messages.
     if messages.is_none()
         && (root.get("messages").is_some() || root.get("promptVariables").is_none())
     {
         return Err(shape("messages", "must be a list of messages"));
     }
-    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut reader =
+        ConverseReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
     let mut call = Call::new(asked.target.clone());
     for (index, message) in messages.into_iter().flat_map(Node::elements).enumerate() {
         if !message.is_object() {
@@ -52,14 +59,15 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     }
     call.system = root.present("system").map(|system| reader.system(system)).unwrap_or_default();
     call.tools = root.at("/toolConfig/tools").map(tools_of).unwrap_or_default();
-    call.stream = Path::parse(&request.path).stream;
+    call.stream = ConversePath::parse(&request.path).stream;
     call.settings = settings(root);
     call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
+    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 
-/// What no field of the Call speaks for. Where a name stands twice the last one counts.
+/// Returns the members that no field of the Call represents. The last of several members with one
+/// name counts.
 fn extras(root: Node<'_>) -> Vec<Extra> {
     let is_extra = |(key, value): &(Name, Node<'_>)| {
         let known = KNOWN.iter().find(|(name, _)| **key == **name);
@@ -70,28 +78,28 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
     };
     let extra =
         |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
-    let members = draft::last_of_each_name(root.members());
+    let members = draft::last_member_per_name(root.members());
     members.into_iter().filter(is_extra).map(extra).collect()
 }
 
-/// Reads a whole response.
-pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+/// Decodes a complete response.
+pub(super) fn reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     let content = root.at("/output/message/content").filter(|content| content.is_array());
     let Some(content) = content else {
-        if root.get("output").is_none() && fault(root).is_some() {
+        if root.get("output").is_none() && error_message(root).is_some() {
             return Err(CodecError::Provider(Box::new(failure(root, None, body))));
         }
         let (path, problem) = ("output.message.content", "must be a list of blocks");
         return Err(CodecError::shape(WIRE, "response", path, problem));
     };
     let origin = asked.origin(None, None);
-    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    let mut reader = ConverseReader::new(asked, Arc::clone(&origin), Direction::Response);
     let items = content
         .elements()
         .enumerate()
-        .map(|(part, block)| reader.block(Place::new(0, part), Role::Assistant, block, None))
+        .map(|(part, block)| reader.block(ItemPosition::new(0, part), Role::Assistant, block, None))
         .collect();
     let fields = root.get("additionalModelResponseFields");
     let stop = wire::stop(root.text_of("stopReason").as_deref(), fields);
@@ -103,47 +111,52 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     Ok(Reply { id: None, items, stop, usage, extras: extras.collect(), origin })
 }
 
-/// An `output` with its content taken out, if it says more than who speaks.
+/// Returns an `output` without its content, if it has more members than the role.
 fn without_content(output: Node<'_>) -> Option<Json> {
     let message = output.get("message")?;
     let is_plain = output.members().count() == 1
         && message.members().all(|(key, _)| key.is("role") || key.is("content"));
     let change = |key, value| [(Cow::Borrowed(key), value)];
     (!is_plain).then(|| {
-        let message = draft::edited(Some(&message.json()), &change("content", None));
-        draft::edited(Some(&output.json()), &change("message", Some(message)))
+        let message = draft::edit_object(Some(&message.json()), &change("content", None));
+        draft::edit_object(Some(&output.json()), &change("message", Some(message)))
     })
 }
 
-/// The provider's sentence about a failure.
-fn fault(root: Node<'_>) -> Option<Name> {
+/// Returns the provider's error message.
+fn error_message(root: Node<'_>) -> Option<Name> {
     root.name_of("message").or_else(|| root.name_of("Message"))
 }
 
-/// Reads the provider's account of a failure. Its kind is in a header, which a stream passes on, or in `__type`.
+/// Decodes an error response. Its kind is in a header, which a stream forwards, or in `__type`.
 pub(super) fn failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
     let named = || {
         let kind = root.text_of("__type")?;
         Some(Name::from(kind.rsplit('#').next().unwrap_or(&kind)))
     };
     let kind = kind.or_else(named);
-    Failure { status: None, kind, message: fault(root).unwrap_or_default(), body: body.clone() }
+    Failure {
+        status: None,
+        kind,
+        message: error_message(root).unwrap_or_default(),
+        body: body.clone(),
+    }
 }
 
-/// Reads blocks. The same for both sides; only what is said of their origin differs.
-pub(super) struct Reader<'a> {
-    asked: &'a Asked,
+/// Decodes blocks of requests and responses; only their Origin differs.
+pub(super) struct ConverseReader<'a> {
+    asked: &'a DecodeContext,
     origin: Arc<Origin>,
-    side: Side,
-    calls: Calls,
-    /// What the ids of a reply's Items begin with: this wire gives replies no id.
+    side: Direction,
+    calls: CallTracker,
+    /// The prefix of the Item ids of a reply, because this wire has no reply ids.
     reply: Name,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        let reply = Name::from(if side == Side::Response { "reply" } else { "" });
-        Self { asked, origin, side, calls: Calls::default(), reply }
+impl<'a> ConverseReader<'a> {
+    pub(super) fn new(asked: &'a DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
+        let reply = Name::from(if side == Direction::Response { "reply" } else { "" });
+        Self { asked, origin, side, calls: CallTracker::default(), reply }
     }
 
     fn message(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>) {
@@ -152,12 +165,12 @@ impl<'a> Reader<'a> {
         let blocks: Vec<_> = message.get("content").into_iter().flat_map(Node::elements).collect();
         let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
         if blocks.is_empty() {
-            // An empty or odd message is kept, though it says nothing.
-            let native = draft::heard(WIRE, self.side, message.json(), Some(&envelope));
-            items.push(self.item(Place::new(index, 0), role, Body::Unknown, native));
+            // An empty or malformed message is kept as an unknown Item.
+            let native = draft::native_part(WIRE, self.side, message.json(), Some(&envelope));
+            items.push(self.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
         }
         for (part, block) in blocks.into_iter().enumerate() {
-            items.push(self.block(Place::new(index, part), role, block, Some(&envelope)));
+            items.push(self.block(ItemPosition::new(index, part), role, block, Some(&envelope)));
         }
     }
 
@@ -167,7 +180,7 @@ impl<'a> Reader<'a> {
         let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len() });
         let blocks = blocks.into_iter().enumerate();
         let item = |(part, block)| {
-            let place = Place::new(0, part);
+            let place = ItemPosition::new(0, part);
             let mut item = self.block(place, Role::System, block, Some(&envelope));
             item.id = format!("system.{part}").into();
             item
@@ -175,8 +188,8 @@ impl<'a> Reader<'a> {
         blocks.map(item).collect()
     }
 
-    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
-        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
+    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
+        let mut item = Item::new(ItemId::from_position(&self.reply, place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
@@ -184,27 +197,28 @@ impl<'a> Reader<'a> {
 
     pub(super) fn block(
         &mut self,
-        place: Place,
+        place: ItemPosition,
         role: Role,
         block: Node<'_>,
         envelope: Option<&Arc<Envelope>>,
     ) -> Item {
-        let kind = Block::of(block);
+        let kind = ConverseBlockKind::from_node(block);
         let inner = kind.key().and_then(|key| block.get(key)).unwrap_or(block);
         let body = self.body(place, kind, inner);
-        let mut native = draft::heard(WIRE, self.side, block.json(), envelope);
+        let mut native = draft::native_part(WIRE, self.side, block.json(), envelope);
         native.id = inner.name_of("toolUseId");
         let mut item = self.item(place, role, body, native);
-        if kind.may_seal() {
-            item.seals = sealed::seals(block, self.asked, &self.origin, |key| kind.seals(key));
+        if kind.can_hold_seal() {
+            item.seals =
+                find_seals::seals(block, self.asked, &self.origin, |key| kind.seal_format(key));
         }
         item
     }
 
-    fn body(&mut self, place: Place, kind: Block, inner: Node<'_>) -> Body {
+    fn body(&mut self, place: ItemPosition, kind: ConverseBlockKind, inner: Node<'_>) -> Body {
         match kind {
-            Block::Text => inner.name().map_or(Body::Unknown, Body::Text),
-            Block::Reasoning => {
+            ConverseBlockKind::Text => inner.name().map_or(Body::Unknown, Body::Text),
+            ConverseBlockKind::Reasoning => {
                 let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
                 let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
                 let format = if claude::is_claude(&self.asked.target) {
@@ -214,17 +228,20 @@ impl<'a> Reader<'a> {
                 };
                 Body::Thought(Thought::issued(text, kind, format))
             }
-            Block::Image | Block::Document | Block::Video | Block::Audio => {
+            ConverseBlockKind::Image
+            | ConverseBlockKind::Document
+            | ConverseBlockKind::Video
+            | ConverseBlockKind::Audio => {
                 media(kind, inner, &self.origin).map_or(Body::Unknown, Body::Media)
             }
-            Block::ToolUse => {
+            ConverseBlockKind::ToolUse => {
                 let wire_id = inner.name_of("toolUseId");
                 let name = inner.name_of("name").unwrap_or_default();
                 let id = self.calls.open(wire_id.as_ref(), &name, place);
                 let args = inner.get("input").map_or_else(Json::null, Node::json);
                 Body::Call(ToolCall { id, wire_id, name, args, custom: false })
             }
-            Block::ToolResult => {
+            ConverseBlockKind::ToolResult => {
                 let wire_id = inner.name_of("toolUseId");
                 let is_error = inner.get("status").is_some_and(|status| status.is("error"));
                 let content = inner.get("content").into_iter().flat_map(Node::elements);
@@ -236,31 +253,33 @@ impl<'a> Reader<'a> {
                     parts: content.map(|block| part(block, &self.origin)).collect(),
                 })
             }
-            Block::HostedCall | Block::HostedResult => {
-                let is_result = kind == Block::HostedResult;
+            ConverseBlockKind::HostedCall | ConverseBlockKind::HostedResult => {
+                let is_result = kind == ConverseBlockKind::HostedResult;
                 let name = inner.name_of(if is_result { "type" } else { "name" });
-                Body::Hosted(Hosted {
+                Body::Hosted(HostedStep {
                     name: name.unwrap_or_default(),
                     pairs: inner.name_of("toolUseId"),
                     is_result,
                     visible: Name::from(""),
                 })
             }
-            Block::GuardContent => {
+            ConverseBlockKind::GuardContent => {
                 let text = inner.at("/text/text").and_then(Node::name);
                 text.map_or(Body::Unknown, Body::Text)
             }
-            Block::Citations => {
+            ConverseBlockKind::Citations => {
                 let pieces = inner.get("content").into_iter().flat_map(Node::elements);
                 let text: String = pieces.filter_map(|piece| piece.text_of("text")).collect();
                 Body::Text(Name::from(text))
             }
-            Block::CachePoint | Block::SearchResult | Block::Unknown => Body::Unknown,
+            ConverseBlockKind::CachePoint
+            | ConverseBlockKind::SearchResult
+            | ConverseBlockKind::Unknown => Body::Unknown,
         }
     }
 }
 
-fn media(kind: Block, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
+fn media(kind: ConverseBlockKind, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let format = inner.text_of("format");
     let mime = format.and_then(|format| {
         let unlisted = || Some(Name::from(format!("{}/{format}", kind.key()?)));
@@ -275,24 +294,24 @@ fn media(kind: Block, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
 }
 
 fn part(block: Node<'_>, origin: &Arc<Origin>) -> Part {
-    let kind = Block::of(block);
+    let kind = ConverseBlockKind::from_node(block);
     let inner = kind.key().and_then(|key| block.get(key));
     let known = match kind {
-        Block::Text => inner.and_then(Node::name).map(Part::Text),
-        Block::Image | Block::Document | Block::Video => {
+        ConverseBlockKind::Text => inner.and_then(Node::name).map(Part::Text),
+        ConverseBlockKind::Image | ConverseBlockKind::Document | ConverseBlockKind::Video => {
             inner.and_then(|inner| media(kind, inner, origin)).map(Part::Media)
         }
-        Block::Reasoning
-        | Block::Audio
-        | Block::ToolUse
-        | Block::ToolResult
-        | Block::HostedCall
-        | Block::HostedResult
-        | Block::GuardContent
-        | Block::Citations
-        | Block::CachePoint
-        | Block::SearchResult => None,
-        Block::Unknown => block.get("json").map(|value| Part::Value(value.json())),
+        ConverseBlockKind::Reasoning
+        | ConverseBlockKind::Audio
+        | ConverseBlockKind::ToolUse
+        | ConverseBlockKind::ToolResult
+        | ConverseBlockKind::HostedCall
+        | ConverseBlockKind::HostedResult
+        | ConverseBlockKind::GuardContent
+        | ConverseBlockKind::Citations
+        | ConverseBlockKind::CachePoint
+        | ConverseBlockKind::SearchResult => None,
+        ConverseBlockKind::Unknown => block.get("json").map(|value| Part::Value(value.json())),
     };
     known.unwrap_or_else(|| Part::Unknown(WIRE, block.json()))
 }
@@ -301,7 +320,8 @@ fn tools_of(tools: Node<'_>) -> Vec<Tool> {
     let elements: Vec<_> = tools.elements().collect();
     let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
     let tool = |node: Node<'_>| {
-        let native = Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope)));
+        let native =
+            Some(draft::native_part(WIRE, Direction::Request, node.json(), Some(&envelope)));
         match node.present("toolSpec") {
             Some(spec) => Tool {
                 name: spec.name_of("name").unwrap_or_default(),
@@ -310,7 +330,7 @@ fn tools_of(tools: Node<'_>) -> Vec<Tool> {
                 hosted: false,
                 native,
             },
-            // A tool of Bedrock's own, or a marker among the tools: only this wire knows it.
+            // A Bedrock tool, or a marker among the tools, exists only on this wire.
             None => {
                 let key = node.members().next().and_then(|(key, _)| key.name());
                 let name = node.at("/systemTool/name").and_then(Node::name).or(key);
@@ -337,10 +357,10 @@ fn settings(root: Node<'_>) -> Settings {
         choice: at("/toolConfig/toolChoice").map(|choice| {
             let (auto, any) = (choice.present("auto"), choice.present("any"));
             match (auto, any, choice.at("/tool/name").and_then(Node::name)) {
-                (Some(_), None, None) => Choice::Auto,
-                (None, Some(_), None) => Choice::Any,
-                (None, None, Some(name)) => Choice::Tool(name),
-                (_, _, _) => Choice::Other(choice.json()),
+                (Some(_), None, None) => ToolChoice::Auto,
+                (None, Some(_), None) => ToolChoice::Any,
+                (None, None, Some(name)) => ToolChoice::Tool(name),
+                (_, _, _) => ToolChoice::Other(choice.json()),
             }
         }),
         parallel: None,
@@ -349,7 +369,7 @@ fn settings(root: Node<'_>) -> Settings {
         output: schema.and_then(|schema| {
             let text = schema.text_of("schema")?.into_owned();
             let (name, schema) = (schema.name_of("name"), Json::parse(text).ok()?);
-            Some(Output::Schema { name, schema, strict: None })
+            Some(OutputFormat::Schema { name, schema, strict: None })
         }),
     }
 }

@@ -1,113 +1,120 @@
-//! Calls and Replies, written.
+//! Encodes Calls and Replies.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use throughline_core::{Body, Call, Encoded, Envelope, Item, Json, Name, Node, Role, Wire, json};
+use throughline_core::{
+    Body, Call, EncodedRequest, Envelope, Item, Json, Name, Node, Role, Wire, json,
+};
 
-use crate::calls::OutgoingIds;
+use crate::call_ids::CallIdAllocator;
 use crate::converse::contract;
-use crate::converse::wire::{Block, Path};
-use crate::crossing;
+use crate::converse::wire::{ConverseBlockKind, ConversePath};
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate;
-use crate::group::{self, Group, groups};
-use crate::prefix::Prefix;
+use crate::message_groups::{self, MessageGroup, groups};
+use crate::prefix::PrefixHasher;
+use crate::seal_policy;
 
 mod blocks;
 mod reply;
 mod settings;
 
 pub(super) use crate::converse::encode::reply::{
-    block as reply_block, fields as reply_fields, reply, unmeasured,
+    block as reply_block, empty_metrics, reply, write_stop_sequence as reply_fields,
 };
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
+enum ConverseSpeaker {
     User,
     Assistant,
 }
 
-impl Speaker {
+impl ConverseSpeaker {
     fn role(self) -> &'static str {
         match self {
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
+            ConverseSpeaker::User => "user",
+            ConverseSpeaker::Assistant => "assistant",
         }
     }
 }
 
-/// Writes a Call.
-pub(super) fn encode(call: &Call) -> Encoded {
+/// Encodes a Call.
+pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
-    let mut writer = Writer {
+    let mut writer = ConverseWriter {
         call,
-        prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::for_target(&call.target),
+        prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
+        ids: CallIdAllocator::for_target(&call.target),
         documents: 0,
     };
-    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
+    let (system, conversation) = message_groups::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     let tools = writer.tools(&mut draft);
     let pieces = writer.messages(&mut draft, conversation);
-    if draft.source().is_none() || draft.was("messages").is_some() || !pieces.is_empty() {
+    if draft.source().is_none() || draft.source_value("messages").is_some() || !pieces.is_empty() {
         draft.put_elements("messages", &pieces);
     }
     draft.put_extras();
-    let received = draft.source().map(|source| Path::parse(&source.request.path));
+    let received = draft.source().map(|source| ConversePath::parse(&source.request.path));
     let said = received.clone().unwrap_or_default();
-    // A client's own record of a request has the model in the body.
-    let asked = draft.was("modelId").and_then(|was| Some(was.tree().root().text()?.into_owned()));
+    // Some clients record the model in the body.
+    let asked =
+        draft.source_value("modelId").and_then(|was| Some(was.tree().root().text()?.into_owned()));
     let asked = said.model.clone().or(asked);
     let is_retargeted = asked.as_deref().is_some_and(|asked| asked != model);
-    if is_retargeted && draft.was("modelId").is_some() {
+    if is_retargeted && draft.source_value("modelId").is_some() {
         draft.put("modelId", json::string(model));
     }
-    settings::put(&mut draft, call, &pieces, &tools, is_retargeted);
+    settings::put_settings(&mut draft, call, &pieces, &tools, is_retargeted);
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    let mut encoded = draft.finish(&said.with(model, call.stream), &[], prefix);
+    let mut encoded = draft.finish(&said.with_model(model, call.stream), &[], prefix);
     if received.is_some() && (is_retargeted || said.stream != call.stream) {
-        encoded.request.path = Name::from(said.with(model, call.stream));
+        encoded.request.path = Name::from(said.with_model(model, call.stream));
     }
     encoded
 }
 
-fn speaker(call: &Call, item: &Item) -> Speaker {
+fn speaker(call: &Call, item: &Item) -> ConverseSpeaker {
     match item.role {
-        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Assistant,
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
+        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => {
+            ConverseSpeaker::Assistant
+        }
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
+            ConverseSpeaker::User
+        }
     }
 }
 
-struct Writer<'c> {
+struct ConverseWriter<'c> {
     call: &'c Call,
-    prefix: Option<Prefix>,
-    ids: OutgoingIds,
-    /// How many documents were given a name.
+    prefix: Option<PrefixHasher>,
+    ids: CallIdAllocator,
+    /// The number of documents that were given a name.
     documents: usize,
 }
 
-/// A message that may still grow.
-struct Message<'c> {
-    speaker: Speaker,
+/// A message that may still be extended.
+struct ConverseMessage<'c> {
+    speaker: ConverseSpeaker,
     envelope: Option<&'c Envelope>,
-    /// Whether the envelope says all of it.
+    /// Whether the source message is complete and unchanged.
     is_intact: bool,
-    /// Answers come first in their message, or the provider does not find them.
+    /// Tool results must come first in their message; otherwise the API does not match them.
     answers: Vec<Json>,
     blocks: Vec<Json>,
 }
 
-impl Message<'_> {
+impl ConverseMessage<'_> {
     fn json(&self) -> Json {
         match self.envelope {
             Some(envelope) if self.is_intact => envelope.json.clone(),
-            Some(envelope) => draft::edited(
+            Some(envelope) => draft::edit_object(
                 Some(&envelope.json),
                 &[(Cow::Borrowed("content"), Some(self.content()))],
             ),
@@ -121,16 +128,16 @@ impl Message<'_> {
         json::array_of(self.answers.iter().chain(&self.blocks))
     }
 
-    /// Goes on with what the same speaker says next.
+    /// Appends the next message of the same speaker.
     fn join(&mut self, mut next: Self) {
-        self.open();
-        next.open();
+        self.unpack();
+        next.unpack();
         self.answers.append(&mut next.answers);
         self.blocks.append(&mut next.blocks);
     }
 
-    /// Takes the blocks out of the envelope, so that others can join them.
-    fn open(&mut self) {
+    /// Unpacks the blocks of an intact message, so that others can be added.
+    fn unpack(&mut self) {
         let Some(envelope) = self.envelope.filter(|_| std::mem::take(&mut self.is_intact)) else {
             return;
         };
@@ -140,25 +147,26 @@ impl Message<'_> {
     }
 }
 
-impl<'c> Writer<'c> {
+impl<'c> ConverseWriter<'c> {
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
-            prefix.absorb(name, &without_markers(element));
+            prefix.update(name, &without_markers(element));
         }
     }
 
     fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
         let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
-            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+            draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
             self.absorb("system", &envelope.json);
-            if draft.was("system").as_ref() != Some(&envelope.json) {
+            if draft.source_value("system").as_ref() != Some(&envelope.json) {
                 draft.put("system", envelope.json.clone());
             }
             return;
         }
-        let was_said =
-            || draft.was("system").is_some_and(|was| was.tree().root().elements().count() > 0);
+        let was_said = || {
+            draft.source_value("system").is_some_and(|was| was.tree().root().elements().count() > 0)
+        };
         if items.is_empty() && !was_said() {
             return;
         }
@@ -171,23 +179,23 @@ impl<'c> Writer<'c> {
         if !blocks.is_empty() {
             self.absorb("system", &json::array_of(&blocks));
         }
-        if draft.was("system").is_some() || !blocks.is_empty() {
+        if draft.source_value("system").is_some() || !blocks.is_empty() {
             draft.put_elements("system", &blocks);
         }
     }
 
-    /// The tools, in this wire's words. Where the conversation has calls, the wire demands tools: those that were called
-    /// stand in for none.
+    /// Encodes the tools. The wire requires tools if the conversation has calls; without any, the
+    /// called tools are declared.
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),
-            None => crossing::tool(draft, tool, |_| {
+            None => cross_wire::tool(draft, tool, |_| {
                 let description = tool.description.as_deref().filter(|text| !text.is_empty());
                 tool_spec(&tool.name, description, tool.schema.as_ref())
             }),
         });
         let mut tools: Vec<Json> = tools.collect();
-        let had_tools = draft.was("toolConfig").is_some_and(|was| {
+        let had_tools = draft.source_value("toolConfig").is_some_and(|was| {
             was.tree().root().get("tools").is_some_and(|tools| tools.elements().count() > 0)
         });
         if tools.is_empty() && (draft.source().is_none() || had_tools) {
@@ -203,7 +211,7 @@ impl<'c> Writer<'c> {
             if !names.is_empty() {
                 draft.warn(
                     "tools",
-                    "the wire demands tools beside calls; those that were called were declared",
+                    "the API requires tools if there are tool calls; the called tools were declared",
                 );
             }
             tools.extend(names.into_iter().map(|name| tool_spec(name, None, None)));
@@ -219,12 +227,12 @@ impl<'c> Writer<'c> {
     fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
         let call = self.call;
         let mut pieces: Vec<Json> = Vec::new();
-        let mut last: Option<Message<'c>> = None;
-        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
+        let mut last: Option<ConverseMessage<'c>> = None;
+        let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let Some(next) = self.message(draft, &group, last.as_ref()) else { continue };
             match &mut last {
-                // What a client wrote side by side stays so; everything else must alternate.
+                // Adjacent messages written by a client stay separate; all others must alternate.
                 Some(message)
                     if message.speaker == next.speaker
                         && !(message.is_intact && next.is_intact) =>
@@ -244,22 +252,23 @@ impl<'c> Writer<'c> {
         pieces
     }
 
-    fn push(&mut self, message: &Message<'_>, pieces: &mut Vec<Json>) {
+    fn push(&mut self, message: &ConverseMessage<'_>, pieces: &mut Vec<Json>) {
         let piece = message.json();
         self.absorb("message", &piece);
         pieces.push(piece);
     }
 
-    /// One message, behind everything written so far and the one before that may still grow.
+    /// Encodes one message, given the messages written so far and the previous one that may still
+    /// be extended.
     fn message(
         &mut self,
         draft: &mut Draft<'_>,
-        group: &Group<'c, Speaker>,
-        before: Option<&Message<'_>>,
-    ) -> Option<Message<'c>> {
+        group: &MessageGroup<'c, ConverseSpeaker>,
+        before: Option<&ConverseMessage<'_>>,
+    ) -> Option<ConverseMessage<'c>> {
         let prefix = self.prefix.clone().map(|mut prefix| {
             if let Some(before) = before {
-                prefix.absorb("message", &without_markers(&before.json()));
+                prefix.update("message", &without_markers(&before.json()));
             }
             prefix.digest()
         });
@@ -267,8 +276,8 @@ impl<'c> Writer<'c> {
         let passes = |item: &&Item| {
             let is_own_word = item.origin.as_ref().is_none_or(|o| o.asked == target.origin.asked);
             let is_unsealed = item.seals.is_empty() && !is_own_word;
-            gate::refusal(&gate::seals(item, target, prefix.as_ref())).is_none()
-                && !(is_unsealed && contract::refuses_unsealed(item, target).is_some())
+            seal_policy::refusal(&seal_policy::seals(item, target, prefix.as_ref())).is_none()
+                && !(is_unsealed && contract::unsealed_elision(item, target).is_some())
         };
         let speaker = group.speaker;
         let (mut answers, mut blocks) = (Vec::new(), Vec::new());
@@ -276,11 +285,11 @@ impl<'c> Writer<'c> {
             && group.items.iter().all(passes)
         {
             for item in &group.items {
-                self.ids.note(item);
-                draft.fates.push(draft::kept(item));
+                self.ids.record_item(item);
+                draft.fates.push(draft::kept_fate(item));
             }
             let envelope = Some(envelope);
-            return Some(Message { speaker, envelope, is_intact: true, answers, blocks });
+            return Some(ConverseMessage { speaker, envelope, is_intact: true, answers, blocks });
         }
         for item in &group.items {
             let (block, fate) = self.block(draft, item, prefix.as_ref());
@@ -292,7 +301,13 @@ impl<'c> Writer<'c> {
         let native = group.items.first().and_then(|item| item.native_on(&WIRE));
         let envelope = native.and_then(|native| native.envelope.as_deref());
         let is_empty = answers.is_empty() && blocks.is_empty();
-        (!is_empty).then_some(Message { speaker, envelope, is_intact: false, answers, blocks })
+        (!is_empty).then_some(ConverseMessage {
+            speaker,
+            envelope,
+            is_intact: false,
+            answers,
+            blocks,
+        })
     }
 }
 
@@ -313,10 +328,10 @@ fn tool_spec(name: &str, description: Option<&str>, schema: Option<&Json>) -> Js
 }
 
 fn is_marker(block: Node<'_>) -> bool {
-    Block::of(block) == Block::CachePoint
+    ConverseBlockKind::from_node(block) == ConverseBlockKind::CachePoint
 }
 
-/// A list of blocks, or a message, without its cache markers: they are no part of what a model binds its seals to.
+/// Removes the cache markers from a list of blocks or a message. Models do not bind Seals to them.
 fn without_markers(element: &Json) -> Json {
     if memchr::memmem::find(element.bytes(), b"\"cachePoint\"").is_none() {
         return element.clone();
@@ -332,7 +347,7 @@ fn without_markers(element: &Json) -> Json {
     match tree.root().get("content").filter(|content| content.is_array()) {
         Some(content) => {
             let change = (Cow::Borrowed("content"), Some(unmarked(content)));
-            draft::edited(Some(element), &[change])
+            draft::edit_object(Some(element), &[change])
         }
         None if tree.root().is_array() => unmarked(tree.root()),
         None => element.clone(),

@@ -1,8 +1,8 @@
-//! Messages, tools and settings in this wire's words.
+//! Tests the encoding of messages, tools and settings.
 
 use throughline_core::{
-    Body, Call, Choice, Did, Extra, Item, Json, Media, Name, NativeReasoning, Outcome, Output,
-    Part, Place, Role, Settings, Tool, Warning, Why, Wire,
+    Body, Call, Disposition, ElisionReason, Extra, Item, ItemPosition, Json, Media, Name,
+    NativeReasoning, Outcome, OutputFormat, Part, Role, Settings, Tool, ToolChoice, Warning, Wire,
 };
 
 use crate::converse::tests::{
@@ -11,7 +11,7 @@ use crate::converse::tests::{
 };
 
 #[test]
-fn neighbours_of_one_speaker_are_joined_and_answers_come_first() {
+fn adjacent_messages_are_joined_and_results_come_first() {
     let mut call = read(
         CLAUDE,
         r#"{"messages":[{"role":"user","content":[{"text":"one"}],"weight":1},{"role":"user","content":[{"text":"two"}]}]}"#,
@@ -35,7 +35,7 @@ fn neighbours_of_one_speaker_are_joined_and_answers_come_first() {
 }
 
 #[test]
-fn a_message_of_which_nothing_is_left_takes_its_border_with_it() {
+fn emptied_message_is_removed_with_its_border() {
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![said(0, Role::User, "one")];
     call.extend(
@@ -46,11 +46,11 @@ fn a_message_of_which_nothing_is_left_takes_its_border_with_it() {
     let encoded = written(&call);
     let messages = r#"[{"role":"user","content":[{"text":"one"},{"text":"two"}]}]"#;
     assert_eq!(member(&encoded, "/messages").as_deref(), Some(messages));
-    assert_eq!(encoded.fates[2].visible, Did::Elided(Why::NotOnThisWire));
+    assert_eq!(encoded.fates[2].visible, Disposition::Elided(ElisionReason::NotOnThisWire));
 }
 
 #[test]
-fn system_prompts_from_among_the_messages_go_to_the_top() {
+fn system_prompts_among_messages_move_to_the_top() {
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![
         said(0, Role::Developer, "Be brief."),
@@ -65,7 +65,7 @@ fn system_prompts_from_among_the_messages_go_to_the_top() {
 }
 
 #[test]
-fn media_are_written_in_this_wires_formats_or_left_out_with_a_warning() {
+fn unsupported_media_is_omitted_with_a_warning() {
     let inline = |mime: &str| Media::Inline { mime: mime.into(), base64: "AAAA".into() };
     let remote = |mime: Option<&str>, uri: &str| Media::Remote {
         mime: mime.map(Name::from),
@@ -88,7 +88,7 @@ fn media_are_written_in_this_wires_formats_or_left_out_with_a_warning() {
     ];
     for (media, expected) in media {
         let mut call = Call::new(target(CLAUDE));
-        let item = Item::new("m", Place::default(), Role::User, Body::Media(media));
+        let item = Item::new("m", ItemPosition::default(), Role::User, Body::Media(media));
         call.items = vec![item];
         let encoded = written(&call);
         assert_eq!(member(&encoded, "/messages/0/content/0").as_deref(), expected);
@@ -97,7 +97,7 @@ fn media_are_written_in_this_wires_formats_or_left_out_with_a_warning() {
 }
 
 #[test]
-fn tool_answers_are_values_texts_and_media() {
+fn tool_results_contain_values_texts_and_media() {
     let value = |text: &'static str| Part::Value(Json::parse(text).unwrap());
     let parts = vec![
         value(r#"{"rain":1}"#),
@@ -140,7 +140,7 @@ fn the_next_request_extends_the_last() {
 }
 
 #[test]
-fn tools_are_declared_and_a_hosted_one_of_another_provider_is_left_out() {
+fn hosted_tools_of_another_provider_are_omitted() {
     let tool = |name: &str, hosted| Tool {
         name: name.into(),
         description: Some("".into()),
@@ -150,7 +150,7 @@ fn tools_are_declared_and_a_hosted_one_of_another_provider_is_left_out() {
     };
     let mut call = Call::new(target(CLAUDE));
     call.tools = vec![tool("f", false), tool("web_search", true)];
-    call.settings.choice = Some(Choice::Any);
+    call.settings.choice = Some(ToolChoice::Any);
     call.settings.parallel = Some(false);
     let encoded = written(&call);
     let config = r#"{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object"}}}}],"toolChoice":{"any":{}}}"#;
@@ -159,7 +159,7 @@ fn tools_are_declared_and_a_hosted_one_of_another_provider_is_left_out() {
 }
 
 #[test]
-fn calls_without_tools_bring_the_tools_that_were_called() {
+fn calls_without_tools_declare_the_called_tools() {
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![called(0, "x", "f"), called(1, "y", "g"), called(2, "z", "f")];
     let encoded = written(&call);
@@ -169,7 +169,7 @@ fn calls_without_tools_bring_the_tools_that_were_called() {
 }
 
 #[test]
-fn tools_cannot_be_forbidden_and_some_models_cannot_be_forced() {
+fn unsupported_tool_choices_are_dropped_with_a_warning() {
     let config = r#"{"messages":[],"toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{}}}}],"toolChoice":{"auto":{}}}}"#;
     let choose = |model: &str, choice, reasoning| {
         let mut call = read(model, config);
@@ -179,20 +179,20 @@ fn tools_cannot_be_forbidden_and_some_models_cannot_be_forced() {
         let warned = encoded.warnings.iter().any(|w| &*w.setting == "tool_choice");
         (member(&encoded, "/toolConfig/toolChoice").unwrap_or_default(), warned)
     };
-    let tool = || Choice::Tool("f".into());
+    let tool = || ToolChoice::Tool("f".into());
     let forced = (r#"{"tool":{"name":"f"}}"#.to_owned(), false);
     let freed = (r#"{"auto":{}}"#.to_owned(), true);
-    assert_eq!(choose(CLAUDE, Choice::None, None), (String::new(), true));
+    assert_eq!(choose(CLAUDE, ToolChoice::None, None), (String::new(), true));
     assert_eq!(choose(CLAUDE, tool(), None), forced);
     assert_eq!(choose(CLAUDE, tool(), Some(budget(2000))), freed);
-    // Bedrock refuses with adaptive thinking what the maker's own wire takes.
+    // Bedrock rejects with adaptive thinking what Anthropic's own endpoint accepts.
     assert_eq!(choose(CLAUDE_4_6, tool(), Some(effort("low"))), freed);
     assert_eq!(choose(CLAUDE_5_5, tool(), None), freed);
     assert_eq!(choose(NOVA, tool(), Some(effort("low"))), forced);
 }
 
 #[test]
-fn reasoning_is_asked_for_in_the_familys_own_words() {
+fn reasoning_settings_match_the_family() {
     let fields = |model: &str, reasoning| {
         let encoded = written(&asking(model, reasoning));
         let warned: Vec<_> = warned(&encoded).into_iter().map(str::to_owned).collect();
@@ -247,7 +247,7 @@ fn reasoning_is_asked_for_in_the_familys_own_words() {
 }
 
 #[test]
-fn shown_thoughts_are_asked_for_where_the_model_knows_the_word() {
+fn thoughts_are_requested_only_from_models_that_support_it() {
     let shown = NativeReasoning { include_thoughts: Some(true), ..effort("low") };
     let encoded = written(&asking(CLAUDE_4_7, shown));
     let thinking = member(&encoded, "/additionalModelRequestFields/thinking");
@@ -264,7 +264,7 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
     assert_eq!(member(&encoded, "/inferenceConfig").as_deref(), Some(r#"{"maxTokens":5024}"#));
     assert_eq!(member(&encoded, "/additionalModelRequestFields/top_k"), None);
     assert_eq!(warned(&encoded), ["max_tokens", "temperature", "top_k"]);
-    // Without a limit of the caller's own the endpoint's would apply, which may leave no room.
+    // Without `maxTokens` the endpoint's default would apply, which may leave no room.
     let encoded = written(&asking(CLAUDE, budget(4000)));
     assert_eq!(member(&encoded, "/inferenceConfig").as_deref(), Some(r#"{"maxTokens":5024}"#));
 }
@@ -304,7 +304,7 @@ fn a_setting_that_is_taken_back_leaves_the_request() {
 }
 
 #[test]
-fn candidates_are_counted_where_the_family_looks() {
+fn top_k_is_written_where_the_family_expects_it() {
     let top_k = |model: &str| {
         let mut call = Call::new(target(model));
         call.settings.top_k = Some(Json::from(20));
@@ -318,21 +318,21 @@ fn candidates_are_counted_where_the_family_looks() {
 }
 
 #[test]
-fn a_schema_is_written_as_text_and_any_json_cannot_be_asked_for() {
+fn schema_is_written_as_text_and_plain_json_output_is_unsupported() {
     let mut call = Call::new(target(CLAUDE));
     let schema = Json::parse(r#"{"type": "object"}"#).unwrap();
-    call.settings.output = Some(Output::Schema { name: None, schema, strict: Some(true) });
+    call.settings.output = Some(OutputFormat::Schema { name: None, schema, strict: Some(true) });
     let format = member(&written(&call), "/outputConfig");
     let expected = r#"{"textFormat":{"type":"json_schema","structure":{"jsonSchema":{"schema":"{\"type\": \"object\"}"}}}}"#;
     assert_eq!(format.as_deref(), Some(expected));
-    call.settings.output = Some(Output::Json);
+    call.settings.output = Some(OutputFormat::Json);
     let encoded = written(&call);
     assert_eq!(warned(&encoded), ["output"]);
     assert_eq!(member(&encoded, "/outputConfig"), None);
 }
 
 #[test]
-fn other_wires_members_are_warned_of_and_the_callers_extras_come_last() {
+fn foreign_members_are_reported_and_caller_extras_come_last() {
     let mut call = asking(CLAUDE, budget(2000));
     let extra = |wire, key: &str| Extra { wire, key: key.into(), value: Json::from(1) };
     call.extras = vec![extra(Some(Wire::OPENAI_CHAT), "logprobs"), extra(None, "requestMetadata")];
@@ -340,7 +340,7 @@ fn other_wires_members_are_warned_of_and_the_callers_extras_come_last() {
     let reasoning = call.settings.reasoning.as_mut().unwrap();
     reasoning.provider_extras = vec![("additionalModelRequestFields".into(), fields)];
     let encoded = written(&call);
-    let left = Warning::new("logprobs", "only openai-chat knows this setting; it was left out");
+    let left = Warning::new("logprobs", "this setting exists only on openai-chat; it was omitted");
     assert_eq!(encoded.warnings, [left]);
     assert_eq!(member(&encoded, "/requestMetadata").as_deref(), Some("1"));
     let fields = member(&encoded, "/additionalModelRequestFields");

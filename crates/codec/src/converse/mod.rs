@@ -1,16 +1,19 @@
-//! Amazon Bedrock's Converse and `ConverseStream`.
+//! Codec for Amazon Bedrock's Converse and `ConverseStream`.
 //!
-//! - The model and whether to stream are in the path. The body has one shape for every model family; what only one
-//!   family knows is in `additionalModelRequestFields`, thinking included.
-//! - Thinking comes as `reasoningContent` blocks: `reasoningText` with a `signature`, or `redactedContent`. Claude's goes
-//!   back unmodified, in its order, and never without its signature. Other families sign nothing: theirs goes back to the
-//!   same family only, and without a `signature` member, because an empty one is refused.
-//! - Messages must alternate between user and assistant, so neighbours of one speaker are joined; messages that a client
-//!   wrote side by side are left as they are. A blank text is refused, so none is written.
-//! - In a stream, texts and thoughts have no `contentBlockStart`: their first delta opens them. A signature comes as a
-//!   delta without text. `metadata` comes after `messageStop` and ends the answer; an answer whose `messageStop` came is
-//!   whole without it.
-//! - Frames carry the event's name in a header. Where the framing was taken away, the event is found wrapped in its name.
+//! - The path contains the model and whether to stream. The body has one format for every model
+//!   family. Family-specific settings, including thinking, are in `additionalModelRequestFields`.
+//! - Thinking arrives as `reasoningContent` blocks: `reasoningText` with a `signature`, or
+//!   `redactedContent`. Claude's blocks are replayed unmodified, in order, and never without the
+//!   signature. Other families do not sign: their blocks are replayed only to the same family and
+//!   without a `signature` member, because an empty one is rejected.
+//! - Messages must alternate between user and assistant, so adjacent messages of one speaker are
+//!   joined. Adjacent messages written by a client stay separate. Blank texts are rejected, so none
+//!   is written.
+//! - In a stream, texts and thoughts have no `contentBlockStart`: their first delta opens them. A
+//!   signature arrives as a delta without text. `metadata` follows `messageStop` and ends the
+//!   response; after `messageStop` a response is complete even without it.
+//! - Frames contain the event name in a header. Without the framing, the event is wrapped in an
+//!   object with its name.
 
 mod assemble;
 mod contract;
@@ -27,15 +30,16 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
-    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+    PathStyle, Rule,
 };
 
-/// Amazon Bedrock's Converse.
+/// The codec of Amazon Bedrock's Converse API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BedrockConverse;
 
@@ -49,26 +53,26 @@ impl Codec for BedrockConverse {
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
-        // The clients' own records of a request have the model beside the messages.
-        wire::Path::parse(&request.path)
+        // Some clients record the model next to the messages.
+        wire::ConversePath::parse(&request.path)
             .model
             .map(Name::from)
             .or_else(|| Tree::parse(request.body.clone()).ok()?.root().name_of("modelId"))
     }
 
     fn path(&self, target: &Target, stream: bool) -> String {
-        wire::Path::default().with(target.model(), stream)
+        wire::ConversePath::default().with_model(target.model(), stream)
     }
 
     fn framing(&self) -> Framing {
         Framing::EventStream
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         Ok(encode::encode(call))
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
         decode::request(request, &Tree::parse(request.body.clone())?, asked)
     }
 
@@ -76,12 +80,12 @@ impl Codec for BedrockConverse {
         &self,
         request: &Request,
         body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
         decode::request(request, body, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
         decode::reply(body, asked)
     }
 
@@ -89,7 +93,7 @@ impl Codec for BedrockConverse {
         Ok(encode::reply(&without_empty_texts(reply, &self.wire())))
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
         Box::new(stream::ConverseDecoder::new(asked.clone()))
     }
 
@@ -101,7 +105,7 @@ impl Codec for BedrockConverse {
         contract::RULES
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
     }
 

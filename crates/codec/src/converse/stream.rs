@@ -1,33 +1,33 @@
-//! Streamed answers, read and written.
+//! Decodes and encodes streamed responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Place, Reply, Role, Side, Stop, Tree,
-    Usage, Wire, json,
+    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
+    StopReason, Tree, Usage, Wire, json,
 };
 
-use crate::converse::assemble::{Added, OpenBlock};
-use crate::converse::decode::{self, Reader};
+use crate::converse::assemble::{ConverseOpenBlock, DeltaContent};
+use crate::converse::decode::{self, ConverseReader};
 use crate::converse::encode;
-use crate::converse::wire::{self, EventKind};
+use crate::converse::wire::{self, ConverseEventKind};
 use crate::events;
 use crate::frame::Frame;
-use crate::{Asked, CodecError, Decoder, Encoder};
+use crate::{CodecError, DecodeContext, Decoder, Encoder};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// Noise that hides how long an event is.
+/// Random padding that hides the length of an event.
 const PADDING: &str = "p";
 
-/// Reads a streamed answer.
+/// Decodes a streamed response.
 pub(super) struct ConverseDecoder {
-    asked: Asked,
+    asked: DecodeContext,
     origin: Arc<Origin>,
-    open: BTreeMap<u64, OpenBlock>,
+    open: BTreeMap<u64, ConverseOpenBlock>,
     items: Vec<Item>,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     usage: Usage,
     extras: Vec<(Name, Json)>,
     has_metadata: bool,
@@ -35,7 +35,7 @@ pub(super) struct ConverseDecoder {
 }
 
 impl ConverseDecoder {
-    pub(super) fn new(asked: Asked) -> Self {
+    pub(super) fn new(asked: DecodeContext) -> Self {
         Self {
             origin: asked.origin(None, None),
             asked,
@@ -49,20 +49,25 @@ impl ConverseDecoder {
         }
     }
 
-    fn event(&mut self, kind: EventKind, name: Option<&str>, event: Node<'_>) -> Vec<Event> {
+    fn event(
+        &mut self,
+        kind: ConverseEventKind,
+        name: Option<&str>,
+        event: Node<'_>,
+    ) -> Vec<Event> {
         match kind {
-            EventKind::MessageStart => {
+            ConverseEventKind::MessageStart => {
                 vec![Event::Began { id: None, origin: Arc::clone(&self.origin) }]
             }
-            EventKind::BlockStart => self.opened(event),
-            EventKind::BlockDelta => self.delta(event),
-            EventKind::BlockStop => self.closed(event),
-            EventKind::MessageStop => self.stopped(event),
-            EventKind::Metadata => self.measured(event),
-            EventKind::Unknown => {
-                // Without its name nobody could tell what it was.
+            ConverseEventKind::BlockStart => self.on_block_start(event),
+            ConverseEventKind::BlockDelta => self.on_block_delta(event),
+            ConverseEventKind::BlockStop => self.on_block_stop(event),
+            ConverseEventKind::MessageStop => self.on_message_stop(event),
+            ConverseEventKind::Metadata => self.on_metadata(event),
+            ConverseEventKind::Unknown => {
+                // Keep the name, because the event cannot be identified without it.
                 let event = event.json();
-                vec![Event::Alien(name.map_or(event.clone(), |name| wrapped(name, &event)))]
+                vec![Event::Alien(name.map_or(event.clone(), |name| wrap_event(name, &event)))]
             }
         }
     }
@@ -71,57 +76,57 @@ impl ConverseDecoder {
         u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX)
     }
 
-    fn opened(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_block_start(&mut self, event: Node<'_>) -> Vec<Event> {
         let Some((at, start)) = index(event).zip(event.get("start")) else {
-            return alien("contentBlockStart", event);
+            return alien_event("contentBlockStart", event);
         };
         let mut events = self.close(at);
-        let block = OpenBlock::new(self.next_index(), Some(start.json()));
-        // A beginning that says nothing leaves it to the first delta to tell what it is.
+        let block = ConverseOpenBlock::new(self.next_index(), Some(start.json()));
+        // An empty start leaves the type of the block to the first delta.
         if start.members().next().is_some() {
-            events.push(self.opening(&block));
+            events.push(self.opened_event(&block));
         }
         self.open.insert(at, block);
         events
     }
 
-    fn opening(&self, block: &OpenBlock) -> Event {
-        events::opened(block.index, &self.item(block, false))
+    fn opened_event(&self, block: &ConverseOpenBlock) -> Event {
+        events::opened_event(block.index, &self.item(block, false))
     }
 
-    fn delta(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_block_delta(&mut self, event: Node<'_>) -> Vec<Event> {
         let Some((at, delta)) = index(event).zip(event.get("delta")) else {
-            return alien("contentBlockDelta", event);
+            return alien_event("contentBlockDelta", event);
         };
         let next = self.next_index();
         let is_new = !self.open.contains_key(&at);
-        let block = self.open.entry(at).or_insert_with(|| OpenBlock::new(next, None));
-        let (index, is_told) = (block.index, block.is_told());
+        let block = self.open.entry(at).or_insert_with(|| ConverseOpenBlock::new(next, None));
+        let (index, is_told) = (block.index, block.has_known_type());
         let added = block.add(delta);
         let mut events = Vec::with_capacity(2);
-        if let Added::Unknown = added {
+        if let DeltaContent::Unknown = added {
             if is_new {
                 self.open.remove(&at);
             }
-            return alien("contentBlockDelta", event);
+            return alien_event("contentBlockDelta", event);
         }
         if let Some(block) = self.open.get(&at).filter(|_| !is_told) {
-            events.push(self.opening(block));
+            events.push(self.opened_event(block));
         }
         let delta = match added {
-            Added::Text(text) => Delta::Text(text),
-            Added::Thought(text) => Delta::Thought(text),
-            Added::Input(text) => Delta::Args(text),
-            Added::Silent | Added::Unknown => return events,
+            DeltaContent::Text(text) => Delta::Text(text),
+            DeltaContent::Thought(text) => Delta::Thought(text),
+            DeltaContent::Input(text) => Delta::Args(text),
+            DeltaContent::Silent | DeltaContent::Unknown => return events,
         };
         events.push(Event::Delta { index, delta });
         events
     }
 
-    fn closed(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_block_stop(&mut self, event: Node<'_>) -> Vec<Event> {
         match index(event).filter(|at| self.open.contains_key(at)) {
             Some(at) => self.close(at),
-            None => alien("contentBlockStop", event),
+            None => alien_event("contentBlockStop", event),
         }
     }
 
@@ -132,30 +137,31 @@ impl ConverseDecoder {
         vec![Event::Closed { index: block.index, item: Box::new(item) }]
     }
 
-    fn item(&self, block: &OpenBlock, is_whole: bool) -> Item {
-        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+    fn item(&self, block: &ConverseOpenBlock, is_whole: bool) -> Item {
+        let mut reader =
+            ConverseReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
         let json = block.assemble();
         let tree = json.tree();
-        let place = Place { message: 0, part: block.index };
+        let place = ItemPosition { message: 0, part: block.index };
         let mut item = reader.block(place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
         if !is_whole {
-            item.cut_off();
+            item.mark_truncated();
         }
         item
     }
 
-    fn stopped(&mut self, event: Node<'_>) -> Vec<Event> {
-        self.note(event);
+    fn on_message_stop(&mut self, event: Node<'_>) -> Vec<Event> {
+        self.store_members(event);
         let fields = event.get("additionalModelResponseFields");
         self.stop = event.text_of("stopReason").map(|reason| wire::stop(Some(&reason), fields));
-        if self.has_metadata { self.ended() } else { Vec::new() }
+        if self.has_metadata { self.finish_reply() } else { Vec::new() }
     }
 
-    fn measured(&mut self, event: Node<'_>) -> Vec<Event> {
-        self.note(event);
+    fn on_metadata(&mut self, event: Node<'_>) -> Vec<Event> {
+        self.store_members(event);
         self.has_metadata = true;
         let mut events = Vec::new();
         if let Some(usage) = event.get("usage") {
@@ -163,13 +169,13 @@ impl ConverseDecoder {
             events.push(Event::Usage(self.usage));
         }
         if self.stop.is_some() {
-            events.extend(self.ended());
+            events.extend(self.finish_reply());
         }
         events
     }
 
-    /// Notes the members of an event: a later value replaces an earlier one in its place.
-    fn note(&mut self, event: Node<'_>) {
+    /// Stores the members of an event. A later value replaces an earlier one at its position.
+    fn store_members(&mut self, event: Node<'_>) {
         for (key, value) in event.members().filter(|(key, _)| !key.is(PADDING)) {
             let name = key.name().unwrap_or_default();
             match self.extras.iter_mut().find(|(known, _)| *known == name) {
@@ -179,7 +185,7 @@ impl ConverseDecoder {
         }
     }
 
-    fn ended(&mut self) -> Vec<Event> {
+    fn finish_reply(&mut self) -> Vec<Event> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Vec::new();
         }
@@ -188,11 +194,11 @@ impl ConverseDecoder {
             let item = self.item(&block, false);
             self.items.push(item);
         }
-        let stop = self.stop.take().filter(|_| !is_cut).unwrap_or(Stop::Cut);
+        let stop = self.stop.take().filter(|_| !is_cut).unwrap_or(StopReason::Cut);
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.place);
-        if stop == Stop::Cut {
-            items.iter_mut().for_each(Item::cut_off);
+        if stop == StopReason::Cut {
+            items.iter_mut().for_each(Item::mark_truncated);
         }
         vec![Event::Ended(Box::new(Reply {
             id: None,
@@ -209,11 +215,11 @@ fn index(event: Node<'_>) -> Option<u64> {
     event.get("contentBlockIndex").and_then(Node::u64)
 }
 
-fn alien(name: &str, event: Node<'_>) -> Vec<Event> {
-    vec![Event::Alien(wrapped(name, &event.json()))]
+fn alien_event(name: &str, event: Node<'_>) -> Vec<Event> {
+    vec![Event::Alien(wrap_event(name, &event.json()))]
 }
 
-fn wrapped(name: &str, event: &Json) -> Json {
+fn wrap_event(name: &str, event: &Json) -> Json {
     json::object(|o| {
         o.raw(name, event);
     })
@@ -227,35 +233,40 @@ impl Decoder for ConverseDecoder {
             let failure = decode::failure(root, frame.event.clone(), &frame.data);
             return Ok(vec![Event::Failed(failure)]);
         }
-        // The name is in the frame; where the frame is gone, it is round the event or it is lost.
+        // The name is in the frame. Without the frame it wraps the event or is lost.
         if let Some(name) = &frame.event
-            && EventKind::of(name) != EventKind::Unknown
+            && ConverseEventKind::from_name(name) != ConverseEventKind::Unknown
         {
-            return Ok(self.event(EventKind::of(name), Some(name), root));
+            return Ok(self.event(ConverseEventKind::from_name(name), Some(name), root));
         }
-        if let Some((kind, event)) = EventKind::wrapped(root) {
+        if let Some((kind, event)) = ConverseEventKind::unwrap(root) {
             let name = root.members().next().and_then(|(name, _)| name.name());
             if name.as_deref().is_some_and(|name| name.ends_with("Exception")) {
                 let failure = decode::failure(event, name, event.json().bytes());
                 return Ok(vec![Event::Failed(failure)]);
             }
-            if kind != EventKind::Unknown {
+            if kind != ConverseEventKind::Unknown {
                 return Ok(self.event(kind, name.as_deref(), event));
             }
         }
-        let kind = if frame.event.is_none() { EventKind::bare(root) } else { EventKind::Unknown };
+        let kind = if frame.event.is_none() {
+            ConverseEventKind::detect(root)
+        } else {
+            ConverseEventKind::Unknown
+        };
         Ok(self.event(kind, frame.event.as_deref(), root))
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.ended())
+        Ok(self.finish_reply())
     }
 }
 
-/// Writes a streamed answer. Texts, thoughts and calls go out as they come; anything else goes out when whole.
+/// Encodes a streamed response. Texts, thoughts and calls are streamed; other Items are written
+/// when complete.
 #[derive(Default)]
 pub(super) struct ConverseEncoder {
-    /// The calls that were announced, and whose beginning was not written yet.
+    /// Opened calls whose start was not written yet.
     waiting: BTreeMap<u32, Json>,
     /// The Items of which something was written.
     said: BTreeSet<u32>,
@@ -264,30 +275,30 @@ pub(super) struct ConverseEncoder {
 impl Encoder for ConverseEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { .. } => vec![frame("messageStart", |o| {
+            Event::Began { .. } => vec![event_frame("messageStart", |o| {
                 o.string("role", "assistant");
             })],
-            Event::Opened { index, body, .. } => self.opened(*index, body),
-            Event::Delta { index, delta } => self.delta(*index, delta),
-            Event::Closed { index, item } => self.closed(*index, item),
+            Event::Opened { index, body, .. } => self.write_opened(*index, body),
+            Event::Delta { index, delta } => self.write_delta(*index, delta),
+            Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
-            Event::Ended(reply) => ended(reply),
+            Event::Ended(reply) => end_frames(reply),
             Event::Failed(failure) => {
                 let kind = failure.kind.as_deref().unwrap_or("internalServerException");
-                let told = frame(kind, |o| {
+                let told = event_frame(kind, |o| {
                     o.string("message", &failure.message);
                 });
                 vec![Frame { exception: true, ..told }]
             }
-            Event::Alien(json) => vec![unwrapped(json)],
+            Event::Alien(json) => vec![unwrap_frame(json)],
         })
     }
 }
 
-/// The frame of an event that was wrapped in its name.
-fn unwrapped(json: &Json) -> Frame {
+/// Returns the frame of an event that is wrapped in its name.
+fn unwrap_frame(json: &Json) -> Frame {
     let tree = json.tree();
-    let named = EventKind::wrapped(tree.root())
+    let named = ConverseEventKind::unwrap(tree.root())
         .and_then(|(_, event)| Some((tree.root().members().next()?.0.name()?, event)));
     match named {
         Some((name, event)) => {
@@ -298,9 +309,10 @@ fn unwrapped(json: &Json) -> Frame {
 }
 
 impl ConverseEncoder {
-    /// Only a call has a beginning of its own; a text or a thought begins with its first delta. A call's is written when
-    /// it goes on: one that comes whole tells more of itself.
-    fn opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+    /// Opens an Item. Only a call has a start event; a text or a thought begins with its first
+    /// delta. The start of a call is delayed until its next event, because a complete call has more
+    /// members.
+    fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         if let Body::Call(call) = body {
             let beginning = json::object(|o| {
                 o.object("toolUse", |o| {
@@ -313,27 +325,31 @@ impl ConverseEncoder {
         Vec::new()
     }
 
-    fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
+    fn write_delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
         let frame = match delta {
             Delta::Text(text) => block_delta(index, |o| {
                 o.string("text", text);
             }),
             Delta::Thought(text) => reasoning_delta(index, "text", &json::string(text)),
             Delta::Args(text) if self.is_call(index) => input_delta(index, text),
-            // A step that the provider ran, and arguments in pieces that this wire has no words for: they follow when
-            // they are whole.
+            // Steps that the provider ran, and argument deltas that this wire does not support, are
+            // written when complete.
             Delta::Args(_) | Delta::ArgsAt { .. } => return Vec::new(),
         };
         self.said.insert(index);
         let beginning = self.waiting.remove(&index);
-        beginning.map(|beginning| start(index, &beginning)).into_iter().chain([frame]).collect()
+        beginning
+            .map(|beginning| block_start_frame(index, &beginning))
+            .into_iter()
+            .chain([frame])
+            .collect()
     }
 
     fn is_call(&self, index: u32) -> bool {
         self.waiting.contains_key(&index) || self.said.contains(&index)
     }
 
-    fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+    fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
         let is_said = self.said.contains(&index);
         let Some(block) = encode::reply_block(item) else { return Vec::new() };
         let tree = block.tree();
@@ -363,7 +379,7 @@ impl ConverseEncoder {
                 let text = node.at("/reasoningContent/reasoningText");
                 let signature = text.and_then(|text| text.get("signature"));
                 if !is_said && text.is_none() && redacted.is_none() {
-                    frames.push(start(index, &block));
+                    frames.push(block_start_frame(index, &block));
                 } else if !is_said && signature.is_none() && redacted.is_none() {
                     frames.push(reasoning_delta(index, "text", &json::string("")));
                 }
@@ -377,17 +393,17 @@ impl ConverseEncoder {
             }
             Body::Hosted(_) => frames.extend(tool_frames(index, node, "toolUse", "input")),
             Body::Media(_) | Body::Result(_) | Body::Compaction | Body::Unknown => {
-                frames.push(start(index, &block));
+                frames.push(block_start_frame(index, &block));
             }
         }
-        frames.push(frame("contentBlockStop", |o| {
+        frames.push(event_frame("contentBlockStop", |o| {
             o.number("contentBlockIndex", u64::from(index));
         }));
         frames
     }
 }
 
-/// A call, or a step that the provider ran: its beginning, and what it was given or gave.
+/// Encodes a call or a provider-run step: its start, and its input or output.
 fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame> {
     let inner = block.get(kind);
     let beginning = json::object(|o| {
@@ -398,7 +414,7 @@ fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame>
             }
         });
     });
-    let mut frames = vec![start(index, &beginning)];
+    let mut frames = vec![block_start_frame(index, &beginning)];
     frames.extend(inner.and_then(|inner| inner.get(key)).map(|value| {
         if key == "input" {
             return input_delta(index, value.json().as_str());
@@ -410,18 +426,18 @@ fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame>
     frames
 }
 
-/// The end: why, and what it cost. An answer of this wire says what else it said.
-fn ended(reply: &Reply) -> Vec<Frame> {
-    if reply.stop == Stop::Cut {
+/// Encodes the end: stop reason and usage. A reply of this wire also repeats its other members.
+fn end_frames(reply: &Reply) -> Vec<Frame> {
+    if reply.stop == StopReason::Cut {
         return Vec::new();
     }
     let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
     let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
     let is_of_stop = |key: &str| matches!(key, "stopReason" | "additionalModelResponseFields");
-    let stop = frame("messageStop", |o| {
+    let stop = event_frame("messageStop", |o| {
         match extra("stopReason") {
             Some(reason) => o.raw("stopReason", reason),
-            None => o.string("stopReason", wire::stop_word(&reply.stop)),
+            None => o.string("stopReason", wire::stop_reason(&reply.stop)),
         };
         match extra("additionalModelResponseFields") {
             Some(fields) => {
@@ -430,12 +446,12 @@ fn ended(reply: &Reply) -> Vec<Frame> {
             None => encode::reply_fields(o, reply),
         }
     });
-    let metadata = frame("metadata", |o| {
+    let metadata = event_frame("metadata", |o| {
         if extra("usage").is_none() {
             o.raw("usage", &wire::usage_json(&reply.usage));
         }
         if extra("metrics").is_none() {
-            o.raw("metrics", &encode::unmeasured());
+            o.raw("metrics", &encode::empty_metrics());
         }
         let others = extras.iter().filter(|(key, _)| !is_of_stop(key) && &**key != "output");
         for (key, value) in others {
@@ -445,14 +461,14 @@ fn ended(reply: &Reply) -> Vec<Frame> {
     vec![stop, metadata]
 }
 
-fn start(index: u32, block: &Json) -> Frame {
-    frame("contentBlockStart", |o| {
+fn block_start_frame(index: u32, block: &Json) -> Frame {
+    event_frame("contentBlockStart", |o| {
         o.number("contentBlockIndex", u64::from(index)).raw("start", block);
     })
 }
 
 fn block_delta(index: u32, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
-    frame("contentBlockDelta", |o| {
+    event_frame("contentBlockDelta", |o| {
         o.number("contentBlockIndex", u64::from(index)).object("delta", fill);
     })
 }
@@ -473,7 +489,7 @@ fn input_delta(index: u32, text: &str) -> Frame {
     })
 }
 
-fn frame(name: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+fn event_frame(name: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
     let data = json::object(fill).bytes().clone();
     Frame { event: Some(Arc::from(name)), data, exception: false }
 }

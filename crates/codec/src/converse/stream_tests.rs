@@ -1,18 +1,18 @@
-//! Responses, whole and streamed.
+//! Tests whole and streamed responses.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Body, Call, Delta, Event, Json, Name, Stop, Usage, Wire};
+use throughline_core::{Body, Call, Delta, Event, Json, Name, StopReason, Usage, Wire};
 
 use crate::converse::tests::{
     CLAUDE, SEALED, asked, body, called, decode, ended, essence, reply, target, written,
 };
 use crate::frame::{Frame, Framing};
-use crate::{BedrockConverse, Codec, CodecError, Document, StreamEncoder, events_of};
+use crate::{BedrockConverse, Codec, CodecError, Document, StreamEncoder, events_from_reply};
 
 #[test]
-fn stop_reasons_and_usage_are_read() {
+fn stop_reasons_and_usage_are_decoded() {
     let stop = |reason: &str, fields: &str| {
         let body = format!(
             r#"{{"output":{{"message":{{"content":[]}}}},"stopReason":"{reason}","additionalModelResponseFields":{fields},"usage":{{"inputTokens":3,"outputTokens":4,"totalTokens":37,"cacheReadInputTokens":10,"cacheWriteInputTokens":20}}}}"#
@@ -22,22 +22,22 @@ fn stop_reasons_and_usage_are_read() {
         assert_eq!(reply.usage, usage);
         reply.stop
     };
-    assert_eq!(stop("end_turn", "null"), Stop::Done);
-    assert_eq!(stop("tool_use", "null"), Stop::Tools);
-    assert_eq!(stop("max_tokens", "null"), Stop::Length);
-    assert_eq!(stop("model_context_window_exceeded", "null"), Stop::Length);
-    assert_eq!(stop("stop_sequence", "{}"), Stop::Sequence(None));
-    let sequence = Stop::Sequence(Some("END".into()));
+    assert_eq!(stop("end_turn", "null"), StopReason::Done);
+    assert_eq!(stop("tool_use", "null"), StopReason::Tools);
+    assert_eq!(stop("max_tokens", "null"), StopReason::Length);
+    assert_eq!(stop("model_context_window_exceeded", "null"), StopReason::Length);
+    assert_eq!(stop("stop_sequence", "{}"), StopReason::Sequence(None));
+    let sequence = StopReason::Sequence(Some("END".into()));
     assert_eq!(stop("stop_sequence", r#"{"stop_sequence":"END"}"#), sequence);
     assert_eq!(stop("stop_sequence", r#"{"delta":{"stop_sequence":"END"}}"#), sequence);
-    let refused = |word: &str| Stop::Refused(word.into());
+    let refused = |word: &str| StopReason::Refused(word.into());
     assert_eq!(stop("guardrail_intervened", "null"), refused("guardrail_intervened"));
     assert_eq!(stop("content_filtered", "null"), refused("content_filtered"));
-    assert_eq!(stop("malformed_tool_use", "null"), Stop::Other("malformed_tool_use".into()));
+    assert_eq!(stop("malformed_tool_use", "null"), StopReason::Other("malformed_tool_use".into()));
 }
 
 #[test]
-fn failures_are_told_in_the_providers_words() {
+fn failures_keep_the_provider_message() {
     let body = r#"{"__type":"com.amazon#ValidationException","message":"The model returned the following errors: messages.1.content.0.thinking.signature: Field required"}"#;
     let read = BedrockConverse.decode_reply(&body.into(), &asked(CLAUDE));
     let Err(CodecError::Provider(failure)) = read else { panic!("a failure") };
@@ -57,7 +57,7 @@ fn a_reply_of_another_wire_is_written_without_seals() {
     for item in &mut reply.items {
         item.native.as_mut().unwrap().wire = Wire::ANTHROPIC_MESSAGES;
     }
-    reply.stop = Stop::Sequence(Some("END".into()));
+    reply.stop = StopReason::Sequence(Some("END".into()));
     reply.usage = Usage { input: 33, cached: 10, written: 20, output: 4, thought: 2 };
     let body = BedrockConverse.encode_reply(&reply).unwrap();
     let thought =
@@ -110,12 +110,12 @@ fn a_stream_gives_what_a_whole_response_gives() {
 }
 
 #[test]
-fn any_framing_gives_the_same_answer() {
+fn all_framings_decode_equally() {
     let lines = ended(&decode(CLAUDE, Framing::JsonLines, STREAM.as_bytes()));
     for framing in [Framing::EventStream, Framing::Sse, Framing::JsonLines, Framing::JsonArray] {
-        let mut encoder = StreamEncoder::framed(&BedrockConverse, framing);
+        let mut encoder = StreamEncoder::with_framing(&BedrockConverse, framing);
         let mut out = Vec::new();
-        for event in events_of(&lines) {
+        for event in events_from_reply(&lines) {
             encoder.push(&event, &mut out).unwrap();
         }
         encoder.finish(&mut out);
@@ -127,12 +127,12 @@ fn any_framing_gives_the_same_answer() {
 }
 
 #[test]
-fn frames_carry_their_name_and_the_bare_event() {
+fn frames_contain_the_event_name_and_the_bare_event() {
     let reply =
         reply(CLAUDE, r#"[{"text":"a"},{"toolUse":{"toolUseId":"t1","name":"f","input":{}}}]"#);
     let mut encoder = BedrockConverse.encoder();
     let frames: Vec<Frame> =
-        events_of(&reply).iter().flat_map(|event| encoder.push(event).unwrap()).collect();
+        events_from_reply(&reply).iter().flat_map(|event| encoder.push(event).unwrap()).collect();
     let frames: Vec<_> = frames
         .iter()
         .map(|frame| {
@@ -176,7 +176,7 @@ fn a_cut_stream_yields_nothing_that_can_be_replayed() {
     let lines: Vec<&str> = STREAM.split_inclusive('\n').collect();
     for end in 1..lines.len() - 2 {
         let cut = ended(&decode(CLAUDE, Framing::JsonLines, lines[..end].concat().as_bytes()));
-        assert_eq!(cut.stop, Stop::Cut);
+        assert_eq!(cut.stop, StopReason::Cut);
         for item in &cut.items {
             assert_eq!(item.seals, []);
             assert!(!matches!(&item.body, Body::Thought(thought) if thought.whole));
@@ -185,15 +185,15 @@ fn a_cut_stream_yields_nothing_that_can_be_replayed() {
         call.extend(cut.items);
         assert!(!body(&written(&call)).contains("c2VhbC"));
     }
-    // Why it ended was told, so it is whole; what it cost was not.
+    // The stop reason arrived, so the response is complete; its usage is missing.
     let whole =
         ended(&decode(CLAUDE, Framing::JsonLines, lines[..lines.len() - 1].concat().as_bytes()));
-    assert_eq!((whole.stop, whole.usage), (Stop::Done, Usage::default()));
+    assert_eq!((whole.stop, whole.usage), (StopReason::Done, Usage::default()));
     assert_eq!(whole.items[0].seals.len(), 1);
 }
 
 #[test]
-fn blobs_in_pieces_become_one_and_citations_join_their_text() {
+fn blob_pieces_are_joined_and_citations_join_their_text() {
     let stream = r#"{"contentBlockDelta":{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"c2VhbA=="}}}}
 {"contentBlockDelta":{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"LXR3bw=="}}}}
 {"contentBlockStop":{"contentBlockIndex":0}}
@@ -216,7 +216,7 @@ fn blobs_in_pieces_become_one_and_citations_join_their_text() {
 }
 
 #[test]
-fn exceptions_and_unknown_events_are_passed_on() {
+fn exceptions_and_unknown_events_are_forwarded() {
     let mut decoder = BedrockConverse.decoder(&asked(CLAUDE));
     let frame = |event: Option<&str>, data: &str, exception| Frame {
         event: event.map(Name::from),
@@ -240,7 +240,7 @@ fn exceptions_and_unknown_events_are_passed_on() {
     assert_eq!(alien.as_str(), r#"{"heartbeat":{"beat":1}}"#);
     assert_eq!(BedrockConverse.encoder().push(&events[0]).unwrap(), [beat]);
     assert!(
-        matches!(decoder.finish().unwrap().as_slice(), [Event::Ended(reply)] if reply.stop == Stop::Cut)
+        matches!(decoder.finish().unwrap().as_slice(), [Event::Ended(reply)] if reply.stop == StopReason::Cut)
     );
 }
 

@@ -1,11 +1,11 @@
-//! Converse's own words: block kinds, stop reasons, usage, media formats, the path, and which fields of a block hold
-//! Seals.
+//! Constants and conversions of Converse: block types, stop reasons, usage, media formats, paths,
+//! and the fields that hold Seals.
 
-use throughline_core::{Json, Label, Name, Node, Stop, Usage, json};
+use throughline_core::{Json, Label, Name, Node, StopReason, Usage, json};
 
 use crate::Document;
 
-/// Whether a document is one of this wire's.
+/// Returns which part of an exchange a document is, if it belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if document.at("/output/message/content").is_some() {
         return Some(Document::Response);
@@ -14,7 +14,9 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if is_fault && document.get("messages").is_none() {
         return Some(Document::Response);
     }
-    if EventKind::wrapped(document).is_some_and(|(kind, _)| kind != EventKind::Unknown) {
+    if ConverseEventKind::unwrap(document)
+        .is_some_and(|(kind, _)| kind != ConverseEventKind::Unknown)
+    {
         return Some(Document::Event);
     }
     let messages = document.get("messages").filter(|messages| messages.is_array())?;
@@ -23,14 +25,16 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         .any(|key| document.get(key).is_some());
     let blocks = messages.elements().filter_map(|message| message.get("content"));
     let mut blocks = blocks.chain(document.get("system")).flat_map(Node::elements);
-    let has_own_block =
-        blocks.any(|block| block.get("type").is_none() && Block::of(block) != Block::Unknown);
+    let has_own_block = blocks.any(|block| {
+        block.get("type").is_none()
+            && ConverseBlockKind::from_node(block) != ConverseBlockKind::Unknown
+    });
     (has_own_member || has_own_block).then_some(Document::Request)
 }
 
-/// What a content block is. A block is a union: its one member says which.
+/// The type of a content block. A block is a union whose only member names the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
+pub(super) enum ConverseBlockKind {
     Text,
     Reasoning,
     Image,
@@ -41,7 +45,7 @@ pub(super) enum Block {
     ToolResult,
     /// A `toolUse` that Bedrock runs itself.
     HostedCall,
-    /// The `toolResult` of one.
+    /// The `toolResult` of a tool that Bedrock runs itself.
     HostedResult,
     GuardContent,
     Citations,
@@ -50,28 +54,28 @@ pub(super) enum Block {
     Unknown,
 }
 
-/// The members that a content block may have, with what they make of it.
-const KINDS: &[(&str, Block)] = &[
-    ("text", Block::Text),
-    ("reasoningContent", Block::Reasoning),
-    ("toolUse", Block::ToolUse),
-    ("toolResult", Block::ToolResult),
-    ("image", Block::Image),
-    ("document", Block::Document),
-    ("video", Block::Video),
-    ("audio", Block::Audio),
-    ("guardContent", Block::GuardContent),
-    ("citationsContent", Block::Citations),
-    ("cachePoint", Block::CachePoint),
-    ("searchResult", Block::SearchResult),
+/// The possible members of a content block and their types.
+const KINDS: &[(&str, ConverseBlockKind)] = &[
+    ("text", ConverseBlockKind::Text),
+    ("reasoningContent", ConverseBlockKind::Reasoning),
+    ("toolUse", ConverseBlockKind::ToolUse),
+    ("toolResult", ConverseBlockKind::ToolResult),
+    ("image", ConverseBlockKind::Image),
+    ("document", ConverseBlockKind::Document),
+    ("video", ConverseBlockKind::Video),
+    ("audio", ConverseBlockKind::Audio),
+    ("guardContent", ConverseBlockKind::GuardContent),
+    ("citationsContent", ConverseBlockKind::Citations),
+    ("cachePoint", ConverseBlockKind::CachePoint),
+    ("searchResult", ConverseBlockKind::SearchResult),
 ];
 
-impl Block {
-    pub(super) fn of(block: Node<'_>) -> Self {
+impl ConverseBlockKind {
+    pub(super) fn from_node(block: Node<'_>) -> Self {
         let found = KINDS.iter().find_map(|(key, kind)| Some((*kind, block.present(key)?)));
         let is_typed = |inner: Node<'_>| inner.present("type").is_some();
         match found {
-            // Only what Bedrock runs itself says of which type it is.
+            // Only tools that Bedrock runs itself have a `type`.
             Some((Self::ToolUse, inner)) if is_typed(inner) => Self::HostedCall,
             Some((Self::ToolResult, inner)) if is_typed(inner) => Self::HostedResult,
             Some((kind, _)) => kind,
@@ -79,7 +83,7 @@ impl Block {
         }
     }
 
-    /// The member that holds a block of this kind; nothing for one that is not known.
+    /// Returns the member name of this block type; `None` for an unknown type.
     pub(super) fn key(self) -> Option<&'static str> {
         match self {
             Self::HostedCall => Some("toolUse"),
@@ -88,13 +92,13 @@ impl Block {
         }
     }
 
-    /// Whether a block of this kind can hold a Seal at all.
-    pub(super) fn may_seal(self) -> bool {
+    /// Returns whether a block of this type can contain a Seal.
+    pub(super) fn can_hold_seal(self) -> bool {
         matches!(self, Self::Reasoning | Self::HostedCall | Self::HostedResult | Self::Unknown)
     }
 
-    /// Whether a member of this block, at any depth, holds a Seal.
-    pub(super) fn seals(self, key: &str) -> Option<Label> {
+    /// Returns the Seal format of a member of this block at any depth; `None` if it is not a Seal.
+    pub(super) fn seal_format(self, key: &str) -> Option<Label> {
         match (self, key) {
             (Self::Reasoning, "signature") => Some(Label::Borrowed("bedrock.signature")),
             (Self::Reasoning, "redactedContent") => {
@@ -110,24 +114,25 @@ impl Block {
     }
 }
 
-/// A response block as a request would say it: the one member of the union, and of it what a request takes. Members that
-/// are `null` were never there, and neither was a signature that is empty: some models refuse one.
+/// Converts a response block to its request form: the member of the union with the fields that a
+/// request accepts. `null` members and empty signatures are dropped, because some models reject an
+/// empty signature.
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
-    let kind = Block::of(node);
+    let kind = ConverseBlockKind::from_node(node);
     let (Some(key), Some(inner)) = (kind.key(), kind.key().and_then(|key| node.present(key)))
     else {
         return block.clone();
     };
     let value = match kind {
-        Block::ToolUse | Block::HostedCall => {
-            taken(inner, &["toolUseId", "name", "input", "type"], |_, _| true)
+        ConverseBlockKind::ToolUse | ConverseBlockKind::HostedCall => {
+            pick_members(inner, &["toolUseId", "name", "input", "type"], |_, _| true)
         }
-        Block::Reasoning => {
+        ConverseBlockKind::Reasoning => {
             let text = inner.present("reasoningText");
             let text = text.map(|text| {
-                taken(text, &["text", "signature"], |key, value| {
+                pick_members(text, &["text", "signature"], |key, value| {
                     key != "signature" || !value.is("")
                 })
             });
@@ -138,18 +143,18 @@ pub(super) fn project(block: &Json) -> Json {
                 None => inner.json(),
             }
         }
-        Block::Text
-        | Block::Image
-        | Block::Document
-        | Block::Video
-        | Block::Audio
-        | Block::ToolResult
-        | Block::HostedResult
-        | Block::GuardContent
-        | Block::Citations
-        | Block::CachePoint
-        | Block::SearchResult
-        | Block::Unknown => inner.json(),
+        ConverseBlockKind::Text
+        | ConverseBlockKind::Image
+        | ConverseBlockKind::Document
+        | ConverseBlockKind::Video
+        | ConverseBlockKind::Audio
+        | ConverseBlockKind::ToolResult
+        | ConverseBlockKind::HostedResult
+        | ConverseBlockKind::GuardContent
+        | ConverseBlockKind::Citations
+        | ConverseBlockKind::CachePoint
+        | ConverseBlockKind::SearchResult
+        | ConverseBlockKind::Unknown => inner.json(),
     };
     if value.bytes() == inner.raw() && node.members().count() == 1 {
         return block.clone();
@@ -159,8 +164,8 @@ pub(super) fn project(block: &Json) -> Json {
     })
 }
 
-/// An object with the members of these names that are not `null` and that `keeps` allows.
-fn taken(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -> bool) -> Json {
+/// Returns an object with the named members that are not `null` and satisfy `keeps`.
+fn pick_members(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -> bool) -> Json {
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         names.iter().any(|name| key.is(name) && keeps(name, *value)) && !value.is_null()
     };
@@ -174,9 +179,9 @@ fn taken(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -> bool)
     })
 }
 
-/// An event of a stream.
+/// The type of a stream event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EventKind {
+pub(super) enum ConverseEventKind {
     MessageStart,
     BlockStart,
     BlockDelta,
@@ -186,8 +191,8 @@ pub(super) enum EventKind {
     Unknown,
 }
 
-impl EventKind {
-    pub(super) fn of(name: &str) -> Self {
+impl ConverseEventKind {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "messageStart" => Self::MessageStart,
             "contentBlockStart" => Self::BlockStart,
@@ -199,15 +204,15 @@ impl EventKind {
         }
     }
 
-    /// The kind and content of an event that was taken out of its frame: `{"contentBlockDelta": {…}}`.
-    pub(super) fn wrapped(root: Node<'_>) -> Option<(Self, Node<'_>)> {
+    /// Returns the type and content of an event without its frame: `{"contentBlockDelta": {…}}`.
+    pub(super) fn unwrap(root: Node<'_>) -> Option<(Self, Node<'_>)> {
         let mut members = root.members();
         let (name, inner) = members.next().filter(|(_, inner)| inner.is_object())?;
-        members.next().is_none().then(|| (Self::of(&name.text().unwrap_or_default()), inner))
+        members.next().is_none().then(|| (Self::from_name(&name.text().unwrap_or_default()), inner))
     }
 
-    /// The kind of an event whose name was lost with its frame.
-    pub(super) fn bare(root: Node<'_>) -> Self {
+    /// Detects the type of an event whose name was lost with its frame.
+    pub(super) fn detect(root: Node<'_>) -> Self {
         let has = |key: &str| root.get(key).is_some();
         match (has("contentBlockIndex"), has("start"), has("delta")) {
             (true, true, _) => Self::BlockStart,
@@ -221,40 +226,41 @@ impl EventKind {
     }
 }
 
-/// Why a message ended. `fields` are the model's own additions, which may name the stop sequence.
-pub(super) fn stop(reason: Option<&str>, fields: Option<Node<'_>>) -> Stop {
+/// Converts a stop reason. `fields` are the model-specific fields, which may name the stop
+/// sequence.
+pub(super) fn stop(reason: Option<&str>, fields: Option<Node<'_>>) -> StopReason {
     match reason {
-        Some("end_turn") => Stop::Done,
-        Some("tool_use") => Stop::Tools,
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
+        Some("end_turn") => StopReason::Done,
+        Some("tool_use") => StopReason::Tools,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
         Some("stop_sequence") => {
             let at = |pointer| fields.and_then(|fields| fields.at(pointer)).and_then(Node::name);
-            Stop::Sequence(at("/stop_sequence").or_else(|| at("/delta/stop_sequence")))
+            StopReason::Sequence(at("/stop_sequence").or_else(|| at("/delta/stop_sequence")))
         }
-        Some("pause_turn") => Stop::Paused,
+        Some("pause_turn") => StopReason::Paused,
         Some(word @ ("guardrail_intervened" | "content_filtered")) => {
-            Stop::Refused(Name::from(word))
+            StopReason::Refused(Name::from(word))
         }
-        Some(other) => Stop::Other(Name::from(other)),
-        None => Stop::Cut,
+        Some(other) => StopReason::Other(Name::from(other)),
+        None => StopReason::Cut,
     }
 }
 
-/// The word for why a message ended.
-pub(super) fn stop_word(stop: &Stop) -> &str {
+/// Returns the stop reason as written on the wire.
+pub(super) fn stop_reason(stop: &StopReason) -> &str {
     match stop {
-        Stop::Done => "end_turn",
-        Stop::Tools => "tool_use",
-        Stop::Length | Stop::Cut => "max_tokens",
-        Stop::Sequence(_) => "stop_sequence",
-        Stop::Paused => "pause_turn",
-        Stop::Refused(word) if &**word == "guardrail_intervened" => word,
-        Stop::Refused(_) => "content_filtered",
-        Stop::Other(word) => word,
+        StopReason::Done => "end_turn",
+        StopReason::Tools => "tool_use",
+        StopReason::Length | StopReason::Cut => "max_tokens",
+        StopReason::Sequence(_) => "stop_sequence",
+        StopReason::Paused => "pause_turn",
+        StopReason::Refused(word) if &**word == "guardrail_intervened" => word,
+        StopReason::Refused(_) => "content_filtered",
+        StopReason::Other(word) => word,
     }
 }
 
-/// Reads a `usage` object. `inputTokens` leaves out what was read from a cache or written to one.
+/// Decodes a `usage` object. `inputTokens` excludes tokens read from or written to a cache.
 pub(super) fn usage(node: Node<'_>) -> Usage {
     let count = |key: &str| node.get(key).and_then(Node::u64).unwrap_or_default();
     let (cached, written) = (count("cacheReadInputTokens"), count("cacheWriteInputTokens"));
@@ -267,10 +273,10 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     }
 }
 
-/// Writes a `usage` object. Thoughts have no count of their own here.
+/// Writes a `usage` object. This wire has no separate count for thinking.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     json::object(|o| {
-        o.number("inputTokens", usage.fresh());
+        o.number("inputTokens", usage.uncached_input());
         o.number("outputTokens", usage.output);
         o.number("totalTokens", usage.total());
         o.number("cacheReadInputTokens", usage.cached);
@@ -278,96 +284,101 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
     })
 }
 
-/// The formats of media, with the block that holds them. The first row of a media type is the one that is written.
-const FORMATS: &[(&str, &str, Block)] = &[
-    ("image/png", "png", Block::Image),
-    ("image/jpeg", "jpeg", Block::Image),
-    ("image/gif", "gif", Block::Image),
-    ("image/webp", "webp", Block::Image),
-    ("application/pdf", "pdf", Block::Document),
-    ("text/csv", "csv", Block::Document),
-    ("application/msword", "doc", Block::Document),
+/// Media types, formats and their block types. The first row of a media type is the one that is
+/// written.
+const FORMATS: &[(&str, &str, ConverseBlockKind)] = &[
+    ("image/png", "png", ConverseBlockKind::Image),
+    ("image/jpeg", "jpeg", ConverseBlockKind::Image),
+    ("image/gif", "gif", ConverseBlockKind::Image),
+    ("image/webp", "webp", ConverseBlockKind::Image),
+    ("application/pdf", "pdf", ConverseBlockKind::Document),
+    ("text/csv", "csv", ConverseBlockKind::Document),
+    ("application/msword", "doc", ConverseBlockKind::Document),
     (
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         "docx",
-        Block::Document,
+        ConverseBlockKind::Document,
     ),
-    ("application/vnd.ms-excel", "xls", Block::Document),
-    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx", Block::Document),
-    ("text/html", "html", Block::Document),
-    ("text/plain", "txt", Block::Document),
-    ("text/markdown", "md", Block::Document),
-    ("video/mp4", "mp4", Block::Video),
-    ("video/x-matroska", "mkv", Block::Video),
-    ("video/quicktime", "mov", Block::Video),
-    ("video/webm", "webm", Block::Video),
-    ("video/x-flv", "flv", Block::Video),
-    ("video/mpeg", "mpeg", Block::Video),
-    ("video/mpeg", "mpg", Block::Video),
-    ("video/x-ms-wmv", "wmv", Block::Video),
-    ("video/3gpp", "three_gp", Block::Video),
-    ("audio/mpeg", "mp3", Block::Audio),
-    ("audio/mp3", "mp3", Block::Audio),
-    ("audio/wav", "wav", Block::Audio),
-    ("audio/x-wav", "wav", Block::Audio),
-    ("audio/opus", "opus", Block::Audio),
-    ("audio/aac", "aac", Block::Audio),
-    ("audio/flac", "flac", Block::Audio),
-    ("audio/ogg", "ogg", Block::Audio),
-    ("audio/mp4", "mp4", Block::Audio),
-    ("audio/mp4", "m4a", Block::Audio),
-    ("audio/webm", "webm", Block::Audio),
+    ("application/vnd.ms-excel", "xls", ConverseBlockKind::Document),
+    (
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "xlsx",
+        ConverseBlockKind::Document,
+    ),
+    ("text/html", "html", ConverseBlockKind::Document),
+    ("text/plain", "txt", ConverseBlockKind::Document),
+    ("text/markdown", "md", ConverseBlockKind::Document),
+    ("video/mp4", "mp4", ConverseBlockKind::Video),
+    ("video/x-matroska", "mkv", ConverseBlockKind::Video),
+    ("video/quicktime", "mov", ConverseBlockKind::Video),
+    ("video/webm", "webm", ConverseBlockKind::Video),
+    ("video/x-flv", "flv", ConverseBlockKind::Video),
+    ("video/mpeg", "mpeg", ConverseBlockKind::Video),
+    ("video/mpeg", "mpg", ConverseBlockKind::Video),
+    ("video/x-ms-wmv", "wmv", ConverseBlockKind::Video),
+    ("video/3gpp", "three_gp", ConverseBlockKind::Video),
+    ("audio/mpeg", "mp3", ConverseBlockKind::Audio),
+    ("audio/mp3", "mp3", ConverseBlockKind::Audio),
+    ("audio/wav", "wav", ConverseBlockKind::Audio),
+    ("audio/x-wav", "wav", ConverseBlockKind::Audio),
+    ("audio/opus", "opus", ConverseBlockKind::Audio),
+    ("audio/aac", "aac", ConverseBlockKind::Audio),
+    ("audio/flac", "flac", ConverseBlockKind::Audio),
+    ("audio/ogg", "ogg", ConverseBlockKind::Audio),
+    ("audio/mp4", "mp4", ConverseBlockKind::Audio),
+    ("audio/mp4", "m4a", ConverseBlockKind::Audio),
+    ("audio/webm", "webm", ConverseBlockKind::Audio),
 ];
 
-/// The block and format for a media type.
-pub(super) fn format_of(mime: &str) -> Option<(Block, &'static str)> {
+/// Returns the block type and format of a media type.
+pub(super) fn format_of(mime: &str) -> Option<(ConverseBlockKind, &'static str)> {
     FORMATS.iter().find(|(known, ..)| *known == mime).map(|(_, format, block)| (*block, *format))
 }
 
-/// The media type of a format in a block.
-pub(super) fn mime_of(block: Block, format: &str) -> Option<Name> {
-    let is_it = |row: &&(&str, &str, Block)| row.1 == format && row.2 == block;
+/// Returns the media type of a format in a block.
+pub(super) fn mime_of(block: ConverseBlockKind, format: &str) -> Option<Name> {
+    let is_it = |row: &&(&str, &str, ConverseBlockKind)| row.1 == format && row.2 == block;
     FORMATS.iter().find(is_it).map(|(mime, ..)| Name::from(*mime))
 }
 
-/// What the path of a request says: `/model/{model}/converse` or `/model/{model}/converse-stream`.
+/// The parsed path of a request: `/model/{model}/converse` or `/model/{model}/converse-stream`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Path<'p> {
+pub(super) struct ConversePath<'p> {
     /// Everything before `/model/`.
     before: &'p str,
-    /// The model, decoded.
+    /// The percent-decoded model.
     pub(super) model: Option<String>,
-    /// Whether the answer should be streamed.
+    /// Whether the response is streamed.
     pub(super) stream: bool,
-    /// The query, with its question mark.
+    /// The query including its question mark.
     query: &'p str,
 }
 
-impl<'p> Path<'p> {
+impl<'p> ConversePath<'p> {
     pub(super) fn parse(path: &'p str) -> Self {
         let cut = path.find('?').unwrap_or(path.len());
         let (route, query) = path.split_at(cut);
         let nothing = Self { query, ..Self::default() };
         let Some((before, rest)) = route.rsplit_once("/model/") else { return nothing };
-        // An encoded name holds no slash, but a client may have forgotten to encode an ARN.
+        // An encoded name contains no slash, but a client may have sent an unencoded ARN.
         let Some((model, action)) = rest.rsplit_once('/') else { return nothing };
         let stream = match action {
             "converse" => false,
             "converse-stream" => true,
             _ => return nothing,
         };
-        Self { before, model: Some(decoded(model)), stream, query }
+        Self { before, model: Some(percent_decode(model)), stream, query }
     }
 
-    /// The path for another model, or for the other way of answering.
-    pub(super) fn with(&self, model: &str, stream: bool) -> String {
-        let (before, query, model) = (self.before, self.query, encoded(model));
+    /// Returns the path for another model or streaming mode.
+    pub(super) fn with_model(&self, model: &str, stream: bool) -> String {
+        let (before, query, model) = (self.before, self.query, percent_encode(model));
         let action = if stream { "converse-stream" } else { "converse" };
         format!("{before}/model/{model}/{action}{query}")
     }
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -380,7 +391,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn encoded(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let letter = |byte| match byte {
         byte if is_safe(byte) => char::from(byte).to_string(),

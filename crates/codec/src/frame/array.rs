@@ -1,4 +1,4 @@
-//! A JSON array, element by element, or one bare object.
+//! Reads a JSON array element by element, or one bare object.
 
 use std::mem;
 
@@ -9,19 +9,19 @@ use super::{Frame, FrameError};
 
 pub(super) struct ArrayFramer {
     limit: usize,
-    place: Place,
-    /// The document is a bare object, so that its one element ends it.
+    place: ArrayPosition,
+    /// Whether the document is a bare object, which ends with its only element.
     bare: bool,
-    /// The start of an element whose end has not arrived.
+    /// The start of an incomplete element.
     element: Vec<u8>,
     scan: Scan,
-    /// How many bytes of the stream have been read.
+    /// The number of bytes read from the stream.
     offset: u64,
 }
 
-/// Where in the document the next byte is.
+/// The position in the document of the next byte.
 #[derive(Clone, Copy)]
-enum Place {
+enum ArrayPosition {
     Start,
     FirstElement,
     InsideElement,
@@ -34,7 +34,7 @@ impl ArrayFramer {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
-            place: Place::Start,
+            place: ArrayPosition::Start,
             bare: false,
             element: Vec::new(),
             scan: Scan::default(),
@@ -45,26 +45,33 @@ impl ArrayFramer {
     pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         let mut rest = bytes;
         while let Some((&byte, tail)) = rest.split_first() {
-            if matches!(self.place, Place::InsideElement) {
+            if matches!(self.place, ArrayPosition::InsideElement) {
                 rest = self.read_element(rest, frames)?;
                 continue;
             }
             match (self.place, byte) {
                 (_, b' ' | b'\t' | b'\r' | b'\n') => {}
-                (Place::Start, b'[') => self.place = Place::FirstElement,
-                (Place::Start, b'{') => {
+                (ArrayPosition::Start, b'[') => self.place = ArrayPosition::FirstElement,
+                (ArrayPosition::Start, b'{') => {
                     self.bare = true;
-                    self.place = Place::InsideElement;
+                    self.place = ArrayPosition::InsideElement;
                     continue;
                 }
-                (Place::FirstElement | Place::AfterElement, b']') => self.place = Place::End,
-                (Place::AfterElement, b',') => self.place = Place::AfterComma,
-                (Place::FirstElement | Place::AfterComma, byte) if starts_element(byte) => {
-                    self.place = Place::InsideElement;
+                (ArrayPosition::FirstElement | ArrayPosition::AfterElement, b']') => {
+                    self.place = ArrayPosition::End;
+                }
+                (ArrayPosition::AfterElement, b',') => self.place = ArrayPosition::AfterComma,
+                (ArrayPosition::FirstElement | ArrayPosition::AfterComma, byte)
+                    if starts_element(byte) =>
+                {
+                    self.place = ArrayPosition::InsideElement;
                     continue;
                 }
                 (place, _) => {
-                    return Err(FrameError::Malformed { what: place.unmet(), at: self.offset });
+                    return Err(FrameError::Malformed {
+                        what: place.expectation(),
+                        at: self.offset,
+                    });
                 }
             }
             self.offset += 1;
@@ -75,16 +82,16 @@ impl ArrayFramer {
 
     pub(super) fn finish(self) -> Result<(), FrameError> {
         match self.place {
-            Place::End => Ok(()),
-            Place::Start
-            | Place::FirstElement
-            | Place::InsideElement
-            | Place::AfterElement
-            | Place::AfterComma => Err(FrameError::Cut),
+            ArrayPosition::End => Ok(()),
+            ArrayPosition::Start
+            | ArrayPosition::FirstElement
+            | ArrayPosition::InsideElement
+            | ArrayPosition::AfterElement
+            | ArrayPosition::AfterComma => Err(FrameError::Cut),
         }
     }
 
-    /// Reads on to the element's end, if it is there, and returns what follows.
+    /// Reads up to the end of the element, if it has arrived, and returns the bytes after it.
     fn read_element<'bytes>(
         &mut self,
         bytes: &'bytes [u8],
@@ -108,31 +115,31 @@ impl ArrayFramer {
         };
         frames.push(Frame { event: None, data, exception: false });
         self.scan = Scan::default();
-        self.place = if self.bare { Place::End } else { Place::AfterElement };
+        self.place = if self.bare { ArrayPosition::End } else { ArrayPosition::AfterElement };
         Ok(tail)
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered_capacity(&self) -> usize {
         self.element.capacity()
     }
 }
 
-impl Place {
-    /// What a byte that does not belong here fails to be.
-    fn unmet(self) -> &'static str {
+impl ArrayPosition {
+    /// Describes what was expected at this position.
+    fn expectation(self) -> &'static str {
         match self {
-            Self::Start => "neither an array nor an object",
-            Self::FirstElement => "neither an element nor the array's end",
-            Self::InsideElement | Self::AfterComma => "not an element",
-            Self::AfterElement => "neither a comma nor the array's end",
-            Self::End => "something follows the end of the document",
+            Self::Start => "expected an array or an object",
+            Self::FirstElement => "expected an element or the end of the array",
+            Self::InsideElement | Self::AfterComma => "expected an element",
+            Self::AfterElement => "expected a comma or the end of the array",
+            Self::End => "unexpected data after the end of the document",
         }
     }
 }
 
-/// How far into an element the reading is. Brackets are counted, not matched: depth costs nothing,
-/// and the codec's parser sees what is wrong between them.
+/// The scanner's state inside an element. Brackets are counted, not matched: depth costs nothing,
+/// and the codec's parser reports mismatched brackets.
 #[derive(Default)]
 struct Scan {
     depth: u64,
@@ -142,7 +149,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// How many of these bytes belong to the element, if it ends before them or among them.
+    /// Returns the length of the element's part in `bytes`, if the element ends before or inside
+    /// them.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
@@ -190,7 +198,7 @@ fn starts_element(byte: u8) -> bool {
     matches!(byte, b'{' | b'[' | b'"') || is_scalar(byte)
 }
 
-/// Whether a number, `true`, `false` or `null` may hold this byte.
+/// Returns whether a number, `true`, `false` or `null` may contain this byte.
 fn is_scalar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }

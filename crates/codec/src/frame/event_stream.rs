@@ -11,22 +11,22 @@
 //! CRC-32 of everything before it
 //! ```
 //!
-//! The prelude's checksum is verified before its lengths are believed, and no memory is set aside
-//! for more than has arrived but for a small first step.
+//! The checksum of the prelude is verified before its lengths are used. Memory is reserved only for
+//! received bytes, plus a small initial buffer.
 
 use std::mem;
 
 use bytes::Bytes;
 
-use super::{Frame, FrameError, Names};
+use super::{EventNames, Frame, FrameError};
 
 const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
-/// What AWS allows, and more than any header list has reason to be.
-const MOST_HEADERS: usize = 128 * 1024;
+/// The limit that AWS documents for headers.
+const MAX_HEADERS: usize = 128 * 1024;
 const FIRST_RESERVE: usize = 16 * 1024;
 
-/// The header types, as numbered on the wire.
+/// The header types as numbered on the wire.
 mod header_type {
     pub(super) const TRUE: u8 = 0;
     pub(super) const FALSE: u8 = 1;
@@ -42,13 +42,13 @@ mod header_type {
 
 pub(super) struct EventStreamFramer {
     limit: usize,
-    /// The message that is arriving, from its first byte.
+    /// The incomplete message, from its first byte.
     message: Vec<u8>,
-    /// Its lengths, once its prelude is there and verified.
+    /// The lengths from the prelude, once it is complete and verified.
     lengths: Option<Lengths>,
-    /// Where in the stream the message started.
+    /// The stream offset of the message.
     started_at: u64,
-    names: Names,
+    names: EventNames,
 }
 
 #[derive(Clone, Copy)]
@@ -59,7 +59,13 @@ struct Lengths {
 
 impl EventStreamFramer {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, message: Vec::new(), lengths: None, started_at: 0, names: Names::default() }
+        Self {
+            limit,
+            message: Vec::new(),
+            lengths: None,
+            started_at: 0,
+            names: EventNames::default(),
+        }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
@@ -93,17 +99,17 @@ impl EventStreamFramer {
         self.verify("prelude", PRELUDE - CHECKSUM)?;
         let length = |at| number(&self.message, at).and_then(|number| number.try_into().ok());
         let (Some(total), Some(headers)) = (length(0), length(4)) else {
-            return Err(self.malformed("a prelude without lengths"));
+            return Err(self.malformed("prelude without lengths"));
         };
         let lengths = Lengths { total, headers };
         if total < PRELUDE + CHECKSUM {
-            return Err(self.malformed("a message shorter than an empty one"));
+            return Err(self.malformed("message is shorter than the minimum of 16 bytes"));
         }
         if headers > total - PRELUDE - CHECKSUM {
-            return Err(self.malformed("headers longer than their message"));
+            return Err(self.malformed("headers are longer than the message"));
         }
-        if headers > MOST_HEADERS {
-            return Err(self.malformed("headers of more than 128 KiB"));
+        if headers > MAX_HEADERS {
+            return Err(self.malformed("headers exceed 128 KiB"));
         }
         if total > self.limit {
             return Err(FrameError::TooLarge { limit: self.limit });
@@ -122,12 +128,12 @@ impl EventStreamFramer {
         let (event, exception) = match headers.message_type {
             Some(b"exception") => (headers.exception_type, true),
             Some(b"error") => (headers.error_code, true),
-            // Without a message type, the header that names the message tells which it is.
+            // Without a message type, the header that names the message determines its kind.
             None if headers.exception_type.is_some() => (headers.exception_type, true),
             Some(_) | None => (headers.event_type, false),
         };
         let data = match headers.error_message {
-            // An error has no payload; its text is put where an exception has it.
+            // An error has no payload; its text is stored like the text of an exception.
             Some(text) if exception && payload_start == payload_end => message_object(text),
             Some(_) | None => message.slice(payload_start..payload_end),
         };
@@ -138,7 +144,7 @@ impl EventStreamFramer {
     fn verify(&self, part: &'static str, end: usize) -> Result<(), FrameError> {
         let covered = self.message.get(..end);
         let (Some(covered), Some(expected)) = (covered, number(&self.message, end)) else {
-            return Err(self.malformed("a message without its checksum"));
+            return Err(self.malformed("message without checksum"));
         };
         let found = crc32fast::hash(covered);
         if found != expected {
@@ -152,12 +158,12 @@ impl EventStreamFramer {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered_capacity(&self) -> usize {
         self.message.capacity()
     }
 }
 
-/// The headers that say what a message is.
+/// The headers that identify a message.
 #[derive(Default)]
 struct Headers<'message> {
     message_type: Option<&'message [u8]>,
@@ -169,7 +175,7 @@ struct Headers<'message> {
 
 impl<'message> Headers<'message> {
     fn read(mut rest: &'message [u8]) -> Result<Self, &'static str> {
-        const CUT: &str = "a header runs past the headers";
+        const CUT: &str = "a header exceeds the header section";
         let mut headers = Self::default();
         while let Some(&name_length) = rest.split_off_first() {
             let name = rest.split_off(..usize::from(name_length)).ok_or(CUT)?;
@@ -186,7 +192,7 @@ impl<'message> Headers<'message> {
                     rest = tail;
                     usize::from(u16::from_be_bytes(length))
                 }
-                _ => return Err("a header of unknown type"),
+                _ => return Err("unknown header type"),
             };
             let value = rest.split_off(..length).ok_or(CUT)?;
             if kind != header_type::STRING {
@@ -209,7 +215,7 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
     message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// `{"message": text}`, the payload that exceptions have.
+/// Builds `{"message": text}`, the payload of an exception.
 fn message_object(text: &[u8]) -> Bytes {
     let mut object = String::from(r#"{"message":""#);
     for character in String::from_utf8_lossy(text).chars() {
@@ -229,7 +235,7 @@ fn message_object(text: &[u8]) -> Bytes {
     Bytes::from(object)
 }
 
-/// Writes a message, or nothing if it would exceed the 4 GiB that its length field can tell.
+/// Writes a message, or nothing if it would exceed the 4 GiB limit of its length field.
 pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {
     let (name_header, message_type) =
         if frame.exception { (":exception-type", "exception") } else { (":event-type", "event") };
@@ -262,7 +268,7 @@ pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {
     out.extend_from_slice(&message.finalize().to_be_bytes());
 }
 
-/// Writes a string header. A value that is too long for its length field loses its end.
+/// Writes a string header. A value that exceeds its length field is truncated.
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
     let value = value.get(..value.floor_char_boundary(usize::from(u16::MAX))).unwrap_or_default();
     let (Ok(name_length), Ok(value_length)) =

@@ -1,4 +1,4 @@
-//! Each framing is tested on fixtures, then all of them on the properties that they share.
+//! Tests each framing with fixtures, then all framings with shared properties.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -7,10 +7,10 @@ use super::*;
 const FRAMINGS: [Framing; 4] =
     [Framing::Sse, Framing::JsonLines, Framing::JsonArray, Framing::EventStream];
 
-/// All that a framer says about a stream.
-type Outcome = (Vec<Frame>, Result<(), FrameError>);
+/// The frames and the result of reading a stream.
+type ReadResult = (Vec<Frame>, Result<(), FrameError>);
 
-fn read_chunks<'a>(mut framer: Framer, chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+fn read_chunks<'a>(mut framer: Framer, chunks: impl IntoIterator<Item = &'a [u8]>) -> ReadResult {
     let mut delivered = Vec::new();
     for chunk in chunks {
         if let Err(error) = framer.push(chunk, &mut delivered) {
@@ -23,8 +23,8 @@ fn read_chunks<'a>(mut framer: Framer, chunks: impl IntoIterator<Item = &'a [u8]
     (delivered, result)
 }
 
-/// Reads the stream at once and byte by byte, which must agree.
-fn read(framing: Framing, bytes: &[u8]) -> Outcome {
+/// Reads the stream at once and byte by byte; both results must be equal.
+fn read(framing: Framing, bytes: &[u8]) -> ReadResult {
     let at_once = read_chunks(Framer::new(framing), [bytes]);
     assert_eq!(read_chunks(Framer::new(framing), bytes.chunks(1)), at_once);
     at_once
@@ -57,7 +57,7 @@ fn malformed(what: &'static str, at: u64) -> Result<(), FrameError> {
 }
 
 #[test]
-fn content_types_name_their_framing_whatever_their_case_and_parameters() {
+fn content_types_map_to_framings_ignoring_case_and_parameters() {
     let framings = [
         "text/event-stream; charset=utf-8",
         "Application/X-NDJSON",
@@ -67,7 +67,7 @@ fn content_types_name_their_framing_whatever_their_case_and_parameters() {
         "text/html",
         "",
     ]
-    .map(Framing::of_content_type);
+    .map(Framing::from_content_type);
     assert_eq!(
         framings,
         [
@@ -111,12 +111,12 @@ fn sse_lines_end_with_cr_lf_or_both_even_mixed() {
 }
 
 #[test]
-fn sse_takes_an_lf_in_the_next_chunk_for_the_end_of_the_crlf_before_it() {
+fn sse_joins_a_crlf_that_is_split_across_chunks() {
     let chunks: [&[u8]; 5] = [b"data: 1\r", b"", b"\ndata: 2\r", b"\r", b"\n"];
     assert_eq!(
         read_chunks(Framer::new(Framing::Sse), chunks),
         (vec![frame("1\n2")], Ok(())),
-        "one event of two lines"
+        "one event with two lines"
     );
 }
 
@@ -163,7 +163,7 @@ fn sse_delivers_a_last_event_that_lacks_only_its_end() {
 }
 
 #[test]
-fn sse_is_cut_where_data_was_on_its_way() {
+fn sse_is_truncated_if_data_was_incomplete() {
     for cut in ["data: {}\nevent: do", "data: {}\nx", "event: a\ndat", "d", "data"] {
         assert_eq!(read(Framing::Sse, cut.as_bytes()), (vec![], Err(FrameError::Cut)), "{cut:?}");
     }
@@ -181,7 +181,7 @@ fn sse_discards_an_unfinished_event_that_never_had_data() {
 }
 
 #[test]
-fn sse_frames_of_one_name_share_it() {
+fn sse_frames_share_equal_names() {
     let (frames, _) = read(Framing::Sse, b"event: a\ndata: 1\n\nevent: a\ndata: 2\n\n");
     let names: Vec<_> = frames.iter().filter_map(|frame| frame.event.as_ref()).collect();
     assert!(Arc::ptr_eq(names[0], names[1]));
@@ -265,7 +265,7 @@ fn json_array_may_be_empty_or_a_bare_object() {
 }
 
 #[test]
-fn json_array_without_its_end_is_cut() {
+fn json_array_without_its_end_is_truncated() {
     for (stream, whole) in
         [("", 0), (" ", 0), ("[", 0), ("[{}", 1), ("[{},", 1), ("[{},{", 1), ("[1", 0), ("{", 0)]
     {
@@ -278,14 +278,14 @@ fn json_array_without_its_end_is_cut() {
 }
 
 #[test]
-fn json_array_refuses_what_is_neither_element_nor_border() {
-    let end = "something follows the end of the document";
+fn json_array_rejects_unexpected_bytes() {
+    let end = "unexpected data after the end of the document";
     for (stream, whole, what, at) in [
-        ("x", 0, "neither an array nor an object", 0),
-        ("[,", 0, "neither an element nor the array's end", 1),
-        ("[{},]", 1, "not an element", 4),
-        ("[{} {}]", 1, "neither a comma nor the array's end", 4),
-        ("[{}\"a\"]", 1, "neither a comma nor the array's end", 3),
+        ("x", 0, "expected an array or an object", 0),
+        ("[,", 0, "expected an element or the end of the array", 1),
+        ("[{},]", 1, "expected an element", 4),
+        ("[{} {}]", 1, "expected a comma or the end of the array", 4),
+        ("[{}\"a\"]", 1, "expected a comma or the end of the array", 3),
         ("[{}] x", 1, end, 5),
         ("{}{}", 1, end, 2),
         ("{},", 1, end, 2),
@@ -299,7 +299,7 @@ fn json_array_refuses_what_is_neither_element_nor_border() {
 }
 
 #[test]
-fn json_array_does_not_mind_depth() {
+fn json_array_accepts_deep_nesting() {
     let deep = format!("{}{}", "[{\"a\":".repeat(10_000), "}]".repeat(10_000));
     assert_eq!(
         read(Framing::JsonArray, format!("[{deep},1]").as_bytes()),
@@ -307,7 +307,7 @@ fn json_array_does_not_mind_depth() {
     );
 }
 
-/// A message whose checksums are right, whatever its lengths and headers say.
+/// Builds a message with valid checksums and arbitrary lengths and headers.
 fn message(total: u32, headers_length: u32, headers: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut out = [total.to_be_bytes(), headers_length.to_be_bytes()].concat();
     out.extend(crc32fast::hash(&out).to_be_bytes());
@@ -405,7 +405,7 @@ fn event_stream_marks_exceptions_and_errors() {
 }
 
 #[test]
-fn event_stream_refuses_bad_checksums() {
+fn event_stream_rejects_bad_checksums() {
     let good = message_with(b"", b"{}");
     let found = crc32fast::hash(&good[..14]);
     let mut bad_message = good.clone();
@@ -427,12 +427,12 @@ fn event_stream_refuses_bad_checksums() {
 }
 
 #[test]
-fn event_stream_refuses_implausible_lengths_at_the_prelude() {
+fn event_stream_rejects_implausible_lengths_at_the_prelude() {
     let prelude = |total, headers| message(total, headers, b"", b"")[..12].to_vec();
     for (prelude, result) in [
-        (prelude(15, 0), malformed("a message shorter than an empty one", 18)),
-        (prelude(20, 5), malformed("headers longer than their message", 18)),
-        (prelude(0x3f_ffff, 0x2_0001), malformed("headers of more than 128 KiB", 18)),
+        (prelude(15, 0), malformed("message is shorter than the minimum of 16 bytes", 18)),
+        (prelude(20, 5), malformed("headers are longer than the message", 18)),
+        (prelude(0x3f_ffff, 0x2_0001), malformed("headers exceed 128 KiB", 18)),
         (prelude(u32::MAX, 0), Err(FrameError::TooLarge { limit: 64 * 1024 * 1024 })),
     ] {
         let stream = [message_with(b"", b"{}"), prelude].concat();
@@ -441,15 +441,15 @@ fn event_stream_refuses_implausible_lengths_at_the_prelude() {
 }
 
 #[test]
-fn event_stream_refuses_headers_that_cannot_be_read() {
-    let cut = "a header runs past the headers";
+fn event_stream_rejects_unreadable_headers() {
+    let cut = "a header exceeds the header section";
     for (headers, what) in [
         (&b"\x05abc"[..], cut),
         (b"\x03abc", cut),
         (b"\x01a\x07\0", cut),
         (b"\x01a\x07\0\x02x", cut),
         (b"\x01a\x09uuid", cut),
-        (b"\x01a\x0a", "a header of unknown type"),
+        (b"\x01a\x0a", "unknown header type"),
     ] {
         assert_eq!(
             read(Framing::EventStream, &message_with(headers, b"{}")),
@@ -460,7 +460,7 @@ fn event_stream_refuses_headers_that_cannot_be_read() {
 }
 
 #[test]
-fn event_stream_that_ends_inside_a_message_is_cut() {
+fn event_stream_that_ends_inside_a_message_is_truncated() {
     let stream = message_with(b"", b"{}");
     for length in 1..stream.len() {
         assert_eq!(
@@ -472,7 +472,7 @@ fn event_stream_that_ends_inside_a_message_is_cut() {
 }
 
 #[test]
-fn event_stream_writes_what_bedrock_writes() {
+fn event_stream_writes_the_format_of_bedrock() {
     let headers = [
         string(":event-type", "messageStop"),
         string(":content-type", "application/json"),
@@ -529,7 +529,7 @@ fn a_frame_of_the_limit_passes_and_one_byte_more_does_not() {
     assert_eq!(read(17), (vec![], Err(FrameError::TooLarge { limit: 17 })));
 }
 
-/// Rescanning what is held at every chunk would read a terabyte here, and never end.
+/// Rescanning the buffer at every chunk would read a terabyte here and never finish.
 #[test]
 fn a_frame_of_fifty_megabytes_in_small_chunks_is_read_in_linear_time() {
     let data = format!("\"{}\"", "x".repeat(50_000_000));
@@ -550,7 +550,7 @@ fn debug_output_shows_no_content() {
     );
 }
 
-/// Chunks of the given sizes, over and over.
+/// Splits the bytes into chunks of the given sizes, repeated cyclically.
 fn chunks<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut chunks = Vec::new();
     for &size in sizes.iter().cycle() {
@@ -564,7 +564,7 @@ fn chunks<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     chunks
 }
 
-/// Sizes that make progress, empty chunks among them.
+/// Generates chunk sizes that make progress, including empty chunks.
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(0..12_usize, 1..8).prop_map(|mut sizes| {
         sizes.push(3);
@@ -572,7 +572,7 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// Pieces in any order: often nearly a stream, sometimes one.
+/// Generates pieces in any order: often almost a stream, sometimes a valid one.
 fn soup(pieces: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     vec(select(pieces), 0..60).prop_map(|pieces| pieces.concat())
 }
@@ -636,7 +636,7 @@ fn array_soup() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(open, soup)| if open { [b"[", &soup[..]].concat() } else { soup })
 }
 
-/// Valid messages, of which one byte may be changed.
+/// Generates valid messages, of which one byte may be changed.
 fn event_stream_soup() -> impl Strategy<Value = Vec<u8>> {
     (any_frames(), any::<prop::sample::Index>(), prop_oneof![Just(0), any::<u8>()]).prop_map(
         |(frames, at, change)| {
@@ -659,7 +659,7 @@ fn any_frames() -> impl Strategy<Value = Vec<Frame>> {
     vec(frame, 0..6)
 }
 
-/// JSON values as text, with escapes, brackets in strings and space between tokens.
+/// Generates JSON texts with escapes, brackets in strings and space between tokens.
 fn json() -> impl Strategy<Value = String> {
     let text = "\"([a-zé{}\\[\\], :]|\\\\\"|\\\\\\\\|\\\\n|\\\\u00e9){0,12}\"";
     let leaf = prop_oneof![
@@ -693,35 +693,35 @@ fn check_identity(framing: Framing, frames: &[Frame], sizes: &[usize]) {
     assert_eq!(read, (frames.to_vec(), Ok(())));
 }
 
-/// Limits that are often in the way.
+/// Generates limits that are often too small.
 fn limit() -> impl Strategy<Value = usize> {
     prop_oneof![0..40_usize, Just(1 << 20)]
 }
 
 proptest! {
     #[test]
-    fn sse_is_the_same_however_it_is_split(
+    fn sse_result_is_independent_of_chunking(
         bytes in sse_soup(), limit in limit(), sizes in sizes()
     ) {
         check_any_split_agrees(Framing::Sse, limit, &bytes, &sizes);
     }
 
     #[test]
-    fn json_lines_are_the_same_however_they_are_split(
+    fn json_lines_result_is_independent_of_chunking(
         bytes in line_soup(), limit in limit(), sizes in sizes()
     ) {
         check_any_split_agrees(Framing::JsonLines, limit, &bytes, &sizes);
     }
 
     #[test]
-    fn json_array_is_the_same_however_it_is_split(
+    fn json_array_result_is_independent_of_chunking(
         bytes in array_soup(), limit in limit(), sizes in sizes()
     ) {
         check_any_split_agrees(Framing::JsonArray, limit, &bytes, &sizes);
     }
 
     #[test]
-    fn event_stream_is_the_same_however_it_is_split(
+    fn event_stream_result_is_independent_of_chunking(
         bytes in event_stream_soup(),
         limit in prop_oneof![0..400_usize, Just(1 << 20)],
         sizes in sizes(),
@@ -730,8 +730,8 @@ proptest! {
     }
 
     #[test]
-    fn sse_reads_back_what_it_wrote(frames in any_frames(), sizes in sizes()) {
-        // CR in the data and the exception mark have no place in SSE.
+    fn sse_round_trips(frames in any_frames(), sizes in sizes()) {
+        // SSE cannot carry CR in the data or the exception mark.
         let frames: Vec<_> = frames.into_iter().map(|frame| Frame {
             data: frame.data.iter().copied().filter(|&byte| byte != b'\r').collect(),
             exception: false,
@@ -741,7 +741,7 @@ proptest! {
     }
 
     #[test]
-    fn json_lines_read_back_what_they_wrote(
+    fn json_lines_round_trip(
         lines in vec(vec(any::<u8>(), 1..80), 0..6), sizes in sizes()
     ) {
         let frames: Vec<_> = lines.into_iter().map(|mut line| {
@@ -753,13 +753,13 @@ proptest! {
     }
 
     #[test]
-    fn json_array_reads_back_what_it_wrote(values in vec(json(), 0..6), sizes in sizes()) {
+    fn json_array_round_trips(values in vec(json(), 0..6), sizes in sizes()) {
         let frames: Vec<_> = values.iter().map(frame).collect();
         check_identity(Framing::JsonArray, &frames, &sizes);
     }
 
     #[test]
-    fn event_stream_reads_back_what_it_wrote(frames in any_frames(), sizes in sizes()) {
+    fn event_stream_round_trips(frames in any_frames(), sizes in sizes()) {
         check_identity(Framing::EventStream, &frames, &sizes);
     }
 
@@ -779,8 +779,9 @@ proptest! {
             let mut delivered = Vec::new();
             for chunk in chunks(&bytes, &sizes) {
                 let ended = framer.push(chunk, &mut delivered).is_err();
-                // A vector grows by doubling, and SSE has two; the rest is a prelude and minima.
-                prop_assert!(framer.held() <= 4 * limit + 64, "{} held", framer.held());
+                // Vectors grow by doubling, and SSE has two; 64 bytes cover a prelude and minimum
+                // capacities.
+                prop_assert!(framer.buffered_capacity() <= 4 * limit + 64, "{} held", framer.buffered_capacity());
                 if ended {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! JSON lines: a message a line, ended by LF or CRLF. Blank lines are skipped.
+//! Reads JSON lines: one message per line, ended by LF or CRLF. Blank lines are skipped.
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use super::{Frame, FrameError};
 
 pub(super) struct LineFramer {
     limit: usize,
-    /// The start of a line whose end has not arrived. It holds no LF, so it is never searched again.
+    /// The start of an incomplete line. It contains no LF, so it is never searched again.
     line: Vec<u8>,
 }
 
@@ -58,12 +58,12 @@ impl LineFramer {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered_capacity(&self) -> usize {
         self.line.capacity()
     }
 }
 
-/// How long a line is without the CR that belongs to its end, or `None` if it is blank.
+/// Returns the length of a line without the CR of its line end; `None` if the line is blank.
 fn content_length(line: &[u8]) -> Option<usize> {
     if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
         return None;

@@ -1,27 +1,28 @@
-//! Server-sent events, as the `EventSource` standard reads them.
+//! Reads server-sent events as the `EventSource` standard specifies.
 
 use std::{mem, sync::Arc};
 
 use bytes::Bytes;
 use memchr::{memchr, memchr2};
 
-use super::{Frame, FrameError, Names};
+use super::{EventNames, Frame, FrameError};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 pub(super) struct SseFramer {
     limit: usize,
-    /// The start of a line whose end has not arrived.
+    /// The start of an incomplete line.
     line: Vec<u8>,
-    /// Only the first line may start with a byte order mark.
+    /// Whether this is the first line, the only one that may start with a byte order mark.
     first_line: bool,
-    /// The last byte was a CR, which ended a line; a LF that follows belongs to it.
+    /// Whether the last byte was a CR, which ended a line; a LF after it belongs to the same line
+    /// end.
     after_cr: bool,
     event: Option<Arc<str>>,
-    /// The `data` lines so far, joined. `Some` even if they are empty, since an event with one empty
-    /// line is an event and one with none is not.
+    /// The joined `data` lines. `Some` even if empty, because one empty `data` line makes an event
+    /// and no `data` line does not.
     data: Option<Vec<u8>>,
-    names: Names,
+    names: EventNames,
 }
 
 impl SseFramer {
@@ -33,7 +34,7 @@ impl SseFramer {
             after_cr: false,
             event: None,
             data: None,
-            names: Names::default(),
+            names: EventNames::default(),
         }
     }
 
@@ -72,8 +73,9 @@ impl SseFramer {
         let line = self.without_byte_order_mark(&line);
         if !line.is_empty() {
             match field(line) {
-                // Half a field name, or half an event name that would replace a whole one. It
-                // matters if there is data that it belongs to, or if it began a `data` line.
+                // An incomplete field name, or an incomplete event name that would replace a
+                // complete one. It is an error if there is data it belongs to, or if it began a
+                // `data` line.
                 (b"event", _) | (_, None) => {
                     if self.data.is_some() || b"data".starts_with(line) {
                         return Err(FrameError::Cut);
@@ -112,8 +114,8 @@ impl SseFramer {
                 }
             },
             b"event" => self.event = (!value.is_empty()).then(|| self.names.get(value)),
-            // Comments have an empty name. Nothing reconnects here, so `id` and `retry` mean
-            // nothing, and the standard has the rest ignored.
+            // Comments have an empty name. Responses are never reconnected, so `id` and `retry`
+            // have no use, and the standard ignores all other fields.
             _ => {}
         }
     }
@@ -133,14 +135,14 @@ impl SseFramer {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered_capacity(&self) -> usize {
         self.line.capacity()
             + self.data.as_ref().map_or(0, Vec::capacity)
             + self.event.as_ref().map_or(0, |event| event.len())
     }
 }
 
-/// A line's field name and, if it has a colon, its value.
+/// Returns the field name of a line and, if it has a colon, its value.
 fn field(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr(b':', line).and_then(|colon| line.split_at_checked(colon)) {
         Some((name, [_colon, b' ', value @ ..] | [_colon, value @ ..])) => (name, Some(value)),
@@ -153,7 +155,7 @@ pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {
     out.reserve(frame.data.len() + frame.event.as_ref().map_or(0, |event| event.len()) + 24);
     if let Some(event) = &frame.event {
         out.extend_from_slice(b"event: ");
-        // A line end would let a name forge fields.
+        // Replace line ends, so that a name cannot inject fields.
         let line_end_to_space = |byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
         out.extend(event.bytes().map(line_end_to_space));
         out.push(b'\n');

@@ -1,4 +1,5 @@
-//! Arguments that come piece by piece: a path, and a value or a piece of a string.
+//! Assembles arguments that arrive in pieces: each piece has a path and a value or part of a
+//! string.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,34 +9,34 @@ use throughline_core::{Json, Name, Node, json};
 
 use crate::gemini::wire::get;
 
-/// How deep a path may lead, and how far beyond its end a list may be written: real arguments stay far below, and what
-/// a broken stream can make us hold is bounded.
+/// Limits for path depth and for gaps beyond the end of a list. Real arguments stay far below; the
+/// limits bound the memory that a broken stream can use.
 const DEEPEST: usize = 256;
-const WIDEST_GAP: usize = 64;
+const MAX_GAP: usize = 64;
 
-/// Arguments as far as they have come.
+/// The arguments received so far.
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
-    values: Vec<Value>,
+pub(super) struct PartialArguments {
+    values: Vec<ArgumentValue>,
 }
 
-/// A value; containers hold the places of their members in [`Arguments::values`], so that depth costs no stack.
+/// A value. Containers hold indexes into [`Arguments::values`], so nesting uses no stack.
 #[derive(Debug)]
-enum Value {
+enum ArgumentValue {
     Whole(Json),
     Text { text: String, goes_on: bool },
-    Object(Members),
+    Object(ArgumentMembers),
     List(Vec<usize>),
 }
 
-/// The members of an object: in their order, and by name.
+/// The members of an object, in order and by name.
 #[derive(Debug, Default)]
-struct Members {
+struct ArgumentMembers {
     ordered: Vec<(Name, usize)>,
     places: HashMap<Name, usize>,
 }
 
-impl Members {
+impl ArgumentMembers {
     fn put(&mut self, name: &str, place: usize) {
         let name = Name::from(name);
         self.places.insert(Arc::clone(&name), place);
@@ -45,58 +46,59 @@ impl Members {
 
 /// One step of a path.
 #[derive(Debug, PartialEq, Eq)]
-enum Step<'p> {
+enum ArgumentPathStep<'p> {
     Member(Cow<'p, str>),
     Element(usize),
 }
 
-impl Arguments {
-    /// Arguments that begin with these members.
-    pub(super) fn beginning_with(args: Option<Node<'_>>) -> Self {
-        let mut arguments = Self { values: vec![Value::Object(Members::default())] };
+impl PartialArguments {
+    /// Starts with the given members.
+    pub(super) fn from_members(args: Option<Node<'_>>) -> Self {
+        let mut arguments =
+            Self { values: vec![ArgumentValue::Object(ArgumentMembers::default())] };
         for (key, value) in args.into_iter().flat_map(Node::members) {
-            let place = arguments.push(Value::Whole(value.json()));
-            if let Some(Value::Object(members)) = arguments.values.first_mut() {
+            let place = arguments.push(ArgumentValue::Whole(value.json()));
+            if let Some(ArgumentValue::Object(members)) = arguments.values.first_mut() {
                 members.put(&key.text().unwrap_or_default(), place);
             }
         }
         arguments
     }
 
-    /// Puts one piece in its place, and answers the value that came; nothing where the piece makes no sense.
+    /// Stores one piece and returns its value; `None` if the piece is invalid.
     pub(super) fn put(&mut self, piece: Node<'_>) -> Option<Json> {
         let path = get(piece, "jsonPath")?.text()?;
         let goes_on = get(piece, "willContinue").and_then(Node::bool) == Some(true);
         let value = value_of(piece)?;
-        let place = self.place(&steps(&path)?)?;
+        let place = self.value_index(&parse_path(&path)?)?;
         let tree = value.tree();
         let said = tree.root().text();
         match (self.values.get_mut(place)?, said) {
-            (Value::Text { text, goes_on: open }, Some(more)) if *open => {
+            (ArgumentValue::Text { text, goes_on: open }, Some(more)) if *open => {
                 text.push_str(&more);
                 *open = goes_on;
             }
-            (old, Some(text)) => *old = Value::Text { text: text.into_owned(), goes_on },
-            (old, None) => *old = Value::Whole(value.clone()),
+            (old, Some(text)) => *old = ArgumentValue::Text { text: text.into_owned(), goes_on },
+            (old, None) => *old = ArgumentValue::Whole(value.clone()),
         }
         Some(value)
     }
 
-    fn push(&mut self, value: Value) -> usize {
+    fn push(&mut self, value: ArgumentValue) -> usize {
         self.values.push(value);
         self.values.len() - 1
     }
 
-    /// The place of the value at a path, made where it is not there yet.
-    fn place(&mut self, steps: &[Step<'_>]) -> Option<usize> {
+    /// Returns the index of the value at a path, and creates missing values.
+    fn value_index(&mut self, steps: &[ArgumentPathStep<'_>]) -> Option<usize> {
         if self.values.is_empty() {
-            self.push(Value::Object(Members::default()));
+            self.push(ArgumentValue::Object(ArgumentMembers::default()));
         }
         let mut place = 0;
         for step in steps {
             place = match step {
-                Step::Member(name) => self.member(place, name)?,
-                Step::Element(index) => self.element(place, *index)?,
+                ArgumentPathStep::Member(name) => self.member(place, name)?,
+                ArgumentPathStep::Element(index) => self.element(place, *index)?,
             };
         }
         Some(place)
@@ -105,38 +107,38 @@ impl Arguments {
     fn member(&mut self, of: usize, name: &str) -> Option<usize> {
         let next = self.values.len();
         match self.values.get_mut(of)? {
-            Value::Object(members) => {
+            ArgumentValue::Object(members) => {
                 if let Some(place) = members.places.get(name) {
                     return Some(*place);
                 }
                 members.put(name, next);
             }
-            old @ (Value::Whole(_) | Value::Text { .. }) => {
-                let mut members = Members::default();
+            old @ (ArgumentValue::Whole(_) | ArgumentValue::Text { .. }) => {
+                let mut members = ArgumentMembers::default();
                 members.put(name, next);
-                *old = Value::Object(members);
+                *old = ArgumentValue::Object(members);
             }
-            Value::List(_) => return None,
+            ArgumentValue::List(_) => return None,
         }
-        Some(self.push(Value::Whole(Json::null())))
+        Some(self.push(ArgumentValue::Whole(Json::null())))
     }
 
     fn element(&mut self, of: usize, index: usize) -> Option<usize> {
         let next = self.values.len();
         let old = self.values.get_mut(of)?;
-        if let Value::Whole(_) | Value::Text { .. } = old {
-            *old = Value::List(Vec::new());
+        if let ArgumentValue::Whole(_) | ArgumentValue::Text { .. } = old {
+            *old = ArgumentValue::List(Vec::new());
         }
-        let Value::List(elements) = old else { return None };
+        let ArgumentValue::List(elements) = old else { return None };
         if let Some(place) = elements.get(index) {
             return Some(*place);
         }
-        let missing = (index - elements.len()).checked_add(1).filter(|gap| *gap <= WIDEST_GAP)?;
+        let missing = (index - elements.len()).checked_add(1).filter(|gap| *gap <= MAX_GAP)?;
         elements.extend(next..next + missing);
-        (0..missing).map(|_| self.push(Value::Whole(Json::null()))).last()
+        (0..missing).map(|_| self.push(ArgumentValue::Whole(Json::null()))).last()
     }
 
-    /// The arguments as one object, in the order in which their members came.
+    /// Returns the arguments as one object, with the members in order of arrival.
     pub(super) fn json(&self) -> Json {
         enum Task<'v> {
             Value(usize),
@@ -154,9 +156,9 @@ impl Arguments {
                 }
                 Task::Value(place) => match self.values.get(place) {
                     None => out.extend_from_slice(b"{}"),
-                    Some(Value::Whole(json)) => out.extend_from_slice(json.bytes()),
-                    Some(Value::Text { text, .. }) => json::push_string(&mut out, text),
-                    Some(Value::Object(members)) => {
+                    Some(ArgumentValue::Whole(json)) => out.extend_from_slice(json.bytes()),
+                    Some(ArgumentValue::Text { text, .. }) => json::push_string(&mut out, text),
+                    Some(ArgumentValue::Object(members)) => {
                         out.push(b'{');
                         tasks.push(Task::Literal(b'}'));
                         for (position, (key, place)) in members.ordered.iter().enumerate().rev() {
@@ -167,7 +169,7 @@ impl Arguments {
                             }
                         }
                     }
-                    Some(Value::List(elements)) => {
+                    Some(ArgumentValue::List(elements)) => {
                         out.push(b'[');
                         tasks.push(Task::Literal(b']'));
                         for (position, place) in elements.iter().enumerate().rev() {
@@ -184,15 +186,16 @@ impl Arguments {
     }
 }
 
-/// The value of a piece. Of a `nullValue` only the presence counts: its value is an enum's name.
+/// Reads the value of a piece. For `nullValue` only the presence counts, because its value is an
+/// enum name.
 fn value_of(piece: Node<'_>) -> Option<Json> {
     let simple = ["stringValue", "numberValue", "boolValue"];
     let value = simple.iter().find_map(|name| get(piece, name)).map(Node::json);
     value.or_else(|| get(piece, "nullValue").map(|_| Json::null()))
 }
 
-/// The steps of a path such as `$.recipe.steps[2]` or `$['odd name']`.
-fn steps(path: &str) -> Option<Vec<Step<'_>>> {
+/// Parses a path such as `$.recipe.steps[2]` or `$['odd name']`.
+fn parse_path(path: &str) -> Option<Vec<ArgumentPathStep<'_>>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -202,26 +205,26 @@ fn steps(path: &str) -> Option<Vec<Step<'_>>> {
         if let Some(after) = rest.strip_prefix('.') {
             let end = after.find(['.', '[']).unwrap_or(after.len());
             let (name, after) = after.split_at(end);
-            steps.push(Step::Member(Cow::Borrowed(name)));
+            steps.push(ArgumentPathStep::Member(Cow::Borrowed(name)));
             rest = after;
             continue;
         }
         let after = rest.strip_prefix('[')?;
         if let Some(quote) = after.chars().next().filter(|c| matches!(c, '\'' | '"')) {
-            let (name, after) = quoted(after.get(1..)?, quote)?;
-            steps.push(Step::Member(Cow::Owned(name)));
+            let (name, after) = parse_quoted_name(after.get(1..)?, quote)?;
+            steps.push(ArgumentPathStep::Member(Cow::Owned(name)));
             rest = after.strip_prefix(']')?;
         } else {
             let (index, after) = after.split_once(']')?;
-            steps.push(Step::Element(index.parse().ok()?));
+            steps.push(ArgumentPathStep::Element(index.parse().ok()?));
             rest = after;
         }
     }
     Some(steps)
 }
 
-/// A quoted name, and what stands behind its closing quote.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+/// Parses a quoted name; returns it with the text after the closing quote.
+fn parse_quoted_name(text: &str, quote: char) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {

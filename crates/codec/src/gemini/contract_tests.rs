@@ -1,15 +1,15 @@
-//! What the rules find, and what they leave alone.
+//! Tests of what the rules flag and what they accept.
 
 use crate::Severity::{Degrade, Note, Refuse};
-use crate::rule_checks::{audited, broken, check_examples, prior, request, target};
-use crate::{Gemini, Prior, Reach, Severity, Transcript, Verdict, repair};
+use crate::rule_checks::{audit_body, check_examples, prior, request, target, violated_rules};
+use crate::{Gemini, PriorExchanges, RepairLevel, Severity, Transcript, Verdict, repair};
 
 const ASKED: &str = r#"{"contents":[{"role":"user","parts":[{"text":"Weather in Paris?"}]}]}"#;
 const ANSWERED: &str = r#"{"candidates":[{"content":{"role":"model","parts":[
     {"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"Eu+KAc/xzXzr"}
 ]},"finishReason":"STOP"}],"responseId":"r1"}"#;
 
-/// A conversation in which the model's call has these members besides.
+/// Builds a conversation whose call has these additional members.
 fn continued(signature: &str) -> String {
     format!(
         r#"{{"contents":[{{"role":"user","parts":[{{"text":"Weather in Paris?"}}]}},
@@ -18,10 +18,10 @@ fn continued(signature: &str) -> String {
     )
 }
 
-/// What is found in a request to that model, with these exchanges before it.
+/// Returns the findings for a request to that model after these exchanges.
 fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
     let to = target("gemini", model);
-    broken(&audited(&Gemini, &to, &prior(&Gemini, &to, documents), body))
+    violated_rules(&audit_body(&Gemini, &to, &prior(&Gemini, &to, documents), body))
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn each_rule_finds_its_example_and_takes_the_mended_one() {
 }
 
 #[test]
-fn class_a_a_dropped_signature_is_refused_by_gemini_3_only() {
+fn class_a_only_gemini_3_refuses_a_dropped_signature() {
     let body = continued("");
     let refused = [("gemini/first-call-needs-signature", Refuse)];
     assert_eq!(found("gemini-3-flash-preview", &[], &body), refused);
@@ -48,7 +48,7 @@ fn class_a_a_dropped_signature_is_refused_by_gemini_3_only() {
 }
 
 #[test]
-fn class_b_a_signature_that_storage_cut_is_corrupted() {
+fn class_b_truncated_signature_is_corrupted() {
     let cut = continued(r#","thoughtSignature":"Eu+KAc/x""#);
     let expected = [("gemini/signature-corrupted", Refuse)];
     assert_eq!(found("gemini-3-flash-preview", &[ASKED, ANSWERED], &cut), expected);
@@ -62,22 +62,22 @@ fn class_c_a_signature_of_another_endpoint_or_account_is_corrupted() {
     let (ours, vertex) =
         (target("gemini", "gemini-3-flash-preview"), target("vertex", "gemini-3-flash-preview"));
     let before = prior(&Gemini, &ours, &[ASKED, ANSWERED]);
-    let there = audited(&Gemini, &vertex, &before, &body);
-    assert_eq!(broken(&there), [("gemini/signature-corrupted", Refuse)]);
+    let there = audit_body(&Gemini, &vertex, &before, &body);
+    assert_eq!(violated_rules(&there), [("gemini/signature-corrupted", Refuse)]);
     let catalog = crate::Catalog::builtin();
     let other = catalog.target_for("gemini", "gemini-3-flash-preview", "other").unwrap();
-    let there = audited(&Gemini, &other, &before, &body);
-    assert_eq!(broken(&there), [("gemini/signature-corrupted", Refuse)]);
+    let there = audit_body(&Gemini, &other, &before, &body);
+    assert_eq!(violated_rules(&there), [("gemini/signature-corrupted", Refuse)]);
     let asked = request(&Gemini, &vertex, &body);
-    let transcript = Transcript::of(&Gemini, &asked).after(&before);
-    let repaired = repair(&transcript, &vertex, Reach::Refused).unwrap();
+    let transcript = Transcript::new(&Gemini, &asked).with_prior(&before);
+    let repaired = repair(&transcript, &vertex, RepairLevel::Refused).unwrap();
     let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(text.contains("skip_thought_signature_validator"), "{text}");
     assert_eq!(repaired.audit.verdict(), Verdict::Degrade);
 }
 
 #[test]
-fn class_h_parallel_calls_in_contents_of_their_own_lack_signatures() {
+fn class_h_parallel_calls_in_separate_contents_lack_signatures() {
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"Both?"}]},
         {"role":"model","parts":[{"functionCall":{"name":"a","args":{}},"thoughtSignature":"EuIKAcCxzXzr"}]},
         {"role":"model","parts":[{"functionCall":{"name":"b","args":{}}}]},
@@ -94,7 +94,7 @@ fn class_h_parallel_calls_in_contents_of_their_own_lack_signatures() {
 }
 
 #[test]
-fn only_the_turn_in_progress_must_be_signed() {
+fn only_the_current_turn_must_be_signed() {
     let later = continued("").replace(
         "]}]}",
         r#"]},{"role":"model","parts":[{"text":"Sunny."}]},{"role":"user","parts":[{"text":"Thanks."}]}]}"#,
@@ -105,7 +105,7 @@ fn only_the_turn_in_progress_must_be_signed() {
 }
 
 #[test]
-fn the_other_base64_alphabet_and_snake_case_say_the_same() {
+fn other_base64_alphabet_and_snake_case_are_equivalent() {
     for signature in
         [r#","thoughtSignature":"Eu-KAc_xzXzr""#, r#","thought_signature":"Eu+KAc/xzXzr""#]
     {
@@ -115,7 +115,7 @@ fn the_other_base64_alphabet_and_snake_case_say_the_same() {
 }
 
 #[test]
-fn stand_ins_are_taken_plain_and_in_base64() {
+fn stand_ins_are_accepted_plain_and_in_base64() {
     for word in [
         "skip_thought_signature_validator",
         "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
@@ -129,7 +129,7 @@ fn stand_ins_are_taken_plain_and_in_base64() {
 }
 
 #[test]
-fn a_signature_that_nobody_issued_is_refused_only_where_all_is_known() {
+fn unissued_signature_is_refused_only_with_a_complete_history() {
     let body = continued(r#","thoughtSignature":"AAAAAAAA""#);
     let only_asked = found("gemini-3-flash-preview", &[ASKED], &body);
     assert_eq!(only_asked, [("gemini/signature-corrupted", Note)]);
@@ -138,7 +138,7 @@ fn a_signature_that_nobody_issued_is_refused_only_where_all_is_known() {
 }
 
 #[test]
-fn levels_and_budgets_are_judged_by_the_models_row() {
+fn levels_and_budgets_are_checked_against_the_profile() {
     let thinking = |config: &str| {
         let contents = r#"[{"role":"user","parts":[{"text":"Hi."}]}]"#;
         format!(r#"{{"contents":{contents},"generationConfig":{{"thinkingConfig":{config}}}}}"#)
@@ -165,17 +165,17 @@ fn levels_and_budgets_are_judged_by_the_models_row() {
 }
 
 #[test]
-fn a_level_becomes_a_budget_where_the_model_takes_those() {
+fn level_becomes_a_budget_for_models_with_budgets() {
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"Hi."}]}],"generationConfig":{"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"LOW"}}}"#;
     let to = target("gemini", "gemini-2.5-flash");
     let asked = request(&Gemini, &to, body);
-    let repaired = repair(&Transcript::of(&Gemini, &asked), &to, Reach::Refused).unwrap();
+    let repaired = repair(&Transcript::new(&Gemini, &asked), &to, RepairLevel::Refused).unwrap();
     let expected = body.replace(r#""thinkingLevel":"LOW""#, r#""thinkingBudget":2048"#);
     assert_eq!(String::from_utf8(repaired.request.body.to_vec()).unwrap(), expected);
 }
 
 #[test]
-fn answers_are_counted_against_the_calls_of_the_whole_step() {
+fn responses_are_counted_against_all_calls_of_a_step() {
     let contents = |parts: &str| {
         format!(r#"{{"contents":[{{"role":"user","parts":[{{"text":"Go."}}]}},{parts}]}}"#)
     };
@@ -220,9 +220,9 @@ fn what_is_accepted_is_not_repaired() {
     let to = target("gemini", "gemini-3-flash-preview");
     let asked = request(&Gemini, &to, &continued(r#","thoughtSignature":"Eu-KAc_xzXzr""#));
     let before = prior(&Gemini, &to, &[ASKED, ANSWERED]);
-    for before in [&Prior::new(), &before] {
-        let transcript = Transcript::of(&Gemini, &asked).after(before);
-        assert_eq!(repair(&transcript, &to, Reach::Refused).unwrap().request, asked);
+    for before in [&PriorExchanges::new(), &before] {
+        let transcript = Transcript::new(&Gemini, &asked).with_prior(before);
+        assert_eq!(repair(&transcript, &to, RepairLevel::Refused).unwrap().request, asked);
     }
 }
 
@@ -233,6 +233,6 @@ fn reasoning_is_counted() {
         r#""parts":[{"functionCall""#,
         r#""parts":[{"text":"Hm.","thought":true},{"functionCall""#,
     );
-    let summary = audited(&Gemini, &to, &Prior::new(), &body).summary;
+    let summary = audit_body(&Gemini, &to, &PriorExchanges::new(), &body).summary;
     assert_eq!((summary.item_count, summary.signed_count), (2, 1));
 }

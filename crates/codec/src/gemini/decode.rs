@@ -1,4 +1,4 @@
-//! Requests and responses, read.
+//! Decodes requests and whole responses.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,31 +6,35 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, Hosted, Item, ItemId, Json, Media, Name, Native, Node,
-    Origin, Outcome, Part, Place, ReasoningFormat, Reply, Request, Role, Side, Stop, Thought,
-    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
+    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemId, ItemPosition, Json,
+    Media, Name, NativePart, Node, Origin, Outcome, Part, ReasoningFormat, Reply, Request, Role,
+    StopReason, Thought, ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
 };
 
-use crate::calls::Calls;
-use crate::gemini::path::Path;
+use crate::call_ids::CallTracker;
+use crate::gemini::path::GeminiPath;
 use crate::gemini::tools;
-use crate::gemini::wire::{self, Kind};
-use crate::{Asked, CodecError, draft};
+use crate::gemini::wire::{self, GeminiPartKind};
+use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
 
 const WIRE: Wire = Wire::GEMINI;
 
-/// The members that fields of the Call speak for.
+/// Members that fields of the Call represent.
 const KNOWN: &[&str] = &["contents", "systemInstruction", "tools"];
 
-/// Reads a request, whose body is `tree`.
-pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
+/// Decodes a request whose parsed body is `tree`.
+pub(super) fn decode_request(
+    request: &Request,
+    tree: &Tree,
+    asked: &DecodeContext,
+) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let contents = root.get("contents").filter(|contents| contents.is_array());
     let contents = contents.ok_or_else(|| shape("contents", "must be a list of contents"))?;
-    let mut reader = Reader::new(asked, Arc::clone(&asked.target.origin), Side::Request);
+    let mut reader = GeminiReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
     let mut call = Call::new(asked.target.clone());
     call.items.reserve(2 * contents.elements().count());
     for (index, content) in contents.elements().enumerate() {
@@ -41,16 +45,17 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     }
     let system = wire::present(root, "systemInstruction");
     call.system = system.map(|system| reader.system(system)).unwrap_or_default();
-    call.tools = root.get("tools").map(tools::read).unwrap_or_default();
-    call.stream = Path::parse(&request.path).is_some_and(|path| path.is_streamed());
-    call.settings = settings::read(root);
-    call.extras = extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
+    call.tools = root.get("tools").map(tools::decode_tools).unwrap_or_default();
+    call.stream = GeminiPath::parse(&request.path).is_some_and(|path| path.is_streamed());
+    call.settings = settings::decode_settings(root);
+    call.extras = request_extras(root);
+    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 
-/// What no field of the Call speaks for: of a name that stands twice, the last value, which is the one that counts.
-fn extras(root: Node<'_>) -> Vec<Extra> {
+/// Collects the members that no field of the Call represents. If a name is repeated, the last value
+/// counts.
+fn request_extras(root: Node<'_>) -> Vec<Extra> {
     let members: Vec<_> = root.members().collect();
     let mut seen = HashSet::new();
     let mut extras = Vec::new();
@@ -59,7 +64,7 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
         let is_known = KNOWN.iter().any(|known| wire::is_spelled(&key, known));
         let is_last = seen.insert(Name::clone(&key));
         if is_last && !is_known {
-            let mut unsaid = settings::unsaid(key, value);
+            let mut unsaid = settings::unrepresented_members(key, value);
             unsaid.reverse();
             extras.extend(unsaid);
         }
@@ -70,11 +75,11 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
     extras.into_iter().map(extra).collect()
 }
 
-/// Reads a whole response.
-pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+/// Decodes a whole response.
+pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
-    if let Some(failure) = failure(root, body) {
+    if let Some(failure) = decode_failure(root, body) {
         return Err(CodecError::Provider(Box::new(failure)));
     }
     let candidates = root.get("candidates").filter(|candidates| candidates.is_array());
@@ -86,7 +91,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     }
     let id = wire::name_of(root, "responseId");
     let origin = asked.origin(wire::name_of(root, "modelVersion").as_deref(), None);
-    let mut reader = Reader::new(asked, Arc::clone(&origin), Side::Response);
+    let mut reader = GeminiReader::new(asked, Arc::clone(&origin), Direction::Response);
     reader.prefix_ids_with(id.as_ref());
     let candidate = candidates.and_then(|candidates| candidates.elements().next());
     let parts = candidate.and_then(|candidate| candidate.at("/content/parts"));
@@ -94,13 +99,13 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
         .into_iter()
         .flat_map(Node::elements)
         .enumerate()
-        .map(|(index, part)| reader.part(Place::new(0, index), Role::Assistant, part, None))
+        .map(|(index, part)| reader.part(ItemPosition::new(0, index), Role::Assistant, part, None))
         .collect();
     let reason = candidate.and_then(|candidate| wire::name_of(candidate, "finishReason"));
     let blocked = feedback.and_then(|feedback| wire::name_of(feedback, "blockReason"));
-    let stop = wire::stop(reason.as_deref(), blocked, has_calls(&items));
-    if stop == Stop::Cut {
-        items.iter_mut().for_each(Item::cut_off);
+    let stop = wire::decode_stop(reason.as_deref(), blocked, has_calls(&items));
+    if stop == StopReason::Cut {
+        items.iter_mut().for_each(Item::mark_truncated);
     }
     let usage = usage.map(wire::usage).unwrap_or_default();
     let extra = |(key, value): (Node<'_>, Node<'_>)| {
@@ -111,21 +116,21 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     Ok(Reply { id, items, stop, usage, origin, extras })
 }
 
-/// Whether something asks for tools.
+/// Returns whether any Item calls a tool.
 pub(super) fn has_calls(items: &[Item]) -> bool {
     items.iter().any(|item| matches!(item.body, Body::Call(_)))
 }
 
-/// The candidates with everything but the first one's parts, which are the Items.
+/// Returns the candidates without the parts of the first one, which become Items.
 fn without_parts(candidates: Node<'_>) -> Json {
     json::array(|a| {
         for (index, candidate) in candidates.elements().enumerate() {
             match candidate.get("content").filter(|content| index == 0 && content.is_object()) {
                 Some(content) => {
                     let changes = [(Cow::Borrowed("parts"), None)];
-                    let content = draft::edited(Some(&content.json()), &changes);
+                    let content = draft::edit_object(Some(&content.json()), &changes);
                     let changes = [(Cow::Borrowed("content"), Some(content))];
-                    a.raw(&draft::edited(Some(&candidate.json()), &changes));
+                    a.raw(&draft::edit_object(Some(&candidate.json()), &changes));
                 }
                 None => {
                     a.node(candidate);
@@ -135,8 +140,8 @@ fn without_parts(candidates: Node<'_>) -> Json {
     })
 }
 
-/// The provider's account of a failure, which sometimes stands in a list.
-pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
+/// Reads a provider's error, which may be wrapped in a list.
+pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
     let root = if root.is_array() { root.elements().next()? } else { root };
     let error = wire::present(root, "error")?;
     let message = error.name_of("message").or_else(|| error.name()).unwrap_or_default();
@@ -144,24 +149,24 @@ pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
     Some(Failure { status, kind: error.name_of("status"), message, body: body.clone() })
 }
 
-/// Reads parts. The same for both sides; only what is said of their origin differs.
-pub(super) struct Reader<'a> {
-    asked: &'a Asked,
+/// Decodes parts of requests and responses; only the origin differs.
+pub(super) struct GeminiReader<'a> {
+    asked: &'a DecodeContext,
     origin: Arc<Origin>,
-    side: Side,
-    calls: Calls,
-    /// The ids that calls had on the wire. Some clients name their answers and not the calls.
+    side: Direction,
+    calls: CallTracker,
+    /// Wire ids of calls. Some clients give ids to responses but not to calls.
     named: HashSet<Name>,
     reply: Name,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        let (calls, named, reply) = (Calls::default(), HashSet::new(), Name::default());
+impl<'a> GeminiReader<'a> {
+    pub(super) fn new(asked: &'a DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
+        let (calls, named, reply) = (CallTracker::default(), HashSet::new(), Name::default());
         Self { asked, origin, side, calls, named, reply }
     }
 
-    /// Item ids of a reply begin with the reply's.
+    /// Sets the reply id that prefixes all Item ids.
     pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
         self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
@@ -175,28 +180,29 @@ impl<'a> Reader<'a> {
         let parts: Vec<_> = content.get("parts").into_iter().flat_map(Node::elements).collect();
         let envelope = Arc::new(Envelope { json: content.json(), parts: parts.len().max(1) });
         if parts.is_empty() {
-            // An empty or odd content is kept, though it says nothing.
-            let native = draft::heard(WIRE, self.side, content.json(), Some(&envelope));
-            items.push(self.item(Place::new(index, 0), role, Body::Unknown, native));
+            // An empty or malformed content is kept as one unknown Item.
+            let native = draft::native_part(WIRE, self.side, content.json(), Some(&envelope));
+            items.push(self.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
             return;
         }
         for (at, part) in parts.into_iter().enumerate() {
-            items.push(self.part(Place::new(index, at), role, part, Some(&envelope)));
+            items.push(self.part(ItemPosition::new(index, at), role, part, Some(&envelope)));
         }
     }
 
-    /// A content, or what some endpoints take as well: a bare string.
+    /// Decodes the system instruction: a content, or a bare string, which some endpoints accept
+    /// too.
     fn system(&mut self, system: Node<'_>) -> Vec<Item> {
         let parts: Vec<_> = system.get("parts").into_iter().flat_map(Node::elements).collect();
         let envelope = Arc::new(Envelope { json: system.json(), parts: parts.len().max(1) });
         let mut items = Vec::with_capacity(parts.len());
         if parts.is_empty() {
             let body = system.name().map_or(Body::Unknown, Body::Text);
-            let native = draft::heard(WIRE, self.side, system.json(), Some(&envelope));
-            items.push(self.item(Place::default(), Role::System, body, native));
+            let native = draft::native_part(WIRE, self.side, system.json(), Some(&envelope));
+            items.push(self.item(ItemPosition::default(), Role::System, body, native));
         }
         for (at, part) in parts.into_iter().enumerate() {
-            items.push(self.part(Place::new(0, at), Role::System, part, Some(&envelope)));
+            items.push(self.part(ItemPosition::new(0, at), Role::System, part, Some(&envelope)));
         }
         for (at, item) in items.iter_mut().enumerate() {
             item.id = format!("system.{at}").into();
@@ -204,27 +210,27 @@ impl<'a> Reader<'a> {
         items
     }
 
-    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
+    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
         let mut item = Item::new(self.id_at(place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
     }
 
-    fn id_at(&self, place: Place) -> ItemId {
-        ItemId::at(&self.reply, place)
+    fn id_at(&self, place: ItemPosition) -> ItemId {
+        ItemId::from_position(&self.reply, place)
     }
 
     pub(super) fn part(
         &mut self,
-        place: Place,
+        place: ItemPosition,
         role: Role,
         part: Node<'_>,
         envelope: Option<&Arc<Envelope>>,
     ) -> Item {
-        let (kind, content) = Kind::of(part);
+        let (kind, content) = GeminiPartKind::from_part(part);
         let body = self.body(place, kind, content);
-        let mut native = draft::heard(WIRE, self.side, part.json(), envelope);
+        let mut native = draft::native_part(WIRE, self.side, part.json(), envelope);
         native.id = content.name_of("id");
         let mut item = self.item(place, role, body, native);
         item.seals = wire::signatures(part)
@@ -237,37 +243,42 @@ impl<'a> Reader<'a> {
         item
     }
 
-    fn body(&mut self, place: Place, kind: Kind, content: Node<'_>) -> Body {
+    fn body(&mut self, place: ItemPosition, kind: GeminiPartKind, content: Node<'_>) -> Body {
         match kind {
-            Kind::Text => Body::Text(content.name().unwrap_or_default()),
-            Kind::Thought => {
+            GeminiPartKind::Text => Body::Text(content.name().unwrap_or_default()),
+            GeminiPartKind::Thought => {
                 let text = content.name().unwrap_or_default();
                 let is_empty = text.is_empty();
                 let kind = if is_empty { ThoughtKind::Encrypted } else { ThoughtKind::Summary };
                 Body::Thought(Thought::issued(text, kind, ReasoningFormat::GoogleGeminiV1))
             }
-            Kind::Call => Body::Call(self.call(place, content)),
-            Kind::Answer => Body::Result(self.answer(content)),
-            Kind::Inline => inline(content).map_or(Body::Unknown, Body::Media),
-            Kind::File => file(content, &self.origin).map_or(Body::Unknown, Body::Media),
-            Kind::Code => hosted(content, "code_execution", false, "code"),
-            Kind::CodeResult => hosted(content, "code_execution", true, "output"),
-            Kind::HostedCall | Kind::HostedResult => {
+            GeminiPartKind::Call => Body::Call(self.call(place, content)),
+            GeminiPartKind::Answer => Body::Result(self.function_response(content)),
+            GeminiPartKind::Inline => inline(content).map_or(Body::Unknown, Body::Media),
+            GeminiPartKind::File => file(content, &self.origin).map_or(Body::Unknown, Body::Media),
+            GeminiPartKind::Code => hosted(content, "code_execution", false, "code"),
+            GeminiPartKind::CodeResult => hosted(content, "code_execution", true, "output"),
+            GeminiPartKind::HostedCall | GeminiPartKind::HostedResult => {
                 let name = wire::name_of(content, "toolType").unwrap_or_default();
-                hosted(content, &name.to_ascii_lowercase(), kind == Kind::HostedResult, "")
+                hosted(
+                    content,
+                    &name.to_ascii_lowercase(),
+                    kind == GeminiPartKind::HostedResult,
+                    "",
+                )
             }
-            Kind::Unknown => Body::Unknown,
+            GeminiPartKind::Unknown => Body::Unknown,
         }
     }
 
-    fn call(&mut self, place: Place, call: Node<'_>) -> ToolCall {
+    fn call(&mut self, place: ItemPosition, call: Node<'_>) -> ToolCall {
         let wire_id = call.name_of("id").filter(|id| !id.is_empty());
         let name = call.name_of("name").unwrap_or_default();
         self.named.extend(wire_id.clone());
-        // A reply's places all begin at 0, so that its nameless calls are named after it.
+        // Places in a reply start at 0, so calls without an id get one derived from the reply id.
         let made = match self.side {
-            Side::Request => None,
-            Side::Response => Some(self.id_at(place).0),
+            Direction::Request => None,
+            Direction::Response => Some(self.id_at(place).0),
         };
         let id = self.calls.open(wire_id.as_ref().or(made.as_ref()), &name, place);
         let args = call.get("args").filter(|args| !args.is_null());
@@ -275,19 +286,19 @@ impl<'a> Reader<'a> {
         ToolCall { id, wire_id, name, args, custom: false }
     }
 
-    fn answer(&mut self, answer: Node<'_>) -> ToolResult {
+    fn function_response(&mut self, answer: Node<'_>) -> ToolResult {
         let wire_id = answer.name_of("id").filter(|id| !id.is_empty());
         let name = answer.name_of("name");
         let known = wire_id.as_ref().filter(|id| name.is_none() || self.named.contains(*id));
         let call = self.calls.answer(known.map(|id| &**id), name.as_deref());
         let (outcome, mut parts) = match answer.get("response") {
-            Some(response) => said(response),
+            Some(response) => tool_output(response),
             None => (Outcome::Ok, Vec::new()),
         };
         for part in answer.get("parts").into_iter().flat_map(Node::elements) {
-            let media = match Kind::of(part) {
-                (Kind::Inline, content) => inline(content),
-                (Kind::File, content) => file(content, &self.origin),
+            let media = match GeminiPartKind::from_part(part) {
+                (GeminiPartKind::Inline, content) => inline(content),
+                (GeminiPartKind::File, content) => file(content, &self.origin),
                 _ => None,
             };
             parts.push(media.map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media));
@@ -296,9 +307,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a tool said. The wire documents `output` and `error`, and clients write `result` too; any other object is the
-/// answer itself.
-fn said(response: Node<'_>) -> (Outcome, Vec<Part>) {
+/// Reads a tool's output. The wire documents `output` and `error`, and clients also send `result`;
+/// any other object is the output itself.
+fn tool_output(response: Node<'_>) -> (Outcome, Vec<Part>) {
     let mut members = response.members();
     let only = members.next().filter(|_| members.next().is_none());
     let (outcome, value) = match only {
@@ -311,7 +322,7 @@ fn said(response: Node<'_>) -> (Outcome, Vec<Part>) {
 }
 
 fn hosted(content: Node<'_>, name: &str, is_result: bool, visible: &str) -> Body {
-    Body::Hosted(Hosted {
+    Body::Hosted(HostedStep {
         name: Name::from(name),
         pairs: content.name_of("id"),
         is_result,
@@ -326,7 +337,7 @@ fn inline(content: Node<'_>) -> Option<Media> {
 
 fn file(content: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let uri = wire::name_of(content, "fileUri")?;
-    // Uploaded files and buckets are for Google's eyes only; anything else is on the web.
+    // Uploaded files and buckets are readable only by Google; all other URIs are public.
     let is_kept = uri.starts_with("gs://") || uri.contains("generativelanguage.googleapis.com/");
     let owner = is_kept.then(|| Arc::clone(origin));
     Some(Media::Remote { mime: wire::name_of(content, "mimeType"), uri, owner })

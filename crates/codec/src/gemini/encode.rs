@@ -1,22 +1,23 @@
-//! Calls, written.
+//! Encodes Calls.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use throughline_core::{
-    Body, Call, CallId, Did, Digest, Encoded, Fate, How, Item, Json, Media, Name, Native, Part,
-    Role, Side, Target, ToolCall, ToolResult, Why, Wire, json,
+    Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Fate, Item,
+    Json, Media, Name, NativePart, Part, ReshapeKind, Role, Target, ToolCall, ToolResult, Wire,
+    json,
 };
 
-use crate::calls::OutgoingIds;
-use crate::crossing;
+use crate::call_ids::CallIdAllocator;
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate;
 use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
 use crate::gemini::wire;
 use crate::gemini::{contract, path, tools};
-use crate::group::{self, Group, groups};
-use crate::prefix::Prefix;
+use crate::message_groups::{self, MessageGroup, groups};
+use crate::prefix::PrefixHasher;
+use crate::seal_policy;
 
 pub(super) mod parts;
 pub(super) mod reply;
@@ -24,91 +25,92 @@ mod settings;
 
 const WIRE: Wire = Wire::GEMINI;
 
-/// Who says a content.
+/// The author of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speaker {
+enum GeminiSpeaker {
     User,
     Model,
 }
 
-/// Writes a Call.
-pub(super) fn encode(call: &Call) -> Encoded {
+/// Encodes a Call as a request.
+pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
-    let mut writer = Writer {
+    let mut writer = GeminiWriter {
         call,
-        prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::for_target(&call.target),
+        prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
+        ids: CallIdAllocator::for_target(&call.target),
         sent: HashMap::new(),
     };
-    let (system, conversation) = group::split_leading_system(&call.items, &WIRE);
+    let (system, conversation) = message_groups::split_leading_system(&call.items, &WIRE);
     writer.system(&mut draft, system);
     writer.tools(&mut draft);
     let contents = writer.contents(&mut draft, conversation);
     draft.put_elements("contents", &contents);
     draft.put_extras();
-    settings::put(&mut draft, call);
-    leave_what_is_kept_elsewhere(&mut draft);
+    settings::put_settings(&mut draft, call);
+    drop_foreign_cached_content(&mut draft);
     draft.put_provider_extras();
-    let at_home = draft.source().filter(|_| !draft.has_moved());
+    let at_home = draft.source().filter(|_| !draft.has_other_endpoint());
     let source = at_home.map(|source| Name::clone(&source.request.path));
-    let fresh = path::fresh(&call.target, call.stream);
+    let fresh = path::default_path(&call.target, call.stream);
     let prefix = writer.prefix.map(|prefix| prefix.digest());
     let mut encoded = draft.finish(&fresh, &[], prefix);
-    if let Some(known) = source.as_deref().and_then(path::Path::parse) {
-        let path = known.towards(&call.target, call.stream);
+    if let Some(known) = source.as_deref().and_then(path::GeminiPath::parse) {
+        let path = known.for_target(&call.target, call.stream);
         encoded.request.path = Name::from(path);
     }
     encoded
 }
 
-/// What one endpoint keeps for its callers cannot be found at another.
-fn leave_what_is_kept_elsewhere(draft: &mut Draft<'_>) {
-    let key = spelling(draft, ["cachedContent", "cached_content"]);
-    if draft.has_moved() && draft.was(key).is_some_and(|was| was != Json::null()) {
-        draft.warn(key, "only the endpoint that keeps it knows it; it was left out");
+/// Drops references to content cached at another endpoint.
+fn drop_foreign_cached_content(draft: &mut Draft<'_>) {
+    let key = source_spelling(draft, ["cachedContent", "cached_content"]);
+    if draft.has_other_endpoint() && draft.source_value(key).is_some_and(|was| was != Json::null())
+    {
+        draft.warn(key, "only the endpoint that stores it can use it; it was left out");
         draft.remove(key);
     }
 }
 
-/// The spelling of a member that the source uses, or else the wire's own.
-fn spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'static str {
+/// Returns the spelling that the source uses, or camelCase.
+fn source_spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'static str {
     let has = |key: &str| {
         draft.source().is_some_and(|s| s.members.iter().any(|(name, _)| **name == *key))
     };
     if has(snake) && !has(camel) { snake } else { camel }
 }
 
-/// How a call went out, for its answer to match.
-struct Sent {
+/// How a call was sent, so that its response can match.
+struct SentCall {
     name: Name,
     id: Option<Name>,
-    /// How many calls went out before it.
+    /// Number of calls sent before this one.
     turn: usize,
-    /// Whether it went out under an id of ours.
+    /// Whether the call was sent with a generated id.
     is_renamed: bool,
 }
 
-struct Writer<'c> {
+struct GeminiWriter<'c> {
     call: &'c Call,
-    prefix: Option<Prefix>,
-    ids: OutgoingIds,
-    sent: HashMap<CallId, Sent>,
+    prefix: Option<PrefixHasher>,
+    ids: CallIdAllocator,
+    sent: HashMap<CallId, SentCall>,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> GeminiWriter<'c> {
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
-            prefix.absorb(name, element);
+            prefix.update(name, element);
         }
     }
 
     fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
-        let key = spelling(draft, ["systemInstruction", "system_instruction"]);
+        let key = source_spelling(draft, ["systemInstruction", "system_instruction"]);
         let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
-        if let Some(envelope) = self.as_it_came(&items, None) {
-            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+        if let Some(envelope) = self.verbatim_content(&items, None) {
+            draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
             self.absorb("system", &envelope);
-            draft.put_as_it_came(key, &envelope);
+            draft.put_if_changed(key, &envelope);
             return;
         }
         let mut parts = Vec::with_capacity(items.len());
@@ -118,7 +120,7 @@ impl<'c> Writer<'c> {
             draft.fates.push(fate);
         }
         if parts.is_empty() {
-            if draft.was(key).is_some() {
+            if draft.source_value(key).is_some() {
                 draft.remove(key);
             }
             return;
@@ -129,8 +131,8 @@ impl<'c> Writer<'c> {
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
-        let elements = tools::write(draft, self.call);
-        if draft.was("tools").is_some() || !elements.is_empty() {
+        let elements = tools::encode_tools(draft, self.call);
+        if draft.source_value("tools").is_some() || !elements.is_empty() {
             draft.put_elements("tools", &elements);
         }
         for element in &elements {
@@ -141,7 +143,7 @@ impl<'c> Writer<'c> {
     fn contents(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
         let call = self.call;
         let mut contents = Vec::new();
-        let items = draft.settle(items, |item| gate::is_said_aside(call, item, &WIRE));
+        let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let content = self.content(draft, &group);
             if let Some(content) = &content {
@@ -152,12 +154,16 @@ impl<'c> Writer<'c> {
         contents
     }
 
-    fn content(&mut self, draft: &mut Draft<'_>, group: &Group<'c, Speaker>) -> Option<Json> {
-        let prefix = self.prefix.as_ref().map(Prefix::digest);
-        if let Some(envelope) = self.as_it_came(&group.items, prefix.as_ref()) {
+    fn content(
+        &mut self,
+        draft: &mut Draft<'_>,
+        group: &MessageGroup<'c, GeminiSpeaker>,
+    ) -> Option<Json> {
+        let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
+        if let Some(envelope) = self.verbatim_content(&group.items, prefix.as_ref()) {
             for item in &group.items {
-                self.note_native_call(item);
-                draft.fates.push(draft::kept(item));
+                self.record_native_call(item);
+                draft.fates.push(draft::kept_fate(item));
             }
             return Some(envelope);
         }
@@ -175,32 +181,33 @@ impl<'c> Writer<'c> {
             others.extend(parts);
             draft.fates.push(fate);
         }
-        // Answers come first, in the order of their calls: they must follow them at once.
+        // Responses come first, in the order of their calls, because they must directly follow the
+        // calls.
         answers.sort_by_key(|(turn, _)| *turn);
         let parts: Vec<Json> =
             answers.into_iter().map(|(_, answer)| answer).chain(others).collect();
         let role = match group.speaker {
-            Speaker::User => "user",
-            Speaker::Model => "model",
+            GeminiSpeaker::User => "user",
+            GeminiSpeaker::Model => "model",
         };
         (!parts.is_empty()).then(|| in_envelope(&group.items, &json::array_of(&parts), Some(role)))
     }
 
-    /// The content that these Items were cut from, if it can go out as it came.
-    fn as_it_came(&self, items: &[&'c Item], prefix: Option<&Digest>) -> Option<Json> {
+    /// Returns the source content of these Items if it can be sent unchanged.
+    fn verbatim_content(&self, items: &[&'c Item], prefix: Option<&Digest>) -> Option<Json> {
         let envelope = draft::intact_envelope(items, &WIRE)?;
         let target = &self.call.target;
         let passes = |item: &&Item| {
-            gate::refusal(&gate::seals(item, target, prefix)).is_none()
-                && !is_anothers_thought(item, target)
-                && !is_anothers_file(&item.body, target)
-                && self.new_id_of(item).is_none()
+            seal_policy::refusal(&seal_policy::seals(item, target, prefix)).is_none()
+                && !is_foreign_thought(item, target)
+                && !is_foreign_file(&item.body, target)
+                && self.renamed_call_id(item).is_none()
         };
         let is_as_it_was = items.iter().all(passes) && self.unsigned_step(items, prefix).is_none();
         is_as_it_was.then(|| envelope.json.clone())
     }
 
-    /// The first call of a step, if it shows no signature where the model insists, and what it shows instead.
+    /// Returns the first call of a step that lacks a required signature, with its stand-in.
     fn unsigned_step(
         &self,
         items: &[&'c Item],
@@ -212,26 +219,26 @@ impl<'c> Writer<'c> {
         let first = items.iter().copied().find(is_call)?;
         let stand_in = contract::stand_in(target, first)?;
         let is_signed = first.native_on(&WIRE).is_some_and(|native| {
-            let seals = gate::seals(first, target, prefix);
-            let is_own = !seals.is_empty() && gate::refusal(&seals).is_none();
+            let seals = seal_policy::seals(first, target, prefix);
+            let is_own = !seals.is_empty() && seal_policy::refusal(&seals).is_none();
             is_own || wire::has_stand_in(native.json.tree().root())
         });
         (!is_signed).then_some((first, stand_in))
     }
 
-    fn note_native_call(&mut self, item: &Item) {
-        self.ids.note(item);
+    fn record_native_call(&mut self, item: &Item) {
+        self.ids.record_item(item);
         if let Body::Call(call) = &item.body {
-            self.note_sent(call, call.wire_id.clone(), false);
+            self.record_sent(call, call.wire_id.clone(), false);
         }
     }
 
-    fn note_sent(&mut self, call: &ToolCall, id: Option<Name>, is_renamed: bool) {
+    fn record_sent(&mut self, call: &ToolCall, id: Option<Name>, is_renamed: bool) {
         let (name, turn) = (Name::clone(&call.name), self.sent.len());
-        self.sent.insert(call.id.clone(), Sent { name, id, turn, is_renamed });
+        self.sent.insert(call.id.clone(), SentCall { name, id, turn, is_renamed });
     }
 
-    /// The parts of one Item, and what became of it.
+    /// Encodes one Item as parts, and returns its Fate.
     fn part(
         &mut self,
         draft: &mut Draft<'_>,
@@ -240,96 +247,97 @@ impl<'c> Writer<'c> {
         stand_in: Option<&str>,
     ) -> (Vec<Json>, Fate) {
         let target = &self.call.target;
-        if is_anothers_file(&item.body, target) {
-            draft.warn("media", "a file that another provider keeps was left out");
-            return (Vec::new(), draft::elided(item, Why::Foreign));
+        if is_foreign_file(&item.body, target) {
+            draft.warn("media", "a file stored by another provider was left out");
+            return (Vec::new(), draft::elided_fate(item, ElisionReason::Foreign));
         }
         if let Some(native) = item.native_on(&WIRE) {
             return self.native_part(item, native, prefix, stand_in);
         }
-        draft.warn_of_markers(item.native.as_ref());
-        let why = gate::why_left(item, target);
+        draft.warn_about_cache_markers(item.native.as_ref());
+        let why = seal_policy::elision_reason(item, target);
         let said = |parts: Vec<Json>| {
             let visible = match (stand_in, &item.native) {
-                (Some(_), _) => Did::Reshaped(How::StandIn),
-                (None, Some(_)) => Did::Reshaped(How::OtherWire),
-                (None, None) => Did::Kept,
+                (Some(_), _) => Disposition::Reshaped(ReshapeKind::StandIn),
+                (None, Some(_)) => Disposition::Reshaped(ReshapeKind::OtherWire),
+                (None, None) => Disposition::Kept,
             };
-            let seals = vec![Did::Elided(why); item.seals.len()];
+            let seals = vec![Disposition::Elided(why); item.seals.len()];
             (parts, Fate { item: item.id.clone(), visible, seals })
         };
-        let left = |why| (Vec::new(), draft::elided(item, why));
+        let left = |why| (Vec::new(), draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => {
-                left(Why::NotOnThisWire)
+                left(ElisionReason::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(vec![text_part(text)]),
-            Body::Media(media) => match crossing::media(draft, media_part(media)) {
+            Body::Media(media) => match cross_wire::media(draft, media_part(media)) {
                 Some(part) => said(vec![part]),
-                None => left(Why::NotOnThisWire),
+                None => left(ElisionReason::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(why),
             Body::Thought(thought) => {
                 let thought = (item, thought);
-                let (part, fate) = crossing::thought(draft, self.call, thought, &WIRE, text_part);
+                let (part, fate) = cross_wire::thought(draft, self.call, thought, &WIRE, text_part);
                 (part.into_iter().collect(), fate)
             }
             Body::Call(call) => {
-                let id = self.ids.call(&call.id);
-                self.note_sent(call, Some(Name::clone(&id)), true);
+                let id = self.ids.assign(&call.id);
+                self.record_sent(call, Some(Name::clone(&id)), true);
                 said(vec![call_part(call, &id, stand_in)])
             }
-            Body::Result(result) => said(self.answer_parts(draft, result)),
+            Body::Result(result) => said(self.response_parts(draft, result)),
             Body::Hosted(_) | Body::Compaction | Body::Unknown => left(why),
         }
     }
 
-    /// A part that this wire said. Only a signature that opens for the target stays on it.
+    /// Encodes a part that came from this wire. It keeps its signature only if the target may
+    /// receive it.
     fn native_part(
         &mut self,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         prefix: Option<&Digest>,
         stand_in: Option<&str>,
     ) -> (Vec<Json>, Fate) {
         let target = &self.call.target;
-        let seals = gate::seals(item, target, prefix);
-        let refusal = gate::refusal(&seals);
-        let left = |why| (Vec::new(), draft::elided(item, why));
+        let seals = seal_policy::seals(item, target, prefix);
+        let refusal = seal_policy::refusal(&seals);
+        let left = |why| (Vec::new(), draft::elided_fate(item, why));
         if matches!(item.body, Body::Text(_)) && native.json.bytes().first() == Some(&b'"') {
             let text = json::object(|o| {
                 o.raw("text", &native.json);
             });
-            return (vec![text], draft::kept(item));
+            return (vec![text], draft::kept_fate(item));
         }
         if native.envelope.as_ref().is_some_and(|envelope| envelope.json == native.json) {
-            return left(Why::NotOnThisWire);
+            return left(ElisionReason::NotOnThisWire);
         }
         match (&item.body, refusal) {
-            (Body::Thought(thought), _) if !thought.whole => return left(Why::Cut),
-            // The provider cannot go on from a step of its own whose signature it cannot read.
+            (Body::Thought(thought), _) if !thought.whole => return left(ElisionReason::Cut),
+            // The provider cannot continue from a step of its own whose signature it cannot read.
             (Body::Thought(_) | Body::Hosted(_) | Body::Unknown, Some(why)) => return left(why),
-            (Body::Thought(_), None) if is_anothers_thought(item, target) => {
-                return left(Why::Foreign);
+            (Body::Thought(_), None) if is_foreign_thought(item, target) => {
+                return left(ElisionReason::Foreign);
             }
-            (Body::Thought(_), None) if seals.is_empty() && native.side == Side::Response => {
-                return left(Why::Unsigned);
+            (Body::Thought(_), None) if seals.is_empty() && native.side == Direction::Response => {
+                return left(ElisionReason::Unsigned);
             }
             (Body::Text(text), None)
-                if text.is_empty() && seals.is_empty() && native.side == Side::Response =>
+                if text.is_empty() && seals.is_empty() && native.side == Direction::Response =>
             {
-                return left(Why::NotOnThisWire);
+                return left(ElisionReason::NotOnThisWire);
             }
             (Body::Text(text), Some(why)) if text.is_empty() => return left(why),
             _ => {}
         }
-        self.note_native_call(item);
+        self.record_native_call(item);
         let part = match native.side {
-            Side::Request => native.json.clone(),
-            Side::Response => wire::project(&native.json),
+            Direction::Request => native.json.clone(),
+            Direction::Response => wire::to_request_part(&native.json),
         };
-        let part = match self.new_id_of(item) {
-            Some(id) => wire::answering(&part, id),
+        let part = match self.renamed_call_id(item) {
+            Some(id) => wire::with_response_id(&part, id),
             None => part,
         };
         let part = match stand_in {
@@ -337,26 +345,30 @@ impl<'c> Writer<'c> {
             None if refusal.is_some() => wire::signed_with(&part, None),
             None => part,
         };
-        let visible = if stand_in.is_some() { Did::Reshaped(How::StandIn) } else { Did::Kept };
+        let visible = if stand_in.is_some() {
+            Disposition::Reshaped(ReshapeKind::StandIn)
+        } else {
+            Disposition::Kept
+        };
         let seals = match refusal {
-            Some(why) => vec![Did::Elided(why); item.seals.len()],
+            Some(why) => vec![Disposition::Elided(why); item.seals.len()],
             None => seals,
         };
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
-    /// The id under which the call went out that this Item answers, where the Item says another.
-    fn new_id_of(&self, item: &Item) -> Option<&Name> {
+    /// Returns the id under which the answered call was sent, if the Item has a different one.
+    fn renamed_call_id(&self, item: &Item) -> Option<&Name> {
         let Body::Result(result) = &item.body else { return None };
         let sent = self.sent.get(&result.call).filter(|sent| sent.is_renamed)?;
         sent.id.as_ref().filter(|id| result.wire_id.as_ref() != Some(*id))
     }
 
-    /// A tool's answer, and behind it what it cannot hold itself.
-    fn answer_parts(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Vec<Json> {
+    /// Encodes a tool result, followed by the media that a response cannot contain.
+    fn response_parts(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Vec<Json> {
         let sent = self.sent.get(&result.call);
-        // An answer to no call that is here has the id that its call would have.
-        let stray = self.ids.result(&result.call);
+        // A result without a call keeps the id that its call would have.
+        let stray = self.ids.result_id(&result.call);
         let id = match sent {
             Some(sent) => sent.id.as_ref(),
             None => result.wire_id.as_ref().map(|_| &stray),
@@ -370,13 +382,15 @@ impl<'c> Writer<'c> {
                 Part::Media(Media::Remote { owner: Some(owner), .. })
                     if owner.provider != self.call.target.origin.provider =>
                 {
-                    draft.warn("media", "a file that another provider keeps was left out");
+                    draft.warn("media", "a file stored by another provider was left out");
                 }
-                Part::Media(shown) => media.extend(crossing::media(draft, media_part(shown))),
-                Part::Unknown(wire, json) => media.extend(crossing::unknown(draft, wire, json)),
+                Part::Media(shown) => media.extend(cross_wire::media(draft, media_part(shown))),
+                Part::Unknown(wire, json) => {
+                    media.extend(cross_wire::native_part_or_warn(draft, wire, json));
+                }
             }
         }
-        let holds = contract::takes_media_in_answers(&self.call.target.profile);
+        let holds = contract::supports_media_in_responses(&self.call.target.profile);
         let answer = json::object(|o| {
             o.object("functionResponse", |o| {
                 o.maybe_string("id", id.map(|id| &**id)).string("name", name);
@@ -391,13 +405,13 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// The parts in the content that they came from, or in a new one.
+/// Places the parts in their source content, or in a new one.
 fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     let envelope = items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
     match envelope.filter(|envelope| envelope.json.bytes().first() == Some(&b'{')) {
         Some(envelope) => {
             let changes = [(Cow::Borrowed("parts"), Some(parts.clone()))];
-            draft::edited(Some(&envelope.json), &changes)
+            draft::edit_object(Some(&envelope.json), &changes)
         }
         None => json::object(|o| {
             o.maybe_string("role", role).raw("parts", parts);
@@ -405,18 +419,21 @@ fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     }
 }
 
-fn speaker(call: &Call, item: &Item) -> Speaker {
+fn speaker(call: &Call, item: &Item) -> GeminiSpeaker {
     match item.role {
-        Role::Assistant if !gate::is_said_aside(call, item, &WIRE) => Speaker::Model,
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => Speaker::User,
+        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => GeminiSpeaker::Model,
+        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
+            GeminiSpeaker::User
+        }
     }
 }
 
-fn is_anothers_thought(item: &Item, target: &Target) -> bool {
-    matches!(item.body, Body::Thought(_)) && gate::why_left(item, target) == Why::Foreign
+fn is_foreign_thought(item: &Item, target: &Target) -> bool {
+    matches!(item.body, Body::Thought(_))
+        && seal_policy::elision_reason(item, target) == ElisionReason::Foreign
 }
 
-fn is_anothers_file(body: &Body, target: &Target) -> bool {
+fn is_foreign_file(body: &Body, target: &Target) -> bool {
     matches!(body, Body::Media(Media::Remote { owner: Some(owner), .. })
         if owner.provider != target.origin.provider)
 }

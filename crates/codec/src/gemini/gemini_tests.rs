@@ -1,15 +1,16 @@
-//! What the Gemini codec promises, rule by rule.
+//! Tests of the Gemini codec's guarantees.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, CallId, Did, Hosted, How, Item, Json, Media, Name, Native, Outcome, Part, Place,
-    ReasoningFormat, Reply, Request, Role, Seal, Side, Stop, Target, Thought, ThoughtKind,
-    ThreadSecret, ToolCall, ToolResult, Tree, Warning, Why, Wire,
+    Body, Call, CallId, Direction, Disposition, ElisionReason, HostedStep, Item, ItemPosition,
+    Json, Media, Name, NativePart, Outcome, Part, ReasoningFormat, Reply, Request, ReshapeKind,
+    Role, Seal, StopReason, Target, Thought, ThoughtKind, ThreadSecret, ToolCall, ToolResult, Tree,
+    Warning, Wire,
 };
 
-use crate::{Asked, Catalog, Codec, Document, Gemini};
+use crate::{Catalog, Codec, DecodeContext, Document, Gemini};
 
 #[path = "move_tests.rs"]
 mod move_tests;
@@ -38,25 +39,25 @@ fn request(path: &str, body: &str) -> Request {
     Request { path: path.into(), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
-/// A Call read from a request to `to`, whose contents are these.
+/// Decodes a request to `to` with these contents.
 fn call_of(to: &Target, contents: &str) -> Call {
     let path = format!("/v1beta/models/{}:generateContent", to.model());
     let body = format!(r#"{{"contents":{contents}}}"#);
-    Gemini.decode_request(&request(&path, &body), &Asked::of(to.clone())).unwrap()
+    Gemini.decode_request(&request(&path, &body), &DecodeContext::of(to.clone())).unwrap()
 }
 
 fn reply_of(to: &Target, parts: &str) -> Reply {
     let body = format!(
         r#"{{"candidates":[{{"content":{{"parts":{parts},"role":"model"}},"finishReason":"STOP"}}],"responseId":"r1"}}"#
     );
-    Gemini.decode_reply(&Bytes::from(body), &Asked::of(to.clone())).unwrap()
+    Gemini.decode_reply(&Bytes::from(body), &DecodeContext::of(to.clone())).unwrap()
 }
 
 fn body_of(call: &Call) -> String {
     String::from_utf8(Gemini.encode(call).unwrap().request.body.to_vec()).unwrap()
 }
 
-/// One member of the request that a Call becomes.
+/// Returns one member of the encoded request.
 fn member(call: &Call, pointer: &str) -> Option<String> {
     let tree = Tree::parse(body_of(call)).unwrap();
     tree.root().at(pointer).map(|node| node.json().as_str().to_owned())
@@ -66,7 +67,7 @@ fn contents(call: &Call) -> String {
     member(call, "/contents").unwrap()
 }
 
-fn fates(call: &Call) -> Vec<(Did, Vec<Did>)> {
+fn fates(call: &Call) -> Vec<(Disposition, Vec<Disposition>)> {
     let fates = Gemini.encode(call).unwrap().fates;
     fates.into_iter().map(|fate| (fate.visible, fate.seals)).collect()
 }
@@ -78,7 +79,7 @@ fn warnings(call: &Call) -> Vec<(String, String)> {
 }
 
 fn caller_text(id: &str, message: usize, text: &str) -> Item {
-    Item::new(id, Place::new(message, 0), Role::User, Body::Text(text.into()))
+    Item::new(id, ItemPosition::new(message, 0), Role::User, Body::Text(text.into()))
 }
 
 fn tool_call(id: &str, name: &str, args: &str) -> Body {
@@ -96,10 +97,10 @@ fn answer(call: &str, outcome: Outcome, parts: Vec<Part>) -> Body {
     Body::Result(ToolResult { call, wire_id: None, name: None, outcome, parts })
 }
 
-/// An Item that Anthropic's wire said.
-fn foreign(id: &str, place: Place, body: Body, part: &str) -> Item {
+/// Builds an Item from Anthropic's wire.
+fn foreign(id: &str, place: ItemPosition, body: Body, part: &str) -> Item {
     let mut item = Item::new(id, place, Role::Assistant, body);
-    item.native = Some(Native::new(Wire::ANTHROPIC_MESSAGES, Side::Response, json(part)));
+    item.native = Some(NativePart::new(Wire::ANTHROPIC_MESSAGES, Direction::Response, json(part)));
     item.origin = Some(target("anthropic", "claude-sonnet-4-5").origin);
     item
 }
@@ -124,7 +125,7 @@ fn seals(items: &[Item]) -> Vec<Vec<(&str, &str, &str)>> {
 fn model_and_stream_flag_are_read_from_the_path() {
     let of = |path: &str| {
         let request = request(path, r#"{"contents":[]}"#);
-        let call = Gemini.decode_request(&request, &Asked::of(gemini_3())).unwrap();
+        let call = Gemini.decode_request(&request, &DecodeContext::of(gemini_3())).unwrap();
         (Gemini.model_of(&request).map(|model| model.to_string()), call.stream)
     };
     let vertex = "/v1beta1/projects/p/locations/global/publishers/google/models";
@@ -136,10 +137,11 @@ fn model_and_stream_flag_are_read_from_the_path() {
 }
 
 #[test]
-fn another_model_or_a_stream_rewrites_the_path_and_nothing_else() {
+fn model_or_stream_change_rewrites_only_the_path() {
     let body = r#"{ "contents" : [ ] }"#;
     let to = |path: &str, model: &str, stream: bool| {
-        let mut call = Gemini.decode_request(&request(path, body), &Asked::of(gemini_3())).unwrap();
+        let mut call =
+            Gemini.decode_request(&request(path, body), &DecodeContext::of(gemini_3())).unwrap();
         call.target = target("gemini", model);
         call.stream = stream;
         let encoded = Gemini.encode(&call).unwrap().request;
@@ -167,7 +169,7 @@ fn another_model_or_a_stream_rewrites_the_path_and_nothing_else() {
 }
 
 #[test]
-fn a_call_from_scratch_goes_where_its_endpoint_expects_it() {
+fn new_call_uses_the_endpoint_default_path() {
     let path = |target: Target, stream| {
         let mut call = Call::new(target);
         call.stream = stream;
@@ -185,7 +187,7 @@ fn a_call_from_scratch_goes_where_its_endpoint_expects_it() {
 }
 
 #[test]
-fn every_part_is_an_item_in_either_spelling() {
+fn every_part_decodes_in_either_spelling() {
     let call = call_of(
         &gemini_3(),
         r#"[{"parts":[{"text":"hi"},{"inline_data":{"mime_type":"image/png","data":"AA=="}},{"fileData":{"fileUri":"gs://b/f","mimeType":"text/plain"}}]},
@@ -195,7 +197,7 @@ fn every_part_is_an_item_in_either_spelling() {
     let bodies: Vec<(Role, Body)> =
         call.items.iter().map(|item| (item.role, item.body.clone())).collect();
     let hosted = |name: &str, id: &str, is_result, visible: &str| {
-        Body::Hosted(Hosted {
+        Body::Hosted(HostedStep {
             name: name.into(),
             pairs: Some(id.into()),
             is_result,
@@ -231,7 +233,7 @@ fn every_part_is_an_item_in_either_spelling() {
 }
 
 #[test]
-fn a_signature_is_a_seal_on_whatever_part_carries_it() {
+fn signature_on_any_part_is_a_seal() {
     let reply = reply_of(
         &gemini_3(),
         r#"[{"functionCall":{"name":"f"},"thoughtSignature":"c2VhbC1vbmU="},{"text":"","thoughtSignature":"a+/b"},{"text":"x","thought":true,"thought_signature":"a-_b"},{"executableCode":{},"thoughtSignature":"s4"},{"hologram":1,"thoughtSignature":"s5"},{"text":"x","thoughtSignature":""}]"#,
@@ -249,7 +251,7 @@ fn a_signature_is_a_seal_on_whatever_part_carries_it() {
 }
 
 #[test]
-fn a_documented_stand_in_is_no_seal() {
+fn documented_stand_in_is_not_a_seal() {
     for word in [
         "skip_thought_signature_validator",
         "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
@@ -262,7 +264,7 @@ fn a_documented_stand_in_is_no_seal() {
 }
 
 #[test]
-fn answers_find_their_calls_by_id_or_else_by_name_in_order() {
+fn responses_match_calls_by_id_or_by_name_in_order() {
     let call = call_of(
         &gemini_3(),
         r#"[{"role":"model","parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}},{"functionCall":{"name":"g","id":"k"}},{"functionCall":{"name":"h"}}]},
@@ -280,14 +282,14 @@ fn answers_find_their_calls_by_id_or_else_by_name_in_order() {
 }
 
 #[test]
-fn nameless_calls_of_a_reply_are_named_after_it() {
+fn calls_without_id_get_one_from_the_reply() {
     let reply = reply_of(&gemini_3(), r#"[{"functionCall":{"name":"f","args":{}}}]"#);
     assert_eq!(reply.items[0].body, tool_call("r1.0.0", "f", "{}"));
-    assert_eq!(reply.stop, Stop::Tools);
+    assert_eq!(reply.stop, StopReason::Tools);
 }
 
 #[test]
-fn a_tools_answer_is_read_for_what_it_says() {
+fn tool_output_is_decoded_by_its_member() {
     let said = |response: &str| {
         let contents = format!(
             r#"[{{"parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}}]"#
@@ -305,7 +307,7 @@ fn a_tools_answer_is_read_for_what_it_says() {
 }
 
 #[test]
-fn own_parts_go_back_on_their_own_with_their_signatures() {
+fn own_parts_are_replayed_separately_with_signatures() {
     let mut call = call_of(&gemini_3(), r#"[{"role":"user","parts":[{"text":"go"}]}]"#);
     let reply = reply_of(
         &gemini_3(),
@@ -314,27 +316,27 @@ fn own_parts_go_back_on_their_own_with_their_signatures() {
     call.extend(reply.items);
     let expected = r#"[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"f","args":{"a":1.0}},"thoughtSignature":"c2VhbC1vbmU="},{"functionCall":{"name":"g","args":{}}},{"text":"a","thoughtSignature":"s2"},{"text":"b"},{"text":"","thoughtSignature":"s3"}]}]"#;
     assert_eq!(contents(&call), expected);
-    assert!(fates(&call).iter().all(|(visible, _)| *visible == Did::Kept));
+    assert!(fates(&call).iter().all(|(visible, _)| *visible == Disposition::Kept));
 }
 
 #[test]
-fn unsigned_thoughts_and_empty_texts_of_a_reply_stay_behind() {
+fn unsigned_thoughts_and_empty_texts_are_not_replayed() {
     let mut call = call_of(&gemini_3(), "[]");
     let parts = r#"[{"text":"hm","thought":true},{"text":"ah","thought":true,"thoughtSignature":"s1"},{"text":"yes"},{"text":""}]"#;
     call.extend(reply_of(&gemini_3(), parts).items);
     let expected = r#"[{"role":"model","parts":[{"text":"ah","thought":true,"thoughtSignature":"s1"},{"text":"yes"}]}]"#;
     assert_eq!(contents(&call), expected);
     let expected = [
-        (Did::Elided(Why::Unsigned), vec![]),
-        (Did::Kept, vec![Did::Kept]),
-        (Did::Kept, vec![]),
-        (Did::Elided(Why::NotOnThisWire), vec![]),
+        (Disposition::Elided(ElisionReason::Unsigned), vec![]),
+        (Disposition::Kept, vec![Disposition::Kept]),
+        (Disposition::Kept, vec![]),
+        (Disposition::Elided(ElisionReason::NotOnThisWire), vec![]),
     ];
     assert_eq!(fates(&call), expected);
 }
 
 #[test]
-fn another_endpoint_gets_no_signature_and_a_stand_in_on_the_first_call_of_each_step() {
+fn other_endpoint_gets_stand_ins_instead_of_signatures() {
     let mut call = call_of(
         &target("vertex", "gemini-3-flash-preview"),
         r#"[{"role":"model","parts":[{"text":"t","thoughtSignature":"s0"},{"functionCall":{"name":"f","id":"a"},"thoughtSignature":"s1"},{"functionCall":{"name":"g","id":"b"}}]},{"role":"user","parts":[{"functionResponse":{"id":"a","name":"f","response":{}}},{"functionResponse":{"id":"b","name":"g","response":{}}}]},{"role":"model","parts":[{"text":"","thoughtSignature":"s2"},{"functionCall":{"name":"f"},"thought_signature":"s3"}]}]"#,
@@ -342,36 +344,36 @@ fn another_endpoint_gets_no_signature_and_a_stand_in_on_the_first_call_of_each_s
     call.target = gemini_3();
     let expected = r#"[{"role":"model","parts":[{"text":"t"},{"functionCall":{"name":"f","id":"a"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"g","id":"b"}}]},{"role":"user","parts":[{"functionResponse":{"id":"a","name":"f","response":{}}},{"functionResponse":{"id":"b","name":"g","response":{}}}]},{"role":"model","parts":[{"functionCall":{"name":"f"},"thoughtSignature":"skip_thought_signature_validator"}]}]"#;
     assert_eq!(contents(&call), expected);
-    let foreign = || vec![Did::Elided(Why::Foreign)];
-    let stand_in = || Did::Reshaped(How::StandIn);
+    let foreign = || vec![Disposition::Elided(ElisionReason::Foreign)];
+    let stand_in = || Disposition::Reshaped(ReshapeKind::StandIn);
     let expected = [
-        (Did::Kept, foreign()),
+        (Disposition::Kept, foreign()),
         (stand_in(), foreign()),
-        (Did::Kept, vec![]),
-        (Did::Kept, vec![]),
-        (Did::Kept, vec![]),
-        (Did::Elided(Why::Foreign), foreign()),
+        (Disposition::Kept, vec![]),
+        (Disposition::Kept, vec![]),
+        (Disposition::Kept, vec![]),
+        (Disposition::Elided(ElisionReason::Foreign), foreign()),
         (stand_in(), foreign()),
     ];
     assert_eq!(fates(&call), expected);
 }
 
 #[test]
-fn an_unsigned_step_of_an_older_model_gets_a_stand_in_for_gemini_3() {
+fn unsigned_step_of_older_model_gets_a_stand_in_for_gemini_3() {
     let contents_25 = r#"[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}]"#;
     let mut call = call_of(&gemini_25(), contents_25);
     assert_eq!(contents(&call), contents_25);
     call.target = gemini_3();
     let expected = r#"[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]}]"#;
     assert_eq!(contents(&call), expected);
-    // What Gemini 3 itself was sent stays as it was sent.
+    // A request that was written for Gemini 3 stays unchanged.
     assert_eq!(contents(&call_of(&gemini_3(), contents_25)), contents_25);
 }
 
 #[test]
-fn foreign_calls_and_answers_are_said_in_this_wires_words() {
+fn foreign_calls_and_results_are_translated() {
     let mut call = Call::new(gemini_3());
-    let place = |part| Place::new(1, part);
+    let place = |part| ItemPosition::new(1, part);
     let thought = Thought::issued("secret", ThoughtKind::Text, ReasoningFormat::AnthropicClaudeV1);
     let mut sealed = foreign("t", place(0), Body::Thought(thought), r#"{"type":"thinking"}"#);
     let owner = Arc::clone(sealed.origin.as_ref().unwrap());
@@ -389,39 +391,42 @@ fn foreign_calls_and_answers_are_said_in_this_wires_words() {
     ];
     let result = |id: &str, message, call: &str, outcome, part| {
         let body = answer(call, outcome, vec![part]);
-        Item::new(id, Place::new(message, 0), Role::Tool, body)
+        Item::new(id, ItemPosition::new(message, 0), Role::Tool, body)
     };
     call.items.push(result("ra", 2, "toolu.1", Outcome::Ok, Part::Text("fine".into())));
     call.items.push(result("rb", 3, "toolu.2", Outcome::Denied, Part::Text("no".into())));
     let expected = r#"[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"f","args":{"x":1},"id":"toolu_1"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"g","args":{"input":"free"},"id":"toolu_2"}}]},{"role":"user","parts":[{"functionResponse":{"id":"toolu_1","name":"f","response":{"output":"fine"}}},{"functionResponse":{"id":"toolu_2","name":"g","response":{"error":"no"}}}]}]"#;
     assert_eq!(contents(&call), expected);
     let expected = [
-        (Did::Kept, vec![]),
-        (Did::Elided(Why::Foreign), vec![Did::Elided(Why::Foreign)]),
-        (Did::Reshaped(How::StandIn), vec![]),
-        (Did::Reshaped(How::OtherWire), vec![]),
-        (Did::Kept, vec![]),
-        (Did::Kept, vec![]),
+        (Disposition::Kept, vec![]),
+        (
+            Disposition::Elided(ElisionReason::Foreign),
+            vec![Disposition::Elided(ElisionReason::Foreign)],
+        ),
+        (Disposition::Reshaped(ReshapeKind::StandIn), vec![]),
+        (Disposition::Reshaped(ReshapeKind::OtherWire), vec![]),
+        (Disposition::Kept, vec![]),
+        (Disposition::Kept, vec![]),
     ];
     assert_eq!(fates(&call), expected);
-    let message = "cache markers do not cross wires; they were left out";
+    let message = "cache markers cannot be translated to another wire; they were omitted";
     assert_eq!(warnings(&call), [("cache_control".to_owned(), message.to_owned())]);
-    // Gemini 2.5 insists on nothing.
+    // Gemini 2.5 requires no signature.
     call.target = gemini_25();
     assert!(!contents(&call).contains("thoughtSignature"));
 }
 
 #[test]
-fn a_longer_thread_extends_the_contents_of_the_shorter_one() {
+fn longer_thread_extends_the_contents_of_the_shorter() {
     let mut call = Call::new(gemini_3());
     call.items = vec![
         caller_text("q", 0, "go"),
-        foreign("a", Place::new(1, 0), tool_call("c1", "f", "{}"), "{}"),
+        foreign("a", ItemPosition::new(1, 0), tool_call("c1", "f", "{}"), "{}"),
     ];
     let shorter = contents(&call);
     call.items.push(Item::new(
         "r",
-        Place::new(2, 0),
+        ItemPosition::new(2, 0),
         Role::Tool,
         answer("c1", Outcome::Ok, vec![]),
     ));
@@ -432,7 +437,7 @@ fn a_longer_thread_extends_the_contents_of_the_shorter_one() {
 }
 
 #[test]
-fn a_callers_plain_thought_is_an_enveloped_user_text_and_a_typed_one_is_a_part() {
+fn caller_thought_becomes_enveloped_text_or_a_part() {
     let thought = |payload: Option<&str>, tag: Option<&str>| {
         let mut thought = Thought::issued("perhaps", ThoughtKind::Text, ReasoningFormat::unknown());
         thought.payload = payload.map(json);
@@ -442,8 +447,9 @@ fn a_callers_plain_thought_is_an_enveloped_user_text_and_a_typed_one_is_a_part()
     let part = r#"{"text":"perhaps","thought":true}"#;
     let mut call = Call::new(gemini_3());
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
-    let item =
-        |id: &str, message, body| Item::new(id, Place::new(message, 0), Role::Assistant, body);
+    let item = |id: &str, message, body| {
+        Item::new(id, ItemPosition::new(message, 0), Role::Assistant, body)
+    };
     call.items = vec![
         item("plain", 0, thought(None, None)),
         item("typed", 1, thought(Some(part), Some("gemini-thought-part-v1"))),
@@ -456,15 +462,15 @@ fn a_callers_plain_thought_is_an_enveloped_user_text_and_a_typed_one_is_a_part()
     assert!(at("/contents/1/role").is("model"));
     assert_eq!(at("/contents/1/parts/0").json().as_str(), part);
     let expected = [
-        (Did::Reshaped(How::Enveloped), vec![]),
-        (Did::Kept, vec![]),
-        (Did::Elided(Why::ByPolicy), vec![]),
+        (Disposition::Reshaped(ReshapeKind::Enveloped), vec![]),
+        (Disposition::Kept, vec![]),
+        (Disposition::Elided(ElisionReason::ByPolicy), vec![]),
     ];
     assert_eq!(fates(&call), expected);
 }
 
 #[test]
-fn pictures_stand_in_the_answer_from_gemini_3_on_and_beside_it_before() {
+fn images_are_inside_responses_only_since_gemini_3() {
     let picture = Media::Inline { mime: "image/png".into(), base64: Bytes::from_static(b"AA==") };
     let elsewhere = Media::Remote {
         mime: None,
@@ -474,21 +480,21 @@ fn pictures_stand_in_the_answer_from_gemini_3_on_and_beside_it_before() {
     let mut call = Call::new(gemini_3());
     let parts = vec![Part::Text("see".into()), Part::Media(picture), Part::Media(elsewhere)];
     let body = answer("c1", Outcome::Ok, parts);
-    call.items = vec![Item::new("r", Place::new(0, 0), Role::Tool, body)];
+    call.items = vec![Item::new("r", ItemPosition::new(0, 0), Role::Tool, body)];
     let inside = r#"[{"role":"user","parts":[{"functionResponse":{"name":"c1","response":{"output":"see"},"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}}]}]"#;
     assert_eq!(contents(&call), inside);
     call.target = gemini_25();
     let beside = r#"[{"role":"user","parts":[{"functionResponse":{"name":"c1","response":{"output":"see"}}},{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}]"#;
     assert_eq!(contents(&call), beside);
-    let message = "a file that another provider keeps was left out";
+    let message = "a file stored by another provider was left out";
     assert_eq!(warnings(&call), [("media".to_owned(), message.to_owned())]);
 }
 
 #[test]
-fn system_prompts_of_other_wires_go_to_the_top() {
+fn system_prompts_of_other_wires_become_the_system_instruction() {
     let mut call = Call::new(gemini_25());
     let system = |id: &str, text: &str| {
-        Item::new(id, Place::new(0, 0), Role::System, Body::Text(text.into()))
+        Item::new(id, ItemPosition::new(0, 0), Role::System, Body::Text(text.into()))
     };
     call.system = vec![system("s", "Be kind.")];
     call.items = vec![system("d", "Be brief."), caller_text("q", 1, "go")];

@@ -1,17 +1,20 @@
-//! Google's `generateContent`, as the Gemini API and Vertex AI speak it.
+//! Codec for Google's `generateContent`, as used by the Gemini API and Vertex AI.
 //!
-//! - Model and stream flag live in the path: `…/models/{model}:generateContent` or `:streamGenerateContent?alt=sse`.
-//! - A `thoughtSignature` may stand on any part: on a call, on a text, on code, on a provider's own tool step, and on an
-//!   empty text that ends a stream. It goes back on that part. A signed part is never joined with a neighbour.
-//! - Of calls made at once only the first is signed, and its siblings stay unsigned.
-//! - Gemini 3 refuses a model step whose first call is unsigned. History from elsewhere has no signature to show, so that
-//!   call gets the stand-in that Google documents. Which calls get it depends on nothing that comes later.
-//! - Parts with `thought: true` are summaries for the reader. Unsigned ones are not sent back: what the model needs of
-//!   them is in the signatures, and they would be paid for as input.
-//! - Names come in camelCase and in `snake_case`, at every level. Both are read, and stay as they were written.
-//! - Calls often have no id; their answers are then found by name, in order.
-//! - A stream is server-sent events, or one JSON array where `alt=sse` was not asked for. It has no closing mark: it is
-//!   whole when a `finishReason` came. Arguments may come piece by piece, in `partialArgs`.
+//! - The path contains the model and the stream flag: `…/models/{model}:generateContent` or
+//!   `:streamGenerateContent?alt=sse`.
+//! - Any part may have a `thoughtSignature`: a call, a text, code, a provider-run tool step, or an
+//!   empty text that ends a stream. The signature is sent back on the same part. A signed part is
+//!   never joined with another part.
+//! - Of parallel calls only the first is signed; the others stay unsigned.
+//! - Gemini 3 rejects a model step whose first call is unsigned. History from other providers has
+//!   no signature, so that call gets Google's documented stand-in. The choice of calls depends only
+//!   on earlier content.
+//! - Parts with `thought: true` are summaries for display. Unsigned summaries are not sent back:
+//!   the signatures hold what the model needs, and the summaries would cost input tokens.
+//! - Names may be in camelCase or `snake_case` at every level. Both are accepted and preserved.
+//! - Calls often have no id; their responses are then matched by name, in order.
+//! - A stream is server-sent events, or one JSON array without `alt=sse`. It has no end marker: it
+//!   is complete when a `finishReason` arrived. Arguments may arrive in pieces, in `partialArgs`.
 
 mod arguments;
 mod contract;
@@ -28,15 +31,16 @@ mod tools;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
-    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+    PathStyle, Rule,
 };
 
-/// Google's `generateContent`.
+/// Codec for Google's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
@@ -50,55 +54,55 @@ impl Codec for Gemini {
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
-        path::Path::parse(&request.path).map(|path| Name::from(path.model))
+        path::GeminiPath::parse(&request.path).map(|path| Name::from(path.model))
     }
 
     fn path(&self, target: &Target, stream: bool) -> String {
-        path::fresh(target, stream)
+        path::default_path(target, stream)
     }
 
     fn framing(&self) -> Framing {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         Ok(encode::encode(call))
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-        decode::request(request, &Tree::parse(request.body.clone())?, asked)
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
+        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
     }
 
     fn decode_parsed(
         &self,
         request: &Request,
         body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
-        decode::request(request, body, asked)
+        decode::decode_request(request, body, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
-        decode::reply(body, asked)
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+        decode::decode_reply(body, asked)
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply::whole(&without_empty_texts(reply, &self.wire())))
+        Ok(encode::reply::encode_whole_reply(&without_empty_texts(reply, &self.wire())))
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
-        Box::new(stream::ChunkDecoder::new(asked.clone()))
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
+        Box::new(stream::GeminiDecoder::new(asked.clone()))
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::write::ChunkEncoder::default())
+        Box::new(stream::write::GeminiEncoder::default())
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
         contract::RULES
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
     }
 

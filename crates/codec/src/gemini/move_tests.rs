@@ -1,23 +1,26 @@
-//! What becomes of a request that goes elsewhere than it was written for, and of a conversation that came from elsewhere.
+//! Tests of requests that move to another endpoint, and of conversations from other wires.
 
-use throughline_core::{Call, Choice, Extra, Item, Outcome, Part, Place, Role, Tool, Wire};
+use throughline_core::{
+    Call, Extra, Item, ItemPosition, Outcome, Part, Role, Tool, ToolChoice, Wire,
+};
 
 use super::{
     answer, body_of, caller_text, contents, foreign, gemini_3, gemini_25, json, request, target,
     tool_call, warnings,
 };
-use crate::{Asked, Codec, Gemini};
+use crate::{Codec, DecodeContext, Gemini};
 
 fn told(call: &Call) -> Vec<String> {
     warnings(call).into_iter().map(|(setting, _)| setting).collect()
 }
 
 #[test]
-fn another_endpoint_is_asked_at_its_own_path() {
+fn moved_request_uses_the_new_endpoint_path() {
     let vertex = target("vertex", "gemini-3-flash-preview");
     let theirs = "/v1/projects/p/locations/global/publishers/google/models/gemini-3-flash-preview:generateContent";
     let body = r#"{"contents":[],"cachedContent":"projects/p/cachedContents/1"}"#;
-    let mut call = Gemini.decode_request(&request(theirs, body), &Asked::of(vertex)).unwrap();
+    let mut call =
+        Gemini.decode_request(&request(theirs, body), &DecodeContext::of(vertex)).unwrap();
     assert_eq!(&*Gemini.encode(&call).unwrap().request.path, theirs);
     assert_eq!(body_of(&call), body);
     call.target = gemini_3();
@@ -30,7 +33,7 @@ fn another_endpoint_is_asked_at_its_own_path() {
 #[test]
 fn a_choice_needs_the_tools_that_it_speaks_of() {
     let mut call = Call::new(gemini_25());
-    call.settings.choice = Some(Choice::Tool("f".into()));
+    call.settings.choice = Some(ToolChoice::Tool("f".into()));
     assert_eq!(body_of(&call), r#"{"contents":[]}"#);
     assert_eq!(told(&call), ["tool_choice"]);
     let (name, hosted) = ("f".into(), false);
@@ -38,19 +41,21 @@ fn a_choice_needs_the_tools_that_it_speaks_of() {
     assert!(body_of(&call).contains(r#""allowedFunctionNames":["f"]"#));
 
     let body = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}"#;
-    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let mut call =
+        Gemini.decode_request(&request("", body), &DecodeContext::of(gemini_25())).unwrap();
     assert_eq!(body_of(&call), body);
     call.tools.clear();
     assert_eq!(body_of(&call), r#"{"contents":[],"tools":[]}"#);
     let odd = r#"{"contents":[],"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}"#;
-    let call = Gemini.decode_request(&request("", odd), &Asked::of(gemini_25())).unwrap();
+    let call = Gemini.decode_request(&request("", odd), &DecodeContext::of(gemini_25())).unwrap();
     assert_eq!(body_of(&call), odd);
 }
 
 #[test]
-fn what_settings_do_not_say_comes_together_again_without_the_source() {
+fn unrepresented_settings_are_rejoined_without_the_source() {
     let body = r#"{"contents":[],"generation_config":{"seed":1,"topK":2,"thinkingConfig":{"odd":true}},"toolConfig":{"retrievalConfig":{}}}"#;
-    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let mut call =
+        Gemini.decode_request(&request("", body), &DecodeContext::of(gemini_25())).unwrap();
     let keys: Vec<&str> = call.extras.iter().map(|extra| &*extra.key).collect();
     let expected = [
         "generation_config.seed",
@@ -68,10 +73,10 @@ fn what_settings_do_not_say_comes_together_again_without_the_source() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_wrapped_once() {
+fn non_object_arguments_are_wrapped_once() {
     let args = |args: &str| {
         let mut call = Call::new(gemini_25());
-        call.items = vec![foreign("a", Place::new(0, 0), tool_call("c", "f", args), "{}")];
+        call.items = vec![foreign("a", ItemPosition::new(0, 0), tool_call("c", "f", args), "{}")];
         super::member(&call, "/contents/0/parts/0/functionCall/args").unwrap()
     };
     assert_eq!(args(r#""{\"city\": \"Os""#), r#"{"input":"{\"city\": \"Os"}"#);
@@ -80,18 +85,18 @@ fn arguments_that_are_no_object_are_wrapped_once() {
 }
 
 #[test]
-fn answers_stand_in_the_order_of_their_calls_in_one_content() {
+fn responses_follow_the_order_of_their_calls_in_one_content() {
     let mut call = Call::new(gemini_3());
     let step = |id: &str, message, call: &str| {
-        foreign(id, Place::new(message, 0), tool_call(call, "f", "{}"), "{}")
+        foreign(id, ItemPosition::new(message, 0), tool_call(call, "f", "{}"), "{}")
     };
     let result = |id: &str, message, call: &str| {
         let body = answer(call, Outcome::Ok, vec![Part::Text(id.into())]);
-        Item::new(id, Place::new(message, 0), Role::Tool, body)
+        Item::new(id, ItemPosition::new(message, 0), Role::Tool, body)
     };
     call.items = vec![
         caller_text("q", 0, "go"),
-        foreign("e", Place::new(1, 0), throughline_core::Body::Text("".into()), "{}"),
+        foreign("e", ItemPosition::new(1, 0), throughline_core::Body::Text("".into()), "{}"),
         step("a", 1, "one"),
         step("b", 2, "two"),
         result("second", 3, "two"),
@@ -113,23 +118,23 @@ fn answers_stand_in_the_order_of_their_calls_in_one_content() {
 }
 
 #[test]
-fn an_answer_to_no_call_has_a_safe_id_and_name() {
+fn result_without_a_call_gets_a_safe_id_and_name() {
     let mut call = Call::new(gemini_25());
     let mut body = answer("toolu 1/é", Outcome::Ok, vec![]);
     if let throughline_core::Body::Result(result) = &mut body {
         result.wire_id = Some("toolu 1/é".into());
     }
-    call.items = vec![Item::new("r", Place::new(0, 0), Role::Tool, body)];
+    call.items = vec![Item::new("r", ItemPosition::new(0, 0), Role::Tool, body)];
     let expected = r#"[{"role":"user","parts":[{"functionResponse":{"id":"toolu_1__","name":"toolu_1__","response":{"output":""}}}]}]"#;
     assert_eq!(contents(&call), expected);
 }
 
 #[test]
-fn a_clients_answer_follows_the_id_under_which_a_foreign_call_goes_out() {
+fn client_result_uses_the_id_of_the_translated_call() {
     let mut call = Call::new(gemini_25());
-    call.items = vec![foreign("a", Place::new(0, 0), tool_call("toolu/1", "f", "{}"), "{}")];
+    call.items = vec![foreign("a", ItemPosition::new(0, 0), tool_call("toolu/1", "f", "{}"), "{}")];
     let said = r#"{"contents":[{"role":"user","parts":[{"functionResponse":{"id":"toolu/1","name":"f","response":{}}}]}]}"#;
-    let asked = Asked::of(gemini_25());
+    let asked = DecodeContext::of(gemini_25());
     let mut answered = Gemini.decode_request(&request("", said), &asked).unwrap().items;
     if let throughline_core::Body::Result(result) = &mut answered[0].body {
         result.call = "toolu/1".into();

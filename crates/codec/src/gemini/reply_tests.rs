@@ -1,13 +1,16 @@
-//! What the Gemini codec makes of answers, whole and streamed, and how it writes them.
+//! Tests of decoding and encoding whole and streamed responses.
 
 use bytes::Bytes;
-use throughline_core::{Body, Event, Item, Place, Reply, Stop, Target, Usage};
+use throughline_core::{Body, Event, Item, ItemPosition, Reply, StopReason, Target, Usage};
 
 use super::{foreign, gemini_3, reply_of, seals, target, tool_call};
-use crate::{Asked, Codec, CodecError, Framing, Gemini, StreamDecoder, StreamEncoder, events_of};
+use crate::{
+    Codec, CodecError, DecodeContext, Framing, Gemini, StreamDecoder, StreamEncoder,
+    events_from_reply,
+};
 
 fn stream(to: &Target, framing: Framing, bytes: &[u8]) -> (Vec<Event>, Reply) {
-    let mut decoder = StreamDecoder::framed(&Gemini, &Asked::of(to.clone()), framing);
+    let mut decoder = StreamDecoder::with_framing(&Gemini, &DecodeContext::of(to.clone()), framing);
     let mut events = decoder.push(bytes).unwrap();
     events.extend(decoder.finish().unwrap());
     let Some(Event::Ended(reply)) = events.last() else { panic!("the stream did not end") };
@@ -41,42 +44,49 @@ fn natives(items: &[Item]) -> Vec<&str> {
 }
 
 #[test]
-fn finish_reasons_and_blocks_say_why_it_ended() {
+fn finish_and_block_reasons_map_to_stops() {
     let stop = |body: &str| {
-        Gemini.decode_reply(&Bytes::from(body.to_owned()), &Asked::of(gemini_3())).unwrap().stop
+        Gemini
+            .decode_reply(&Bytes::from(body.to_owned()), &DecodeContext::of(gemini_3()))
+            .unwrap()
+            .stop
     };
     let finished = |reason: &str| {
         stop(&format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"text":"x"}}]}},"finishReason":"{reason}"}}]}}"#
         ))
     };
-    assert_eq!(finished("STOP"), Stop::Done);
-    assert_eq!(finished("MAX_TOKENS"), Stop::Length);
-    assert_eq!(finished("SAFETY"), Stop::Refused("SAFETY".into()));
-    assert_eq!(finished("MALFORMED_FUNCTION_CALL"), Stop::Other("MALFORMED_FUNCTION_CALL".into()));
+    assert_eq!(finished("STOP"), StopReason::Done);
+    assert_eq!(finished("MAX_TOKENS"), StopReason::Length);
+    assert_eq!(finished("SAFETY"), StopReason::Refused("SAFETY".into()));
+    assert_eq!(
+        finished("MALFORMED_FUNCTION_CALL"),
+        StopReason::Other("MALFORMED_FUNCTION_CALL".into())
+    );
     assert_eq!(
         stop(r#"{"promptFeedback":{"blockReason":"OTHER"}}"#),
-        Stop::Refused("OTHER".into())
+        StopReason::Refused("OTHER".into())
     );
-    assert_eq!(stop(r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#), Stop::Cut);
+    assert_eq!(stop(r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#), StopReason::Cut);
 }
 
 #[test]
 fn thoughts_count_as_output_and_tool_prompts_as_input() {
     let body = r#"{"candidates":[],"usageMetadata":{"promptTokenCount":10,"toolUsePromptTokenCount":5,"cachedContentTokenCount":4,"candidatesTokenCount":7,"thoughtsTokenCount":3}}"#;
-    let reply = Gemini.decode_reply(&Bytes::from(body), &Asked::of(gemini_3())).unwrap();
+    let reply = Gemini.decode_reply(&Bytes::from(body), &DecodeContext::of(gemini_3())).unwrap();
     let expected = Usage { input: 15, cached: 4, written: 0, output: 10, thought: 3 };
     assert_eq!(reply.usage, expected);
 }
 
 #[test]
-fn a_failure_is_told_bare_or_in_a_list() {
+fn failure_decodes_bare_or_in_a_list() {
     let error = r#"{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}"#;
     for body in [error.to_owned(), format!("[{error}]")] {
         let body = Bytes::from(body);
-        let Err(CodecError::Provider(failure)) = Gemini.decode_reply(&body, &Asked::of(gemini_3()))
+        let Err(CodecError::Provider(failure)) =
+            Gemini.decode_reply(&body, &DecodeContext::of(gemini_3()))
         else {
-            panic!("that was no failure");
+            panic!("expected a failure");
         };
         let expected = throughline_core::Failure {
             status: Some(400),
@@ -89,24 +99,24 @@ fn a_failure_is_told_bare_or_in_a_list() {
 }
 
 #[test]
-fn a_reply_is_written_as_it_came_or_in_this_wires_words() {
+fn reply_encodes_verbatim_or_translated() {
     let body = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hi","thoughtSignature":"s1"}]},"finishReason":"STOP","index":0,"groundingMetadata":{}},{"index":1}],"usageMetadata":{"promptTokenCount":1},"modelVersion":"m","responseId":"r"}"#;
-    let reply = Gemini.decode_reply(&Bytes::from(body), &Asked::of(gemini_3())).unwrap();
+    let reply = Gemini.decode_reply(&Bytes::from(body), &DecodeContext::of(gemini_3())).unwrap();
     let extras: Vec<&str> = reply.extras.iter().map(|(key, _)| &**key).collect();
     assert_eq!(extras, ["candidates", "usageMetadata", "modelVersion", "responseId"]);
     assert_eq!(Gemini.encode_reply(&reply).unwrap(), Bytes::from(body));
 
     let origin = target("anthropic", "claude-sonnet-4-5").origin;
-    let items = vec![foreign("a", Place::new(0, 0), tool_call("toolu_1", "f", "{}"), "{}")];
+    let items = vec![foreign("a", ItemPosition::new(0, 0), tool_call("toolu_1", "f", "{}"), "{}")];
     let usage = Usage { input: 3, cached: 2, written: 0, output: 5, thought: 1 };
     let (id, extras) = (Some("msg".into()), Vec::new());
-    let reply = Reply { id, items, stop: Stop::Tools, usage, origin, extras };
+    let reply = Reply { id, items, stop: StopReason::Tools, usage, origin, extras };
     let expected = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{},"id":"toolu_1"}}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":8,"cachedContentTokenCount":2,"thoughtsTokenCount":1},"modelVersion":"claude-sonnet-4-5","responseId":"msg"}"#;
     assert_eq!(Gemini.encode_reply(&reply).unwrap(), Bytes::from(expected));
 }
 
 #[test]
-fn texts_join_from_chunk_to_chunk_until_kind_or_signature_changes() {
+fn texts_join_across_chunks_until_kind_or_signature_changes() {
     let reply = stream_of(
         &gemini_3(),
         &[
@@ -132,11 +142,11 @@ fn texts_join_from_chunk_to_chunk_until_kind_or_signature_changes() {
     let assembled: Vec<bool> =
         reply.items.iter().map(|item| item.native.as_ref().unwrap().assembled).collect();
     assert_eq!(assembled, [true, true, true, false, false, false]);
-    assert_eq!(reply.stop, Stop::Done);
+    assert_eq!(reply.stop, StopReason::Done);
 }
 
 #[test]
-fn arguments_are_put_together_from_their_pieces() {
+fn partial_arguments_are_assembled() {
     let reply = stream_of(
         &gemini_3(),
         &[
@@ -166,11 +176,11 @@ fn arguments_are_put_together_from_their_pieces() {
     assert_eq!(natives(&reply.items), expected);
     assert_eq!(seals(&reply.items)[0], [("s1", "gemini.thought_signature", "/thoughtSignature")]);
     assert_eq!(reply.items[2].body, tool_call("s1.0.2", "no_args", "{}"));
-    assert_eq!(reply.stop, Stop::Tools);
+    assert_eq!(reply.stop, StopReason::Tools);
 }
 
 #[test]
-fn a_piece_that_makes_no_sense_is_told_and_holds_no_memory() {
+fn invalid_argument_piece_is_passed_on_and_uses_no_memory() {
     let pieces = [
         r#"{"jsonPath":"$.list[4000000000]","stringValue":"x"}"#,
         r#"{"jsonPath":"no path","stringValue":"x"}"#,
@@ -192,18 +202,18 @@ fn a_piece_that_makes_no_sense_is_told_and_holds_no_memory() {
 }
 
 #[test]
-fn a_cut_stream_keeps_its_words_and_loses_its_seals() {
+fn truncated_stream_keeps_text_and_loses_seals() {
     let chunks = [
         parts_chunk(r#"[{"text":"hm","thought":true}]"#),
         parts_chunk(r#"[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s1"}]"#),
         parts_chunk(r#"[{"text":"half"}]"#),
     ];
     let reply = stream_of(&gemini_3(), &chunks);
-    assert_eq!(reply.stop, Stop::Cut);
+    assert_eq!(reply.stop, StopReason::Cut);
     let native = |item: &Item| item.native.as_ref().map(|native| native.json.as_str().to_owned());
     let natives: Vec<_> = reply.items.iter().map(native).collect();
     let said = |text: &str| Some(text.to_owned());
-    // What was sealed keeps its words and not its signed text.
+    // Sealed parts keep their text but not their signed JSON.
     assert_eq!(
         natives,
         [said(r#"{"text":"hm","thought":true}"#), None, said(r#"{"text":"half"}"#)]
@@ -214,7 +224,7 @@ fn a_cut_stream_keeps_its_words_and_loses_its_seals() {
 }
 
 #[test]
-fn frames_of_other_kinds_are_told_and_kept() {
+fn unknown_frames_are_passed_on_and_kept() {
     let other = r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"other"}]}}]}"#;
     let failed = r#"{"error":{"code":503,"message":"Overloaded.","status":"UNAVAILABLE"}}"#;
     let last = last_chunk(r#"[{"text":"x"}]"#);
@@ -234,23 +244,23 @@ fn frames_of_other_kinds_are_told_and_kept() {
 }
 
 #[test]
-fn what_comes_behind_the_finish_reason_still_counts() {
+fn content_after_the_finish_reason_counts() {
     let last = last_chunk(r#"[{"text":"x"}]"#);
     let usage = r#"{"usageMetadata":{"promptTokenCount":2,"candidatesTokenCount":1}}"#;
     let array = format!("[{last}\n,\r\n{usage}]");
     let (_, reply) = stream(&gemini_3(), Framing::JsonArray, array.as_bytes());
     assert_eq!(reply.usage, Usage { input: 2, output: 1, ..Usage::default() });
-    assert_eq!(reply.stop, Stop::Done);
+    assert_eq!(reply.stop, StopReason::Done);
 }
 
 #[test]
-fn a_reply_survives_the_way_through_frames() {
+fn reply_round_trips_through_frames() {
     let parts = r#"[{"text":"h","thought":true},{"text":"m","thought":true},{"text":"a"},{"text":"b"},{"text":""},{"text":"c","thoughtSignature":"s1"},{"text":"d"},{"functionCall":{"name":"f","args":{"x":[1]}},"thoughtSignature":"s2"},{"text":"","thought":true,"thoughtSignature":"s3"},{"toolCall":{"id":"t"}},{"thoughtSignature":"s4"},{"text":"","thoughtSignature":"s5"}]"#;
     let reply = reply_of(&gemini_3(), parts);
     for framing in [Framing::Sse, Framing::JsonArray, Framing::JsonLines] {
-        let mut encoder = StreamEncoder::framed(&Gemini, framing);
+        let mut encoder = StreamEncoder::with_framing(&Gemini, framing);
         let mut bytes = Vec::new();
-        for event in events_of(&reply) {
+        for event in events_from_reply(&reply) {
             encoder.push(&event, &mut bytes).unwrap();
         }
         encoder.finish(&mut bytes);
@@ -258,26 +268,26 @@ fn a_reply_survives_the_way_through_frames() {
         assert_eq!(again.items, reply.items);
         assert_eq!(
             (again.id, again.stop, again.usage),
-            (reply.id.clone(), Stop::Tools, reply.usage)
+            (reply.id.clone(), StopReason::Tools, reply.usage)
         );
     }
 }
 
 #[test]
-fn the_last_chunk_shares_the_last_part_with_the_ending() {
+fn last_chunk_has_the_last_part_and_the_finish_reason() {
     let mut reply = reply_of(&gemini_3(), r#"[{"text":"hello"}]"#);
     reply.extras.clear();
     reply.usage = Usage { input: 1, output: 2, ..Usage::default() };
     let mut encoder = StreamEncoder::new(&Gemini);
     let mut bytes = Vec::new();
-    for event in events_of(&reply) {
+    for event in events_from_reply(&reply) {
         encoder.push(&event, &mut bytes).unwrap();
     }
     let expected = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}],\"role\":\"model\"},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":1,\"candidatesTokenCount\":2,\"totalTokenCount\":3},\"modelVersion\":\"gemini-3-flash-preview\",\"responseId\":\"r1\"}\n\n";
     assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
 
-/// What a client of a wire reads in an answer: the kind and the text of each part.
+/// Returns the kind and text of each part as a client of a wire reads it.
 fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     let block = |item: &Item| {
         let kind = match &item.body {
@@ -291,18 +301,18 @@ fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     items.iter().map(block).collect()
 }
 
-/// Whether a client of that wire sees the parts of an answer one by one.
+/// Returns whether clients of the wire see the parts of a response separately.
 fn has_blocks(codec: &dyn Codec) -> bool {
     matches!(codec.wire().as_str(), "anthropic-messages" | "openai-responses")
 }
 
-/// The blocks of an answer as a client of that wire reads it, whole and streamed.
+/// Returns the blocks of a response as a client of that wire reads it, whole and streamed.
 fn blocks_on(
     codec: &dyn Codec,
     reply: &Reply,
     events: &[Event],
 ) -> [Vec<(&'static str, String)>; 2] {
-    let asked = Asked::of(match codec.wire().as_str() {
+    let asked = DecodeContext::of(match codec.wire().as_str() {
         "anthropic-messages" => target("anthropic", "claude-sonnet-4-5"),
         "openai-responses" => target("openai", "gpt-5.2"),
         "openai-chat" => target("deepseek", "deepseek-v4-pro"),
@@ -322,7 +332,7 @@ fn blocks_on(
 }
 
 #[test]
-fn empty_signed_text_is_no_block_in_another_dialect() {
+fn empty_signed_text_is_no_block_in_other_dialects() {
     let chunks = [
         parts_chunk(r#"[{"text":"I think.","thought":true}]"#),
         parts_chunk(r#"[{"text":"Hello"}]"#),
@@ -344,9 +354,10 @@ fn empty_signed_text_is_no_block_in_another_dialect() {
     assert_eq!(blocks(&reply.items).len(), 3, "Gemini's own clients get the part");
 }
 
-/// For every sequence of Gemini's parts, a client of another dialect sees the same blocks whole and streamed.
+/// Tests that a client of another dialect sees the same blocks whole and streamed, for every
+/// sequence of Gemini parts.
 #[test]
-fn whole_and_streamed_answers_show_the_same_blocks() {
+fn whole_and_streamed_replies_show_the_same_blocks() {
     const PARTS: [&str; 6] = [
         r#"{"text":"Thinking. ","thought":true}"#,
         r#"{"text":"Some text. "}"#,
@@ -355,7 +366,7 @@ fn whole_and_streamed_answers_show_the_same_blocks() {
         r#"{"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"c2lnMw=="}"#,
         r#"{"text":""}"#,
     ];
-    let mut dice = throughline_testkit::Dice::new(19);
+    let mut dice = throughline_testkit::TestRng::new(19);
     for case in 0..throughline_testkit::cases(300) {
         let length = 1 + dice.below(6);
         let parts: Vec<String> =

@@ -1,11 +1,12 @@
-//! How the settings of a Call become those of a Gemini request, and back.
+//! Tests of the conversion between the settings of a Call and a Gemini request.
 
 use throughline_core::{
-    Call, Choice, Json, Native, NativeReasoning, Output, Settings, Side, Target, Tool, Wire,
+    Call, Direction, Json, NativePart, NativeReasoning, OutputFormat, Settings, Target, Tool,
+    ToolChoice, Wire,
 };
 
 use super::{body_of, gemini_3, gemini_25, json, member, request, target, warnings};
-use crate::{Asked, Codec, Gemini};
+use crate::{Codec, DecodeContext, Gemini};
 
 fn with_reasoning(target: Target, reasoning: NativeReasoning) -> Call {
     let mut call = Call::new(target);
@@ -14,7 +15,7 @@ fn with_reasoning(target: Target, reasoning: NativeReasoning) -> Call {
 }
 
 #[test]
-fn reasoning_is_a_level_or_a_budget_as_the_model_takes_it() {
+fn reasoning_becomes_a_level_or_budget_by_model() {
     let thinking = |model: &str, reasoning: NativeReasoning| {
         let call = with_reasoning(target("gemini", model), reasoning);
         let settings: Vec<String> =
@@ -67,29 +68,31 @@ fn reasoning_is_a_level_or_a_budget_as_the_model_takes_it() {
 }
 
 #[test]
-fn another_model_is_asked_to_think_in_its_own_words() {
+fn thinking_settings_are_rewritten_for_another_model() {
     let body = r#"{"contents":[],"generation_config":{"seed":1,"thinking_config":{"thinking_level":"LOW","include_thoughts":true}}}"#;
     let path = "/v1beta/models/gemini-3-flash-preview:generateContent";
-    let mut call = Gemini.decode_request(&request(path, body), &Asked::of(gemini_3())).unwrap();
+    let mut call =
+        Gemini.decode_request(&request(path, body), &DecodeContext::of(gemini_3())).unwrap();
     call.target = gemini_25();
     let expected = r#"{"contents":[],"generation_config":{"seed":1,"thinking_config":{"include_thoughts":true,"thinkingBudget":2048}}}"#;
     assert_eq!(body_of(&call), expected);
 }
 
 #[test]
-fn settings_are_read_and_unknown_members_stay() {
+fn settings_decode_and_unknown_members_are_preserved() {
     let body = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f"}]}],"generationConfig":{"maxOutputTokens":5,"temperature":1.0,"topP":0.5,"topK":4,"stopSequences":["x"],"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"},"seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}},"labels":{}}"#;
-    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let mut call =
+        Gemini.decode_request(&request("", body), &DecodeContext::of(gemini_25())).unwrap();
     let expected = Settings {
         max_tokens: Some(5),
         temperature: Some(json("1.0")),
         top_p: Some(json("0.5")),
         top_k: Some(json("4")),
         stop: vec!["x".into()],
-        choice: Some(Choice::Tool("f".into())),
+        choice: Some(ToolChoice::Tool("f".into())),
         parallel: None,
         reasoning: Some(NativeReasoning { enabled: Some(true), ..Default::default() }),
-        output: Some(Output::Schema {
+        output: Some(OutputFormat::Schema {
             name: None,
             schema: json(r#"{"type":"object"}"#),
             strict: None,
@@ -102,8 +105,8 @@ fn settings_are_read_and_unknown_members_stay() {
 
     call.settings.max_tokens = Some(6);
     call.settings.top_k = None;
-    call.settings.output = Some(Output::Json);
-    call.settings.choice = Some(Choice::Auto);
+    call.settings.output = Some(OutputFormat::Json);
+    call.settings.choice = Some(ToolChoice::Auto);
     let edited = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f"}]}],"generationConfig":{"maxOutputTokens":6,"temperature":1.0,"topP":0.5,"stopSequences":["x"],"responseMimeType":"application/json","seed":3,"thinkingConfig":{"thinkingBudget":-1}},"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}},"labels":{}}"#;
     assert_eq!(body_of(&call), edited);
 }
@@ -112,7 +115,7 @@ fn settings_are_read_and_unknown_members_stay() {
 fn what_cannot_be_carried_is_told() {
     let mut call = Call::new(gemini_25());
     call.settings.parallel = Some(false);
-    call.settings.choice = Some(Choice::Other(json(r#"{"type":"custom"}"#)));
+    call.settings.choice = Some(ToolChoice::Other(json(r#"{"type":"custom"}"#)));
     call.resumes = Some("resp_1".into());
     call.extras.push(throughline_core::Extra {
         wire: Some(Wire::OPENAI_CHAT),
@@ -124,7 +127,7 @@ fn what_cannot_be_carried_is_told() {
         description: None,
         schema: None,
         hosted: true,
-        native: Some(Native::new(Wire::ANTHROPIC_MESSAGES, Side::Request, json("{}"))),
+        native: Some(NativePart::new(Wire::ANTHROPIC_MESSAGES, Direction::Request, json("{}"))),
     });
     let settings: Vec<String> = warnings(&call).into_iter().map(|(setting, _)| setting).collect();
     assert_eq!(settings, ["tools", "previous_response_id", "logprobs", "parallel", "tool_choice"]);
@@ -132,27 +135,29 @@ fn what_cannot_be_carried_is_told() {
 }
 
 #[test]
-fn every_mode_of_calling_has_its_choice() {
+fn every_calling_mode_maps_to_a_tool_choice() {
     let choice = |calling: &str| {
         let body =
             format!(r#"{{"contents":[],"toolConfig":{{"functionCallingConfig":{calling}}}}}"#);
-        let call = Gemini.decode_request(&request("", &body), &Asked::of(gemini_25())).unwrap();
+        let call =
+            Gemini.decode_request(&request("", &body), &DecodeContext::of(gemini_25())).unwrap();
         call.settings.choice
     };
     let validated = r#"{"mode":"VALIDATED"}"#;
     let several = r#"{"mode":"ANY","allowedFunctionNames":["f","g"]}"#;
-    assert_eq!(choice(r#"{"mode":"AUTO"}"#), Some(Choice::Auto));
-    assert_eq!(choice(r#"{"mode":"none"}"#), Some(Choice::None));
-    assert_eq!(choice(r#"{"mode":"ANY"}"#), Some(Choice::Any));
-    assert_eq!(choice(validated), Some(Choice::Other(json(validated))));
-    assert_eq!(choice(several), Some(Choice::Other(json(several))));
+    assert_eq!(choice(r#"{"mode":"AUTO"}"#), Some(ToolChoice::Auto));
+    assert_eq!(choice(r#"{"mode":"none"}"#), Some(ToolChoice::None));
+    assert_eq!(choice(r#"{"mode":"ANY"}"#), Some(ToolChoice::Any));
+    assert_eq!(choice(validated), Some(ToolChoice::Other(json(validated))));
+    assert_eq!(choice(several), Some(ToolChoice::Other(json(several))));
     assert_eq!(choice("{}"), None);
 }
 
 #[test]
-fn tools_are_read_one_by_one_and_written_together() {
+fn tools_decode_separately_and_encode_together() {
     let body = r#"{"contents":[],"tools":[{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"type":{"type":"STRING","enum":["STRING"]}}}},{"name":"g"}],"googleSearch":{}},{"codeExecution":{}}]}"#;
-    let mut call = Gemini.decode_request(&request("", body), &Asked::of(gemini_25())).unwrap();
+    let mut call =
+        Gemini.decode_request(&request("", body), &DecodeContext::of(gemini_25())).unwrap();
     let tools: Vec<(&str, bool, Option<&str>)> = call
         .tools
         .iter()

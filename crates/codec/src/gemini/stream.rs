@@ -1,34 +1,34 @@
-//! Streamed answers, read.
+//! Decodes streamed responses.
 //!
-//! Each chunk holds whole parts, but a text goes on from chunk to chunk: the first part of a chunk joins the last one of
-//! the chunk before while both are bare texts of the same kind. Parts of one chunk are never joined, and neither is a
-//! part that has a signature or any other member.
+//! Each chunk holds whole parts, but a text may continue in the next chunk. The first part of a
+//! chunk joins the last part of the previous chunk if both are bare texts of the same kind. Parts
+//! of one chunk are never joined, and neither are parts with a signature or any other member.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Place, Reply, Role, Side, Stop, Tree,
-    Usage, json,
+    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
+    StopReason, Tree, Usage, json,
 };
 
 use crate::events;
 use crate::frame::Frame;
-use crate::gemini::arguments::Arguments;
-use crate::gemini::decode::{self, Reader};
+use crate::gemini::arguments::PartialArguments;
+use crate::gemini::decode::{self, GeminiReader};
 use crate::gemini::encode;
-use crate::gemini::wire::{self, Kind};
-use crate::{Asked, CodecError, Decoder, draft};
+use crate::gemini::wire::{self, GeminiPartKind};
+use crate::{CodecError, DecodeContext, Decoder, draft};
 
 pub(super) mod write;
 
-/// Reads a streamed answer.
-pub(super) struct ChunkDecoder {
-    asked: Asked,
+/// Decodes a streamed response.
+pub(super) struct GeminiDecoder {
+    asked: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
     has_begun: bool,
-    open: Option<Open>,
+    open: Option<GeminiOpenPart>,
     items: Vec<Item>,
     reason: Option<Name>,
     blocked: Option<Name>,
@@ -41,29 +41,29 @@ pub(super) struct ChunkDecoder {
     has_ended: bool,
 }
 
-/// A part that may go on.
-enum Open {
-    Text(OpenText),
-    Call(OpenCall),
+/// A part that may continue.
+enum GeminiOpenPart {
+    Text(GeminiOpenText),
+    Call(GeminiOpenCall),
 }
 
-struct OpenText {
+struct GeminiOpenText {
     is_thought: bool,
-    /// The part as it came first, which is the whole of it until more comes.
+    /// The first fragment, which is the whole part unless more follows.
     first: Json,
     text: String,
     is_joined: bool,
 }
 
-struct OpenCall {
+struct GeminiOpenCall {
     first: Json,
     signature: Option<Json>,
     id: Option<Name>,
-    args: Arguments,
+    args: PartialArguments,
 }
 
-impl ChunkDecoder {
-    pub(super) fn new(asked: Asked) -> Self {
+impl GeminiDecoder {
+    pub(super) fn new(asked: DecodeContext) -> Self {
         Self {
             origin: Arc::clone(&asked.target.origin),
             asked,
@@ -100,7 +100,7 @@ impl ChunkDecoder {
             }
             let is = |word: &str| wire::is_spelled(&name, word);
             if !is_first && (is("responseId") || is("modelVersion")) {
-                // Who answers is told once and for all; later chunks only repeat it.
+                // The first chunk determines the origin; later chunks only repeat it.
                 continue;
             }
             if is("promptFeedback") {
@@ -108,13 +108,15 @@ impl ChunkDecoder {
                 self.blocked = self.blocked.take().or(blocked);
             }
             if is("usageMetadata") {
-                // Early chunks tell little of the cost, and later ones not always all.
-                value.members().for_each(|(key, count)| note(&mut self.counts, key, count));
+                // Early chunks have few counts, and later ones may omit some.
+                value
+                    .members()
+                    .for_each(|(key, count)| record_member(&mut self.counts, key, count));
             }
-            note(&mut self.extras, key, value);
+            record_member(&mut self.extras, key, value);
         }
         for candidate in candidates.into_iter().flat_map(Node::elements) {
-            // Where several answers were asked for, the first is the Reply.
+            // If the response has several candidates, the first one becomes the Reply.
             match candidate.get("index").and_then(Node::u64) {
                 Some(0) | None => self.candidate(candidate, &mut events),
                 Some(_) => events.push(Event::Alien(candidate.json())),
@@ -133,7 +135,7 @@ impl ChunkDecoder {
 
     fn candidate(&mut self, candidate: Node<'_>, events: &mut Vec<Event>) {
         for (key, value) in candidate.members().filter(|(key, _)| !key.is("content")) {
-            note(&mut self.candidate, key, value);
+            record_member(&mut self.candidate, key, value);
         }
         let parts = candidate.at("/content/parts").into_iter().flat_map(Node::elements);
         for (position, part) in parts.enumerate() {
@@ -149,7 +151,7 @@ impl ChunkDecoder {
             return;
         }
         let bare = bare_text(part);
-        if let (Some((is_thought, text)), Some(Open::Text(open)), true) =
+        if let (Some((is_thought, text)), Some(GeminiOpenPart::Text(open)), true) =
             (bare, &mut self.open, is_first)
             && open.is_thought == is_thought
         {
@@ -165,26 +167,32 @@ impl ChunkDecoder {
         self.close(events);
         let index = self.next_index();
         let item = self.item(&part.json(), false);
-        events.push(events::opened(index, &item));
-        events.extend(spoken(&item.body).map(|delta| Event::Delta { index, delta }));
+        events.push(events::opened_event(index, &item));
+        events.extend(whole_delta(&item.body).map(|delta| Event::Delta { index, delta }));
         if let Some((is_thought, text)) = bare {
             let text = text.text().unwrap_or_default().into_owned();
             let first = part.json();
-            self.open = Some(Open::Text(OpenText { is_thought, first, text, is_joined: false }));
+            self.open = Some(GeminiOpenPart::Text(GeminiOpenText {
+                is_thought,
+                first,
+                text,
+                is_joined: false,
+            }));
             return;
         }
         self.closed(item, events);
     }
 
-    /// A call that comes in pieces. Answers whether this was one: a whole call is a part like any other.
+    /// Handles a call that arrives in pieces. Returns `false` for a whole call, which is handled
+    /// like other parts.
     fn call_piece(&mut self, part: Node<'_>, call: Node<'_>, events: &mut Vec<Event>) -> bool {
         let pieces = wire::get(call, "partialArgs").filter(|pieces| pieces.is_array());
         let goes_on = wire::get(call, "willContinue").and_then(Node::bool) == Some(true);
         let (name, id) = (call.name_of("name"), call.name_of("id"));
         let is_continued = match (&self.open, &name) {
-            (Some(Open::Call(_)), None) => true,
-            (Some(Open::Call(open)), Some(_)) => id.is_some() && id == open.id,
-            (Some(Open::Text(_)) | None, _) => false,
+            (Some(GeminiOpenPart::Call(_)), None) => true,
+            (Some(GeminiOpenPart::Call(open)), Some(_)) => id.is_some() && id == open.id,
+            (Some(GeminiOpenPart::Text(_)) | None, _) => false,
         };
         if !is_continued {
             if name.is_none() || (pieces.is_none() && !goes_on) {
@@ -193,12 +201,13 @@ impl ChunkDecoder {
             self.close(events);
             let first = part.json();
             let index = self.next_index();
-            events.push(events::opened(index, &self.item(&first, false)));
-            let args = Arguments::beginning_with(wire::present(call, "args"));
-            self.open = Some(Open::Call(OpenCall { first, signature: None, id, args }));
+            events.push(events::opened_event(index, &self.item(&first, false)));
+            let args = PartialArguments::from_members(wire::present(call, "args"));
+            self.open =
+                Some(GeminiOpenPart::Call(GeminiOpenCall { first, signature: None, id, args }));
         }
         let index = self.next_index();
-        if let Some(Open::Call(open)) = &mut self.open {
+        if let Some(GeminiOpenPart::Call(open)) = &mut self.open {
             let signature = wire::get(part, "thoughtSignature").filter(|_| is_continued);
             open.signature = signature.map(Node::json).or(open.signature.take());
             for piece in pieces.into_iter().flat_map(Node::elements) {
@@ -220,10 +229,11 @@ impl ChunkDecoder {
     }
 
     fn item(&self, part: &Json, is_assembled: bool) -> Item {
-        let mut reader = Reader::new(&self.asked, Arc::clone(&self.origin), Side::Response);
+        let mut reader =
+            GeminiReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
         reader.prefix_ids_with(self.id.as_ref());
         let tree = part.tree();
-        let place = Place { message: 0, part: self.next_index() };
+        let place = ItemPosition { message: 0, part: self.next_index() };
         let mut item = reader.part(place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = is_assembled;
@@ -231,12 +241,12 @@ impl ChunkDecoder {
         item
     }
 
-    /// Ends the open part.
+    /// Closes the open part.
     fn close(&mut self, events: &mut Vec<Event>) {
         let item = match self.open.take() {
-            Some(Open::Text(open)) if open.is_joined => self.item(&open.assemble(), true),
-            Some(Open::Text(open)) => self.item(&open.first, false),
-            Some(Open::Call(open)) => self.item(&open.assemble(), true),
+            Some(GeminiOpenPart::Text(open)) if open.is_joined => self.item(&open.assemble(), true),
+            Some(GeminiOpenPart::Text(open)) => self.item(&open.first, false),
+            Some(GeminiOpenPart::Call(open)) => self.item(&open.assemble(), true),
             None => return,
         };
         self.closed(item, events);
@@ -248,7 +258,7 @@ impl ChunkDecoder {
         events.push(Event::Closed { index, item: Box::new(item) });
     }
 
-    /// What the whole answer would have said besides its parts.
+    /// Returns the extras that the whole response would have.
     fn extras(&mut self) -> Vec<(Name, Json)> {
         let mut extras = std::mem::take(&mut self.extras);
         let usage = extras.iter_mut().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
@@ -276,7 +286,7 @@ fn put_all(o: &mut json::Object<'_>, members: &[(Name, Json)]) {
     }
 }
 
-impl OpenText {
+impl GeminiOpenText {
     fn assemble(&self) -> Json {
         if self.is_thought {
             encode::reply::thought_part(&self.text)
@@ -286,8 +296,8 @@ impl OpenText {
     }
 }
 
-impl OpenCall {
-    /// The part as it began, with its arguments.
+impl GeminiOpenCall {
+    /// Assembles the part from its first fragment and the arguments.
     fn assemble(&self) -> Json {
         let tree = self.first.tree();
         let Some((key, call)) = wire::member(tree.root(), "functionCall") else {
@@ -299,22 +309,22 @@ impl OpenCall {
             vec![(Cow::Borrowed("args"), Some(self.args.json()))];
         let passing = ["partialArgs", "willContinue"];
         changes.extend(passing.into_iter().filter_map(spelled).map(|key| (key, None)));
-        let call = draft::edited(Some(&call.json()), &changes);
+        let call = draft::edit_object(Some(&call.json()), &changes);
         let mut changes = vec![(Cow::Owned(key.into_owned()), Some(call))];
         if let Some(signature) = &self.signature {
             changes.push((Cow::Borrowed("thoughtSignature"), Some(signature.clone())));
         }
-        draft::edited(Some(&self.first), &changes)
+        draft::edit_object(Some(&self.first), &changes)
     }
 }
 
-/// The text of a part that is nothing else, and whether it is thought.
+/// Returns the text of a part without other members, and whether it is a thought.
 fn bare_text(part: Node<'_>) -> Option<(bool, Node<'_>)> {
-    let (kind, text) = Kind::of(part);
+    let (kind, text) = GeminiPartKind::from_part(part);
     let is_bare = part.members().all(|(key, _)| key.is("text") || key.is("thought"));
     match kind {
-        Kind::Text if is_bare => Some((false, text)),
-        Kind::Thought if is_bare && text.is_string() => Some((true, text)),
+        GeminiPartKind::Text if is_bare => Some((false, text)),
+        GeminiPartKind::Thought if is_bare && text.is_string() => Some((true, text)),
         _ => None,
     }
 }
@@ -323,8 +333,8 @@ fn text_delta(is_thought: bool, text: Name) -> Delta {
     if is_thought { Delta::Thought(text) } else { Delta::Text(text) }
 }
 
-/// What a part that came whole says at once.
-fn spoken(body: &Body) -> Option<Delta> {
+/// Returns the delta of a part that arrived whole.
+fn whole_delta(body: &Body) -> Option<Delta> {
     match body {
         Body::Text(text) if !text.is_empty() => Some(Delta::Text(Arc::clone(text))),
         Body::Thought(thought) if !thought.content.is_empty() => {
@@ -342,19 +352,19 @@ fn spoken(body: &Body) -> Option<Delta> {
     }
 }
 
-/// Notes a member: a later value replaces an earlier one in its place.
-fn note(known: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
+/// Records a member: a later value replaces an earlier one in place.
+fn record_member(known: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
     match known.iter_mut().find(|(known, _)| key.is(known)) {
         Some((_, known)) => *known = value.json(),
         None => known.push((key.name().unwrap_or_default(), value.json())),
     }
 }
 
-impl Decoder for ChunkDecoder {
+impl Decoder for GeminiDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
-        if let Some(failure) = decode::failure(root, &frame.data) {
+        if let Some(failure) = decode::decode_failure(root, &frame.data) {
             return Ok(vec![Event::Failed(failure)]);
         }
         let is_chunk = ["candidates", "promptFeedback", "usageMetadata"]
@@ -370,7 +380,7 @@ impl Decoder for ChunkDecoder {
         }
         let is_cut = self.reason.is_none() && self.blocked.is_none();
         if is_cut {
-            // What is still open never closes; it is only kept for its readers.
+            // An incomplete part gets no close event, but its content stays in the Reply.
             self.close(&mut Vec::new());
         } else {
             self.close(&mut events);
@@ -378,9 +388,9 @@ impl Decoder for ChunkDecoder {
         let extras = self.extras();
         let mut items = std::mem::take(&mut self.items);
         let has_calls = decode::has_calls(&items);
-        let stop = wire::stop(self.reason.as_deref(), self.blocked.take(), has_calls);
-        if stop == Stop::Cut {
-            items.iter_mut().for_each(Item::cut_off);
+        let stop = wire::decode_stop(self.reason.as_deref(), self.blocked.take(), has_calls);
+        if stop == StopReason::Cut {
+            items.iter_mut().for_each(Item::mark_truncated);
         }
         events.push(Event::Ended(Box::new(Reply {
             id: self.id.clone(),

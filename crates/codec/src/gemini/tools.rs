@@ -1,22 +1,25 @@
-//! The tools of a request: declarations that stand together in one element, and the provider's own beside them.
+//! Decodes and encodes tools: function declarations, which share one element, and provider-run
+//! tools.
 
 use std::sync::Arc;
 
-use throughline_core::{Call, Envelope, Json, Label, Name, Native, Node, Side, Tool, Wire, json};
+use throughline_core::{
+    Call, Direction, Envelope, Json, Label, Name, NativePart, Node, Tool, Wire, json,
+};
 
-use crate::crossing;
+use crate::cross_wire;
 use crate::draft::{self, Draft};
 use crate::gemini::wire::{get, is_spelled};
 
 const WIRE: Wire = Wire::GEMINI;
 const DECLARATIONS: &str = "functionDeclarations";
 
-/// Reads the tools. Every declaration is one, and so is every other member of an element.
-pub(super) fn read(tools: Node<'_>) -> Vec<Tool> {
-    tools.elements().flat_map(element).collect()
+/// Decodes the tools. Every declaration is a tool, and so is every other member of an element.
+pub(super) fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
+    tools.elements().flat_map(element_tools).collect()
 }
 
-fn element(element: Node<'_>) -> Vec<Tool> {
+fn element_tools(element: Node<'_>) -> Vec<Tool> {
     let mut found: Vec<(Name, Node<'_>, Label)> = Vec::new();
     for (key, value) in element.members() {
         let name = key.name().unwrap_or_default();
@@ -31,7 +34,7 @@ fn element(element: Node<'_>) -> Vec<Tool> {
         }
     }
     if found.is_empty() {
-        // An element that offers nothing is kept all the same.
+        // An empty element is kept.
         found.push((Name::from(""), element, Label::Borrowed("")));
     }
     let envelope = Arc::new(Envelope { json: element.json(), parts: found.len() });
@@ -44,22 +47,22 @@ fn element(element: Node<'_>) -> Vec<Tool> {
             description: node.name_of("description").filter(|_| !hosted),
             schema: schema.filter(|_| !hosted),
             hosted,
-            native: Some(Native {
+            native: Some(NativePart {
                 slot,
-                ..draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))
+                ..draft::native_part(WIRE, Direction::Request, node.json(), Some(&envelope))
             }),
         }
     };
     found.into_iter().map(tool).collect()
 }
 
-/// The elements of the tools as they go out.
-pub(super) fn write(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
+/// Encodes the tools as elements.
+pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     let mut elements = Vec::new();
     let mut declared = Vec::new();
     let mut rest = call.tools.as_slice();
     while let Some(first) = rest.first() {
-        if let Some((envelope, others)) = intact(rest) {
+        if let Some((envelope, others)) = intact_element(rest) {
             elements.push(envelope.json.clone());
             rest = others;
             continue;
@@ -71,7 +74,7 @@ pub(super) fn write(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
             Some(native) => elements.push(json::object(|o| {
                 o.raw(&native.slot, &native.json);
             })),
-            None => declared.extend(crossing::tool(draft, first, |_| declaration(first))),
+            None => declared.extend(cross_wire::tool(draft, first, |_| declaration(first))),
         }
     }
     if !declared.is_empty() {
@@ -82,8 +85,9 @@ pub(super) fn write(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     elements
 }
 
-/// The element that the first tools were cut from, if all of them are here, and the tools behind them.
-fn intact(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
+/// Returns the source element of the first tools if all of them are present, and the remaining
+/// tools.
+fn intact_element(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
     let envelope = |tool: &'_ Tool| tool.native_on(&WIRE)?.envelope.clone();
     let first = tools.first()?.native_on(&WIRE)?.envelope.as_ref()?;
     let cut = tools.get(..first.parts)?;
@@ -101,7 +105,7 @@ fn declaration(tool: &Tool) -> Json {
     })
 }
 
-/// The wire's own schemas say `STRING` where JSON Schema says `string`. Nothing else is changed.
+/// Converts type names from `STRING` to JSON Schema's `string`; nothing else changes.
 pub(super) fn json_schema(schema: Node<'_>) -> Json {
     const TYPES: [&str; 7] = ["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"];
     let mut loud = Vec::new();

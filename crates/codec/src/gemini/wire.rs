@@ -1,20 +1,20 @@
-//! The provider's own words: parts, finish reasons, usage, the two spellings of every name, and which member of a part
-//! holds a Seal.
+//! Wire vocabulary of Gemini: parts, finish reasons, usage, the two spellings of names, and the
+//! members that hold Seals.
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Name, Node, Reply, Stop, Usage, Wire, json};
+use throughline_core::{Json, Name, Node, Reply, StopReason, Usage, Wire, json};
 
 use crate::{Document, draft};
 
-/// What a Seal of this wire is.
+/// Format of this wire's Seals.
 pub(super) const SIGNATURE: &str = "gemini.thought_signature";
 
 /// The member of a part that holds its signature, in both spellings.
 const SIGNATURE_KEYS: [&str; 2] = ["thoughtSignature", "thought_signature"];
 
-/// What Google documents in place of a signature that was never issued: public words, so no Seals. The field is bytes,
-/// so some clients write them in base64.
+/// Stand-ins that Google documents for missing signatures. They are public values and therefore not
+/// Seals. Some clients encode them in base64, because the field holds bytes.
 const STAND_INS: [&str; 4] = [
     "skip_thought_signature_validator",
     "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I",
@@ -22,7 +22,7 @@ const STAND_INS: [&str; 4] = [
     "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
 ];
 
-/// The finish reasons that are refusals.
+/// Finish reasons that mean a refusal.
 const REFUSALS: [&str; 9] = [
     "SAFETY",
     "RECITATION",
@@ -35,7 +35,7 @@ const REFUSALS: [&str; 9] = [
     "IMAGE_RECITATION",
 ];
 
-/// Whether `key` is `name`, which is given in camelCase, in either spelling.
+/// Returns whether `key` is the camelCase `name` in either spelling.
 pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     let mut rest = key.bytes();
     name.bytes().all(|letter| match rest.next() {
@@ -46,34 +46,34 @@ pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Whether names that are joined by dots are these, in either spelling.
+/// Returns whether a dotted path equals `names` in either spelling.
 pub(super) fn is_path(path: &str, names: &str) -> bool {
     let (mut path, mut names) = (path.split('.'), names.split('.'));
     names.all(|name| path.next().is_some_and(|key| is_spelled(key, name))) && path.next().is_none()
 }
 
-/// The member of that name in either spelling: the last, where there are several.
+/// Returns the named member in either spelling; the last one if there are several.
 pub(super) fn get<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     member(node, name).map(|(_, value)| value)
 }
 
-/// The same, with the spelling.
+/// Returns the named member with its actual spelling.
 pub(super) fn member<'t>(node: Node<'t>, name: &str) -> Option<(Cow<'t, str>, Node<'t>)> {
     let members = node.members().filter_map(|(key, value)| Some((key.text()?, value)));
     members.filter(|(key, _)| is_spelled(key, name)).last()
 }
 
-/// The text of the member of that name, shared.
+/// Returns the text of the named member as a shared string.
 pub(super) fn name_of(node: Node<'_>, name: &str) -> Option<Name> {
     get(node, name)?.name()
 }
 
-/// The member of that name, unless it is `null`.
+/// Returns the named member unless it is `null`.
 pub(super) fn present<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     get(node, name).filter(|value| !value.is_null())
 }
 
-/// Whether a document is one of this wire's.
+/// Detects whether a document belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     let is_list = |name: &str| get(document, name).is_some_and(Node::is_array);
     let is_object = |name: &str| get(document, name).is_some_and(Node::is_object);
@@ -81,15 +81,15 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         return Some(Document::Request);
     }
     let is_answer = is_list("candidates") || is_object("promptFeedback");
-    // Other wires' errors have no `status`.
+    // Errors of other wires have no `status`.
     let is_error = document.at("/error/status").is_some_and(Node::is_string)
         && document.at("/error/code").and_then(Node::u64).is_some();
     (is_answer || is_error || is_object("usageMetadata")).then_some(Document::Response)
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum GeminiPartKind {
     Text,
     Thought,
     Call,
@@ -103,21 +103,21 @@ pub(super) enum Kind {
     Unknown,
 }
 
-impl Kind {
-    /// The member that makes a part what it is.
-    const MEMBERS: [(&'static str, Kind); 8] = [
-        ("functionCall", Kind::Call),
-        ("functionResponse", Kind::Answer),
-        ("inlineData", Kind::Inline),
-        ("fileData", Kind::File),
-        ("executableCode", Kind::Code),
-        ("codeExecutionResult", Kind::CodeResult),
-        ("toolCall", Kind::HostedCall),
-        ("toolResponse", Kind::HostedResult),
+impl GeminiPartKind {
+    /// The member that determines each kind.
+    const MEMBERS: [(&'static str, GeminiPartKind); 8] = [
+        ("functionCall", GeminiPartKind::Call),
+        ("functionResponse", GeminiPartKind::Answer),
+        ("inlineData", GeminiPartKind::Inline),
+        ("fileData", GeminiPartKind::File),
+        ("executableCode", GeminiPartKind::Code),
+        ("codeExecutionResult", GeminiPartKind::CodeResult),
+        ("toolCall", GeminiPartKind::HostedCall),
+        ("toolResponse", GeminiPartKind::HostedResult),
     ];
 
-    /// What a part is, with the member that makes it so.
-    pub(super) fn of(part: Node<'_>) -> (Self, Node<'_>) {
+    /// Returns the kind of a part and the value of the member that determines it.
+    pub(super) fn from_part(part: Node<'_>) -> (Self, Node<'_>) {
         let special =
             part.members().filter(|(_, value)| !value.is_null()).find_map(|(key, value)| {
                 let key = key.text()?;
@@ -138,14 +138,14 @@ impl Kind {
     }
 }
 
-/// The signatures of a part that are Seals: pointer and value.
+/// Returns the signatures of a part that are Seals, as pointer and value.
 pub(super) fn signatures(part: Node<'_>) -> Vec<(&'static str, Node<'_>)> {
     let pointers = ["/thoughtSignature", "/thought_signature"].into_iter().zip(SIGNATURE_KEYS);
     let found = pointers.filter_map(|(at, key)| Some((at, part.get(key)?)));
     found.filter(|(_, value)| is_seal(*value)).collect()
 }
 
-/// Whether a part shows the provider something in place of a signature.
+/// Returns whether a part has a stand-in as its signature.
 pub(super) fn has_stand_in(part: Node<'_>) -> bool {
     let mut values = SIGNATURE_KEYS.into_iter().filter_map(|key| part.get(key)?.text());
     values.any(|value| is_stand_in(&value))
@@ -159,22 +159,22 @@ fn is_stand_in(signature: &str) -> bool {
     STAND_INS.contains(&signature.trim_end_matches('='))
 }
 
-/// A part without its signature, or with this value in its place.
+/// Replaces or removes the signature of a part.
 pub(super) fn signed_with(part: &Json, signature: Option<&str>) -> Json {
     let mut changes: Vec<(Cow<'static, str>, Option<Json>)> =
         SIGNATURE_KEYS.into_iter().map(|key| (Cow::Borrowed(key), None)).collect();
     if let (Some(signature), Some((_, value))) = (signature, changes.first_mut()) {
         *value = Some(json::string(signature));
     }
-    draft::edited(Some(part), &changes)
+    draft::edit_object(Some(part), &changes)
 }
 
-/// The members of a response's `functionCall` that a request takes too. All other parts have the same members on both
-/// sides and go back whole.
+/// Members of a response's `functionCall` that a request accepts. All other parts are the same in
+/// both directions.
 const CALL_MEMBERS: [&str; 3] = ["id", "name", "args"];
 
-/// A response's part as a request would say it.
-pub(super) fn project(part: &Json) -> Json {
+/// Converts a response part to the form a request accepts.
+pub(super) fn to_request_part(part: &Json) -> Json {
     let tree = part.tree();
     let Some((key, call)) = member(tree.root(), "functionCall") else { return part.clone() };
     let is_taken = |key: Node<'_>| CALL_MEMBERS.iter().any(|member| key.is(member));
@@ -186,54 +186,60 @@ pub(super) fn project(part: &Json) -> Json {
             o.node(&key.text().unwrap_or_default(), value);
         }
     });
-    draft::edited(Some(part), &[(Cow::Owned(key.into_owned()), Some(taken))])
+    draft::edit_object(Some(part), &[(Cow::Owned(key.into_owned()), Some(taken))])
 }
 
-/// A tool's answer with this id.
-pub(super) fn answering(part: &Json, id: &str) -> Json {
+/// Sets the id of a function response.
+pub(super) fn with_response_id(part: &Json, id: &str) -> Json {
     let tree = part.tree();
     let Some((key, answer)) = member(tree.root(), "functionResponse") else { return part.clone() };
     let answer =
-        draft::edited(Some(&answer.json()), &[(Cow::Borrowed("id"), Some(json::string(id)))]);
-    draft::edited(Some(part), &[(Cow::Owned(key.into_owned()), Some(answer))])
+        draft::edit_object(Some(&answer.json()), &[(Cow::Borrowed("id"), Some(json::string(id)))]);
+    draft::edit_object(Some(part), &[(Cow::Owned(key.into_owned()), Some(answer))])
 }
 
-/// Why an answer ended. That it waits for tools is implied by its calls.
-pub(super) fn stop(reason: Option<&str>, blocked: Option<Name>, has_calls: bool) -> Stop {
+/// Determines the stop reason. Calls imply that the model waits for tools.
+pub(super) fn decode_stop(
+    reason: Option<&str>,
+    blocked: Option<Name>,
+    has_calls: bool,
+) -> StopReason {
     match (reason, blocked) {
-        (Some("STOP"), _) if has_calls => Stop::Tools,
-        (Some("STOP"), _) => Stop::Done,
-        (Some("MAX_TOKENS"), _) => Stop::Length,
-        (Some(reason), _) if REFUSALS.contains(&reason) => Stop::Refused(Name::from(reason)),
-        (Some(reason), _) => Stop::Other(Name::from(reason)),
-        (None, Some(reason)) => Stop::Refused(reason),
-        (None, None) => Stop::Cut,
+        (Some("STOP"), _) if has_calls => StopReason::Tools,
+        (Some("STOP"), _) => StopReason::Done,
+        (Some("MAX_TOKENS"), _) => StopReason::Length,
+        (Some(reason), _) if REFUSALS.contains(&reason) => StopReason::Refused(Name::from(reason)),
+        (Some(reason), _) => StopReason::Other(Name::from(reason)),
+        (None, Some(reason)) => StopReason::Refused(reason),
+        (None, None) => StopReason::Cut,
     }
 }
 
-/// The words for why an answer ended.
+/// The finish reason in wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending<'s> {
+pub(super) enum FinishMarker<'s> {
     /// The candidate's `finishReason`.
     Finish(&'s str),
-    /// The prompt's `blockReason`: there was no answer.
+    /// The prompt's `blockReason`; there is no candidate.
     Block(&'s str),
-    /// None.
+    /// No reason.
     Open,
 }
 
-/// The words for why an answer ended. Another wire's own words would not be understood here.
-pub(super) fn ending(reply: &Reply) -> Ending<'_> {
+/// Returns the finish reason. Values of other wires have no meaning here.
+pub(super) fn finish_marker(reply: &Reply) -> FinishMarker<'_> {
     let is_own = reply.origin.wire == Wire::GEMINI;
     match &reply.stop {
-        Stop::Done | Stop::Tools | Stop::Sequence(_) | Stop::Paused => Ending::Finish("STOP"),
-        Stop::Length => Ending::Finish("MAX_TOKENS"),
-        Stop::Refused(word) if REFUSALS.contains(&&**word) => Ending::Finish(word),
-        Stop::Refused(word) if is_own => Ending::Block(word),
-        Stop::Refused(_) => Ending::Finish("SAFETY"),
-        Stop::Other(word) if is_own => Ending::Finish(word),
-        Stop::Other(_) => Ending::Finish("OTHER"),
-        Stop::Cut => Ending::Open,
+        StopReason::Done | StopReason::Tools | StopReason::Sequence(_) | StopReason::Paused => {
+            FinishMarker::Finish("STOP")
+        }
+        StopReason::Length => FinishMarker::Finish("MAX_TOKENS"),
+        StopReason::Refused(word) if REFUSALS.contains(&&**word) => FinishMarker::Finish(word),
+        StopReason::Refused(word) if is_own => FinishMarker::Block(word),
+        StopReason::Refused(_) => FinishMarker::Finish("SAFETY"),
+        StopReason::Other(word) if is_own => FinishMarker::Finish(word),
+        StopReason::Other(_) => FinishMarker::Finish("OTHER"),
+        StopReason::Cut => FinishMarker::Open,
     }
 }
 

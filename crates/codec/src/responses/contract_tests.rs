@@ -1,10 +1,12 @@
-//! What the rules find, and what they leave alone.
+//! Tests of what the rules flag and what they accept.
 
 use throughline_core::ReasoningFormat;
 
 use crate::Severity::{Degrade, Note, Refuse};
-use crate::rule_checks::{audited, broken, check_examples, prior, request, target};
-use crate::{Catalog, OpenAiResponses, Prior, Reach, Severity, Transcript, Verdict, repair};
+use crate::rule_checks::{audit_body, check_examples, prior, request, target, violated_rules};
+use crate::{
+    Catalog, OpenAiResponses, PriorExchanges, RepairLevel, Severity, Transcript, Verdict, repair,
+};
 
 const ASKED: &str = r#"{"model":"gpt-5","input":[{"role":"user","content":"Weather?"}]}"#;
 const ANSWERED: &str = r#"{"id":"resp_1","object":"response","model":"gpt-5","status":"completed","output":[
@@ -38,19 +40,24 @@ fn without_ids(body: &str) -> String {
         .fold(body.to_owned(), |body, id| body.replace(&format!(r#""id":"{id}","#), ""))
 }
 
-/// What is found in a request to that model of OpenAI's, with these exchanges before it.
+/// Returns the findings for a request to that OpenAI model after these exchanges.
 fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
     let to = target("openai", model);
-    broken(&audited(&OpenAiResponses, &to, &prior(&OpenAiResponses, &to, documents), body))
+    violated_rules(&audit_body(
+        &OpenAiResponses,
+        &to,
+        &prior(&OpenAiResponses, &to, documents),
+        body,
+    ))
 }
 
-/// The request after repair, which must be content with it.
+/// Repairs the request and checks that the result has no findings.
 fn mended(documents: &[&str], body: &str) -> String {
     let to = target("openai", "gpt-5");
     let asked = request(&OpenAiResponses, &to, body);
     let before = prior(&OpenAiResponses, &to, documents);
-    let transcript = Transcript::of(&OpenAiResponses, &asked).after(&before);
-    let repaired = repair(&transcript, &to, Reach::Refused).unwrap();
+    let transcript = Transcript::new(&OpenAiResponses, &asked).with_prior(&before);
+    let repaired = repair(&transcript, &to, RepairLevel::Refused).unwrap();
     assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{repaired:#?}");
     String::from_utf8(repaired.request.body.to_vec()).unwrap()
 }
@@ -61,7 +68,7 @@ fn each_rule_finds_its_example_and_takes_the_mended_one() {
 }
 
 #[test]
-fn what_came_back_whole_is_taken() {
+fn unchanged_replay_is_accepted() {
     let whole = input(&[REASONING, CALL, SECOND, OUTPUTS]);
     let by_id = whole.replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
     for body in [&whole, &by_id, &unstored(&whole), &unstored(&without_ids(&whole))] {
@@ -73,7 +80,7 @@ fn what_came_back_whole_is_taken() {
 }
 
 #[test]
-fn class_j_a_pair_is_broken_from_either_side() {
+fn class_j_broken_pairs_are_found_from_either_side() {
     let behind = [("openai/reasoning-without-following-item", Refuse)];
     let before = [("openai/item-without-its-reasoning", Refuse)];
     let plain = r#"{"type":"function_call","call_id":"call_1","name":"weather","arguments":"{}"}"#;
@@ -93,7 +100,7 @@ fn class_j_a_pair_is_broken_from_either_side() {
 }
 
 #[test]
-fn another_item_than_the_stored_one_does_not_follow() {
+fn different_following_item_is_refused() {
     let body = input(&[REASONING, SECOND, CALL, OUTPUTS]);
     assert_eq!(found("gpt-5", &[], &body), []);
     let expected = [("openai/reasoning-without-following-item", Refuse)];
@@ -101,13 +108,13 @@ fn another_item_than_the_stored_one_does_not_follow() {
 }
 
 #[test]
-fn reasoning_may_stand_between() {
+fn reasoning_may_be_between_paired_items() {
     let second = REASONING.replace("rs_1", "rs_0");
     assert_eq!(found("gpt-5", &[], &input(&[&second, REASONING, CALL, SECOND, OUTPUTS])), []);
 }
 
 #[test]
-fn class_d_trimming_that_splits_a_pair_is_mended_by_dropping_the_ids() {
+fn class_d_split_pair_is_repaired_by_removing_ids() {
     let body =
         input(&[SECOND, r#"{"type":"function_call_output","call_id":"call_2","output":"rain"}"#]);
     let expected = [("openai/item-without-its-reasoning", Refuse)];
@@ -117,27 +124,27 @@ fn class_d_trimming_that_splits_a_pair_is_mended_by_dropping_the_ids() {
 }
 
 #[test]
-fn clones_pair_nothing() {
+fn clones_do_not_pair_items() {
     let body = input(&[REASONING, r#"{"role":"assistant","content":"Sunny."}"#]);
     for (provider, model) in [("xai", "grok-4.3"), ("deepseek-responses", "deepseek-v4-flash")] {
         let to = target(provider, model);
-        let audit = audited(&OpenAiResponses, &to, &Prior::new(), &body);
-        assert_eq!(broken(&audit), [], "{provider}");
+        let audit = audit_body(&OpenAiResponses, &to, &PriorExchanges::new(), &body);
+        assert_eq!(violated_rules(&audit), [], "{provider}");
     }
 }
 
 #[test]
-fn class_c_content_of_another_account_or_endpoint_is_invalid() {
+fn class_c_foreign_encrypted_content_is_invalid() {
     let body = input(&[REASONING, CALL, SECOND, OUTPUTS]);
     let ours = target("openai", "gpt-5");
     let before = prior(&OpenAiResponses, &ours, &[ASKED, ANSWERED]);
     let other = Catalog::builtin().target_for("openai", "gpt-5", "other").unwrap();
     for to in [target("azure", "gpt-5"), other] {
-        let audit = audited(&OpenAiResponses, &to, &before, &body);
-        assert_eq!(broken(&audit), [("openai/encrypted-content-invalid", Refuse)]);
+        let audit = audit_body(&OpenAiResponses, &to, &before, &body);
+        assert_eq!(violated_rules(&audit), [("openai/encrypted-content-invalid", Refuse)]);
         let asked = request(&OpenAiResponses, &to, &body);
-        let transcript = Transcript::of(&OpenAiResponses, &asked).after(&before);
-        let repaired = repair(&transcript, &to, Reach::Refused).unwrap();
+        let transcript = Transcript::new(&OpenAiResponses, &asked).with_prior(&before);
+        let repaired = repair(&transcript, &to, RepairLevel::Refused).unwrap();
         let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
         assert!(!text.contains("rs_1") && !text.contains("fc_1"), "{text}");
         assert_ne!(repaired.audit.verdict(), Verdict::Refuse);
@@ -145,7 +152,7 @@ fn class_c_content_of_another_account_or_endpoint_is_invalid() {
 }
 
 #[test]
-fn class_b_content_that_storage_changed_is_invalid() {
+fn class_b_changed_encrypted_content_is_invalid() {
     let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
     let invalid = [("openai/encrypted-content-invalid", Refuse)];
     for changed in ["gAAAAABoxC3j", "gAAAAABoxC3jL8rF", ""] {
@@ -161,7 +168,7 @@ fn class_b_content_that_storage_changed_is_invalid() {
 }
 
 #[test]
-fn alphabet_of_encrypted_content_is_not_judged() {
+fn alphabet_of_encrypted_content_is_not_checked() {
     let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
     for odd in ["<redacted>", "xai:v2!~ é", "a"] {
         let body = whole.replace("gAAAAABoxC3jL8rE", odd);
@@ -170,7 +177,7 @@ fn alphabet_of_encrypted_content_is_not_judged() {
 }
 
 #[test]
-fn content_that_nobody_issued_is_refused_only_where_all_is_known() {
+fn unissued_content_is_refused_only_with_a_complete_history() {
     let stranger = r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAAAABzzzzz"}"#;
     let body = unstored(&input(&[stranger, r#"{"role":"assistant","content":"Hm."}"#]));
     let rule = "openai/encrypted-content-invalid";
@@ -181,7 +188,7 @@ fn content_that_nobody_issued_is_refused_only_where_all_is_known() {
 }
 
 #[test]
-fn an_id_alone_finds_only_what_was_kept() {
+fn bare_id_resolves_only_stored_items() {
     let by_id = input(&[REASONING, CALL, SECOND, OUTPUTS])
         .replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
     let kept_nothing = unstored(ASKED);
@@ -195,7 +202,7 @@ fn an_id_alone_finds_only_what_was_kept() {
 }
 
 #[test]
-fn calls_and_outputs_need_each_other_unless_the_provider_has_the_other_half() {
+fn calls_and_outputs_need_each_other_unless_stored() {
     let output = r#"{"type":"function_call_output","call_id":"call_1","output":"sun"}"#;
     let call = r#"{"type":"function_call","call_id":"call_1","name":"weather","arguments":"{}"}"#;
     let unanswered = [("openai/tool-call-unanswered", Refuse)];
@@ -218,14 +225,14 @@ fn calls_and_outputs_need_each_other_unless_the_provider_has_the_other_half() {
 }
 
 #[test]
-fn a_call_that_was_never_answered_goes_with_its_reasoning() {
+fn unanswered_call_is_removed_with_its_reasoning() {
     let body = input(&[REASONING, CALL, r#"{"role":"user","content":"Stop."}"#]);
     let healed = mended(&[], &body);
     assert_eq!(healed, input(&[r#"{"role":"user","content":"Stop."}"#]));
 }
 
 #[test]
-fn efforts_and_sampling_are_judged_by_the_models_row() {
+fn efforts_and_sampling_are_checked_against_the_profile() {
     let effort = [("openai/effort-not-supported", Refuse)];
     let sampling = [("openai/sampling-fixed", Refuse)];
     for (model, members, expected) in [
@@ -259,15 +266,22 @@ fn class_k_members_in_another_order_miss_the_cache() {
 }
 
 #[test]
-fn deepseek_takes_reasoning_but_no_message_between_calls() {
+fn deepseek_accepts_reasoning_but_no_message_between_calls() {
     let to = target("deepseek-responses", "deepseek-v4-flash");
     let thought = r#"{"type":"reasoning","id":"a","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}],"encrypted_content":null}"#;
     let body = input(&[thought, CALL, thought, SECOND, OUTPUTS]);
-    assert_eq!(broken(&audited(&OpenAiResponses, &to, &Prior::new(), &body)), []);
+    assert_eq!(
+        violated_rules(&audit_body(&OpenAiResponses, &to, &PriorExchanges::new(), &body)),
+        []
+    );
     let said = r#"{"role":"assistant","content":"Hm."}"#;
-    let between =
-        audited(&OpenAiResponses, &to, &Prior::new(), &input(&[CALL, said, SECOND, OUTPUTS]));
-    assert_eq!(broken(&between), [("deepseek/calls-interrupted", Refuse)]);
+    let between = audit_body(
+        &OpenAiResponses,
+        &to,
+        &PriorExchanges::new(),
+        &input(&[CALL, said, SECOND, OUTPUTS]),
+    );
+    assert_eq!(violated_rules(&between), [("deepseek/calls-interrupted", Refuse)]);
     assert_eq!(found("gpt-5", &[], &without_ids(&input(&[CALL, said, SECOND, OUTPUTS]))), []);
 }
 
@@ -283,7 +297,7 @@ fn reasoning_is_counted() {
     let to = target("azure", "gpt-5");
     let bare = r#"{"type":"reasoning","id":"rs_9","summary":[]}"#;
     let body = input(&[bare, REASONING, CALL, SECOND, OUTPUTS]);
-    let summary = audited(&OpenAiResponses, &to, &Prior::new(), &body).summary;
+    let summary = audit_body(&OpenAiResponses, &to, &PriorExchanges::new(), &body).summary;
     let formats: Vec<_> = summary.formats.iter().map(ReasoningFormat::as_str).collect();
     assert_eq!((summary.item_count, summary.signed_count), (2, 1));
     assert_eq!(formats, ["azure-openai-responses-v1"]);

@@ -1,31 +1,35 @@
-//! Requests and responses, read.
+//! Decodes requests and whole responses.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Failure, Hosted, Item, ItemId, Json, Label, Media, Name, Native, Node,
-    Origin, Outcome, Part, Place, Reply, Request, Role, Side, Thought, ThoughtKind, ToolCall,
-    ToolResult, Tree, Wire, json,
+    Body, Call, Direction, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Json, Label,
+    Media, Name, NativePart, Node, Origin, Outcome, Part, Reply, Request, Role, Thought,
+    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
 };
 
-use crate::calls::Calls;
-use crate::responses::wire::{self, CONTENT, Kind, Signs};
-use crate::{Asked, CodecError, draft, sealed};
+use crate::call_ids::CallTracker;
+use crate::responses::wire::{self, CONTENT, ResponsesElementKind, StopSignals};
+use crate::{CodecError, DecodeContext, draft, find_seals};
 
 mod settings;
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// Reads a request, whose body is `tree`.
-pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<Call, CodecError> {
+/// Decodes a request whose parsed body is `tree`.
+pub(super) fn decode_request(
+    request: &Request,
+    tree: &Tree,
+    asked: &DecodeContext,
+) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     if !root.is_object() {
         return Err(shape("", "must be an object"));
     }
     let input = root.present("input");
-    // A stored prompt, conversation or answer may be gone on with in silence.
+    // A request that continues a stored prompt, conversation or response may have no input.
     let may_be_silent = ["prompt", "conversation", "previous_response_id"]
         .iter()
         .any(|k| root.present(k).is_some());
@@ -35,10 +39,10 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     }
     let mut call = Call::new(asked.target.clone());
     let origin = Arc::clone(&asked.target.origin);
-    let mut reader = Reader::new(asked.clone(), origin, Side::Request);
+    let mut reader = ResponsesReader::new(asked.clone(), origin, Direction::Request);
     if let Some(text) = input.filter(|input| input.is_string()) {
         let body = Body::Text(text.name().unwrap_or_default());
-        call.items.push(reader.bare(Place::default(), Role::User, body, text));
+        call.items.push(reader.whole_value_item(ItemPosition::default(), Role::User, body, text));
     }
     let elements: Vec<_> = input.into_iter().flat_map(Node::elements).collect();
     let last = elements.len().saturating_sub(1);
@@ -48,7 +52,8 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     }
     if let Some(instructions) = root.present("instructions") {
         let body = instructions.name().map_or(Body::Unknown, Body::Text);
-        let mut item = reader.bare(Place::default(), Role::System, body, instructions);
+        let mut item =
+            reader.whole_value_item(ItemPosition::default(), Role::System, body, instructions);
         item.id = ItemId::from("system.0");
         call.system.push(item);
     }
@@ -57,16 +62,16 @@ pub(super) fn request(request: &Request, tree: &Tree, asked: &Asked) -> Result<C
     call.settings = settings::settings(root);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
-    call.source = Some(draft::received(WIRE, request, &asked.target, tree, &call.settings));
+    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
     Ok(call)
 }
 
-/// Reads a whole response.
-pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+/// Decodes a whole response.
+pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     if root.present("error").is_some() {
-        return Err(CodecError::Provider(Box::new(failure(root, body))));
+        return Err(CodecError::Provider(Box::new(decode_failure(root, body))));
     }
     let output = root.get("output").filter(|output| output.is_array());
     let output = output.ok_or_else(|| {
@@ -74,7 +79,7 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     })?;
     let origin = asked.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
-    let mut reader = Reader::new(asked.clone(), Arc::clone(&origin), Side::Response);
+    let mut reader = ResponsesReader::new(asked.clone(), Arc::clone(&origin), Direction::Response);
     reader.prefix_ids_with(id.as_ref());
     let mut items = Vec::new();
     for (index, element) in output.elements().enumerate() {
@@ -83,21 +88,21 @@ pub(super) fn reply(body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
     Ok(Reply {
         id,
         items,
-        stop: wire::stop(root, reader.signs),
+        stop: wire::decode_stop(root, reader.signs),
         usage: root.get("usage").map(wire::usage).unwrap_or_default(),
         origin,
-        extras: extras_of(root),
+        extras: reply_extras(root),
     })
 }
 
-/// Everything that a response says besides its Items.
-pub(super) fn extras_of(response: Node<'_>) -> Vec<(Name, Json)> {
+/// Returns every member of a response except its output.
+pub(super) fn reply_extras(response: Node<'_>) -> Vec<(Name, Json)> {
     let members = response.members().filter(|(key, _)| !key.is("output"));
     members.map(|(key, value)| (key.name().unwrap_or_default(), value.json())).collect()
 }
 
-/// Reads the provider's account of a failure: an error body, an `error` event, or a failed response.
-pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
+/// Reads a provider's error: an error body, an `error` event, or a failed response.
+pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let error = root.present("error").filter(|error| error.is_object()).unwrap_or(root);
     let text = |key: &str| error.present(key).and_then(Node::name);
     let message = text("message").or_else(|| root.name_of("error")).unwrap_or_default();
@@ -107,53 +112,54 @@ pub(super) fn failure(root: Node<'_>, body: &Bytes) -> Failure {
     Failure { status: None, kind, message, body: body.clone() }
 }
 
-/// Reads elements. The same for both sides; only what is said of their origin differs.
-pub(super) struct Reader {
-    asked: Asked,
+/// Decodes elements of requests and responses; only the origin differs.
+pub(super) struct ResponsesReader {
+    asked: DecodeContext,
     origin: Arc<Origin>,
-    side: Side,
-    calls: Calls,
+    side: Direction,
+    calls: CallTracker,
     reply: Name,
-    /// What the elements said, as far as why the response ended depends on it.
-    pub(super) signs: Signs,
+    /// Facts about the elements that determine the stop reason.
+    pub(super) signs: StopSignals,
 }
 
-impl Reader {
-    pub(super) fn new(asked: Asked, origin: Arc<Origin>, side: Side) -> Self {
-        let (calls, signs) = (Calls::default(), Signs::default());
+impl ResponsesReader {
+    pub(super) fn new(asked: DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
+        let (calls, signs) = (CallTracker::default(), StopSignals::default());
         Self { asked, origin, side, calls, reply: Name::default(), signs }
     }
 
-    /// Item ids of a reply begin with the reply's.
+    /// Sets the reply id that prefixes all Item ids.
     pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
         self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
-    fn id_of(&self, place: Place) -> ItemId {
-        ItemId::at(&self.reply, place)
+    fn id_of(&self, place: ItemPosition) -> ItemId {
+        ItemId::from_position(&self.reply, place)
     }
 
-    /// Reads an element of a response. Reasoning leads to whatever stands next, which a stream tells only later.
+    /// Decodes an element of a response. Reasoning leads to the next element, which a stream
+    /// reveals later.
     pub(super) fn output(&mut self, index: usize, element: Node<'_>, items: &mut Vec<Item>) {
         self.element(index, element, true, items);
     }
 
     fn element(&mut self, index: usize, element: Node<'_>, leads: bool, items: &mut Vec<Item>) {
-        let kind = Kind::of(element);
-        self.signs.waits |= wire::waits(kind, element);
+        let kind = ResponsesElementKind::from_element(element);
+        self.signs.waits |= wire::waits_for_client(kind, element);
         let role = role(kind, element);
-        if kind == Kind::Message && self.message(index, role, element, items) {
+        if kind == ResponsesElementKind::Message && self.message(index, role, element, items) {
             return;
         }
-        let place = Place::new(index, 0);
+        let place = ItemPosition::new(index, 0);
         let body = self.body(place, kind, element);
         let envelope = Arc::new(Envelope { json: element.json(), parts: 1 });
-        let mut native = draft::heard(WIRE, self.side, element.json(), Some(&envelope));
+        let mut native = draft::native_part(WIRE, self.side, element.json(), Some(&envelope));
         native.id = element.name_of("id");
         let mut item = self.item(place, role, body, native);
         item.seals = self.seals(role, kind, element);
-        if kind == Kind::Reasoning && leads {
-            let next = self.id_of(Place::new(index.saturating_add(1), 0));
+        if kind == ResponsesElementKind::Reasoning && leads {
+            let next = self.id_of(ItemPosition::new(index.saturating_add(1), 0));
             for seal in &mut item.seals {
                 seal.attached.leads = Some(next.clone());
             }
@@ -161,7 +167,7 @@ impl Reader {
         items.push(item);
     }
 
-    /// Reads the parts of a message; false where none can be cut from it.
+    /// Decodes the parts of a message; returns `false` if it has no parts.
     fn message(
         &mut self,
         index: usize,
@@ -177,48 +183,59 @@ impl Reader {
         for (at, part) in parts.iter().copied().enumerate() {
             self.signs.refused |= part.get("type").is_some_and(|kind| kind.is("refusal"));
             let body = part.name().map_or_else(|| content_body(part, &self.origin), Body::Text);
-            let mut native = draft::heard(WIRE, self.side, part.json(), Some(&envelope));
+            let mut native = draft::native_part(WIRE, self.side, part.json(), Some(&envelope));
             native.id.clone_from(&id);
             native.slot = Label::Borrowed(CONTENT);
-            let mut item = self.item(Place::new(index, at), role, body, native);
-            item.seals = self.seals(role, Kind::Message, part);
+            let mut item = self.item(ItemPosition::new(index, at), role, body, native);
+            item.seals = self.seals(role, ResponsesElementKind::Message, part);
             items.push(item);
         }
         !parts.is_empty()
     }
 
-    /// A value that is a whole message: the `input` of a short request, or its `instructions`.
-    fn bare(&self, place: Place, role: Role, body: Body, value: Node<'_>) -> Item {
+    /// Builds the Item of a value that is a whole message: a string `input`, or the `instructions`.
+    fn whole_value_item(
+        &self,
+        place: ItemPosition,
+        role: Role,
+        body: Body,
+        value: Node<'_>,
+    ) -> Item {
         let envelope = Arc::new(Envelope { json: value.json(), parts: 1 });
-        let mut native = draft::heard(WIRE, self.side, value.json(), Some(&envelope));
+        let mut native = draft::native_part(WIRE, self.side, value.json(), Some(&envelope));
         native.slot = Label::Borrowed(CONTENT);
         self.item(place, role, body, native)
     }
 
-    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
+    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
         let mut item = Item::new(self.id_of(place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
     }
 
-    /// The opaque values of what the model said. What a client said is its own.
-    fn seals(&self, role: Role, kind: Kind, part: Node<'_>) -> Vec<throughline_core::Seal> {
+    /// Returns the Seals of an Item. Only assistant Items have Seals.
+    fn seals(
+        &self,
+        role: Role,
+        kind: ResponsesElementKind,
+        part: Node<'_>,
+    ) -> Vec<throughline_core::Seal> {
         if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
         }
         let format = |key: &str| kind.is_sealed(key).then(|| wire::seal_format(key));
-        sealed::seals(part, &self.asked, &self.origin, format)
+        find_seals::seals(part, &self.asked, &self.origin, format)
     }
 
-    fn body(&mut self, place: Place, kind: Kind, element: Node<'_>) -> Body {
+    fn body(&mut self, place: ItemPosition, kind: ResponsesElementKind, element: Node<'_>) -> Body {
         match kind {
-            Kind::Reasoning => Body::Thought(thought(element, &self.origin)),
-            Kind::Call | Kind::CustomCall => {
+            ResponsesElementKind::Reasoning => Body::Thought(thought(element, &self.origin)),
+            ResponsesElementKind::Call | ResponsesElementKind::CustomCall => {
                 let wire_id = element.name_of("call_id");
                 let name = element.name_of("name").unwrap_or_default();
                 let id = self.calls.open(wire_id.as_ref(), &name, place);
-                let custom = kind == Kind::CustomCall;
+                let custom = kind == ResponsesElementKind::CustomCall;
                 let said = element.get(if custom { "input" } else { "arguments" });
                 let parsed = said.filter(|_| !custom).and_then(Node::text_bytes);
                 let args = parsed.and_then(|text| Json::parse(text).ok()).unwrap_or_else(|| {
@@ -226,7 +243,7 @@ impl Reader {
                 });
                 Body::Call(ToolCall { id, wire_id, name, args, custom })
             }
-            Kind::Result | Kind::CustomResult => {
+            ResponsesElementKind::Result | ResponsesElementKind::CustomResult => {
                 let wire_id = element.name_of("call_id");
                 let output = element.get("output");
                 Body::Result(ToolResult {
@@ -237,15 +254,17 @@ impl Reader {
                     parts: output.map(|o| parts(o, &self.origin)).unwrap_or_default(),
                 })
             }
-            Kind::HostedCall | Kind::HostedResult => Body::Hosted(hosted(kind, element)),
-            Kind::Compaction => Body::Compaction,
-            Kind::Message | Kind::Unknown => Body::Unknown,
+            ResponsesElementKind::HostedCall | ResponsesElementKind::HostedResult => {
+                Body::Hosted(hosted(kind, element))
+            }
+            ResponsesElementKind::Compaction => Body::Compaction,
+            ResponsesElementKind::Message | ResponsesElementKind::Unknown => Body::Unknown,
         }
     }
 }
 
-/// Who says an element.
-pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
+/// Returns the role of an element.
+pub(super) fn role(kind: ResponsesElementKind, element: Node<'_>) -> Role {
     let said = match element.text_of("role").as_deref() {
         Some("assistant") => Some(Role::Assistant),
         Some("system") => Some(Role::System),
@@ -255,26 +274,34 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
         None => None,
     };
     let ours = match kind {
-        Kind::Message => Role::User,
-        Kind::Result | Kind::CustomResult => Role::Tool,
-        // What the provider ran itself is its own; a client's answer to it is a tool's.
-        Kind::HostedResult => {
+        ResponsesElementKind::Message => Role::User,
+        ResponsesElementKind::Result | ResponsesElementKind::CustomResult => Role::Tool,
+        // A step that the provider ran belongs to the assistant; a client's result for it belongs
+        // to the tool role.
+        ResponsesElementKind::HostedResult => {
             let kind = element.text_of("type").unwrap_or_default();
             let by_client = element.get("execution").is_some_and(|e| e.is("client"));
             if kind.ends_with("_call_output") || by_client { Role::Tool } else { Role::Assistant }
         }
-        Kind::Reasoning | Kind::Call | Kind::CustomCall | Kind::HostedCall | Kind::Compaction => {
+        ResponsesElementKind::Reasoning
+        | ResponsesElementKind::Call
+        | ResponsesElementKind::CustomCall
+        | ResponsesElementKind::HostedCall
+        | ResponsesElementKind::Compaction => {
             return Role::Assistant;
         }
-        Kind::Unknown if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) => {
+        ResponsesElementKind::Unknown
+            if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) =>
+        {
             Role::User
         }
-        Kind::Unknown => Role::Assistant,
+        ResponsesElementKind::Unknown => Role::Assistant,
     };
     said.unwrap_or(ours)
 }
 
-/// Summary, content and ciphertext are one thought. The reasoning itself says more than a summary of it.
+/// Builds one Thought from summary, content and ciphertext. The full reasoning takes precedence
+/// over its summary.
 fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     let text = |key: &str| {
         let parts = element.get(key).into_iter().flat_map(Node::elements);
@@ -298,15 +325,15 @@ fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     Thought::issued(text, kind, wire::reasoning_format(&origin.provider))
 }
 
-fn hosted(kind: Kind, element: Node<'_>) -> Hosted {
+fn hosted(kind: ResponsesElementKind, element: Node<'_>) -> HostedStep {
     let name = element.text_of("type").unwrap_or_default();
     let name = name.trim_end_matches("_output").trim_end_matches("_call");
     let readable = ["/code", "/action/query", "/output", "/arguments"];
     let visible = readable.iter().find_map(|pointer| element.at(pointer)?.name());
-    Hosted {
+    HostedStep {
         name: Name::from(name),
         pairs: element.name_of("call_id").or_else(|| element.name_of("id")),
-        is_result: kind == Kind::HostedResult,
+        is_result: kind == ResponsesElementKind::HostedResult,
         visible: visible.unwrap_or_default(),
     }
 }
@@ -347,7 +374,7 @@ fn media(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     if !matches!(&*kind, "input_image" | "input_file" | "input_audio") {
         return None;
     }
-    // A file at an address is a document; the address of anything else is a picture's.
+    // A file URL is a document; all other URLs are images.
     let mime = (kind == "input_file").then(|| Name::from("application/pdf"));
     let remote = |uri, owner| Media::Remote { mime, uri, owner };
     if let Some(id) = part.present("file_id").and_then(Node::name) {
@@ -361,12 +388,12 @@ fn media(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     if let Some(inline) = said.text_bytes().and_then(|uri| data_uri(&uri)) {
         return Some(inline);
     }
-    // Base64 without a media type says too little for any other wire.
+    // Base64 without a media type cannot be sent on other wires.
     let is_address = part.present("file_data").is_none();
     is_address.then(|| said.name()).flatten().map(|uri| remote(uri, None))
 }
 
-/// `data:image/png;base64,…`
+/// Parses `data:image/png;base64,…`.
 fn data_uri(uri: &Bytes) -> Option<Media> {
     let rest = uri.strip_prefix(b"data:".as_slice())?;
     let mark = memchr::memmem::find(rest, b";base64,")?;

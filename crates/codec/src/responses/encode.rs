@@ -1,20 +1,20 @@
-//! Calls and Replies, written.
+//! Encodes Calls and Replies.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, CallId, Digest, Encoded, Fate, How, Item, Json, Name, Role, Side, Target, Tool,
-    ToolCall, Why, Wire, json,
+    Body, Call, CallId, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Json, Name,
+    ReshapeKind, Role, Target, Tool, ToolCall, Wire, json,
 };
 
-use crate::calls::OutgoingIds;
-use crate::crossing;
+use crate::call_ids::CallIdAllocator;
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate;
-use crate::prefix::Prefix;
+use crate::prefix::PrefixHasher;
 use crate::responses::wire::CONTENT;
+use crate::seal_policy;
 
 mod message;
 mod native;
@@ -22,29 +22,28 @@ mod parts;
 mod reply;
 mod settings;
 
-pub(super) use self::reply::{made_id, output, reply, shown_id, skeleton};
+pub(super) use self::reply::{encode_whole_reply, generated_id, output, shown_id, skeleton};
 
-/// Where requests go.
 pub(super) const PATH: &str = "/responses";
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// Writes a Call.
-pub(super) fn encode(call: &Call) -> Encoded {
+/// Encodes a Call as a request.
+pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
-    if draft.was("model").is_none_or(|was| !was.tree().root().is(model)) {
+    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
         draft.put("model", json::string(model));
     }
-    // Settings are laid over the extras: of some members both know a part.
+    // Settings are applied after the extras, because some members contain both.
     draft.put_extras();
-    settings::put(&mut draft, call);
-    let mut writer = Writer {
+    settings::put_settings(&mut draft, call);
+    let mut writer = ResponsesWriter {
         call,
-        storage: Storage::of(call, &draft),
-        resumes: resumes(call, &draft),
-        prefix: call.target.profile.bound.prefix.then(Prefix::new),
-        ids: OutgoingIds::for_target(&call.target),
+        storage: ResponseStorage::from_call(call, &draft),
+        resumes: previous_response(call, &draft),
+        prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
+        ids: CallIdAllocator::for_target(&call.target),
         sent: HashSet::new(),
         custom: HashSet::new(),
         renamed: HashSet::new(),
@@ -52,11 +51,12 @@ pub(super) fn encode(call: &Call) -> Encoded {
     };
     writer.instructions(&mut draft);
     writer.tools(&mut draft);
-    settings::put_calling(&mut draft, call);
-    settings::put_kept(&mut draft, call, writer.resumes);
+    settings::put_tool_settings(&mut draft, call);
+    settings::put_stored_references(&mut draft, call, writer.resumes);
     let elements = writer.input(&mut draft);
     put_input(&mut draft, &elements);
-    let was = draft.was("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
+    let was =
+        draft.source_value("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
     if was != call.stream {
         draft.put("stream", call.stream.into());
     }
@@ -65,9 +65,10 @@ pub(super) fn encode(call: &Call) -> Encoded {
     draft.finish(PATH, &[], prefix)
 }
 
-/// A short request says its one message as a string, and goes on saying it so while there is nothing else to say.
+/// Writes `input`; a request with a single string keeps the string form while there is only one
+/// message.
 fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
-    // The source is looked at without reading it again: an input may be all there is of a large request.
+    // Inspects the first byte of the source without parsing, because the input may be large.
     let opens_with = draft.source().and_then(|source| {
         let (_, range) = source.members.iter().rfind(|(name, _)| &**name == "input")?;
         source.request.body.get(range.start).copied()
@@ -75,7 +76,7 @@ fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
     match opens_with {
         Some(b'[') => draft.put_elements("input", elements),
         Some(b'"') => {
-            let was = draft.was("input").map(|text| message::bare(&text));
+            let was = draft.source_value("input").map(|text| message::bare_message(&text));
             if was.as_slice() != elements {
                 draft.put("input", json::array_of(elements));
             }
@@ -85,26 +86,26 @@ fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
     }
 }
 
-/// Whether the endpoint can find what it answered by its ids.
+/// Whether the endpoint can resolve earlier outputs by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
-    /// It keeps this conversation.
+enum ResponseStorage {
+    /// The endpoint stores this conversation.
     Stored,
-    /// It could keep it, and is told not to.
+    /// The endpoint could store the conversation, but the request disables it.
     Declined,
-    /// It keeps nothing.
+    /// The endpoint stores nothing.
     Never,
 }
 
-impl Storage {
-    fn of(call: &Call, draft: &Draft<'_>) -> Self {
+impl ResponseStorage {
+    fn from_call(call: &Call, draft: &Draft<'_>) -> Self {
         if !call.target.provider.dialect.stores {
             return Self::Never;
         }
         let reasoning = call.settings.reasoning.as_ref();
         let extras = reasoning.map(|reasoning| reasoning.provider_extras.as_slice());
         let last = extras.unwrap_or_default().iter().rfind(|(key, _)| &**key == "store");
-        let store = last.map(|(_, value)| value.clone()).or_else(|| draft.latest("store"));
+        let store = last.map(|(_, value)| value.clone()).or_else(|| draft.current_value("store"));
         match store.and_then(|store| store.tree().root().bool()) {
             Some(false) => Self::Declined,
             Some(true) | None => Self::Stored,
@@ -112,69 +113,73 @@ impl Storage {
     }
 }
 
-/// The answer to go on from, if the target has it: it gave that answer itself, or nothing says otherwise.
-fn resumes<'c>(call: &'c Call, draft: &Draft<'_>) -> Option<&'c str> {
+/// Returns the response to continue from if the target has it: the target produced it, or its
+/// author is unknown.
+fn previous_response<'c>(call: &'c Call, draft: &Draft<'_>) -> Option<&'c str> {
     let resumed = call.resumes.as_deref()?;
-    let author = call.items.iter().rfind(|item| is_of(item, resumed) && item.origin.is_some());
+    let author =
+        call.items.iter().rfind(|item| belongs_to_reply(item, resumed) && item.origin.is_some());
     let is_kept = match author {
-        Some(item) => stranger(item, &call.target).is_none(),
+        Some(item) => foreign_reason(item, &call.target).is_none(),
         None => {
-            let was = draft.was("previous_response_id");
+            let was = draft.source_value("previous_response_id");
             let is_sources = was.is_some_and(|was| was.tree().root().is(resumed));
-            !(is_sources && settings::is_elsewhere(draft, call))
+            !(is_sources && settings::is_stored_elsewhere(draft, call))
         }
     };
     is_kept.then_some(resumed)
 }
 
-/// Whether an Item is part of that answer.
-fn is_of(item: &Item, reply: &str) -> bool {
+/// Returns whether an Item belongs to that reply.
+fn belongs_to_reply(item: &Item, reply: &str) -> bool {
     item.id.0.strip_prefix(reply).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Why what this Item's author stored cannot be found at the target.
-fn stranger(item: &Item, target: &Target) -> Option<Why> {
+/// Returns why the target cannot resolve what this Item's author stored.
+fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (author, reader) = (item.origin.as_ref()?, &target.origin);
     if author.provider != reader.provider || author.endpoint != reader.endpoint {
-        return Some(Why::Foreign);
+        return Some(ElisionReason::Foreign);
     }
-    (author.account != reader.account).then_some(Why::OtherAccount)
+    (author.account != reader.account).then_some(ElisionReason::OtherAccount)
 }
 
-struct Writer<'c> {
+struct ResponsesWriter<'c> {
     call: &'c Call,
-    storage: Storage,
-    /// The answer that the request goes on from, if the target has it.
+    storage: ResponseStorage,
+    /// The response that the request continues, if the target has it.
     resumes: Option<&'c str>,
-    prefix: Option<Prefix>,
-    ids: OutgoingIds,
-    /// The wire's own call ids that went out: some endpoints begin anew with every answer.
+    prefix: Option<PrefixHasher>,
+    ids: CallIdAllocator,
+    /// Wire call ids already sent; some endpoints restart their numbering with every response.
     sent: HashSet<Name>,
-    /// The calls whose arguments are free text.
+    /// Calls whose arguments are free text.
     custom: HashSet<CallId>,
-    /// The calls that go out under an id of ours, for their answers to follow.
+    /// Calls that are sent with a new id; their results use it too.
     renamed: HashSet<CallId>,
-    /// Whether the reasoning that led to what is being written was left out.
+    /// Whether the reasoning that led to the current element was left out.
     is_orphaned: bool,
 }
 
-/// The Items of one element: the parts of one message, or one Item by itself.
-type Group<'i> = Vec<&'i Item>;
+/// The Items of one element: the parts of one message, or a single Item.
+type ElementItems<'i> = Vec<&'i Item>;
 
-/// Puts Items together into the elements that they were or will be. Unlike other wires, this one wants no turns to
-/// alternate, so only parts of the same message join.
-fn groups<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<Group<'i>> {
-    let mut groups: Vec<Group<'i>> = Vec::new();
+/// Groups Items into elements. This wire does not require alternating turns, so only parts of the
+/// same message are joined.
+fn group_elements<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<ElementItems<'i>> {
+    let mut groups: Vec<ElementItems<'i>> = Vec::new();
     for item in items {
         match groups.last_mut() {
-            Some(group) if group.last().is_some_and(|last| joins(last, item)) => group.push(item),
+            Some(group) if group.last().is_some_and(|last| is_same_element(last, item)) => {
+                group.push(item);
+            }
             Some(_) | None => groups.push(vec![item]),
         }
     }
     groups
 }
 
-fn joins(left: &Item, right: &Item) -> bool {
+fn is_same_element(left: &Item, right: &Item) -> bool {
     is_part(left)
         && is_part(right)
         && left.role == right.role
@@ -185,7 +190,7 @@ fn joins(left: &Item, right: &Item) -> bool {
         }
 }
 
-/// Whether the Item stands in the content of a message.
+/// Returns whether the Item is part of a message's content.
 fn is_part(item: &Item) -> bool {
     match (item.native_on(&WIRE), &item.body) {
         (Some(native), _) => native.slot == CONTENT,
@@ -206,8 +211,8 @@ fn envelope(item: &Item) -> Option<&Arc<throughline_core::Envelope>> {
     item.native_on(&WIRE)?.envelope.as_ref()
 }
 
-/// The element that these Items were cut from, if all of them are here and none has changed.
-fn whole<'i>(group: &[&'i Item]) -> Option<(&'i Json, Side)> {
+/// Returns the source element of these Items if all are present and unchanged.
+fn intact_element<'i>(group: &[&'i Item]) -> Option<(&'i Json, Direction)> {
     let (first, rest) = group.split_first()?;
     let native = first.native_on(&WIRE)?;
     let Some(shared) = envelope(first) else {
@@ -219,53 +224,55 @@ fn whole<'i>(group: &[&'i Item]) -> Option<(&'i Json, Side)> {
     (rest.iter().all(is_same) && group.len() == shared.parts).then_some((&shared.json, native.side))
 }
 
-impl Writer<'_> {
+impl ResponsesWriter<'_> {
     fn absorb(&mut self, name: &str, element: &Json) {
         if let Some(prefix) = &mut self.prefix {
-            prefix.absorb(name, element);
+            prefix.update(name, element);
         }
     }
 
     fn instructions(&mut self, draft: &mut Draft<'_>) {
         let items: Vec<&Item> = self.call.system.iter().collect();
-        if let Some((json, _)) = whole(&items) {
-            draft.fates.extend(items.iter().map(|item| draft::kept(item)));
+        if let Some((json, _)) = intact_element(&items) {
+            draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
             self.absorb("instructions", json);
-            draft.put_as_it_came("instructions", json);
+            draft.put_if_changed("instructions", json);
             return;
         }
         let mut texts = Vec::new();
         for item in &items {
-            draft.warn_of_markers(item.native.as_ref());
+            draft.warn_about_cache_markers(item.native.as_ref());
             let (Body::Text(text) | Body::Summary { text, .. }) = &item.body else {
-                draft.fates.push(draft::elided(item, Why::NotOnThisWire));
+                draft.fates.push(draft::elided_fate(item, ElisionReason::NotOnThisWire));
                 continue;
             };
             texts.push(&**text);
-            let how = if items.len() > 1 { How::Merged } else { How::OtherWire };
+            let how = if items.len() > 1 { ReshapeKind::Merged } else { ReshapeKind::OtherWire };
             let is_new = items.len() == 1 && item.native.is_none();
             draft.fates.push(if is_new {
-                draft::kept(item)
+                draft::kept_fate(item)
             } else {
-                draft::reshaped(item, how, Why::NotOnThisWire)
+                draft::reshaped_fate(item, how, ElisionReason::NotOnThisWire)
             });
         }
         if !texts.is_empty() {
             let instructions = json::string(&texts.join("\n\n"));
             self.absorb("instructions", &instructions);
             draft.put("instructions", instructions);
-        } else if draft.was("instructions").is_some_and(|was| was != Json::null()) {
+        } else if draft.source_value("instructions").is_some_and(|was| was != Json::null()) {
             draft.remove("instructions");
         }
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
-            Some(native) if !(tool.hosted && draft.has_moved()) => Some(native.json.clone()),
-            Some(_) | None => crossing::tool(draft, tool, |_| function(tool)),
+            Some(native) if !(tool.hosted && draft.has_other_endpoint()) => {
+                Some(native.json.clone())
+            }
+            Some(_) | None => cross_wire::tool(draft, tool, |_| function(tool)),
         });
         let tools: Vec<Json> = tools.collect();
-        if draft.was("tools").is_some_and(|was| was != Json::null()) || !tools.is_empty() {
+        if draft.source_value("tools").is_some_and(|was| was != Json::null()) || !tools.is_empty() {
             draft.put_elements("tools", &tools);
         }
         for tool in &tools {
@@ -274,19 +281,21 @@ impl Writer<'_> {
     }
 
     fn input(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
-        let covered = self.covered();
+        let covered = self.covered_items();
         let (covered, said) = self.call.items.split_at(covered);
-        draft.fates.extend(covered.iter().map(|item| draft::elided(item, Why::Covered)));
+        draft
+            .fates
+            .extend(covered.iter().map(|item| draft::elided_fate(item, ElisionReason::Covered)));
         let call = self.call;
-        let said = draft.settle(said, |item| gate::is_said_aside(call, item, &WIRE));
-        let groups = groups(said);
+        let said = draft.order_items(said, |item| seal_policy::is_caller_text(call, item, &WIRE));
+        let groups = group_elements(said);
         let mut elements = Vec::with_capacity(groups.len());
         for (at, group) in groups.iter().enumerate() {
-            let prefix = self.prefix.as_ref().map(Prefix::digest);
+            let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
             let element = match group.as_slice() {
                 [item] if !is_part(item) => {
                     let next = groups.get(at + 1).map(Vec::as_slice);
-                    let (element, fate) = self.single(draft, item, next, prefix.as_ref());
+                    let (element, fate) = self.encode_single(draft, item, next, prefix.as_ref());
                     draft.fates.push(fate);
                     element
                 }
@@ -307,28 +316,29 @@ impl Writer<'_> {
         elements
     }
 
-    /// How many Items the answer that the Call goes on from stands for: those up to its own last one. The provider has
-    /// them, and would read them twice.
-    fn covered(&self) -> usize {
+    /// Returns how many Items the continued response covers: all up to its last one. The provider
+    /// has them and would read them twice.
+    fn covered_items(&self) -> usize {
         let Some(resumed) = self.resumes else { return 0 };
-        let last = self.call.items.iter().rposition(|item| is_of(item, resumed));
+        let last = self.call.items.iter().rposition(|item| belongs_to_reply(item, resumed));
         last.map_or(0, |last| last + 1)
     }
 
-    /// Why what this Item's author stored cannot be found at the target.
-    fn stranger(&self, item: &Item) -> Option<Why> {
-        stranger(item, &self.call.target)
+    /// Returns why the target cannot resolve what this Item's author stored.
+    fn foreign_reason(&self, item: &Item) -> Option<ElisionReason> {
+        foreign_reason(item, &self.call.target)
     }
 
-    /// Whether an Item's ids must stay behind: nobody there knows them, or what they pair with is gone.
+    /// Returns whether an Item's ids must be dropped: the target cannot resolve them, or their pair
+    /// is gone.
     fn drops_ids(&self, item: &Item) -> bool {
         let has_id = item.native_on(&WIRE).is_some_and(|native| native.id.is_some());
-        let is_orphan = self.is_orphaned && self.storage == Storage::Stored;
-        has_id && item.role == Role::Assistant && (self.stranger(item).is_some() || is_orphan)
+        let is_orphan = self.is_orphaned && self.storage == ResponseStorage::Stored;
+        has_id && item.role == Role::Assistant && (self.foreign_reason(item).is_some() || is_orphan)
     }
 
-    /// One element that is one Item, and what became of it.
-    fn single(
+    /// Encodes an Item that is a whole element, and returns its Fate.
+    fn encode_single(
         &mut self,
         draft: &mut Draft<'_>,
         item: &Item,
@@ -338,15 +348,19 @@ impl Writer<'_> {
         if let Some(native) = item.native_on(&WIRE) {
             return self.native(draft, item, native, next, prefix);
         }
-        draft.warn_of_markers(item.native.as_ref());
-        let seals_why = gate::why_left(item, &self.call.target);
-        let said = |element: Json| (Some(element), crossing::said(item, seals_why));
+        draft.warn_about_cache_markers(item.native.as_ref());
+        let seals_why = seal_policy::elision_reason(item, &self.call.target);
+        let said = |element: Json| (Some(element), cross_wire::said(item, seals_why));
         match &item.body {
-            Body::Thought(thought) if !thought.whole => (None, draft::elided(item, Why::Cut)),
-            Body::Thought(_) if item.origin.is_some() => (None, draft::elided(item, seals_why)),
+            Body::Thought(thought) if !thought.whole => {
+                (None, draft::elided_fate(item, ElisionReason::Cut))
+            }
+            Body::Thought(_) if item.origin.is_some() => {
+                (None, draft::elided_fate(item, seals_why))
+            }
             Body::Thought(thought) => {
-                let bare = |text: &str| message::bare(&json::string(text));
-                crossing::thought(draft, self.call, (item, thought), &WIRE, bare)
+                let bare = |text: &str| message::bare_message(&json::string(text));
+                cross_wire::thought(draft, self.call, (item, thought), &WIRE, bare)
             }
             Body::Call(call) => said(self.call_element(call)),
             Body::Result(result) => said(self.result(draft, result)),
@@ -356,18 +370,18 @@ impl Writer<'_> {
             | Body::Summary { .. }
             | Body::Hosted(_)
             | Body::Compaction
-            | Body::Unknown => (None, draft::elided(item, seals_why)),
+            | Body::Unknown => (None, draft::elided_fate(item, seals_why)),
         }
     }
 
     fn call_element(&mut self, call: &ToolCall) -> Json {
-        let id = self.ids.call(&call.id);
+        let id = self.ids.assign(&call.id);
         self.sent.insert(Arc::clone(&id));
         self.renamed.insert(call.id.clone());
         if call.custom {
             self.custom.insert(call.id.clone());
         }
-        let (kind, key) = call_words(call);
+        let (kind, key) = call_type_and_member(call);
         json::object(|o| {
             o.string("type", kind).string("call_id", &id);
             o.string("name", &call.name).string(key, &arguments(call));
@@ -385,13 +399,13 @@ fn function(tool: &Tool) -> Json {
                 o.string("type", "object").object("properties", |_| {});
             }),
         };
-        // Unsaid it would be strict, which refuses most schemas that were not written for it.
+        // The default is strict, which rejects most schemas that were not written for it.
         o.bool("strict", false);
     })
 }
 
-/// The kind of a call, and the member that holds its arguments.
-pub(super) fn call_words(call: &ToolCall) -> (&'static str, &'static str) {
+/// Returns the type of a call and the member that holds its arguments.
+pub(super) fn call_type_and_member(call: &ToolCall) -> (&'static str, &'static str) {
     let is_text = call.args.bytes().first() == Some(&b'"');
     if call.custom && is_text {
         ("custom_tool_call", "input")
@@ -400,14 +414,15 @@ pub(super) fn call_words(call: &ToolCall) -> (&'static str, &'static str) {
     }
 }
 
-/// The arguments of a call as text. A string is free text, or what a model wrote that is no JSON: it is said as it is.
+/// Returns the arguments of a call as text. A JSON string is free text or invalid JSON from a
+/// model, and is used verbatim.
 pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
     let text = call.args.tree().root().text().map(Cow::into_owned);
     text.map_or(Cow::Borrowed(call.args.as_str()), Cow::Owned)
 }
 
-/// An element without these members.
-fn without(element: &Json, keys: &[&'static str]) -> Json {
+/// Returns an element without these members.
+fn without_members(element: &Json, keys: &[&'static str]) -> Json {
     let changes: Vec<_> = keys.iter().map(|key| (Cow::Borrowed(*key), None)).collect();
-    draft::edited(Some(element), &changes)
+    draft::edit_object(Some(element), &changes)
 }

@@ -1,18 +1,21 @@
-//! OpenAI's Responses API, and its clones at Azure, xAI, DeepSeek and Bedrock.
+//! Codec for OpenAI's Responses API and its clones at Azure, xAI, DeepSeek and Bedrock.
 //!
-//! - A request's `input` is a string or a list of elements, a response's `output` a list of the same. Each element is one
-//!   message here: a `message` holds parts, anything else is one part by itself.
-//! - Reasoning is a `reasoning` element: summary, readable content and `encrypted_content` are one Thought with one Seal.
-//!   `compaction` elements are sealed the same way, and a `program` carries a `fingerprint`.
-//! - In a stream the Seal is taken from `response.output_item.done`. What `.added` shows before is another ciphertext, and
-//!   what `response.completed` repeats may be a third.
-//! - Where the endpoint stores what it answered, ids pair elements: a reasoning element must stand right before what it
-//!   led to, and what it led to needs it back. When a pair is broken, the reasoning and the ids of what followed it go
-//!   together. Without storing, ids pair nothing and are left out.
-//! - A reasoning element without a Seal goes back by its id where the endpoint stores, or as readable content where the
-//!   endpoint writes it openly. It never goes to anybody else.
-//! - `status` is the response's own word and is refused or ignored on calls and reasoning, so it stays behind; `phase`,
-//!   `namespace` and `caller` go back, and `summary` must be there even when it is empty.
+//! - A request's `input` is a string or a list of elements; a response's `output` is a list of the
+//!   same elements. Each element is one message here: a `message` has parts, any other element is a
+//!   single part.
+//! - Reasoning is a `reasoning` element: summary, readable content and `encrypted_content` form one
+//!   Thought with one Seal. `compaction` elements are sealed the same way, and a `program` carries
+//!   a `fingerprint`.
+//! - In a stream the Seal comes from `response.output_item.done`. The `.added` event holds a
+//!   different ciphertext, and `response.completed` may repeat yet another.
+//! - Where the endpoint stores its responses, ids pair elements: a reasoning element must be
+//!   directly before the element it led to, and that element requires it. When a pair is broken,
+//!   the encoder drops the reasoning and the ids of the elements after it together. Without
+//!   storage, ids pair nothing and are dropped.
+//! - A reasoning element without a Seal is sent by id where the endpoint stores it, or as readable
+//!   content where the endpoint emits plain reasoning. It is never sent to another endpoint.
+//! - `status` is rejected or ignored on calls and reasoning in requests, so the encoder drops it.
+//!   `phase`, `namespace` and `caller` are sent back. `summary` is required even when it is empty.
 
 mod contract;
 #[cfg(test)]
@@ -30,15 +33,16 @@ mod tests;
 mod wire;
 
 use bytes::Bytes;
-use throughline_core::{Call, Encoded, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
 
 use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
 use crate::{
-    Asked, Case, Codec, CodecError, Decoder, Document, Encoder, Findings, PathStyle, Rule,
+    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+    PathStyle, Rule,
 };
 
-/// OpenAI's Responses API.
+/// Codec for OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiResponses;
 
@@ -63,44 +67,44 @@ impl Codec for OpenAiResponses {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         Ok(encode::encode(call))
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
-        decode::request(request, &Tree::parse(request.body.clone())?, asked)
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
+        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
     }
 
     fn decode_parsed(
         &self,
         request: &Request,
         body: &Tree,
-        asked: &Asked,
+        asked: &DecodeContext,
     ) -> Result<Call, CodecError> {
-        decode::request(request, body, asked)
+        decode::decode_request(request, body, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
-        decode::reply(body, asked)
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+        decode::decode_reply(body, asked)
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply(&without_empty_texts(reply, &self.wire())).bytes().clone())
+        Ok(encode::encode_whole_reply(&without_empty_texts(reply, &self.wire())).bytes().clone())
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
-        Box::new(stream::ResponseDecoder::new(asked.clone()))
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
+        Box::new(stream::ResponsesDecoder::new(asked.clone()))
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::ResponseEncoder::default())
+        Box::new(stream::ResponsesEncoder::default())
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
         contract::RULES
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
     }
 

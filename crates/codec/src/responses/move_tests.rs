@@ -1,28 +1,27 @@
-//! What becomes of a request that goes to another model or endpoint than it was written for, and of what other wires
-//! left in it.
+//! Tests of requests that move to another model or endpoint, and of Items from other wires.
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Did, Event, Item, Outcome, Place, Reply, Role, Target, ToolCall, Warning,
-    Why, json,
+    Body, Call, Disposition, ElisionReason, Event, Item, ItemPosition, Outcome, Reply, Role,
+    Target, ToolCall, ToolChoice, Warning, json,
 };
 
 use super::tests::{answer, body, input, look, openai, read, result, said, target, text};
-use crate::{Asked, Codec, Gemini, OpenAiResponses, events_of};
+use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, events_from_reply};
 
-const KEPT_ELSEWHERE: &str = "only the endpoint that keeps it knows it; it was left out";
+const STORED_ELSEWHERE: &str = "only the endpoint that stores it can use it; it was left out";
 
-/// What a request becomes when it is sent to another target, and which settings are told of.
+/// Encodes a request for another target; returns the body and the names in the warnings.
 fn moved(request: &str, from: &str, to: Target) -> (String, Vec<String>) {
     let mut call = read(request, target("openai", from));
-    assert_eq!(body(&call), request, "unmoved it stays as it is");
+    assert_eq!(body(&call), request, "without a move the request must stay unchanged");
     call.target = to;
     let told = OpenAiResponses.encode(&call).unwrap().warnings;
     (body(&call), told.iter().map(|warning| warning.setting.to_string()).collect())
 }
 
 #[test]
-fn a_model_that_does_not_reason_is_not_asked_to() {
+fn non_reasoning_model_gets_no_reasoning_settings() {
     let request = r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"high","mode":"pro"},"include":["reasoning.encrypted_content"],"store":false}"#;
     let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-4o"));
     assert_eq!(sent, r#"{"model":"gpt-4o","input":"Hi","store":false}"#);
@@ -30,7 +29,7 @@ fn a_model_that_does_not_reason_is_not_asked_to() {
 }
 
 #[test]
-fn effort_sampling_and_choice_are_thought_over_for_another_model() {
+fn effort_sampling_and_choice_are_adapted_to_another_model() {
     let request =
         r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"xhigh","summary":"detailed"}}"#;
     let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-5"));
@@ -51,7 +50,7 @@ fn effort_sampling_and_choice_are_thought_over_for_another_model() {
 }
 
 #[test]
-fn what_an_endpoint_keeps_is_not_asked_of_another() {
+fn stored_references_are_dropped_for_another_endpoint() {
     let request = r#"{"model":"gpt-5.6","input":"Hi","previous_response_id":"resp_0","prompt":{"id":"p"},"store":true}"#;
     for (provider, model) in
         [("xai", "grok-4.3"), ("azure", "gpt-5.6"), ("deepseek-responses", "deepseek-v4-flash")]
@@ -67,7 +66,7 @@ fn what_an_endpoint_keeps_is_not_asked_of_another() {
 }
 
 #[test]
-fn without_the_answer_to_go_on_from_the_whole_conversation_is_sent() {
+fn full_conversation_is_sent_without_the_previous_response() {
     let call =
         r#"{"id":"fc_1","type":"function_call","arguments":"{}","call_id":"call_1","name":"look"}"#;
     let mut call = {
@@ -81,15 +80,15 @@ fn without_the_answer_to_go_on_from_the_whole_conversation_is_sent() {
     call.target = target("xai", "grok-4.3");
     let (elements, fates, warnings) = input(&call);
     assert_eq!(elements.len(), 3);
-    assert!(!fates.contains(&Did::Elided(Why::Covered)), "{fates:?}");
-    assert_eq!(warnings, [Warning::new("previous_response_id", KEPT_ELSEWHERE)]);
-    // The new endpoint's own answer can be gone on from.
+    assert!(!fates.contains(&Disposition::Elided(ElisionReason::Covered)), "{fates:?}");
+    assert_eq!(warnings, [Warning::new("previous_response_id", STORED_ELSEWHERE)]);
+    // A response of the new endpoint can be continued.
     call.resumes = Some("resp_2".into());
     assert!(body(&call).contains(r#""previous_response_id":"resp_2""#));
 }
 
 #[test]
-fn hosted_tools_of_another_endpoint_stay_behind_with_the_choice_of_them() {
+fn foreign_hosted_tools_and_their_choice_are_dropped() {
     let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}],"tool_choice":{"type":"file_search"},"parallel_tool_calls":true}"#;
     let (sent, told) = moved(request, "gpt-5.6", target("xai", "grok-4.3"));
     assert_eq!(sent, r#"{"model":"grok-4.3","input":"Hi","tools":[]}"#);
@@ -97,9 +96,9 @@ fn hosted_tools_of_another_endpoint_stay_behind_with_the_choice_of_them() {
 }
 
 #[test]
-fn what_is_said_of_tools_needs_tools() {
+fn tool_settings_are_dropped_without_tools() {
     let mut call = Call::new(openai());
-    call.settings.choice = Some(Choice::Any);
+    call.settings.choice = Some(ToolChoice::Any);
     call.settings.parallel = Some(false);
     call.items = vec![said(Role::User, "Hi")];
     let plain = r#"{"model":"gpt-5.6","input":[{"role":"user","content":"Hi"}]}"#;
@@ -122,11 +121,11 @@ fn broken(custom: bool) -> Item {
     let args = json::string("{\"city\": \"Os");
     let (id, name) = ("c1".into(), "look".into());
     let call = ToolCall { id, wire_id: None, name, args, custom };
-    Item::new("call", Place::default(), Role::Assistant, Body::Call(call))
+    Item::new("call", ItemPosition::default(), Role::Assistant, Body::Call(call))
 }
 
 #[test]
-fn arguments_that_are_no_json_are_said_as_they_are() {
+fn non_json_arguments_are_sent_verbatim() {
     let mut call = Call::new(openai());
     call.items = vec![broken(false)];
     let expected =
@@ -136,7 +135,7 @@ fn arguments_that_are_no_json_are_said_as_they_are() {
     let mut reply = answer(&[], openai());
     reply.origin = target("gemini", "gemini-2.5-flash").origin;
     reply.items = vec![broken(false)];
-    let asked = Asked::of(openai());
+    let asked = DecodeContext::of(openai());
     let arguments = |reply: &Reply| match &reply.items[0].body {
         Body::Call(call) => call.args.clone(),
         other => panic!("{other:?}"),
@@ -146,7 +145,7 @@ fn arguments_that_are_no_json_are_said_as_they_are() {
     assert_eq!(arguments(&again), arguments(&reply));
     let (mut encoder, mut decoder) = (OpenAiResponses.encoder(), OpenAiResponses.decoder(&asked));
     let mut ended = None;
-    for event in events_of(&reply) {
+    for event in events_from_reply(&reply) {
         for frame in encoder.push(&event).unwrap() {
             for event in decoder.push(&frame).unwrap() {
                 if let Event::Ended(reply) = event {
@@ -159,7 +158,7 @@ fn arguments_that_are_no_json_are_said_as_they_are() {
 }
 
 #[test]
-fn a_call_id_that_the_target_refuses_is_replaced_in_the_answer_too() {
+fn rejected_call_id_is_replaced_in_the_result_too() {
     let long = "call-0123456789-0123456789-0123456789-0123456789-0123456789";
     let request = format!(
         r#"{{"model":"grok-4.3","input":[{{"type":"function_call","call_id":"{long}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{long}","output":"1"}},{{"type":"function_call_output","call_id":"lost {long}","output":"2"}}]}}"#
@@ -177,14 +176,14 @@ fn a_call_id_that_the_target_refuses_is_replaced_in_the_answer_too() {
 }
 
 #[test]
-fn what_only_gemini_knows_is_named() {
+fn gemini_only_settings_are_named_in_warnings() {
     let body = r#"{"contents":[{"parts":[{"text":"Hi"}]}],"generationConfig":{"temperature":1,"seed":3,"thinkingConfig":{"thinkingBudget":9,"odd":1}}}"#;
     let request = throughline_core::Request {
         path: "/v1beta/models/gemini-2.5-flash:generateContent".into(),
         headers: Vec::new(),
         body: Bytes::from_static(body.as_bytes()),
     };
-    let asked = Asked::of(target("gemini", "gemini-2.5-flash"));
+    let asked = DecodeContext::of(target("gemini", "gemini-2.5-flash"));
     let mut call = Gemini.decode_request(&request, &asked).unwrap();
     call.target = target("openai", "gpt-4o");
     let told: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();

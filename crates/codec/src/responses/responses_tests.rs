@@ -1,14 +1,15 @@
-//! What the Responses codec promises, rule by rule.
+//! Tests of the Responses codec's guarantees.
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Choice, Did, Extra, Fate, How, Item, Json, Media, Name, NativeReasoning, Outcome,
-    Output, Part, Place, Reply, Request, Role, Stop, Target, Thought, ThoughtKind, ThreadSecret,
-    Tool, ToolCall, ToolResult, Usage, Warning, Why, Wire, json,
+    Body, Call, Disposition, ElisionReason, Extra, Fate, Item, ItemPosition, Json, Media, Name,
+    NativeReasoning, Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role, StopReason,
+    Target, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice, ToolResult, Usage,
+    Warning, Wire, json,
 };
 
 use crate::responses::OpenAiResponses;
-use crate::{AnthropicMessages, Asked, Catalog, Codec, CodecError};
+use crate::{AnthropicMessages, Catalog, Codec, CodecError, DecodeContext};
 
 const REASONING: &str = r#"{"id":"rs_1","type":"reasoning","encrypted_content":"c2VhbA==","summary":[{"type":"summary_text","text":"Hm."}],"status":"completed"}"#;
 const CALL: &str = r#"{"id":"fc_1","type":"function_call","status":"completed","arguments":"{\"city\":\"Oslo\"}","call_id":"call_1","name":"look"}"#;
@@ -29,7 +30,7 @@ pub(super) fn text(json: &str) -> Json {
 pub(super) fn read(body: &str, target: Target) -> Call {
     let body = Bytes::from(body.to_owned());
     let request = Request { path: "/v1/responses".into(), headers: Vec::new(), body };
-    OpenAiResponses.decode_request(&request, &Asked::of(target)).unwrap()
+    OpenAiResponses.decode_request(&request, &DecodeContext::of(target)).unwrap()
 }
 
 pub(super) fn answer(outputs: &[&str], target: Target) -> Reply {
@@ -37,10 +38,10 @@ pub(super) fn answer(outputs: &[&str], target: Target) -> Reply {
         r#"{{"id":"resp_1","status":"completed","model":"gpt-5.6","output":[{}]}}"#,
         outputs.join(",")
     );
-    OpenAiResponses.decode_reply(&Bytes::from(body), &Asked::of(target)).unwrap()
+    OpenAiResponses.decode_reply(&Bytes::from(body), &DecodeContext::of(target)).unwrap()
 }
 
-/// A Call that goes on from an answer of these elements.
+/// Builds a Call that continues a response with these elements.
 pub(super) fn after(outputs: &[&str], target: &Target, store: Option<bool>) -> Call {
     let mut call = Call::new(target.clone());
     call.extend(answer(outputs, target.clone()).items);
@@ -53,11 +54,11 @@ pub(super) fn extra(key: &str, value: Json) -> Extra {
 }
 
 pub(super) fn said(role: Role, words: &str) -> Item {
-    Item::new(words, Place::default(), role, Body::Text(Name::from(words)))
+    Item::new(words, ItemPosition::default(), role, Body::Text(Name::from(words)))
 }
 
-/// The elements of the request's input, the Fates, the Warnings.
-pub(super) fn input(call: &Call) -> (Vec<String>, Vec<Did>, Vec<Warning>) {
+/// Returns the elements of the request's input, the Fates and the Warnings.
+pub(super) fn input(call: &Call) -> (Vec<String>, Vec<Disposition>, Vec<Warning>) {
     let encoded = OpenAiResponses.encode(call).unwrap();
     let body = Json::parse(encoded.request.body).unwrap();
     let tree = body.tree();
@@ -89,7 +90,7 @@ fn reasoning_is_one_thought_with_its_seal_in_place() {
 }
 
 #[test]
-fn readable_content_is_the_reasoning_itself_and_nothing_readable_is_encrypted() {
+fn readable_reasoning_content_takes_precedence_over_summary() {
     let kind = |element: &str| match &answer(&[element], openai()).items[0].body {
         Body::Thought(thought) => (thought.content.to_string(), thought.kind),
         other => panic!("{other:?}"),
@@ -102,7 +103,7 @@ fn readable_content_is_the_reasoning_itself_and_nothing_readable_is_encrypted() 
 }
 
 #[test]
-fn stored_elements_go_back_with_their_ids_and_without_status() {
+fn stored_elements_are_replayed_with_ids_and_without_status() {
     let (elements, fates, _) = input(&after(&[REASONING, CALL, MESSAGE], &openai(), None));
     assert_eq!(
         elements,
@@ -112,11 +113,11 @@ fn stored_elements_go_back_with_their_ids_and_without_status() {
             r#"{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"text":"Yes."}],"phase":"final_answer","role":"assistant"}"#,
         ]
     );
-    assert_eq!(fates, [Did::Kept, Did::Kept, Did::Kept]);
+    assert_eq!(fates, [Disposition::Kept, Disposition::Kept, Disposition::Kept]);
 }
 
 #[test]
-fn without_storing_no_ids_go_and_nothing_pairs() {
+fn without_storage_no_ids_are_sent() {
     let mut call = after(&[REASONING, CALL, MESSAGE], &openai(), Some(false));
     let (elements, fates, _) = input(&call);
     assert_eq!(
@@ -127,16 +128,16 @@ fn without_storing_no_ids_go_and_nothing_pairs() {
             r#"{"type":"message","content":[{"type":"output_text","text":"Yes."}],"phase":"final_answer","role":"assistant"}"#,
         ]
     );
-    assert_eq!(fates, [Did::Kept, Did::Kept, Did::Kept]);
+    assert_eq!(fates, [Disposition::Kept, Disposition::Kept, Disposition::Kept]);
     call.items.remove(1);
-    assert_eq!(input(&call).1, [Did::Kept, Did::Kept]);
+    assert_eq!(input(&call).1, [Disposition::Kept, Disposition::Kept]);
 }
 
 #[test]
-fn a_broken_pair_loses_its_reasoning_and_the_ids_of_what_followed() {
-    let dropped = Did::Reshaped(How::IdsDropped);
+fn broken_pair_loses_its_reasoning_and_following_ids() {
+    let dropped = Disposition::Reshaped(ReshapeKind::IdsDropped);
     let mut call = after(&[REASONING, MESSAGE, CALL], &openai(), None);
-    call.items[1].rewrite(Body::Text(Name::from("No.")));
+    call.items[1].replace_body(Body::Text(Name::from("No.")));
     let (elements, fates, _) = input(&call);
     assert_eq!(
         elements,
@@ -145,14 +146,17 @@ fn a_broken_pair_loses_its_reasoning_and_the_ids_of_what_followed() {
             r#"{"type":"function_call","arguments":"{\"city\":\"Oslo\"}","call_id":"call_1","name":"look"}"#,
         ]
     );
-    assert_eq!(fates, [Did::Elided(Why::Altered), Did::Kept, dropped.clone()]);
+    assert_eq!(
+        fates,
+        [Disposition::Elided(ElisionReason::Altered), Disposition::Kept, dropped.clone()]
+    );
     let mut call = after(&[REASONING, CALL, MESSAGE], &openai(), None);
     call.items.remove(1);
-    assert_eq!(input(&call).1, [Did::Elided(Why::Altered), dropped]);
+    assert_eq!(input(&call).1, [Disposition::Elided(ElisionReason::Altered), dropped]);
 }
 
 #[test]
-fn a_hosted_step_that_needs_its_id_goes_with_its_reasoning() {
+fn hosted_step_that_requires_its_id_is_dropped_with_its_reasoning() {
     let search = r#"{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search","query":"wax"}}"#;
     let code = r#"{"id":"ci_1","type":"code_interpreter_call","status":"completed","code":"1","container_id":"c","outputs":null}"#;
     let mut call = after(&[REASONING, CALL, search, code], &openai(), None);
@@ -164,22 +168,22 @@ fn a_hosted_step_that_needs_its_id_goes_with_its_reasoning() {
             r#"{"type":"web_search_call","status":"completed","action":{"type":"search","query":"wax"}}"#
         ]
     );
-    let altered = Did::Elided(Why::Altered);
-    assert_eq!(fates, [altered.clone(), Did::Reshaped(How::IdsDropped), altered]);
+    let altered = Disposition::Elided(ElisionReason::Altered);
+    assert_eq!(fates, [altered.clone(), Disposition::Reshaped(ReshapeKind::IdsDropped), altered]);
 }
 
 #[test]
-fn reasoning_waits_for_what_it_leads_to() {
+fn trailing_reasoning_is_kept() {
     let mut call = after(&[REASONING, CALL], &openai(), None);
     let (longer, ..) = input(&call);
     call.items.pop();
     let (shorter, fates, _) = input(&call);
     assert_eq!(shorter, longer[..1]);
-    assert_eq!(fates, [Did::Kept]);
+    assert_eq!(fates, [Disposition::Kept]);
 }
 
 #[test]
-fn nothing_of_another_owner_is_sealed_or_has_ids() {
+fn foreign_items_lose_seals_and_ids() {
     let mut call = after(&[REASONING, CALL, MESSAGE], &openai(), None);
     call.target = target("azure", "gpt-5.6");
     let (elements, fates, _) = input(&call);
@@ -190,30 +194,36 @@ fn nothing_of_another_owner_is_sealed_or_has_ids() {
             r#"{"role":"assistant","content":"Yes."}"#,
         ]
     );
-    let dropped = Did::Reshaped(How::IdsDropped);
-    assert_eq!(fates, [Did::Elided(Why::Foreign), dropped.clone(), dropped]);
+    let dropped = Disposition::Reshaped(ReshapeKind::IdsDropped);
+    assert_eq!(fates, [Disposition::Elided(ElisionReason::Foreign), dropped.clone(), dropped]);
 }
 
 #[test]
-fn another_account_reads_no_seals() {
+fn seals_are_not_sent_to_another_account() {
     let mut call = after(&[REASONING, CALL], &openai(), None);
     call.target = Catalog::builtin().target_for("openai", "gpt-5.6", "other").unwrap();
     let (_, fates, _) = input(&call);
-    assert_eq!(fates, [Did::Elided(Why::OtherAccount), Did::Reshaped(How::IdsDropped)]);
+    assert_eq!(
+        fates,
+        [
+            Disposition::Elided(ElisionReason::OtherAccount),
+            Disposition::Reshaped(ReshapeKind::IdsDropped)
+        ]
+    );
     assert!(!body(&call).contains("c2VhbA=="));
 }
 
 #[test]
-fn reasoning_without_a_seal_goes_back_by_its_id_where_it_is_stored() {
+fn unsealed_stored_reasoning_is_replayed_by_id() {
     let by_id = r#"{"id":"rs_1","type":"reasoning","summary":[]}"#;
     let (elements, fates, _) = input(&after(&[by_id, CALL], &openai(), None));
-    assert_eq!((elements[0].as_str(), &fates[0]), (by_id, &Did::Kept));
+    assert_eq!((elements[0].as_str(), &fates[0]), (by_id, &Disposition::Kept));
     let (_, fates, _) = input(&after(&[by_id, CALL], &openai(), Some(false)));
-    assert_eq!(fates, [Did::Elided(Why::Unsigned), Did::Kept]);
+    assert_eq!(fates, [Disposition::Elided(ElisionReason::Unsigned), Disposition::Kept]);
 }
 
 #[test]
-fn an_endpoint_that_writes_openly_gets_its_reasoning_back_openly() {
+fn plain_reasoning_is_replayed_as_plain_reasoning() {
     let open = r#"{"type":"reasoning","id":"5f","status":"completed","content":[{"type":"reasoning_text","text":"So."}],"summary":[]}"#;
     let deepseek = target("deepseek-responses", "deepseek-v4-flash");
     let (elements, fates, _) = input(&after(&[open, CALL], &deepseek, None));
@@ -224,21 +234,21 @@ fn an_endpoint_that_writes_openly_gets_its_reasoning_back_openly() {
             r#"{"type":"function_call","arguments":"{\"city\":\"Oslo\"}","call_id":"call_1","name":"look"}"#,
         ]
     );
-    assert_eq!(fates, [Did::Kept, Did::Kept]);
+    assert_eq!(fates, [Disposition::Kept, Disposition::Kept]);
     let mut call = after(&[open], &deepseek, None);
     call.target = openai();
-    assert_eq!(input(&call).1, [Did::Elided(Why::Foreign)]);
+    assert_eq!(input(&call).1, [Disposition::Elided(ElisionReason::Foreign)]);
 }
 
 #[test]
-fn a_summary_must_be_there_even_when_it_is_not() {
+fn missing_summary_is_sent_as_an_empty_list() {
     let bare = r#"{"type":"reasoning","encrypted_content":"c2VhbA==","content":[]}"#;
     let (elements, ..) = input(&after(&[bare], &openai(), None));
     assert_eq!(elements, [r#"{"type":"reasoning","encrypted_content":"c2VhbA==","summary":[]}"#]);
 }
 
 #[test]
-fn compaction_and_programs_carry_their_own_seals() {
+fn compactions_and_programs_have_their_own_seals() {
     let compaction =
         r#"{"id":"cmp_1","type":"compaction","encrypted_content":"b25l","created_by":"x"}"#;
     let program = r#"{"id":"cm_1","type":"program","call_id":"p","code":"1","fingerprint":"dHdv"}"#;
@@ -258,14 +268,14 @@ fn compaction_and_programs_carry_their_own_seals() {
 }
 
 #[test]
-fn the_parts_of_a_message_share_it_and_an_edited_one_keeps_the_rest() {
+fn edited_message_part_keeps_the_rest_of_the_message() {
     let message = r#"{"id":"msg_1","type":"message","status":"completed","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"One.","annotations":[]},{"type":"output_chart","rows":2}]}"#;
     let mut call = after(&[message], &openai(), None);
     assert_eq!(
         call.items.iter().map(|item| item.place).collect::<Vec<_>>(),
-        [Place::new(0, 0), Place::new(0, 1)]
+        [ItemPosition::new(0, 0), ItemPosition::new(0, 1)]
     );
-    call.items[0].rewrite(Body::Text(Name::from("Two.")));
+    call.items[0].replace_body(Body::Text(Name::from("Two.")));
     let (elements, fates, _) = input(&call);
     assert_eq!(
         elements,
@@ -273,11 +283,11 @@ fn the_parts_of_a_message_share_it_and_an_edited_one_keeps_the_rest() {
             r#"{"type":"message","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"Two."},{"type":"output_chart","rows":2}]}"#
         ]
     );
-    assert_eq!(fates, [Did::Kept, Did::Reshaped(How::IdsDropped)]);
+    assert_eq!(fates, [Disposition::Kept, Disposition::Reshaped(ReshapeKind::IdsDropped)]);
 }
 
 #[test]
-fn a_bare_string_stays_one_until_something_follows() {
+fn string_input_stays_a_string_until_another_message_follows() {
     let request = r#"{"model":"gpt-5.6", "input": "Hi\u0021"}"#;
     let mut call = read(request, openai());
     assert_eq!(body(&call), request);
@@ -289,26 +299,31 @@ fn a_bare_string_stays_one_until_something_follows() {
 }
 
 #[test]
-fn an_answer_that_is_gone_on_from_is_not_said_again() {
+fn items_of_the_previous_response_are_not_resent() {
     let mut call = read(r#"{"model":"gpt-5.6","input":"Hi"}"#, openai());
     call.extend(answer(&[REASONING, CALL], openai()).items);
     call.resumes = Some(Name::from("resp_1"));
     call.extend([result("call_1", Outcome::Ok, "4")]);
     let (elements, fates, _) = input(&call);
     assert_eq!(elements, [r#"{"type":"function_call_output","call_id":"call_1","output":"4"}"#]);
-    let covered = Did::Elided(Why::Covered);
-    assert_eq!(fates, [covered.clone(), covered.clone(), covered, Did::Kept]);
+    let covered = Disposition::Elided(ElisionReason::Covered);
+    assert_eq!(fates, [covered.clone(), covered.clone(), covered, Disposition::Kept]);
     assert!(body(&call).contains(r#""previous_response_id":"resp_1""#));
 }
 
 pub(super) fn result(call: &str, outcome: Outcome, words: &str) -> Item {
     let parts = vec![Part::Text(Name::from(words))];
     let result = ToolResult { call: call.into(), wire_id: None, name: None, outcome, parts };
-    Item::new(format!("result of {call}"), Place::default(), Role::Tool, Body::Result(result))
+    Item::new(
+        format!("result of {call}"),
+        ItemPosition::default(),
+        Role::Tool,
+        Body::Result(result),
+    )
 }
 
 #[test]
-fn a_call_id_that_an_endpoint_uses_again_is_told_apart() {
+fn reused_call_ids_are_made_unique() {
     let mut call = after(&[CALL], &target("bedrock-mantle", "openai.gpt-5.6-luna"), None);
     call.extend([result("call_1", Outcome::Ok, "1")]);
     call.extend(answer(&[CALL], call.target.clone()).items);
@@ -332,7 +347,7 @@ pub(super) fn look() -> Tool {
 fn another_wire_is_said_in_this_ones_words() {
     let mut call = Call::new(openai());
     call.system = vec![said(Role::System, "Be brief."), said(Role::System, "Be kind.")];
-    let user = |body| Item::new("user", Place::new(0, 0), Role::User, body);
+    let user = |body| Item::new("user", ItemPosition::new(0, 0), Role::User, body);
     let image =
         Media::Inline { mime: Name::from("image/png"), base64: Bytes::from_static(b"AAAA") };
     let tool = |custom, args| {
@@ -342,12 +357,17 @@ fn another_wire_is_said_in_this_ones_words() {
     call.items = vec![
         user(Body::Text(Name::from("Look."))),
         user(Body::Media(image)),
-        Item::new("call", Place::new(1, 0), Role::Assistant, tool(false, text(r#"{"a":1}"#))),
+        Item::new(
+            "call",
+            ItemPosition::new(1, 0),
+            Role::Assistant,
+            tool(false, text(r#"{"a":1}"#)),
+        ),
     ];
     call.extend([result("toolu 1", Outcome::Error, "no")]);
     call.extend([Item::new(
         "custom",
-        Place::default(),
+        ItemPosition::default(),
         Role::Assistant,
         tool(true, json::string("a\"b")),
     )]);
@@ -363,25 +383,33 @@ fn another_wire_is_said_in_this_ones_words() {
             r#"{"type":"custom_tool_call","call_id":"toolu_1_2","name":"look","input":"a\"b"}]}"#,
         )
     );
-    let message = "this wire has no mark for a tool that failed; only its text can say so";
+    let message = "this wire cannot mark a tool failure; only its text was sent";
     assert_eq!(input(&call).2, [Warning::new("tool result", message)]);
 }
 
 #[test]
-fn a_callers_thought_is_enveloped_in_the_users_name_and_a_providers_never_is() {
+fn only_caller_thoughts_are_enveloped_as_user_text() {
     let mut call = Call::new(openai());
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     let format = throughline_core::ReasoningFormat::AnthropicClaudeV1;
     let mut thought = Thought::issued("Plainly.", ThoughtKind::Text, format);
     thought.source = throughline_core::ReasoningSource::NonReasonerModel;
-    let mine = Item::new("t1", Place::new(0, 0), Role::Assistant, Body::Thought(thought.clone()));
-    let mut theirs = Item::new("t2", Place::new(1, 0), Role::Assistant, Body::Thought(thought));
+    let mine =
+        Item::new("t1", ItemPosition::new(0, 0), Role::Assistant, Body::Thought(thought.clone()));
+    let mut theirs =
+        Item::new("t2", ItemPosition::new(1, 0), Role::Assistant, Body::Thought(thought));
     theirs.origin = Some(target("anthropic", "claude-sonnet-4-5").origin);
     call.items = vec![mine, theirs];
     let (elements, fates, _) = input(&call);
     assert_eq!(elements.len(), 1);
     assert!(elements[0].starts_with(r#"{"role":"user","content":"<thought_"#), "{elements:?}");
-    assert_eq!(fates, [Did::Reshaped(How::Enveloped), Did::Elided(Why::Foreign)]);
+    assert_eq!(
+        fates,
+        [
+            Disposition::Reshaped(ReshapeKind::Enveloped),
+            Disposition::Elided(ElisionReason::Foreign)
+        ]
+    );
 }
 
 fn reasoning(effort: Option<&str>) -> NativeReasoning {
@@ -389,7 +417,7 @@ fn reasoning(effort: Option<&str>) -> NativeReasoning {
     NativeReasoning { enabled: Some(true), effort, ..NativeReasoning::default() }
 }
 
-/// A fresh request's members after the model, without its empty input.
+/// Returns the members of a new request after the model, without its empty input.
 fn asking(provider: &str, model: &str, reasoning: NativeReasoning) -> (String, Vec<Warning>) {
     let mut call = Call::new(target(provider, model));
     call.settings.reasoning = Some(reasoning);
@@ -401,7 +429,7 @@ fn asking(provider: &str, model: &str, reasoning: NativeReasoning) -> (String, V
 }
 
 #[test]
-fn reasoning_is_asked_for_within_each_models_limits() {
+fn reasoning_settings_respect_model_limits() {
     let sealed = r#""include":["reasoning.encrypted_content"],"store":false,"#;
     let shown = NativeReasoning { include_thoughts: Some(true), ..reasoning(Some("max")) };
     let (body, warnings) = asking("openai", "gpt-5.6", shown);
@@ -409,7 +437,7 @@ fn reasoning_is_asked_for_within_each_models_limits() {
     assert_eq!(warnings, []);
     let (body, warnings) = asking("openai", "gpt-5", reasoning(Some("none")));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"minimal"}},{sealed}"#));
-    let message = "gpt-5 does not take `none`; `minimal` was asked for";
+    let message = "gpt-5 does not accept effort `none`; `minimal` was sent instead";
     assert_eq!(warnings, [Warning::new("reasoning.effort", message)]);
     let (body, _) = asking("openai", "gpt-5.1", reasoning(None));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"medium"}},{sealed}"#));
@@ -432,7 +460,7 @@ fn a_changed_setting_changes_only_itself() {
     let asked = call.settings.reasoning.clone().unwrap();
     assert_eq!((asked.effort.as_deref(), asked.include_thoughts), (Some("low"), Some(true)));
     call.settings.reasoning = Some(NativeReasoning { effort: Some("high".into()), ..asked });
-    call.settings.output = Some(Output::Json);
+    call.settings.output = Some(OutputFormat::Json);
     assert_eq!(
         body(&call),
         r#"{"model": "gpt-5.6", "input": "Hi", "reasoning": {"context": "auto", "effort": "high", "summary": "detailed"}, "text": {"verbosity": "low","format":{"type":"json_object"}}}"#
@@ -447,7 +475,7 @@ fn settings_without_an_equal_are_told() {
     let settings = &mut call.settings;
     (settings.max_tokens, settings.top_k) = (Some(1), Some(5_u64.into()));
     settings.stop = vec![Name::from("END")];
-    settings.choice = Some(Choice::Other(Json::null()));
+    settings.choice = Some(ToolChoice::Other(Json::null()));
     call.extras =
         vec![Extra { wire: Some(Wire::GEMINI), key: "safetySettings".into(), value: Json::null() }];
     let encoded = OpenAiResponses.encode(&call).unwrap();
@@ -456,7 +484,7 @@ fn settings_without_an_equal_are_told() {
 }
 
 #[test]
-fn models_that_set_their_own_temperature_are_left_to() {
+fn sampling_is_dropped_for_models_with_fixed_sampling() {
     let told = |model: &str| {
         let mut call = Call::new(target("openai", model));
         call.settings.temperature = Some(text("0.5"));
@@ -469,9 +497,9 @@ fn models_that_set_their_own_temperature_are_left_to() {
 }
 
 #[test]
-fn a_forced_tool_is_not_forced_where_thinking_forbids_it() {
+fn forced_tool_becomes_auto_if_thinking_forbids_it() {
     let mut call = Call::new(target("deepseek-responses", "deepseek-v4-flash"));
-    call.settings.choice = Some(Choice::Any);
+    call.settings.choice = Some(ToolChoice::Any);
     call.tools = vec![look()];
     assert!(body(&call).contains(r#""tool_choice":"auto""#));
     call.target = openai();
@@ -479,7 +507,7 @@ fn a_forced_tool_is_not_forced_where_thinking_forbids_it() {
 }
 
 #[test]
-fn another_wires_request_warns_of_what_only_this_one_knows() {
+fn responses_only_settings_produce_warnings_on_other_wires() {
     let request = r#"{"model":"gpt-5.6","input":"Hi","reasoning":{"mode":"pro"},"text":{"verbosity":"low"},"truncation":"auto"}"#;
     let mut call = read(request, openai());
     call.target = target("anthropic", "claude-sonnet-4-5");
@@ -489,40 +517,42 @@ fn another_wires_request_warns_of_what_only_this_one_knows() {
 }
 
 #[test]
-fn stops_and_usage_are_read() {
+fn stops_and_usage_are_decoded() {
     let stop = |rest: &str| {
         let body = Bytes::from(format!("{{\"output\":[],{rest}}}"));
-        OpenAiResponses.decode_reply(&body, &Asked::of(openai())).unwrap().stop
+        OpenAiResponses.decode_reply(&body, &DecodeContext::of(openai())).unwrap().stop
     };
     let why = |reason: &str| {
         stop(&format!(r#""status":"incomplete","incomplete_details":{{"reason":"{reason}"}}"#))
     };
-    assert_eq!(stop(r#""status":"completed""#), Stop::Done);
-    assert_eq!(why("max_output_tokens"), Stop::Length);
-    assert_eq!(why("content_filter"), Stop::Refused("content_filter".into()));
-    assert_eq!(why("tired"), Stop::Other("tired".into()));
-    assert_eq!(stop(r#""status":"cancelled""#), Stop::Other("cancelled".into()));
-    assert_eq!(answer(&[CALL], openai()).stop, Stop::Tools);
+    assert_eq!(stop(r#""status":"completed""#), StopReason::Done);
+    assert_eq!(why("max_output_tokens"), StopReason::Length);
+    assert_eq!(why("content_filter"), StopReason::Refused("content_filter".into()));
+    assert_eq!(why("tired"), StopReason::Other("tired".into()));
+    assert_eq!(stop(r#""status":"cancelled""#), StopReason::Other("cancelled".into()));
+    assert_eq!(answer(&[CALL], openai()).stop, StopReason::Tools);
     let usage = r#"{"output":[],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":2},"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}}"#;
-    let reply = OpenAiResponses.decode_reply(&Bytes::from(usage), &Asked::of(openai())).unwrap();
+    let reply =
+        OpenAiResponses.decode_reply(&Bytes::from(usage), &DecodeContext::of(openai())).unwrap();
     assert_eq!(reply.usage, Usage { input: 9, cached: 4, written: 2, output: 7, thought: 3 });
 }
 
 #[test]
-fn a_providers_error_is_told_as_its_own() {
+fn provider_error_is_decoded_as_failure() {
     let body = r#"{"error":{"code":null,"message":"Item 'rs_1' of type 'reasoning' was provided without its required following item.","param":"input","type":"invalid_request_error"}}"#;
-    let error = OpenAiResponses.decode_reply(&Bytes::from(body), &Asked::of(openai()));
-    let Err(CodecError::Provider(failure)) = error else { panic!("not a failure") };
+    let error = OpenAiResponses.decode_reply(&Bytes::from(body), &DecodeContext::of(openai()));
+    let Err(CodecError::Provider(failure)) = error else { panic!("expected a failure") };
     assert_eq!(failure.kind.as_deref(), Some("invalid_request_error"));
     assert!(failure.message.ends_with("required following item."));
 }
 
 #[test]
-fn what_is_no_request_is_refused_with_its_place() {
+fn malformed_request_is_rejected_with_its_path() {
     for body in [r#"{"model":"gpt-5","messages":[]}"#, r#"{"input":{}}"#, "[]"] {
         let body = Bytes::from(body);
         let request = Request { path: "/".into(), headers: Vec::new(), body };
-        let error = OpenAiResponses.decode_request(&request, &Asked::of(openai())).unwrap_err();
+        let error =
+            OpenAiResponses.decode_request(&request, &DecodeContext::of(openai())).unwrap_err();
         assert!(matches!(error, CodecError::Shape { .. }), "{error}");
     }
 }

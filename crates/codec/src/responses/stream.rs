@@ -1,36 +1,36 @@
-//! Streamed responses, read and written.
+//! Decodes and encodes streamed responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, Side, Stop, Tree, Usage,
+    Body, Delta, Direction, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Tree, Usage,
 };
 
 use crate::events;
 use crate::frame::Frame;
-use crate::responses::decode::{self, Reader};
-use crate::responses::wire::{self, Kind};
-use crate::{Asked, CodecError, Decoder};
+use crate::responses::decode::{self, ResponsesReader};
+use crate::responses::wire::{self, ResponsesElementKind};
+use crate::{CodecError, DecodeContext, Decoder};
 
-mod open;
-mod own;
+mod native;
+mod open_element;
 mod whole;
 mod write;
 
-use self::open::{Begun, Open};
-pub(super) use self::write::ResponseEncoder;
+use self::open_element::{MessagePartKind, ResponsesOpenElement};
+pub(super) use self::write::ResponsesEncoder;
 
-/// Reads a streamed response.
-pub(super) struct ResponseDecoder {
-    asked: Asked,
+/// Decodes a streamed response.
+pub(super) struct ResponsesDecoder {
+    asked: DecodeContext,
     origin: Arc<Origin>,
-    reader: Reader,
+    reader: ResponsesReader,
     id: Option<Name>,
     has_begun: bool,
-    /// The elements that have begun and not ended, by their place in the output.
-    open: BTreeMap<u64, Open>,
-    /// The places of the elements that have ended.
+    /// Open elements by output index.
+    open: BTreeMap<u64, ResponsesOpenElement>,
+    /// Output indexes of completed elements.
     done: BTreeSet<u64>,
     items: Vec<Item>,
     next_index: u32,
@@ -39,10 +39,11 @@ pub(super) struct ResponseDecoder {
     has_ended: bool,
 }
 
-impl ResponseDecoder {
-    pub(super) fn new(asked: Asked) -> Self {
+impl ResponsesDecoder {
+    pub(super) fn new(asked: DecodeContext) -> Self {
         let origin = Arc::clone(&asked.target.origin);
-        let mut reader = Reader::new(asked.clone(), Arc::clone(&origin), Side::Response);
+        let mut reader =
+            ResponsesReader::new(asked.clone(), Arc::clone(&origin), Direction::Response);
         reader.prefix_ids_with(None);
         Self {
             asked,
@@ -60,17 +61,18 @@ impl ResponseDecoder {
         }
     }
 
-    /// Notes what a response says of itself, which it does at the beginning and again at the end.
-    fn noted(&mut self, root: Node<'_>) -> Vec<Event> {
+    /// Records the response's own members, which are sent at the start and again at the end.
+    fn record_response(&mut self, root: Node<'_>) -> Vec<Event> {
         let Some(response) = root.get("response") else { return vec![Event::Alien(root.json())] };
-        self.extras = decode::extras_of(response);
+        self.extras = decode::reply_extras(response);
         if std::mem::replace(&mut self.has_begun, true) {
             return Vec::new();
         }
         self.id = response.name_of("id");
         self.origin = self.asked.origin(response.text_of("model").as_deref(), None);
         let origin = Arc::clone(&self.origin);
-        self.reader = Reader::new(self.asked.clone(), Arc::clone(&origin), Side::Response);
+        self.reader =
+            ResponsesReader::new(self.asked.clone(), Arc::clone(&origin), Direction::Response);
         self.reader.prefix_ids_with(self.id.as_ref());
         vec![Event::Began { id: self.id.clone(), origin }]
     }
@@ -81,27 +83,27 @@ impl ResponseDecoder {
         index
     }
 
-    fn added(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_item_added(&mut self, root: Node<'_>) -> Vec<Event> {
         let (Some(at), Some(item)) = (place(root), root.get("item")) else {
             return vec![Event::Alien(root.json())];
         };
-        let mut open = Open::new(item);
-        // The parts of a message are told one by one.
-        if open.kind == Kind::Message {
+        let mut open = ResponsesOpenElement::new(item);
+        // The parts of a message are announced one by one.
+        if open.kind == ResponsesElementKind::Message {
             self.open.insert(at, open);
             return Vec::new();
         }
         let origin = Arc::clone(&self.origin);
-        let mut glance = Reader::new(self.asked.clone(), origin, Side::Response);
+        let mut glance = ResponsesReader::new(self.asked.clone(), origin, Direction::Response);
         let mut items = Vec::new();
         glance.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
         let index = self.index();
         open.indices.insert(0, index);
         self.open.insert(at, open);
-        items.first().map(|item| events::opened(index, item)).into_iter().collect()
+        items.first().map(|item| events::opened_event(index, item)).into_iter().collect()
     }
 
-    fn part_added(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_part_added(&mut self, root: Node<'_>) -> Vec<Event> {
         let (Some(at), Some(part)) = (place(root), root.get("part")) else {
             return vec![Event::Alien(root.json())];
         };
@@ -111,20 +113,23 @@ impl ResponseDecoder {
         self.open_parts(at)
     }
 
-    /// Gives the parts of a message that have none their numbers in the answer.
+    /// Assigns Item indexes to the parts of a message that have none.
     fn open_parts(&mut self, at: u64) -> Vec<Event> {
         let mut events = Vec::new();
-        while let Some((number, begun)) = self.open.get(&at).and_then(Open::part_without_index) {
+        while let Some((number, begun)) =
+            self.open.get(&at).and_then(ResponsesOpenElement::part_without_index)
+        {
             let body = match begun {
-                Begun::Text | Begun::Refusal => Body::Text(Name::from("")),
-                Begun::Other => Body::Unknown,
+                MessagePartKind::Text | MessagePartKind::Refusal => Body::Text(Name::from("")),
+                MessagePartKind::Other => Body::Unknown,
             };
             let index = self.index();
             let mut id = None;
             if let Some(open) = self.open.get_mut(&at) {
                 open.indices.insert(number, index);
-                // Nothing in a text says that it is a refusal, so whoever writes it here must wait until it is whole.
-                id = open.id().filter(|_| begun != Begun::Refusal);
+                // The opening event does not show that a text is a refusal, so the encoder must
+                // wait for the complete part.
+                id = open.id().filter(|_| begun != MessagePartKind::Refusal);
             }
             events.push(Event::Opened { index, id, body });
         }
@@ -147,7 +152,7 @@ impl ResponseDecoder {
         let number = self::number(root, number);
         let delta = root.text_of("delta").unwrap_or_default();
         let Some((_, open)) = self.at(root) else { return vec![Event::Alien(root.json())] };
-        // The thought's text has its parts apart, so what is told of it has, too.
+        // The Thought's text separates its parts, so the deltas do too.
         let is_next = open.add_thought(list, number, &delta);
         let said = if is_next { format!("\n\n{delta}") } else { delta.into_owned() };
         let delta = Delta::Thought(Arc::from(said));
@@ -162,25 +167,25 @@ impl ResponseDecoder {
         let delta = root.text_of("delta").unwrap_or_default();
         let Some((_, open)) = self.at(root) else { return vec![Event::Alien(root.json())] };
         open.add_arguments(&delta);
-        // Free text is no piece of JSON, so it is told when it is whole.
-        let index = open.indices.get(&0).filter(|_| open.kind == Kind::Call);
+        // Free text is not a fragment of JSON, so it is emitted when complete.
+        let index = open.indices.get(&0).filter(|_| open.kind == ResponsesElementKind::Call);
         let delta = Delta::Args(Arc::from(delta));
         index.map(|index| Event::Delta { index: *index, delta }).into_iter().collect()
     }
 
-    fn at(&mut self, root: Node<'_>) -> Option<(u64, &mut Open)> {
+    fn at(&mut self, root: Node<'_>) -> Option<(u64, &mut ResponsesOpenElement)> {
         let at = place(root)?;
         Some((at, self.open.get_mut(&at)?))
     }
 
-    fn closed(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_item_done(&mut self, root: Node<'_>) -> Vec<Event> {
         match (place(root), root.get("item")) {
             (Some(at), Some(item)) => self.close(at, item, false),
             (Some(_) | None, _) => vec![Event::Alien(root.json())],
         }
     }
 
-    /// Closes the Items of an element that is whole.
+    /// Closes the Items of a complete element.
     fn close(&mut self, at: u64, element: Node<'_>, is_assembled: bool) -> Vec<Event> {
         let known = self.open.remove(&at).map(|open| open.indices).unwrap_or_default();
         self.done.insert(at);
@@ -192,7 +197,7 @@ impl ResponseDecoder {
                 Some(index) => *index,
                 None => {
                     let index = self.index();
-                    events.push(events::opened(index, &item));
+                    events.push(events::opened_event(index, &item));
                     index
                 }
             };
@@ -205,9 +210,10 @@ impl ResponseDecoder {
         events
     }
 
-    /// The response is whole. An element that nobody closed is taken from the response's own account of itself.
-    fn completed(&mut self, root: Node<'_>) -> Vec<Event> {
-        let mut events = self.noted(root);
+    /// Handles the end of the response. Elements that were not closed are taken from the repeated
+    /// output.
+    fn on_completed(&mut self, root: Node<'_>) -> Vec<Event> {
+        let mut events = self.record_response(root);
         let Some(response) = root.get("response") else { return events };
         let output = response.get("output").into_iter().flat_map(Node::elements);
         for (at, element) in (0_u64..).zip(output) {
@@ -219,32 +225,33 @@ impl ResponseDecoder {
             self.usage = wire::usage(usage);
             events.push(Event::Usage(self.usage));
         }
-        let stop = wire::stop(response, self.reader.signs);
-        events.extend(self.ended(stop));
+        let stop = wire::decode_stop(response, self.reader.signs);
+        events.extend(self.finish_reply(stop));
         events
     }
 
-    fn failed(&mut self, root: Node<'_>, frame: &Frame) -> Vec<Event> {
-        let mut events = self.noted(root);
+    fn on_failed(&mut self, root: Node<'_>, frame: &Frame) -> Vec<Event> {
+        let mut events = self.record_response(root);
         let failed = root.get("response").unwrap_or(root);
-        events.push(Event::Failed(decode::failure(failed, &frame.data)));
+        events.push(Event::Failed(decode::decode_failure(failed, &frame.data)));
         events
     }
 
-    fn ended(&mut self, stop: Stop) -> Vec<Event> {
+    fn finish_reply(&mut self, stop: StopReason) -> Vec<Event> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Vec::new();
         }
-        let stop = if self.open.is_empty() { stop } else { Stop::Cut };
+        let stop = if self.open.is_empty() { stop } else { StopReason::Cut };
         for (at, open) in std::mem::take(&mut self.open) {
             let element = open.assemble();
-            // What is still open when a stream ends was never closed, and nobody is told that it was.
+            // Parts that are open at the end of a stream never closed, so no close event is
+            // emitted.
             drop(self.close(at, element.tree().root(), true));
         }
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.place);
-        if stop == Stop::Cut {
-            items.iter_mut().for_each(Item::cut_off);
+        if stop == StopReason::Cut {
+            items.iter_mut().for_each(Item::mark_truncated);
         }
         vec![Event::Ended(Box::new(Reply {
             id: self.id.clone(),
@@ -266,7 +273,7 @@ fn number(root: Node<'_>, key: &str) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-impl Decoder for ResponseDecoder {
+impl Decoder for ResponsesDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         if frame.data.trim_ascii() == b"[DONE]" {
             return Ok(Vec::new());
@@ -276,15 +283,15 @@ impl Decoder for ResponseDecoder {
         let kind = root.text_of("type").unwrap_or_default();
         Ok(match &*kind {
             "response.created" | "response.queued" | "response.in_progress" => {
-                // Another response on the same connection begins afresh.
+                // Another response on the same connection resets the decoder.
                 if self.has_ended {
                     *self = Self::new(self.asked.clone());
                 }
-                self.noted(root)
+                self.record_response(root)
             }
-            "response.output_item.added" => self.added(root),
-            "response.output_item.done" => self.closed(root),
-            "response.content_part.added" => self.part_added(root),
+            "response.output_item.added" => self.on_item_added(root),
+            "response.output_item.done" => self.on_item_done(root),
+            "response.content_part.added" => self.on_part_added(root),
             "response.output_text.delta" | "response.refusal.delta" => self.text(root),
             "response.reasoning_summary_text.delta" => {
                 self.thought(root, "summary", "summary_index")
@@ -293,20 +300,21 @@ impl Decoder for ResponseDecoder {
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 self.arguments(root)
             }
-            "response.completed" | "response.incomplete" => self.completed(root),
-            "response.failed" => self.failed(root, frame),
-            "error" => vec![Event::Failed(decode::failure(root, &frame.data))],
+            "response.completed" | "response.incomplete" => self.on_completed(root),
+            "response.failed" => self.on_failed(root, frame),
+            "error" => vec![Event::Failed(decode::decode_failure(root, &frame.data))],
             kind if is_progress(kind) => Vec::new(),
             _ => vec![Event::Alien(root.json())],
         })
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.ended(Stop::Cut))
+        Ok(self.finish_reply(StopReason::Cut))
     }
 }
 
-/// Whether an event only repeats what its element says when it is done, or tells how far a hosted step has come.
+/// Returns whether an event only repeats content of `output_item.done` or reports the progress of a
+/// hosted step.
 fn is_progress(kind: &str) -> bool {
     const PREFIXES: &[&str] = &[
         "response.content_part.done",

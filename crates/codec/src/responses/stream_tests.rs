@@ -1,14 +1,16 @@
-//! What the Responses codec promises of streams.
+//! Tests of the Responses codec's streams.
 
 use bytes::Bytes;
-use throughline_core::{Call, Did, Event, Item, Reply, Stop, Target, Why};
+use throughline_core::{Call, Disposition, ElisionReason, Event, Item, Reply, StopReason, Target};
 
 use crate::responses::OpenAiResponses;
 use crate::responses::tests::{MESSAGE, body, input, openai, target, text};
-use crate::{AnthropicMessages, Asked, Codec, StreamDecoder, StreamEncoder, events_of};
+use crate::{
+    AnthropicMessages, Codec, DecodeContext, StreamDecoder, StreamEncoder, events_from_reply,
+};
 
 fn events(stream: &str, target: Target) -> Vec<Event> {
-    let mut decoder = StreamDecoder::new(&OpenAiResponses, &Asked::of(target));
+    let mut decoder = StreamDecoder::new(&OpenAiResponses, &DecodeContext::of(target));
     let mut events = decoder.push(stream.as_bytes()).unwrap();
     events.extend(decoder.finish().unwrap());
     events
@@ -30,7 +32,7 @@ const CREATED: &str =
     r#"{"type":"response.created","response":{"id":"resp_1","model":"gpt-5.6","output":[]}}"#;
 
 #[test]
-fn a_streams_seal_is_the_one_that_came_with_done() {
+fn stream_seal_comes_from_the_done_event() {
     let stream = sse(&[
         CREATED,
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"Zmlyc3Q="}}"#,
@@ -40,11 +42,11 @@ fn a_streams_seal_is_the_one_that_came_with_done() {
     let reply = ended(&events(&stream, openai()));
     let [item] = reply.items.as_slice() else { panic!("{:?}", reply.items) };
     assert_eq!(item.seals[0].reveal_to_tenant(), "c2Vjb25k");
-    assert_eq!(reply.stop, Stop::Done);
+    assert_eq!(reply.stop, StopReason::Done);
 }
 
 #[test]
-fn a_stream_that_was_cut_yields_nothing_that_can_be_replayed() {
+fn truncated_stream_yields_nothing_replayable() {
     let stream = sse(&[
         CREATED,
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#,
@@ -55,28 +57,28 @@ fn a_stream_that_was_cut_yields_nothing_that_can_be_replayed() {
         r#"{"type":"response.output_text.delta","output_index":2,"content_index":0,"delta":"Ye"}"#,
     ]);
     let reply = ended(&events(&stream, openai()));
-    assert_eq!(reply.stop, Stop::Cut);
+    assert_eq!(reply.stop, StopReason::Cut);
     assert_eq!(reply.items.iter().filter_map(Item::visible).collect::<Vec<_>>(), ["", "Ha", "Ye"]);
     assert!(reply.items.iter().all(|item| item.seals.is_empty()));
     let mut call = Call::new(openai());
     call.extend(reply.items);
-    let cut = Did::Elided(Why::Cut);
+    let cut = Disposition::Elided(ElisionReason::Cut);
     assert_eq!(input(&call).1[..2], [cut.clone(), cut]);
     assert!(!body(&call).contains("c2VhbA==") && !body(&call).contains("Zmlyc3Q="));
 }
 
 #[test]
-fn what_nobody_closed_is_taken_from_the_end() {
+fn unclosed_elements_are_taken_from_the_completed_event() {
     let completed = format!(
         r#"{{"type":"response.completed","response":{{"id":"resp_1","status":"completed","output":[{MESSAGE}]}}}}"#
     );
     let reply = ended(&events(&sse(&[CREATED, &completed, "[DONE]"]), openai()));
     assert_eq!(reply.items[0].visible(), Some("Yes."));
-    assert_eq!(reply.stop, Stop::Done);
+    assert_eq!(reply.stop, StopReason::Done);
 }
 
 #[test]
-fn an_unknown_event_is_handed_on() {
+fn unknown_event_is_passed_on() {
     let alien = r#"{"type":"response.dreaming","depth":3}"#;
     let events = events(&sse(&[CREATED, alien]), openai());
     let found =
@@ -85,13 +87,13 @@ fn an_unknown_event_is_handed_on() {
 }
 
 #[test]
-fn a_reply_of_another_wire_streams_in_the_full_sequence_under_one_id_each() {
+fn reply_from_another_wire_streams_the_full_event_sequence() {
     let body = r#"{"id":"msg_9","type":"message","role":"assistant","model":"claude","content":[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"text","text":"Yes."},{"type":"tool_use","id":"toolu_1","name":"look","input":{"a":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
-    let asked = Asked::of(target("anthropic", "claude-sonnet-4-5"));
+    let asked = DecodeContext::of(target("anthropic", "claude-sonnet-4-5"));
     let reply = AnthropicMessages.decode_reply(&Bytes::from(body), &asked).unwrap();
     let mut out = Vec::new();
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
-    for event in events_of(&reply) {
+    for event in events_from_reply(&reply) {
         encoder.push(&event, &mut out).unwrap();
     }
     let out = String::from_utf8(out).unwrap();
@@ -124,7 +126,7 @@ fn a_reply_of_another_wire_streams_in_the_full_sequence_under_one_id_each() {
     assert!(out.contains(r#""sequence_number":18,"#) && !out.contains("c2ln"));
     let streamed = ended(&events(&out, openai()));
     let whole = OpenAiResponses.encode_reply(&reply).unwrap();
-    let whole = OpenAiResponses.decode_reply(&whole, &Asked::of(openai())).unwrap();
+    let whole = OpenAiResponses.decode_reply(&whole, &DecodeContext::of(openai())).unwrap();
     let natives = |reply: &Reply| {
         reply
             .items
@@ -132,13 +134,13 @@ fn a_reply_of_another_wire_streams_in_the_full_sequence_under_one_id_each() {
             .map(|item| item.native.clone().unwrap().json.canonical())
             .collect::<Vec<_>>()
     };
-    // The whole response says the same elements as the stream, ids included.
+    // The whole response has the same elements as the stream, including ids.
     assert_eq!(natives(&streamed), natives(&whole));
-    assert_eq!((streamed.stop, streamed.usage), (Stop::Tools, reply.usage));
+    assert_eq!((streamed.stop, streamed.usage), (StopReason::Tools, reply.usage));
 }
 
 #[test]
-fn a_failed_response_is_told_as_the_providers_own_failure() {
+fn failed_response_is_decoded_as_provider_failure() {
     let failed = r#"{"type":"response.failed","response":{"id":"r","error":{"code":"server_error","message":"Sorry."}}}"#;
     let told = events(&sse(&[failed]), openai()).into_iter().find_map(|event| match event {
         Event::Failed(failure) => Some((failure.kind, failure.message)),
@@ -147,7 +149,7 @@ fn a_failed_response_is_told_as_the_providers_own_failure() {
     assert_eq!(told, Some((Some("server_error".into()), "Sorry.".into())));
 }
 
-/// A stream of every kind of element, with what a client needs of each event.
+/// A stream with every kind of element, and all event members that clients need.
 const LIVE: &[&str] = &[
     CREATED,
     r#"{"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-5.6","output":[]}}"#,
@@ -183,14 +185,14 @@ const LIVE: &[&str] = &[
     r#"{"type":"response.output_item.done","output_index":3,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_1","name":"look","arguments":"{\"a\":1}"}}"#,
 ];
 
-/// What an event says, without its number in the stream and in one order of members.
+/// Normalises an event: removes its sequence number and sorts its members.
 fn told(event: &str) -> serde_json::Value {
     let mut event: serde_json::Value = serde_json::from_str(event).unwrap();
     event.as_object_mut().unwrap().remove("sequence_number");
     event
 }
 
-/// Events that depend on each other come in this order; a refusal and the texts before it end when their message does.
+/// Sorts events into dependency order; a refusal and the texts before it end with their message.
 fn by_place(events: impl Iterator<Item = serde_json::Value>) -> Vec<serde_json::Value> {
     let mut events: Vec<_> = events.collect();
     let key = |event: &serde_json::Value| {
@@ -203,9 +205,9 @@ fn by_place(events: impl Iterator<Item = serde_json::Value>) -> Vec<serde_json::
 }
 
 #[test]
-fn this_wires_own_elements_stream_as_they_come_under_their_own_ids() {
+fn native_elements_stream_incrementally_with_their_own_ids() {
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
-    let mut decoder = StreamDecoder::new(&OpenAiResponses, &Asked::of(openai()));
+    let mut decoder = StreamDecoder::new(&OpenAiResponses, &DecodeContext::of(openai()));
     let (mut out, mut lags) = (Vec::new(), Vec::new());
     for (count, frame) in LIVE.iter().enumerate() {
         for event in decoder.push(sse(&[frame]).as_bytes()).unwrap() {
@@ -220,23 +222,23 @@ fn this_wires_own_elements_stream_as_they_come_under_their_own_ids() {
     let skeleton = |event: &serde_json::Value| event.get("response").is_none();
     let (written, expected) = (written.filter(skeleton), expected.filter(skeleton));
     assert_eq!(by_place(written), by_place(expected));
-    // Nothing waits for the end of its element but what a part says when it is over, the refusal and the hosted step.
+    // Only the end of a part, the refusal and the hosted step wait for the end of their element.
     assert_eq!(lags.iter().max(), Some(&6), "{lags:?}");
 }
 
 #[test]
-fn a_whole_reply_streams_its_own_elements_under_their_own_ids() {
+fn whole_reply_streams_native_elements_with_their_own_ids() {
     let done: Vec<_> = LIVE.iter().filter(|event| event.contains("output_item.done")).collect();
     let items: Vec<_> = done.iter().map(|event| told(event)["item"].to_string()).collect();
     let whole = format!(
         r#"{{"id":"resp_1","object":"response","status":"completed","model":"gpt-5.6","output":[{}]}}"#,
         items.join(",")
     );
-    let asked = Asked::of(openai());
+    let asked = DecodeContext::of(openai());
     let reply = OpenAiResponses.decode_reply(&Bytes::from(whole), &asked).unwrap();
     let mut out = Vec::new();
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
-    for event in events_of(&reply) {
+    for event in events_from_reply(&reply) {
         encoder.push(&event, &mut out).unwrap();
     }
     let out = String::from_utf8(out).unwrap();

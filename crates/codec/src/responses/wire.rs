@@ -1,14 +1,14 @@
-//! The Responses API's own words: kinds of elements, statuses, usage, which fields hold Seals, and what of a response's
-//! element a request takes.
+//! Wire vocabulary of the Responses API: element kinds, statuses, usage, the fields that hold
+//! Seals, and the members of a response element that a request accepts.
 
-use throughline_core::{Json, Label, Name, Node, ReasoningFormat, Stop, Usage, json};
+use throughline_core::{Json, Label, Name, Node, ReasoningFormat, StopReason, Usage, json};
 
 use crate::Document;
 
-/// The slot of a part that was cut from the content of a `message`. Anything else is an element by itself.
+/// The slot of a part of a `message`. All other elements have no slot.
 pub(super) const CONTENT: &str = "content";
 
-/// Whether a document is one of this wire's.
+/// Detects whether a document belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if let Some(kind) = document.text_of("type") {
         let is_error = kind == "error" && document.get("sequence_number").is_some();
@@ -26,9 +26,9 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     is_request.then_some(Document::Request)
 }
 
-/// What an element of `input` or `output` is.
+/// The kind of an `input` or `output` element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ResponsesElementKind {
     Message,
     Reasoning,
     Call,
@@ -41,8 +41,8 @@ pub(super) enum Kind {
     Unknown,
 }
 
-impl Kind {
-    pub(super) fn of(element: Node<'_>) -> Self {
+impl ResponsesElementKind {
+    pub(super) fn from_element(element: Node<'_>) -> Self {
         match element.text_of("type").as_deref() {
             Some("message") => Self::Message,
             None if element.get("role").is_some() => Self::Message,
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Whether a member of what the model said, at any depth, holds a Seal.
+    /// Returns whether a member of a model's element holds a Seal, at any depth.
     pub(super) fn is_sealed(self, key: &str) -> bool {
         match self {
             Self::Reasoning | Self::Compaction => key == "encrypted_content",
@@ -72,13 +72,13 @@ impl Kind {
         }
     }
 
-    /// Whether it may hold Seals at all.
+    /// Returns whether the kind may hold Seals at all.
     pub(super) fn holds_seals(self) -> bool {
         !matches!(self, Self::Call | Self::CustomCall | Self::Result | Self::CustomResult)
     }
 }
 
-/// Whose shape the reasoning of that provider has.
+/// Returns the reasoning format of a provider.
 pub(super) fn reasoning_format(provider: &str) -> ReasoningFormat {
     match provider {
         "azure" => ReasoningFormat::AzureOpenAiResponsesV1,
@@ -87,7 +87,7 @@ pub(super) fn reasoning_format(provider: &str) -> ReasoningFormat {
     }
 }
 
-/// What a Seal is, by the member that holds it.
+/// Maps a member name to its Seal format.
 pub(super) fn seal_format(key: &str) -> Label {
     match key {
         "encrypted_content" => Label::Borrowed("openai.encrypted_content"),
@@ -95,72 +95,80 @@ pub(super) fn seal_format(key: &str) -> Label {
     }
 }
 
-/// The members of a response's element that a request takes too; elements of other kinds go back whole.
-pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
+/// Returns the members of a response element that a request accepts; `None` means all.
+pub(super) fn input_members(kind: ResponsesElementKind) -> Option<&'static [&'static str]> {
     match kind {
-        Kind::Message => Some(&["type", "id", "role", "status", "phase", "content"]),
-        Kind::Reasoning => Some(&["type", "id", "summary", "content", "encrypted_content"]),
-        Kind::Call => Some(&["type", "id", "call_id", "name", "namespace", "arguments", "caller"]),
-        Kind::CustomCall => {
+        ResponsesElementKind::Message => {
+            Some(&["type", "id", "role", "status", "phase", "content"])
+        }
+        ResponsesElementKind::Reasoning => {
+            Some(&["type", "id", "summary", "content", "encrypted_content"])
+        }
+        ResponsesElementKind::Call => {
+            Some(&["type", "id", "call_id", "name", "namespace", "arguments", "caller"])
+        }
+        ResponsesElementKind::CustomCall => {
             Some(&["type", "id", "call_id", "name", "namespace", "input", "caller"])
         }
-        Kind::Compaction => Some(&["type", "id", "encrypted_content"]),
-        Kind::Result
-        | Kind::CustomResult
-        | Kind::HostedCall
-        | Kind::HostedResult
-        | Kind::Unknown => None,
+        ResponsesElementKind::Compaction => Some(&["type", "id", "encrypted_content"]),
+        ResponsesElementKind::Result
+        | ResponsesElementKind::CustomResult
+        | ResponsesElementKind::HostedCall
+        | ResponsesElementKind::HostedResult
+        | ResponsesElementKind::Unknown => None,
     }
 }
 
-/// Whether an element keeps the ids by which the endpoint's store knows it.
+/// Whether an element keeps the ids of the endpoint's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ids {
+pub(super) enum IdPolicy {
     Kept,
     Dropped,
 }
 
-/// A response's element as a request would say it. Members that are `null` were never there.
-pub(super) fn project(element: Node<'_>, ids: Ids) -> Json {
-    let kind = Kind::of(element);
+/// Converts a response element to the form a request accepts, without `null` members.
+pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
+    let kind = ResponsesElementKind::from_element(element);
     let Some(taken) = input_members(kind) else { return element.json() };
-    // The status of a message is taken where its id is, and refused without.
+    // A message's status is accepted only with its id.
     let is_id = |key: Node<'_>| key.is("id") || key.is("status");
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
-        let is_empty = kind == Kind::Reasoning && key.is("content") && value.raw() == b"[]";
+        let is_empty =
+            kind == ResponsesElementKind::Reasoning && key.is("content") && value.raw() == b"[]";
         taken.iter().any(|member| key.is(member))
             && !value.is_null()
             && !is_empty
-            && (ids == Ids::Kept || !is_id(*key))
+            && (ids == IdPolicy::Kept || !is_id(*key))
     };
     json::object(|o| {
         for (key, value) in element.members().filter(is_taken) {
             let name = key.text().unwrap_or_default();
-            if kind == Kind::Message && key.is(CONTENT) && value.is_array() {
+            if kind == ResponsesElementKind::Message && key.is(CONTENT) && value.is_array() {
                 o.array(&name, |a| {
                     for part in value.elements() {
-                        a.raw(&project_part(part, ids));
+                        a.raw(&to_request_part(part, ids));
                     }
                 });
             } else {
                 o.node(&name, value);
             }
         }
-        if kind == Kind::Reasoning && element.present("summary").is_none() {
+        if kind == ResponsesElementKind::Reasoning && element.present("summary").is_none() {
             o.array("summary", |_| {});
         }
     })
 }
 
-/// A part of a response's message as a request would say it.
-pub(super) fn project_part(part: Node<'_>, ids: Ids) -> Json {
+/// Converts a part of a response message to the form a request accepts.
+pub(super) fn to_request_part(part: Node<'_>, ids: IdPolicy) -> Json {
     if !part.get("type").is_some_and(|kind| kind.is("output_text")) {
         return part.json();
     }
     json::object(|o| {
         for (key, value) in part.members() {
-            // A message that names no id is a plain one, which has no empty lists.
-            let is_citing = key.is("annotations") && (ids == Ids::Kept || value.raw() != b"[]");
+            // A message without an id is a plain message, which has no empty lists.
+            let is_citing =
+                key.is("annotations") && (ids == IdPolicy::Kept || value.raw() != b"[]");
             if key.is("type") || key.is("text") || (is_citing && !value.is_null()) {
                 o.node(&key.text().unwrap_or_default(), value);
             }
@@ -168,20 +176,20 @@ pub(super) fn project_part(part: Node<'_>, ids: Ids) -> Json {
     })
 }
 
-/// What a response said besides its status, as far as why it ended depends on it.
+/// Facts about a response that determine the stop reason, besides its status.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Signs {
-    /// It asked for something that the client must do.
+pub(super) struct StopSignals {
+    /// The response contains a call that the client must answer.
     pub(super) waits: bool,
-    /// It refused in words.
+    /// The response contains a refusal.
     pub(super) refused: bool,
 }
 
-/// Whether an element waits for the client.
-pub(super) fn waits(kind: Kind, element: Node<'_>) -> bool {
+/// Returns whether an element waits for the client.
+pub(super) fn waits_for_client(kind: ResponsesElementKind, element: Node<'_>) -> bool {
     match kind {
-        Kind::Call | Kind::CustomCall => true,
-        Kind::HostedCall => match &*element.text_of("type").unwrap_or_default() {
+        ResponsesElementKind::Call | ResponsesElementKind::CustomCall => true,
+        ResponsesElementKind::HostedCall => match &*element.text_of("type").unwrap_or_default() {
             "computer_call"
             | "local_shell_call"
             | "shell_call"
@@ -190,39 +198,43 @@ pub(super) fn waits(kind: Kind, element: Node<'_>) -> bool {
             "tool_search_call" => element.get("execution").is_some_and(|e| e.is("client")),
             _ => false,
         },
-        Kind::Message
-        | Kind::Reasoning
-        | Kind::Result
-        | Kind::CustomResult
-        | Kind::HostedResult
-        | Kind::Compaction
-        | Kind::Unknown => false,
+        ResponsesElementKind::Message
+        | ResponsesElementKind::Reasoning
+        | ResponsesElementKind::Result
+        | ResponsesElementKind::CustomResult
+        | ResponsesElementKind::HostedResult
+        | ResponsesElementKind::Compaction
+        | ResponsesElementKind::Unknown => false,
     }
 }
 
-/// Why a response ended.
-pub(super) fn stop(response: Node<'_>, signs: Signs) -> Stop {
+/// Determines the stop reason of a response.
+pub(super) fn decode_stop(response: Node<'_>, signs: StopSignals) -> StopReason {
     let reason = response.at("/incomplete_details/reason").and_then(Node::text);
     match (response.text_of("status").as_deref(), reason.as_deref()) {
-        (Some("completed") | None, _) if signs.refused => Stop::Refused(Name::from("refusal")),
-        (Some("completed") | None, _) if signs.waits => Stop::Tools,
-        (Some("completed") | None, _) => Stop::Done,
-        (Some("incomplete"), Some("max_output_tokens")) => Stop::Length,
-        (Some("incomplete"), Some("content_filter")) => Stop::Refused(Name::from("content_filter")),
-        (Some("incomplete"), Some(reason)) => Stop::Other(Name::from(reason)),
-        (Some(status), _) => Stop::Other(Name::from(status)),
+        (Some("completed") | None, _) if signs.refused => {
+            StopReason::Refused(Name::from("refusal"))
+        }
+        (Some("completed") | None, _) if signs.waits => StopReason::Tools,
+        (Some("completed") | None, _) => StopReason::Done,
+        (Some("incomplete"), Some("max_output_tokens")) => StopReason::Length,
+        (Some("incomplete"), Some("content_filter")) => {
+            StopReason::Refused(Name::from("content_filter"))
+        }
+        (Some("incomplete"), Some(reason)) => StopReason::Other(Name::from(reason)),
+        (Some(status), _) => StopReason::Other(Name::from(status)),
     }
 }
 
-/// The words for why a response ended: status, and the reason where it is incomplete.
-pub(super) fn stop_words(stop: &Stop) -> (&str, Option<&str>) {
+/// Returns the status, and the reason if the response is incomplete.
+pub(super) fn status_and_reason(stop: &StopReason) -> (&str, Option<&str>) {
     match stop {
-        Stop::Done | Stop::Tools | Stop::Sequence(_) => ("completed", None),
-        Stop::Length => ("incomplete", Some("max_output_tokens")),
-        Stop::Refused(_) => ("incomplete", Some("content_filter")),
-        Stop::Paused => ("incomplete", Some("pause_turn")),
-        Stop::Other(word) => ("incomplete", Some(word)),
-        Stop::Cut => ("in_progress", None),
+        StopReason::Done | StopReason::Tools | StopReason::Sequence(_) => ("completed", None),
+        StopReason::Length => ("incomplete", Some("max_output_tokens")),
+        StopReason::Refused(_) => ("incomplete", Some("content_filter")),
+        StopReason::Paused => ("incomplete", Some("pause_turn")),
+        StopReason::Other(word) => ("incomplete", Some(word)),
+        StopReason::Cut => ("in_progress", None),
     }
 }
 

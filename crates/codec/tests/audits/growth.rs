@@ -1,23 +1,25 @@
-//! Reading, writing, auditing and repairing a request takes work in proportion to its size, for every shape.
+//! Checks that decoding, encoding, auditing and repairing take linear work, for every request
+//! shape.
 //!
-//! The codecs count a step for each entry that they visit: see `throughline_core::work`. Linear work grows 32 times
-//! from the smallest size to the largest, quadratic work 1,024 times. The processor time is printed beside the steps,
-//! and is not asserted.
+//! The codecs count a step for each entry they visit: see `throughline_core::work`. From the
+//! smallest size to the largest, linear work grows 32 times and quadratic work 1,024 times. The
+//! processor time is printed next to the steps but not asserted.
 
 use std::time::Duration;
 
-use throughline_codec::{Asked, Reach, Transcript, recount, repair};
+use throughline_codec::{DecodeContext, RepairLevel, Transcript, refresh_fates, repair};
 use throughline_core::{Tree, work};
 use throughline_testkit::{LARGE_REQUESTS, LargeRequest, figure, processor_time};
 
 use crate::common::{codec_of, request, target};
 
-/// The smallest size, and the largest of the shapes that once took quadratic time and of all others.
+/// The smallest size, the largest size of shapes that once took quadratic time, and of all other
+/// shapes.
 const SMALL: usize = 1_000;
 const LARGE: usize = 32_000;
 const OTHERS: usize = 4_000;
 
-/// Shapes that took quadratic time in a release before this test existed.
+/// Shapes that took quadratic time in an earlier release.
 const ONCE_QUADRATIC: [&str; 11] = [
     "responses: lone reasoning items",
     "responses: lone function_call_output",
@@ -32,7 +34,7 @@ const ONCE_QUADRATIC: [&str; 11] = [
     "gemini: parallel calls, all answered",
 ];
 
-/// How much more than in proportion to the size the steps may grow between two sizes.
+/// How much faster than the size the steps may grow.
 const STEPS_MARGIN: f64 = 1.15;
 
 /// The work for one request.
@@ -48,12 +50,12 @@ fn cost(shape: &LargeRequest, size: usize) -> Cost {
     let request = request(&path, &(shape.body)(size));
     let (steps, processor) = (work::total(), processor_time());
     let tree = Tree::parse(request.body.clone()).unwrap();
-    let call = codec.decode_parsed(&request, &tree, &Asked::of(target.clone())).unwrap();
+    let call = codec.decode_parsed(&request, &tree, &DecodeContext::of(target.clone())).unwrap();
     let mut encoded = codec.encode(&call).unwrap();
-    let transcript = Transcript { parsed: Some(&tree), ..Transcript::of(codec, &request) };
-    let repaired = repair(&transcript, &target, Reach::Refused).unwrap();
+    let transcript = Transcript { parsed: Some(&tree), ..Transcript::new(codec, &request) };
+    let repaired = repair(&transcript, &target, RepairLevel::Refused).unwrap();
     if !repaired.mended.is_empty() {
-        recount(codec, &target, &mut encoded, repaired.request).unwrap();
+        refresh_fates(codec, &target, &mut encoded, repaired.request).unwrap();
     }
     let processor =
         processor.zip(processor_time()).map(|(before, after)| after.saturating_sub(before));
@@ -62,7 +64,7 @@ fn cost(shape: &LargeRequest, size: usize) -> Cost {
 
 #[expect(clippy::cast_precision_loss, reason = "ratios need not be exact")]
 #[test]
-fn large_requests_take_work_in_proportion_to_their_size() {
+fn work_is_linear_in_request_size() {
     let mut wrong = Vec::new();
     for shape in LARGE_REQUESTS {
         let most = if ONCE_QUADRATIC.contains(&shape.name) { LARGE } else { OTHERS };

@@ -1,33 +1,33 @@
-//! Conversations made longer and stranger: answers to open calls, and thoughts that the caller made.
+//! Extends conversations with results for open calls and with thoughts of the caller.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, CallId, Item, Outcome, Part, Place, ReasoningFormat, ReasoningSource, Role,
+    Body, Call, CallId, Item, ItemPosition, Outcome, Part, ReasoningFormat, ReasoningSource, Role,
     Thought, ThoughtKind, ThreadSecret, ToolResult,
 };
 
-/// What a user says.
+/// Builds a user message.
 pub(crate) fn user_text(text: &str) -> Item {
-    Item::new("said", Place::default(), Role::User, Body::Text(Arc::from(text)))
+    Item::new("said", ItemPosition::default(), Role::User, Body::Text(Arc::from(text)))
 }
 
-/// A plain thought that the caller made, in the message of `place`.
-pub(crate) fn plain_thought(number: usize, place: Place) -> Item {
+/// Builds a plain thought of the caller in the message of `place`.
+pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
     let words = format!("A caller's own thought, number {number}.");
     let mut thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
     thought.source = ReasoningSource::NonReasonerModel;
     Item::new(format!("plain-{number}").as_str(), place, Role::Assistant, Body::Thought(thought))
 }
 
-/// Lets the Call send plain thoughts.
+/// Allows the Call to send plain thoughts.
 pub(crate) fn with_secret(mut call: Call) -> Call {
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     call
 }
 
-/// Plain thoughts between every call and what follows it: another call, or the answer.
+/// Inserts plain thoughts between every call and the Item after it.
 pub(crate) fn with_thoughts(items: &[Item]) -> Vec<Item> {
     let mut mixed = Vec::with_capacity(items.len() + 8);
     for (at, item) in items.iter().enumerate() {
@@ -41,7 +41,7 @@ pub(crate) fn with_thoughts(items: &[Item]) -> Vec<Item> {
     mixed
 }
 
-/// The calls that nothing answers yet, with their tools' names.
+/// Returns the calls without a result.
 pub(crate) fn open_calls(items: &[Item]) -> Vec<&Item> {
     let mut open: Vec<&Item> = Vec::new();
     for item in items {
@@ -58,7 +58,7 @@ fn is_call(item: &Item, id: &CallId) -> bool {
     matches!(&item.body, Body::Call(call) if call.id == *id)
 }
 
-/// Answers to the calls that are open.
+/// Builds results for the open calls.
 pub(crate) fn answers(items: &[Item]) -> Vec<Item> {
     let answer = |(at, item): (usize, &&Item)| {
         let Body::Call(call) = &item.body else { return None };
@@ -69,14 +69,15 @@ pub(crate) fn answers(items: &[Item]) -> Vec<Item> {
             outcome: Outcome::Ok,
             parts: vec![Part::Text(Arc::from("It is done."))],
         };
-        let place = Place::new(0, at);
+        let place = ItemPosition::new(0, at);
         Some(Item::new(format!("answer-{at}").as_str(), place, Role::Tool, Body::Result(result)))
     };
     open_calls(items).iter().enumerate().filter_map(answer).collect()
 }
 
-/// Whether a conversation is one that providers take: it begins with the user, says something in every message, and
-/// every call is answered once, right behind it; only the calls at its end may still be open.
+/// Returns whether providers accept the conversation: it starts with the user, has no empty
+/// message, and each call has exactly one result directly after it. Only the last calls may be
+/// open.
 pub(crate) fn is_sound(items: &[Item]) -> bool {
     let mut open: Vec<&CallId> = Vec::new();
     let mut seen: HashSet<&CallId> = HashSet::new();
@@ -96,7 +97,7 @@ pub(crate) fn is_sound(items: &[Item]) -> bool {
             Some((role, spoken)) if *role == item.role => *spoken |= speaks,
             _ => turns.push((item.role, speaks)),
         }
-        // Answers of the time before tools had ids.
+        // Results from the legacy function API have no ids.
         if item.role == Role::Tool && !matches!(item.body, Body::Result(_)) {
             return false;
         }

@@ -1,4 +1,5 @@
-//! What the integration tests share: finding the target of a document, reading responses, and looking for opaque values.
+//! Helpers for the integration tests: targets of documents, decoding of responses, and search for
+//! opaque values.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -7,19 +8,20 @@ pub(crate) mod recorded;
 pub(crate) mod samples;
 
 use bytes::Bytes;
-use throughline_codec::{Asked, Catalog, Codec, CodecError, Framing, StreamDecoder, codec};
-use throughline_core::{Event, Name, Node, Reply, Request, Shape, Target, Tree, Wire};
+use throughline_codec::{Catalog, Codec, CodecError, DecodeContext, Framing, StreamDecoder, codec};
+use throughline_core::{Event, JsonKind, Name, Node, Reply, Request, Target, Tree, Wire};
 
-/// The codec of a wire by its name.
+/// Returns the codec of a wire by name.
 pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// The target of a recorded document: the provider's own row on that wire, or the generic one.
+/// Returns the target of a recorded document: the provider's own row on that wire, or the generic
+/// one.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
-    let row = catalog.provider_on(provider, &wire);
+    let row = catalog.provider_on_wire(provider, &wire);
     let row = row.or_else(|| {
         let generic = catalog.default_provider(&wire)?;
         let generic =
@@ -40,14 +42,14 @@ pub(crate) fn request(path: &str, body: &str) -> Request {
     Request { path: Name::from(path), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
-/// All Events of a stream that comes in these chunks.
+/// Decodes a stream from these chunks and returns all events.
 pub(crate) fn stream_events<'b>(
     codec: &dyn Codec,
-    asked: &Asked,
+    asked: &DecodeContext,
     framing: Framing,
     chunks: impl IntoIterator<Item = &'b [u8]>,
 ) -> Result<Vec<Event>, CodecError> {
-    let mut decoder = StreamDecoder::framed(codec, asked, framing);
+    let mut decoder = StreamDecoder::with_framing(codec, asked, framing);
     let mut events = Vec::new();
     for chunk in chunks {
         events.extend(decoder.push(chunk)?);
@@ -56,7 +58,7 @@ pub(crate) fn stream_events<'b>(
     Ok(events)
 }
 
-/// The Reply that a stream ended in.
+/// Returns the Reply at the end of a stream.
 pub(crate) fn reply_in(events: &[Event]) -> Option<&Reply> {
     events.iter().find_map(|event| match event {
         Event::Ended(reply) => Some(&**reply),
@@ -64,21 +66,21 @@ pub(crate) fn reply_in(events: &[Event]) -> Option<&Reply> {
     })
 }
 
-/// Every string in a document with its JSON pointer, in the order of the text.
+/// Returns every string of a document with its JSON pointer, in document order.
 pub(crate) fn strings(tree: &Tree) -> Vec<(String, Bytes)> {
     let mut found = Vec::new();
     let mut waiting: Vec<(String, Node<'_>)> = vec![(String::new(), tree.root())];
     while let Some((path, node)) = waiting.pop() {
         match node.shape() {
-            Shape::String => found.push((path, node.text_bytes().unwrap())),
-            Shape::Array => waiting.extend(
+            JsonKind::String => found.push((path, node.text_bytes().unwrap())),
+            JsonKind::Array => waiting.extend(
                 node.elements().enumerate().map(|(at, element)| (format!("{path}/{at}"), element)),
             ),
-            Shape::Object => waiting.extend(
+            JsonKind::Object => waiting.extend(
                 node.members()
                     .map(|(key, value)| (format!("{path}/{}", key.text().unwrap()), value)),
             ),
-            Shape::Null | Shape::Bool | Shape::Number => {}
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number => {}
         }
     }
     found

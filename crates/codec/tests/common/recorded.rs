@@ -1,9 +1,9 @@
-//! Recorded exchanges as the tests use them.
+//! Helpers for recorded exchanges.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use throughline_codec::{Asked, CodecError, Framing, Prior};
+use throughline_codec::{CodecError, DecodeContext, Framing, PriorExchanges};
 use throughline_core::Reply;
 use throughline_testkit::{Exchange, Recording, figure};
 
@@ -21,8 +21,8 @@ pub(crate) fn exchanges(
     })
 }
 
-pub(crate) fn asked_of(exchange: &Exchange) -> Asked {
-    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
+pub(crate) fn asked_of(exchange: &Exchange) -> DecodeContext {
+    DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
 
 pub(crate) fn reply_of(exchange: &Exchange) -> Result<Reply, CodecError> {
@@ -31,7 +31,7 @@ pub(crate) fn reply_of(exchange: &Exchange) -> Result<Reply, CodecError> {
     if !exchange.stream || exchange.status >= 400 {
         return codec.decode_reply(&Bytes::from(exchange.response.clone()), &asked);
     }
-    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+    let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
     let framing = framing.unwrap_or(codec.framing());
     let events = stream_events(codec, &asked, framing, [&exchange.response[..]])?;
     Ok(reply_in(&events).expect("a stream ends in a reply").clone())
@@ -48,15 +48,16 @@ pub(crate) fn report(what: &str, counts: &BTreeMap<String, usize>) {
     figure(&format!("{what}: all"), counts.values().sum::<usize>());
 }
 
-/// A recorded request as it can be compared with what came before: where a recorder flattened one of them to ASCII, all are.
+/// Returns a recorded request in a form comparable with earlier exchanges: if the recorder
+/// flattened any of them to ASCII, all are flattened.
 pub(crate) fn recorded_request(recording: &Recording, index: usize) -> String {
     let sent = &recording.exchanges[index].request;
     if is_flat(recording, index) { flat(sent) } else { sent.clone() }
 }
 
-/// What came before an exchange of a recording.
-pub(crate) fn prior_of(recording: &Recording, index: usize) -> Prior {
-    let mut prior = Prior::new();
+/// Returns everything before an exchange of a recording.
+pub(crate) fn prior_of(recording: &Recording, index: usize) -> PriorExchanges {
+    let mut prior = PriorExchanges::new();
     for exchange in recording.exchanges.iter().take(index).filter(|exchange| exchange.status == 200)
     {
         let exchange =
@@ -67,7 +68,7 @@ pub(crate) fn prior_of(recording: &Recording, index: usize) -> Prior {
             .unwrap();
         let body = Bytes::from(exchange.response.clone());
         if exchange.stream {
-            let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+            let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
             prior.push_stream(codec, &body, framing.unwrap_or(codec.framing()), asked).unwrap();
         } else {
             prior.push_response(codec, &body, asked).unwrap();
@@ -76,12 +77,12 @@ pub(crate) fn prior_of(recording: &Recording, index: usize) -> Prior {
     prior
 }
 
-/// Whether a recorder flattened anything up to an exchange.
+/// Returns whether the recorder flattened any exchange up to `index`.
 fn is_flat(recording: &Recording, index: usize) -> bool {
     recording.exchanges.iter().take(index + 1).any(|e| !e.request_exact || !e.response_exact)
 }
 
-/// The exchange with the typographic characters replaced that recorders replace.
+/// Replaces typographic characters in the exchange as the recorders do.
 fn flattened(exchange: &Exchange) -> Exchange {
     let response = String::from_utf8(exchange.response.clone());
     let response =

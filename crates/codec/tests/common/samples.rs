@@ -1,38 +1,39 @@
-//! The documents that the laws are tried on: our own fixtures, and the recorded exchanges where they are there.
+//! Sample documents: the fixtures, and the recorded exchanges if present.
 
 use bytes::Bytes;
-use throughline_codec::{Asked, CODECS, Codec, Framing};
+use throughline_codec::{CODECS, Codec, DecodeContext, Framing};
 use throughline_core::{Call, Reply, Request, Target};
 use throughline_testkit::{recordings, workspace_root};
 
 use super::{codec_of, reply_in, request, stream_events, target};
 
-/// A document with what is needed to read it.
+/// A document with the data needed to decode it.
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
-    pub(crate) asked: Asked,
-    pub(crate) kind: Kind,
+    pub(crate) asked: DecodeContext,
+    pub(crate) kind: SampleKind,
     pub(crate) path: String,
     pub(crate) bytes: Bytes,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum SampleKind {
     Request,
     Response,
     Stream(Framing),
 }
 
-/// Our own fixtures, then the recorded exchanges where they are there.
+/// Returns the fixtures, then the recorded exchanges if present.
 pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = fixtures();
-    assert!(samples.len() >= 20, "only {} fixtures were found", samples.len());
+    assert!(samples.len() >= 20, "found only {} fixtures", samples.len());
     for recording in recordings().unwrap_or_default() {
         for (index, exchange) in
             recording.exchanges.iter().enumerate().filter(|(_, e)| e.status < 400)
         {
             let codec = codec_of(&exchange.wire);
-            let asked = Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model));
+            let asked =
+                DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model));
             let sample = |kind, bytes| Sample {
                 name: format!("{} #{index}", recording.name),
                 codec,
@@ -41,12 +42,12 @@ pub(crate) fn samples() -> Vec<Sample> {
                 path: exchange.path.clone(),
                 bytes,
             };
-            samples.push(sample(Kind::Request, Bytes::from(exchange.request.clone())));
-            let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
+            samples.push(sample(SampleKind::Request, Bytes::from(exchange.request.clone())));
+            let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
             let kind = match framing {
-                Some(framing) if exchange.stream => Kind::Stream(framing),
-                Some(_) | None if exchange.stream => Kind::Stream(codec.framing()),
-                Some(_) | None => Kind::Response,
+                Some(framing) if exchange.stream => SampleKind::Stream(framing),
+                Some(_) | None if exchange.stream => SampleKind::Stream(codec.framing()),
+                Some(_) | None => SampleKind::Response,
             };
             samples.push(sample(kind, Bytes::from(exchange.response.clone())));
         }
@@ -67,18 +68,18 @@ pub(crate) fn fixtures() -> Vec<Sample> {
         for file in files {
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
             let [provider, model, rest] = name.splitn(3, "--").collect::<Vec<_>>()[..] else {
-                panic!("{name}: a fixture is called provider--model--what.kind")
+                panic!("{name}: a fixture must be named provider--model--what.kind")
             };
             let kind = match rest.split_once('.').map(|(_, kind)| kind) {
-                Some("request.json") => Kind::Request,
-                Some("response.json") => Kind::Response,
-                Some("stream.sse") => Kind::Stream(Framing::Sse),
-                Some("stream.jsonl") => Kind::Stream(Framing::JsonLines),
-                Some("stream.array.json") => Kind::Stream(Framing::JsonArray),
-                other => panic!("{name}: no such kind of fixture: {other:?}"),
+                Some("request.json") => SampleKind::Request,
+                Some("response.json") => SampleKind::Response,
+                Some("stream.sse") => SampleKind::Stream(Framing::Sse),
+                Some("stream.jsonl") => SampleKind::Stream(Framing::JsonLines),
+                Some("stream.array.json") => SampleKind::Stream(Framing::JsonArray),
+                other => panic!("{name}: unknown kind of fixture: {other:?}"),
             };
             samples.push(Sample {
-                asked: Asked::of(target(provider, wire.as_str(), model)),
+                asked: DecodeContext::of(target(provider, wire.as_str(), model)),
                 codec: *codec,
                 kind,
                 path: default_path(wire.as_str(), model, rest.contains("streamed")),
@@ -114,9 +115,9 @@ impl Sample {
 
     pub(crate) fn reply(&self) -> Reply {
         let reply = match self.kind {
-            Kind::Request => panic!("{}: not a response", self.name),
-            Kind::Response => self.codec.decode_reply(&self.bytes, &self.asked),
-            Kind::Stream(framing) => {
+            SampleKind::Request => panic!("{}: not a response", self.name),
+            SampleKind::Response => self.codec.decode_reply(&self.bytes, &self.asked),
+            SampleKind::Stream(framing) => {
                 stream_events(self.codec, &self.asked, framing, [&self.bytes[..]])
                     .map(|events| reply_in(&events).expect("a stream ends in a reply").clone())
             }
@@ -125,11 +126,11 @@ impl Sample {
     }
 
     pub(crate) fn is_request(&self) -> bool {
-        matches!(self.kind, Kind::Request)
+        matches!(self.kind, SampleKind::Request)
     }
 }
 
-/// One target of every wire, each at a provider and model of its own.
+/// Returns one target per wire, each with a different provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let target_of = |wire: &str| match wire {
         "anthropic-messages" => target("anthropic", wire, "claude-sonnet-4-5"),

@@ -1,25 +1,25 @@
-//! What the contracts of the providers say of a spoiled request: which rule refuses it, or that none may.
+//! Expected verdicts for mutated requests: which rule refuses each, or that none may.
 
 use serde::Deserialize as _;
 use serde_json::Value;
 use throughline_core::{Contract, Mode, Target};
 use throughline_testkit::Shape;
 
-use crate::sent::Sent;
-use crate::spoiled::{NOWHERE, Spoiled};
+use crate::sent::RecordedRequest;
+use crate::spoiled::{MutatedRequest, WHOLE_REQUEST};
 
-/// What the contract says of a spoiled request.
-pub(crate) enum Says {
-    /// It is refused, by one of these rules.
+/// The expected verdict for a mutated request.
+pub(crate) enum ExpectedVerdict {
+    /// One of these rules refuses the request.
     Refused(&'static [&'static str]),
-    /// It is accepted, or nothing is known to refuse it: no rule may.
+    /// The request is accepted, or no refusal is known, so no rule may refuse it.
     Accepted,
-    /// Nothing is known.
+    /// The outcome is unknown.
     Nothing,
 }
 
-/// The rules of a wire that carries a Claude's blocks.
-struct Claude {
+/// The rules of a wire that carries Claude blocks.
+struct ClaudeRuleIds {
     missing: &'static [&'static str],
     invalid: &'static [&'static str],
     modified: &'static [&'static str],
@@ -29,7 +29,7 @@ struct Claude {
     mode: &'static [&'static str],
 }
 
-const ANTHROPIC: Claude = Claude {
+const ANTHROPIC: ClaudeRuleIds = ClaudeRuleIds {
     missing: &["anthropic/signature-missing"],
     invalid: &["anthropic/signature-invalid", "anthropic/signature-missing"],
     modified: &[
@@ -47,7 +47,7 @@ const ANTHROPIC: Claude = Claude {
     mode: &["anthropic/mode-not-supported"],
 };
 
-const BEDROCK: Claude = Claude {
+const BEDROCK: ClaudeRuleIds = ClaudeRuleIds {
     missing: &["bedrock/signature-missing"],
     invalid: &["bedrock/signature-invalid", "bedrock/signature-missing"],
     modified: &[
@@ -65,62 +65,72 @@ const BEDROCK: Claude = Claude {
     mode: &["bedrock/mode-not-supported"],
 };
 
-impl Sent<'_> {
-    /// What the contract says of this request, spoiled so.
-    pub(crate) fn says(&self, spoiled: &Spoiled) -> Says {
+impl RecordedRequest<'_> {
+    /// Returns the expected verdict for this mutation.
+    pub(crate) fn says(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
         match self.shape {
-            Shape::Anthropic => self.says_claude(spoiled, &ANTHROPIC),
-            Shape::Converse => self.says_claude(spoiled, &BEDROCK),
-            Shape::Responses => self.says_responses(spoiled),
-            Shape::Chat => self.says_chat(spoiled),
-            Shape::Gemini => self.says_gemini(spoiled),
+            Shape::Anthropic => self.expected_claude(spoiled, &ANTHROPIC),
+            Shape::Converse => self.expected_claude(spoiled, &BEDROCK),
+            Shape::Responses => self.expected_responses(spoiled),
+            Shape::Chat => self.expected_chat(spoiled),
+            Shape::Gemini => self.expected_gemini(spoiled),
         }
     }
 
-    fn says_claude(&self, spoiled: &Spoiled, rules: &Claude) -> Says {
+    fn expected_claude(&self, spoiled: &MutatedRequest, rules: &ClaudeRuleIds) -> ExpectedVerdict {
         let place = &spoiled.place;
         match spoiled.operator {
-            "drop seal" | "move seal" => Says::Refused(rules.missing),
+            "drop seal" | "move seal" => ExpectedVerdict::Refused(rules.missing),
             "blank seal" | "truncate seal" | "flip seal" | "re-encode seal" => {
-                Says::Refused(rules.invalid)
+                ExpectedVerdict::Refused(rules.invalid)
             }
             "edit sealed text"
             | "merge sealed parts"
             | "swap two seals"
             | "duplicate sealed part"
-            | "reorder sealed part" => Says::Refused(rules.modified),
+            | "reorder sealed part" => ExpectedVerdict::Refused(rules.modified),
             "drop sealed part" | "say thought aloud"
                 if self.is_in_loop(place)
                     && self.thinking().is_some_and(|mode| mode == "enabled") =>
             {
-                Says::Refused(rules.dropped)
+                ExpectedVerdict::Refused(rules.dropped)
             }
-            "drop sealed part" | "say thought aloud" if !self.is_current(place) => Says::Accepted,
-            "drop a call" | "drop a result" => Says::Refused(rules.unanswered),
-            "edit system" | "edit a tool" | "edit first question" => Says::Refused(rules.prefix),
-            "change model family" if !self.is_mode_taken(&spoiled.target) => {
-                Says::Refused(rules.mode)
+            "drop sealed part" | "say thought aloud" if !self.is_current(place) => {
+                ExpectedVerdict::Accepted
             }
-            // A block that its reader may not have is dropped, and the endpoints read each other's.
-            "change account" | "change endpoint" | "change model family" => Says::Accepted,
-            _ => Says::Nothing,
+            "drop a call" | "drop a result" => ExpectedVerdict::Refused(rules.unanswered),
+            "edit system" | "edit a tool" | "edit first question" => {
+                ExpectedVerdict::Refused(rules.prefix)
+            }
+            "change model family" if !self.supports_mode(&spoiled.target) => {
+                ExpectedVerdict::Refused(rules.mode)
+            }
+            // Claude endpoints drop blocks that the reader may not have, and accept each other's
+            // signatures.
+            "change account" | "change endpoint" | "change model family" => {
+                ExpectedVerdict::Accepted
+            }
+            _ => ExpectedVerdict::Nothing,
         }
     }
 
-    /// Whether a model takes the way of thinking that is asked for.
-    fn is_mode_taken(&self, target: &Target) -> bool {
+    /// Returns whether a model supports the requested thinking mode.
+    fn supports_mode(&self, target: &Target) -> bool {
         let mode = self.thinking().map(|mode| Mode::deserialize(mode).unwrap());
-        mode.is_none_or(|mode| target.profile.takes(mode))
+        mode.is_none_or(|mode| target.profile.supports_mode(mode))
     }
 
-    fn says_responses(&self, spoiled: &Spoiled) -> Says {
-        const INVALID: Says = Says::Refused(&["openai/encrypted-content-invalid"]);
-        const WITHOUT_REASONING: Says = Says::Refused(&["openai/item-without-its-reasoning"]);
-        const WITHOUT_FOLLOWER: Says = Says::Refused(&["openai/reasoning-without-following-item"]);
+    fn expected_responses(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
+        const INVALID: ExpectedVerdict =
+            ExpectedVerdict::Refused(&["openai/encrypted-content-invalid"]);
+        const WITHOUT_REASONING: ExpectedVerdict =
+            ExpectedVerdict::Refused(&["openai/item-without-its-reasoning"]);
+        const WITHOUT_FOLLOWER: ExpectedVerdict =
+            ExpectedVerdict::Refused(&["openai/reasoning-without-following-item"]);
         let provider = &*self.target.provider.name;
         match spoiled.operator {
             "drop a call" | "drop a result" => {
-                return Says::Refused(&[
+                return ExpectedVerdict::Refused(&[
                     "openai/tool-call-unanswered",
                     "deepseek/calls-interrupted",
                 ]);
@@ -128,12 +138,12 @@ impl Sent<'_> {
             "drop ids of followers" if self.has_pairs() => return WITHOUT_FOLLOWER,
             "change account" if provider == "openai" => return INVALID,
             "change endpoint" if matches!(provider, "openai" | "bedrock-mantle") => return INVALID,
-            "change account" | "change endpoint" => return Says::Nothing,
+            "change account" | "change endpoint" => return ExpectedVerdict::Nothing,
             "drop ids of followers"
             | "edit system"
             | "edit a tool"
             | "edit first question"
-            | "change model family" => return Says::Accepted,
+            | "change model family" => return ExpectedVerdict::Accepted,
             _ => {}
         }
         let place = &spoiled.place;
@@ -143,24 +153,25 @@ impl Sent<'_> {
         match spoiled.operator {
             "blank seal" | "truncate seal" | "flip seal" | "re-encode seal" => INVALID,
             "drop seal" | "move seal" if has_id && is_openais && !self.is_stored() => {
-                Says::Refused(&["openai/item-not-found"])
+                ExpectedVerdict::Refused(&["openai/item-not-found"])
             }
-            "drop seal" if has_id => Says::Accepted,
-            "edit sealed text" => Says::Accepted,
+            "drop seal" if has_id => ExpectedVerdict::Accepted,
+            "edit sealed text" => ExpectedVerdict::Accepted,
             "drop sealed part" | "say thought aloud" if is_paired => WITHOUT_REASONING,
             "drop follower" if is_paired => WITHOUT_FOLLOWER,
-            "reorder sealed part" if is_paired => Says::Refused(&[
+            "reorder sealed part" if is_paired => ExpectedVerdict::Refused(&[
                 "openai/reasoning-without-following-item",
                 "openai/item-without-its-reasoning",
             ]),
             "duplicate sealed part" if has_id && self.is_stored() => {
-                Says::Refused(&["openai/item-duplicated"])
+                ExpectedVerdict::Refused(&["openai/item-duplicated"])
             }
-            _ => Says::Nothing,
+            _ => ExpectedVerdict::Nothing,
         }
     }
 
-    /// Whether the item at that place is reasoning that a stored id pairs with the item behind it.
+    /// Returns whether the item at that index is reasoning that a stored id pairs with the next
+    /// item.
     fn is_paired(&self, at: usize) -> bool {
         let has_id = |item: &&Value| item.get("id").is_some();
         let (item, follower) = (self.messages().get(at), self.messages().get(at + 1));
@@ -169,7 +180,7 @@ impl Sent<'_> {
             && follower.filter(has_id).is_some_and(|item| item["type"] != "reasoning")
     }
 
-    /// Whether there are pairs whose other half is a message or a call.
+    /// Returns whether a message or a call is paired with reasoning.
     fn has_pairs(&self) -> bool {
         let is_named =
             |item: &Value| matches!(item["type"].as_str(), Some("function_call" | "message"));
@@ -177,8 +188,8 @@ impl Sent<'_> {
             .any(|at| self.is_paired(at - 1) && is_named(&self.messages()[at]))
     }
 
-    fn says_chat(&self, spoiled: &Spoiled) -> Says {
-        const INVALID: Says = Says::Refused(&[
+    fn expected_chat(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
+        const INVALID: ExpectedVerdict = ExpectedVerdict::Refused(&[
             "openrouter/signature-invalid",
             "openrouter/signature-missing",
             "openrouter/first-call-needs-signature",
@@ -186,16 +197,16 @@ impl Sent<'_> {
         let dialect = &self.target.provider.dialect;
         match spoiled.operator {
             "drop a call" | "drop a result" if dialect.pairs_calls => {
-                return Says::Refused(&["chat/tool-call-unanswered"]);
+                return ExpectedVerdict::Refused(&["chat/tool-call-unanswered"]);
             }
             "change model family" | "change endpoint" if self.has_foreign_detail(spoiled) => {
-                return Says::Refused(&["openrouter/foreign-details"]);
+                return ExpectedVerdict::Refused(&["openrouter/foreign-details"]);
             }
             _ if self.lacks_relayed_signature(spoiled) => {
-                return Says::Refused(&["openrouter/first-call-needs-signature"]);
+                return ExpectedVerdict::Refused(&["openrouter/first-call-needs-signature"]);
             }
-            "drop a call" | "drop a result" => return Says::Nothing,
-            _ if spoiled.place == NOWHERE => return Says::Accepted,
+            "drop a call" | "drop a result" => return ExpectedVerdict::Nothing,
+            _ if spoiled.place == WHOLE_REQUEST => return ExpectedVerdict::Accepted,
             _ => {}
         }
         let place = &spoiled.place;
@@ -203,22 +214,22 @@ impl Sent<'_> {
         let is_claude = detail["format"] == "anthropic-claude-v1" && dialect.relays;
         let is_detail = place.parent.contains("/reasoning_details/");
         match spoiled.operator {
-            "drop seal" if self.demands(place) => Says::Refused(&[
+            "drop seal" if self.demands(place) => ExpectedVerdict::Refused(&[
                 "deepseek/reasoning-content-missing",
                 "kimi/reasoning-content-missing",
             ]),
             "truncate seal" | "flip seal" if is_detail && dialect.relays => INVALID,
             "edit sealed text" if is_claude => INVALID,
             "blank seal" | "drop seal" if is_claude && self.is_in_loop(place) => INVALID,
-            // Nobody else is known to look.
-            _ if !dialect.relays => Says::Accepted,
-            _ => Says::Nothing,
+            // No other endpoint is known to check.
+            _ if !dialect.relays => ExpectedVerdict::Accepted,
+            _ => ExpectedVerdict::Nothing,
         }
     }
 
-    /// Whether a router would hand on a detail that another vendor sealed than that of the model, or that was sealed at
-    /// another endpoint. A Claude's signature is good wherever a Claude is.
-    fn has_foreign_detail(&self, spoiled: &Spoiled) -> bool {
+    /// Returns whether a router would forward a detail that another vendor sealed, or that was
+    /// sealed at another endpoint. Any Claude accepts a Claude signature.
+    fn has_foreign_detail(&self, spoiled: &MutatedRequest) -> bool {
         let (from, to) = (&self.target.origin, &spoiled.target);
         let vendor = match to.profile.name.as_str() {
             name if name.starts_with("claude") => "anthropic",
@@ -236,8 +247,9 @@ impl Sent<'_> {
             })
     }
 
-    /// Whether a router would hand a Gemini 3 a step of the current turn whose first call is not signed.
-    fn lacks_relayed_signature(&self, spoiled: &Spoiled) -> bool {
+    /// Returns whether a router would send Gemini 3 a step of the current turn whose first call is
+    /// unsigned.
+    fn lacks_relayed_signature(&self, spoiled: &MutatedRequest) -> bool {
         let target = &spoiled.target;
         let is_demanded = target.provider.dialect.relays
             && target.profile.name.starts_with("gemini")
@@ -251,8 +263,9 @@ impl Sent<'_> {
             && steps.any(|message| message.get("tool_calls").is_some() && !is_signed(message))
     }
 
-    fn says_gemini(&self, spoiled: &Spoiled) -> Says {
-        const CORRUPTED: Says = Says::Refused(&["gemini/signature-corrupted"]);
+    fn expected_gemini(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
+        const CORRUPTED: ExpectedVerdict =
+            ExpectedVerdict::Refused(&["gemini/signature-corrupted"]);
         let is_open = || {
             let messages = self.messages_of(&spoiled.body);
             messages.last().is_some_and(|last| last["role"] == "model")
@@ -263,26 +276,29 @@ impl Sent<'_> {
             .or_else(|| self.body.pointer("/generationConfig/thinkingConfig/thinking_level"))
             .is_some();
         match spoiled.operator {
-            // What Gemini is asked last may be a call without an answer.
-            "drop a result" if is_open() => Says::Nothing,
-            "drop a call" | "drop a result" => Says::Refused(&["gemini/answers-do-not-match"]),
+            // The last message to Gemini may be a call without a result.
+            "drop a result" if is_open() => ExpectedVerdict::Nothing,
+            "drop a call" | "drop a result" => {
+                ExpectedVerdict::Refused(&["gemini/answers-do-not-match"])
+            }
             "change account" | "change endpoint" => CORRUPTED,
             _ if self.lacks_signature(spoiled) => {
-                Says::Refused(&["gemini/first-call-needs-signature"])
+                ExpectedVerdict::Refused(&["gemini/first-call-needs-signature"])
             }
             "change model family" if has_level && spoiled.target.profile.levels.is_empty() => {
-                Says::Refused(&["gemini/level-not-supported"])
+                ExpectedVerdict::Refused(&["gemini/level-not-supported"])
             }
             "truncate seal" | "flip seal" => CORRUPTED,
             "duplicate sealed part" if self.part(&spoiled.place).get("text").is_none() => {
-                Says::Nothing
+                ExpectedVerdict::Nothing
             }
-            _ => Says::Accepted,
+            _ => ExpectedVerdict::Accepted,
         }
     }
 
-    /// Whether a step of the current turn does not sign its first call, for a model that demands it.
-    fn lacks_signature(&self, spoiled: &Spoiled) -> bool {
+    /// Returns whether a step of the current turn lacks the signature that the model requires on
+    /// its first call.
+    fn lacks_signature(&self, spoiled: &MutatedRequest) -> bool {
         let either =
             |part: &Value, names: [&str; 2]| names.iter().find_map(|name| part.get(name).cloned());
         let is_unsigned = |message: &Value| {

@@ -1,7 +1,7 @@
-//! Recorded requests, spoiled one thing at a time: what the contract says is refused is found by the right rule, and what is
-//! harmless is never refused.
+//! Mutates recorded requests one property at a time: the right rule finds each refusal, and
+//! harmless changes are never refused.
 //!
-//! The recordings are not part of the project; where they are absent the tests say so and pass.
+//! The recordings are not part of the repository. Without them the tests print a note and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,15 +25,15 @@ use bytes::Bytes;
 use common::{codec_of, request, target};
 use sent::{as_prefix_bound, sent_requests};
 use serde_json::{Value, json};
-use spoiled::NOWHERE;
-use table::Table;
+use spoiled::WHOLE_REQUEST;
+use table::MutationTable;
 use throughline_codec::{Transcript, Verdict, audit};
-use throughline_testkit::{Dice, OPERATORS, Shape, figure, recordings, skip};
+use throughline_testkit::{MUTATIONS, Shape, TestRng, figure, recordings, skip};
 
 #[test]
-fn recordings_spoiled_requests_are_found_out() {
+fn recordings_mutated_requests_are_refused() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let (mut table, mut dice) = (Table::default(), Dice::new(1));
+    let (mut table, mut dice) = (MutationTable::default(), TestRng::new(1));
     let recorded = sent_requests(&recordings);
     for sent in &recorded {
         for spoiled in sent.spoiled(&mut dice) {
@@ -43,7 +43,7 @@ fn recordings_spoiled_requests_are_found_out() {
     for sent in &sent_requests(&as_prefix_bound(&recordings)) {
         let whole = sent.refused_by(&sent.body.to_string(), &sent.target);
         assert!(!whole.iter().any(|rule| rule.ends_with("/prefix-changed")), "{whole:?}");
-        for spoiled in sent.behind_another_prefix(&mut dice) {
+        for spoiled in sent.with_prefix_changes(&mut dice) {
             table.judge(sent, &spoiled);
         }
     }
@@ -52,7 +52,7 @@ fn recordings_spoiled_requests_are_found_out() {
 }
 
 #[test]
-fn recordings_changed_harmlessly_are_not_refused() {
+fn recordings_harmless_changes_are_accepted() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -67,7 +67,7 @@ fn recordings_changed_harmlessly_are_not_refused() {
             ("white space", serde_json::to_string_pretty(&sent.body).unwrap()),
             ("key order", turned(&sent.body).to_string()),
         ];
-        for operator in OPERATORS {
+        for operator in MUTATIONS {
             let is_harmless = match operator.name {
                 "add cache markers" => true,
                 "drop earlier turns' reasoning" => may_drop,
@@ -78,7 +78,9 @@ fn recordings_changed_harmlessly_are_not_refused() {
                 _ => false,
             };
             let mut body = sent.body.clone();
-            if is_harmless && operator.apply(sent.shape, &mut body, &NOWHERE, &mut Dice::new(1)) {
+            if is_harmless
+                && operator.apply(sent.shape, &mut body, &WHOLE_REQUEST, &mut TestRng::new(1))
+            {
                 tried.push((operator.name, body.to_string()));
             }
         }
@@ -99,7 +101,7 @@ fn recordings_changed_harmlessly_are_not_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same value with every object's members the other way round.
+/// Reverses the members of every object in the value.
 fn turned(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -111,8 +113,8 @@ fn turned(value: &Value) -> Value {
 }
 
 #[test]
-fn a_spoiled_request_is_refused_and_a_whole_one_is_not() {
-    // The test above can only fail where recordings are; this one keeps its judge honest everywhere.
+fn mutated_request_is_refused_and_original_is_accepted() {
+    // The test above needs recordings; this one checks the same logic without them.
     let codec = codec_of("anthropic-messages");
     let to = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");
     let body = |signature: &str| {
@@ -125,6 +127,6 @@ fn a_spoiled_request_is_refused_and_a_whole_one_is_not() {
     for (signature, verdict) in [("c2VhbC1vbmU=", Verdict::Accept), ("", Verdict::Refuse)] {
         let sent =
             throughline_core::Request { body: body(signature), ..request("/v1/messages", "") };
-        assert_eq!(audit(&Transcript::of(codec, &sent), &to).unwrap().verdict(), verdict);
+        assert_eq!(audit(&Transcript::new(codec, &sent), &to).unwrap().verdict(), verdict);
     }
 }

@@ -1,37 +1,38 @@
-//! Why a cell of the table is empty: what the recordings do not have, and what the contracts do not refuse.
+//! Explains empty cells of the table: data that the recordings lack, or changes that no provider
+//! refuses.
 //!
-//! Each reason has its check: a fact of the recorded requests of its wire without which it would not be true.
+//! Each reason has a check: a fact about the recorded requests of its wire that must be true.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 use throughline_codec::Catalog;
-use throughline_testkit::{Place, Shape};
+use throughline_testkit::{SealLocation, Shape};
 
-use crate::sent::Sent;
+use crate::sent::RecordedRequest;
 use crate::spoiled::families;
 
-/// Why some operators find nothing on a wire, or nothing that is refused.
-pub(crate) struct Reason {
+/// Why some operators apply to nothing on a wire, or cause no refusal.
+pub(crate) struct Exemption {
     pub(crate) wire: Shape,
     pub(crate) operators: &'static [&'static str],
-    pub(crate) kind: Kind,
-    /// The fact, in a sentence.
+    pub(crate) kind: ExemptionKind,
+    /// The explanation, in one sentence.
     pub(crate) why: &'static str,
-    /// What the recorded requests of the wire must bear out.
+    /// The condition that the recorded requests of the wire must meet.
     pub(crate) check: Check,
 }
 
 pub(crate) enum Check {
-    /// Every request is so.
-    Each(fn(&Sent<'_>) -> bool),
-    /// Some request is so, and was accepted.
-    Some(fn(&Sent<'_>) -> bool),
+    /// Every request meets the condition.
+    Each(fn(&RecordedRequest<'_>) -> bool),
+    /// Some accepted request meets the condition.
+    Some(fn(&RecordedRequest<'_>) -> bool),
 }
 
-impl Reason {
-    /// Whether the recorded requests bear it out.
-    pub(crate) fn holds(&self, sent: &[Sent<'_>]) -> bool {
+impl Exemption {
+    /// Returns whether the recorded requests meet the condition.
+    pub(crate) fn holds(&self, sent: &[RecordedRequest<'_>]) -> bool {
         let mut sent = sent.iter().filter(|sent| sent.shape == self.wire);
         match self.check {
             Check::Each(is_so) => sent.all(is_so),
@@ -41,19 +42,19 @@ impl Reason {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// No recording has what the operator spoils.
+pub(crate) enum ExemptionKind {
+    /// No recording contains what the operator changes.
     Absent,
-    /// It was spoiled, and the contract does not say that this is refused.
+    /// The operator applied, and no refusal is known.
     Taken,
 }
 
 macro_rules! reasons {
     ($($wire:ident $kind:ident [$($operator:literal),*] $why:literal, $check:ident $is_so:expr;)*) => {
-        pub(crate) static REASONS: &[Reason] = &[$(Reason {
+        pub(crate) static EXEMPTIONS: &[Exemption] = &[$(Exemption {
             wire: Shape::$wire,
             operators: &[$($operator),*],
-            kind: Kind::$kind,
+            kind: ExemptionKind::$kind,
             why: $why,
             check: Check::$check($is_so),
         }),*];
@@ -62,116 +63,116 @@ macro_rules! reasons {
 
 reasons! {
     Anthropic Absent ["drop follower", "drop ids of followers"]
-        "thinking blocks have no ids: what belongs together stands in one message",
+        "thinking blocks have no ids: paired content is in one message",
         Each |sent| sent.places().iter().all(|place| sent.part(place).get("id").is_none());
     Anthropic Taken ["change account"]
-        "no recorded model binds its blocks to an account, and the models that do drop a stranger's unread",
+        "no recorded model binds its blocks to an account, and the models that do ignore foreign blocks",
         Each |sent| !sent.target.profile.bound.account;
     Anthropic Taken ["change endpoint"]
-        "the endpoints that serve Claudes are said to read each other's signatures",
+        "the endpoints that serve Claude are reported to accept each other's signatures",
         Each |sent| sent.target.profile.name.starts_with("claude");
 
     Converse Absent ["swap two seals"]
         "no recorded request carries more than one seal",
         Each |sent| sent.places().len() <= 1;
     Converse Absent ["drop follower", "drop ids of followers"]
-        "reasoning has no ids: what belongs together stands in one message",
+        "reasoning has no ids: paired content is in one message",
         Each |sent| sent.places().iter().all(|place| sent.part(place).get("id").is_none());
     Converse Taken ["change account"]
-        "no recorded model binds its reasoning to an account, and the models that do drop a stranger's unread",
+        "no recorded model binds its reasoning to an account, and the models that do ignore foreign blocks",
         Each |sent| !sent.target.profile.bound.account;
     Converse Taken ["change endpoint"]
-        "the endpoints that serve Claudes are said to read each other's signatures",
+        "the endpoints that serve Claude are reported to accept each other's signatures",
         Each |sent| sent.target.profile.name.starts_with("claude");
 
     Responses Taken ["edit sealed text"]
-        "the text beside a seal is a summary for people; what was thought is in the encrypted content",
+        "the text next to a seal is a summary for display; the reasoning is in the encrypted content",
         Each |sent| sent.places().iter().all(|place| sent.part(place).get("summary").is_some());
     Responses Taken ["swap two seals"]
-        "both are whole and this account's own, and nobody says that content is bound to its item's id",
+        "both are complete and belong to this account, and content is not documented to be bound to an id",
         Each |sent| sent.places().iter().all(|place| place.key == "encrypted_content");
     Responses Absent ["merge sealed parts"]
-        "no sealed reasoning item stands beside another",
+        "no two sealed reasoning items are adjacent",
         Each |sent| sent.places().iter().all(|place| neighbours(sent, place).all(|item| item["type"] != "reasoning"));
     Responses Taken ["edit system", "edit a tool", "edit first question"]
-        "no model of this wire binds its seals to what stands before them",
+        "no model of this wire binds its seals to the prefix",
         Each |sent| !sent.target.profile.bound.prefix;
     Responses Taken ["change model family"]
-        "each recorded model's seals may go to the provider's other models: no refusal between them is known",
+        "each recorded model's seals may be sent to the provider's other models: no refusal is known",
         Each is_read_by_siblings;
 
     Chat Taken ["re-encode seal"]
-        "the seals that a router relays are Gemini's, whose bytes count and not their alphabet; nobody else is known to look",
+        "the seals that a router relays are Gemini's, whose alphabet does not matter; no other check is known",
         Each |sent| details(sent).all(|(_, detail)| !relays(sent) || detail["format"] == "google-gemini-v1");
     Chat Taken ["edit sealed text"]
-        "what has a text is plain reasoning that nobody signs, or a Claude's block at a gateway that is not known to relay it",
+        "sealed parts with text are unsigned plain reasoning, or Claude blocks at a gateway not known to relay them",
         Each |sent| details(sent).all(|(_, detail)| !relays(sent) || detail.get("text").is_none());
     Chat Taken ["swap two seals"]
-        "where a request has two, both are `reasoning_content`: plain text, demanded by its key and not by its words",
+        "if a request has two, both are `reasoning_content`: plain text, required by key and not by content",
         Each |sent| sent.places().len() < 2 || sent.places().iter().all(|place| place.key == "reasoning_content");
     Chat Absent ["move seal", "reorder sealed part"]
-        "`reasoning_content` is a member of its message, and no sealed detail has another behind it",
+        "`reasoning_content` is a member of its message, and no sealed detail is followed by another",
         Each |sent| details(sent).all(|(list, detail)| list.last() == Some(detail));
     Chat Absent ["merge sealed parts"]
         "no sealed detail that has a text has a neighbour",
         Each |sent| details(sent).all(|(list, detail)| list.len() == 1 || detail.get("text").is_none());
     Chat Taken ["duplicate sealed part"]
-        "that a detail may not come twice is known of a Claude's only, and none that is relayed is a Claude's",
+        "only Claude is known to refuse repeated details, and no relayed detail is Claude's",
         Each |sent| details(sent).all(|(_, detail)| !relays(sent) || detail["format"] != "anthropic-claude-v1");
     Chat Absent ["say thought aloud"]
-        "what the model said is one string, so that no part of it can be a thought",
+        "the model's text is one string, so no part of it can be a thought",
         Each |sent| said(sent).all(|message| !message["content"].is_array());
     Chat Absent ["drop follower"]
-        "reasoning is a member of the message that it led to, and goes with it",
+        "reasoning is a member of the message it led to, so both are removed together",
         Each |sent| sent.places().iter().all(|place| sent.part(place)["role"] == "assistant");
     Chat Absent ["drop ids of followers"]
         "messages have no ids",
         Each |sent| sent.messages().iter().all(|message| message.get("id").is_none());
     Chat Taken ["edit system", "edit a tool", "edit first question"]
-        "no recorded model binds its reasoning to what stands before it, and routers are documented not to enforce it",
+        "no recorded model binds its reasoning to the prefix, and routers are documented not to enforce it",
         Each |sent| !sent.target.profile.bound.prefix;
     Chat Taken ["change account"]
-        "the relayed seals were issued to the router, and nobody says that it keeps its customers' apart; the rest is plain text",
+        "the relayed seals were issued to the router, which is not known to separate its customers; the rest is plain text",
         Each |sent| sent.places().iter().all(|place| place.key == "reasoning_content" || place.parent.contains("/reasoning_details/"));
 
     Gemini Taken ["re-encode seal"]
-        "the field is bytes: recorded clients answered standard base64 in the URL-safe alphabet, and were accepted",
+        "the field holds bytes: recorded clients returned standard base64 in the URL-safe alphabet and were accepted",
         Some |sent| sent.places().iter().any(|place| !sent.is_as_issued(place));
     Gemini Taken ["edit sealed text"]
-        "what has a text is no call, and no refusal of a text that is not the signed one is documented or recorded",
+        "sealed parts with text are not calls, and no refusal of changed signed text is documented or recorded",
         Each |sent| sealed(sent).all(|part| !is_call(part) || part.get("text").is_none());
     Gemini Taken ["swap two seals"]
-        "all are the account's own, and a signature that stood on another call than its own was accepted",
+        "all belong to the account, and a signature on another call was accepted",
         Some has_signature_twice;
     Gemini Taken ["merge sealed parts"]
         "merging parts is advised against, with no refusal documented",
         Each |sent| sealed(sent).all(|part| !is_call(part) || part.get("text").is_none());
     Gemini Taken ["drop sealed part", "say thought aloud"]
-        "only calls need their signatures; what goes here are texts, thoughts and the provider's own steps",
+        "only calls need their signatures; these parts are texts, thoughts and provider-run steps",
         Each |sent| sealed(sent).all(|part| is_call(part) || is_said_or_hosted(part));
     Gemini Taken ["duplicate sealed part"]
-        "a signature that stood there twice was accepted",
+        "a repeated signature was accepted",
         Some has_signature_twice;
     Gemini Absent ["drop follower", "drop ids of followers"]
-        "a signature stands on the very part that it belongs to, and parts have no ids",
+        "a signature is on the part it belongs to, and parts have no ids",
         Each |sent| sealed(sent).all(|part| part.get("id").is_none());
     Gemini Taken ["edit system", "edit a tool", "edit first question"]
-        "no Gemini binds its signatures to what stands before them",
+        "no Gemini model binds its signatures to the prefix",
         Each |sent| !sent.target.profile.bound.prefix;
 }
 
-/// The parts that carry a seal.
-fn sealed<'s>(sent: &'s Sent<'_>) -> impl Iterator<Item = &'s Value> {
+/// Iterates over the parts that carry a Seal.
+fn sealed<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
     sent.places().into_iter().map(|place| sent.part(&place))
 }
 
-/// What the model said.
-fn said<'s>(sent: &'s Sent<'_>) -> impl Iterator<Item = &'s Value> {
+/// Iterates over the assistant messages.
+fn said<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
     sent.messages().iter().filter(|message| message["role"] == "assistant")
 }
 
-/// The details of a chat that carry a seal, each with the list that it is in.
-fn details<'s>(sent: &'s Sent<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s Value)> {
+/// Iterates over the sealed details of a chat, each with its list.
+fn details<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s Value)> {
     let lists = said(sent).filter_map(|message| message["reasoning_details"].as_array());
     let is_sealed = |detail: &Value| {
         let seals = [&detail["data"], &detail["signature"]];
@@ -182,19 +183,22 @@ fn details<'s>(sent: &'s Sent<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s 
     })
 }
 
-fn relays(sent: &Sent<'_>) -> bool {
+fn relays(sent: &RecordedRequest<'_>) -> bool {
     sent.target.provider.dialect.relays
 }
 
-/// The items before and behind the one that a place is in.
-fn neighbours<'s>(sent: &'s Sent<'_>, place: &Place) -> impl Iterator<Item = &'s Value> {
-    let at = Sent::message(place);
+/// Iterates over the items before and after the one that contains a place.
+fn neighbours<'s>(
+    sent: &'s RecordedRequest<'_>,
+    place: &SealLocation,
+) -> impl Iterator<Item = &'s Value> {
+    let at = RecordedRequest::message(place);
     let places = [at.checked_sub(1), Some(at + 1)];
     places.into_iter().flatten().filter_map(|at| sent.messages().get(at))
 }
 
-/// Whether the provider's other models are not known to refuse this one's seals.
-fn is_read_by_siblings(sent: &Sent<'_>) -> bool {
+/// Returns whether the provider's other models are not known to refuse this model's Seals.
+fn is_read_by_siblings(sent: &RecordedRequest<'_>) -> bool {
     let catalog = Catalog::builtin();
     let mut siblings = families(&sent.target.provider.name).iter();
     sent.places().is_empty()
@@ -211,8 +215,8 @@ fn is_said_or_hosted(part: &Value) -> bool {
         .any(|member| part.get(member).is_some())
 }
 
-/// Whether two parts of one message carry the same signature.
-fn has_signature_twice(sent: &Sent<'_>) -> bool {
+/// Returns whether two parts of one message carry the same signature.
+fn has_signature_twice(sent: &RecordedRequest<'_>) -> bool {
     sent.messages().iter().any(|message| {
         let parts = message["parts"].as_array().into_iter().flatten();
         let signatures: Vec<&str> =

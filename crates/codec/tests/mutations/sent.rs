@@ -1,35 +1,35 @@
-//! Recorded requests with everything that came before them, and what there is in them to spoil.
+//! Recorded requests with their history, and the places in them that can be mutated.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
-use throughline_codec::{Prior, Severity, Transcript, audit};
+use throughline_codec::{PriorExchanges, Severity, Transcript, audit};
 use throughline_core::{Body, Contract, Target};
-use throughline_testkit::{Exchange, Place, Recording, Shape, is_result, seals};
+use throughline_testkit::{Exchange, Recording, SealLocation, Shape, is_result, seals};
 
 use crate::common::recorded::{prior_of, recorded_request};
 use crate::common::{codec_of, request, target};
 
-/// One recorded request with everything that came before it.
-pub(crate) struct Sent<'r> {
+/// A recorded request with its history.
+pub(crate) struct RecordedRequest<'r> {
     pub(crate) exchange: &'r Exchange,
     pub(crate) shape: Shape,
     pub(crate) body: Value,
-    pub(crate) prior: Prior,
+    pub(crate) prior: PriorExchanges,
     pub(crate) target: Target,
 }
 
-/// The requests that have a past and were accepted, of the conversations with one provider.
-pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<Sent<'_>> {
+/// Returns the accepted requests with a history, from conversations with one provider.
+pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<RecordedRequest<'_>> {
     let mut sent = Vec::new();
     for recording in recordings.iter().filter(|recording| recording.folder == ".") {
         for (index, exchange) in recording.exchanges.iter().enumerate().skip(1) {
             if exchange.status != 200 {
                 continue;
             }
-            sent.push(Sent {
+            sent.push(RecordedRequest {
                 exchange,
-                shape: Shape::of(&exchange.wire),
+                shape: Shape::from_wire(&exchange.wire),
                 body: serde_json::from_str(&recorded_request(recording, index)).unwrap(),
                 prior: prior_of(recording, index),
                 target: target(&exchange.provider, &exchange.wire, &exchange.model),
@@ -39,8 +39,8 @@ pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<Sent<'_>> {
     sent
 }
 
-/// The recordings of Claudes as if a model had answered that binds its blocks to what stood before them: of such models
-/// nothing is recorded.
+/// Converts Claude recordings to a model that binds its blocks to the prefix, because no recordings
+/// of such models exist.
 pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
     let mut bound = Vec::new();
     for recording in recordings {
@@ -58,11 +58,11 @@ pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
     bound
 }
 
-impl Sent<'_> {
-    /// The places that hold what an earlier reply issued.
-    pub(crate) fn places(&self) -> Vec<Place> {
+impl RecordedRequest<'_> {
+    /// Returns the places that hold values issued by an earlier reply.
+    pub(crate) fn places(&self) -> Vec<SealLocation> {
         let issued: HashSet<Vec<u8>> = self.issued().into_iter().map(normal).collect();
-        let is_reasoning = |place: &Place| {
+        let is_reasoning = |place: &SealLocation| {
             let parent = self.body.pointer(&place.parent).unwrap();
             match self.shape {
                 Shape::Anthropic => {
@@ -72,7 +72,7 @@ impl Sent<'_> {
                 Shape::Converse | Shape::Chat | Shape::Gemini => true,
             }
         };
-        let is_issued = |place: &Place| issued.contains(&normal(self.seal(place)));
+        let is_issued = |place: &SealLocation| issued.contains(&normal(self.seal(place)));
         let list = format!("/{}/", self.shape.list());
         let mut places = seals(&self.body);
         places.retain(|place| place.parent.starts_with(&list));
@@ -80,12 +80,12 @@ impl Sent<'_> {
         places
     }
 
-    /// Whether what stands in a place is what was issued to the byte, and not only in another alphabet.
-    pub(crate) fn is_as_issued(&self, place: &Place) -> bool {
+    /// Returns whether the value at a place has the issued bytes, not only another alphabet.
+    pub(crate) fn is_as_issued(&self, place: &SealLocation) -> bool {
         self.issued().contains(self.seal(place))
     }
 
-    /// The seals and the readable thoughts of the earlier replies.
+    /// Returns the Seals and readable thoughts of the earlier replies.
     fn issued(&self) -> HashSet<&[u8]> {
         let mut issued: HashSet<&[u8]> = HashSet::new();
         let replies = self.prior.exchanges().iter().filter_map(|exchange| exchange.reply.as_ref());
@@ -98,12 +98,12 @@ impl Sent<'_> {
         issued
     }
 
-    fn seal(&self, place: &Place) -> &[u8] {
+    fn seal(&self, place: &SealLocation) -> &[u8] {
         self.body.pointer(&place.pointer()).unwrap().as_str().unwrap().as_bytes()
     }
 
-    /// The message that a place is in.
-    pub(crate) fn message(place: &Place) -> usize {
+    /// Returns the index of the message that contains a place.
+    pub(crate) fn message(place: &SealLocation) -> usize {
         place.parent.split('/').nth(2).unwrap().parse().unwrap()
     }
 
@@ -115,7 +115,7 @@ impl Sent<'_> {
         body[self.shape.list()].as_array().unwrap()
     }
 
-    /// The messages of a body since the user spoke last: the turn that is not finished.
+    /// Returns the messages of the current turn: those after the last user message.
     pub(crate) fn current_of<'b>(&self, body: &'b Value) -> &'b [Value] {
         let messages = self.messages_of(body);
         let is_users = |message: &Value| message["role"] == "user" && !is_result(message);
@@ -123,36 +123,37 @@ impl Sent<'_> {
         &messages[first..]
     }
 
-    /// Whether a place belongs to the turn that is not finished.
-    pub(crate) fn is_current(&self, place: &Place) -> bool {
+    /// Returns whether a place belongs to the current turn.
+    pub(crate) fn is_current(&self, place: &SealLocation) -> bool {
         Self::message(place) >= self.messages().len() - self.current_of(&self.body).len()
     }
 
-    /// Whether a place belongs to the model's last message, with nothing but the tools' answers behind it.
-    pub(crate) fn is_in_loop(&self, place: &Place) -> bool {
+    /// Returns whether a place belongs to the last assistant message, followed only by tool
+    /// results.
+    pub(crate) fn is_in_loop(&self, place: &SealLocation) -> bool {
         let behind = &self.messages()[Self::message(place) + 1..];
         !behind.is_empty() && behind.iter().all(is_result)
     }
 
-    pub(crate) fn part(&self, place: &Place) -> &Value {
+    pub(crate) fn part(&self, place: &SealLocation) -> &Value {
         let depth = if self.shape.parts().is_some() { 5 } else { 3 };
         let part: Vec<&str> = place.parent.split('/').take(depth).collect();
         self.body.pointer(&part.join("/")).unwrap()
     }
 
-    /// Whether the endpoint keeps what it answers, and checks ids against it.
+    /// Returns whether the endpoint stores its responses and checks ids.
     pub(crate) fn is_stored(&self) -> bool {
         self.body["store"] != false && self.target.provider.dialect.pairs
     }
 
-    /// How a Claude is asked to think.
+    /// Returns the thinking mode of a Claude request.
     pub(crate) fn thinking(&self) -> Option<&Value> {
         let places = ["/thinking/type", "/additionalModelRequestFields/thinking/type"];
         places.iter().find_map(|place| self.body.pointer(place))
     }
 
-    /// Whether the reasoning of a chat message must come back.
-    pub(crate) fn demands(&self, place: &Place) -> bool {
+    /// Returns whether the reasoning of a chat message must be sent back.
+    pub(crate) fn demands(&self, place: &SealLocation) -> bool {
         let thinks =
             self.body.pointer("/thinking/type").is_none_or(|thinking| thinking != "disabled");
         self.target.provider.dialect.demanded_with_tools
@@ -162,13 +163,13 @@ impl Sent<'_> {
             && self.messages()[Self::message(place)].get("tool_calls").is_some()
     }
 
-    /// The rules that a body would be refused by.
+    /// Returns the rules that would refuse a body.
     pub(crate) fn refused_by(&self, body: &str, target: &Target) -> Vec<&'static str> {
         let sent = request(&self.exchange.path, body);
         let codec = codec_of(&self.exchange.wire);
         let transcript = Transcript {
             account_created: Some("2026-10-01T00:00:00Z".parse().unwrap()),
-            ..Transcript::of(codec, &sent).after(&self.prior)
+            ..Transcript::new(codec, &sent).with_prior(&self.prior)
         };
         let audit = audit(&transcript, target).unwrap();
         let found = audit.findings.iter().filter(|finding| finding.severity == Severity::Refuse);
@@ -176,7 +177,7 @@ impl Sent<'_> {
     }
 }
 
-/// Base64 in one alphabet, without its padding.
+/// Normalises base64 to one alphabet without padding.
 fn normal(text: &[u8]) -> Vec<u8> {
     text.iter()
         .filter(|byte| **byte != b'=')

@@ -1,83 +1,95 @@
-//! All ways to spoil a recorded request: what is done to it, and to whom it is sent instead.
+//! Enumerates the mutations of a recorded request, including changes of its target.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
 use throughline_core::{Provider, Target};
-use throughline_testkit::{Dice, OPERATORS, On, Operator, Place, Shape};
+use throughline_testkit::{MUTATIONS, Mutation, MutationTarget, SealLocation, Shape, TestRng};
 
-use crate::sent::Sent;
+use crate::sent::RecordedRequest;
 
-/// Where an operator on the whole request is put to work.
-pub(crate) const NOWHERE: Place = Place { parent: String::new(), key: String::new() };
+/// The place for operators that apply to the whole request.
+pub(crate) const WHOLE_REQUEST: SealLocation =
+    SealLocation { parent: String::new(), key: String::new() };
 
-/// What takes one of two away that need each other.
-const PAIRS: [&str; 3] = ["drop ids of followers", "drop a call", "drop a result"];
+/// Operators that remove one item of a pair.
+const PAIR_OPERATORS: [&str; 3] = ["drop ids of followers", "drop a call", "drop a result"];
 
-/// What changes what stands before a thought.
+/// Operators that change the prefix of a thought.
 const PREFIX: [&str; 3] = ["edit system", "edit a tool", "edit first question"];
 
-/// What sends the request to somebody else.
-const OWNER: [&str; 3] = ["change account", "change endpoint", "change model family"];
+/// Operators that send the request to another owner.
+const OWNER_OPERATORS: [&str; 3] = ["change account", "change endpoint", "change model family"];
 
-/// The names of all operators, in the order of the table.
+/// Returns the names of all operators, in table order.
 pub(crate) fn operators() -> Vec<&'static str> {
-    let on_seals = OPERATORS.iter().filter(|operator| operator.on == On::Seal);
-    on_seals.map(|operator| operator.name).chain(PAIRS).chain(PREFIX).chain(OWNER).collect()
+    let on_seals = MUTATIONS.iter().filter(|operator| operator.on == MutationTarget::Seal);
+    on_seals
+        .map(|operator| operator.name)
+        .chain(PAIR_OPERATORS)
+        .chain(PREFIX)
+        .chain(OWNER_OPERATORS)
+        .collect()
 }
 
-/// One request, spoiled in one way.
-pub(crate) struct Spoiled {
+/// A request with one mutation.
+pub(crate) struct MutatedRequest {
     pub(crate) operator: &'static str,
-    /// The seal that was spoiled, or [`NOWHERE`].
-    pub(crate) place: Place,
+    /// The mutated Seal, or [`WHOLE_REQUEST`].
+    pub(crate) place: SealLocation,
     pub(crate) body: Value,
     pub(crate) target: Target,
 }
 
-impl Sent<'_> {
-    /// The request with each of its seals spoiled, with one of each pair gone, and as somebody else's.
-    pub(crate) fn spoiled(&self, dice: &mut Dice) -> Vec<Spoiled> {
+impl RecordedRequest<'_> {
+    /// Returns the request with each Seal mutated, with one item of each pair removed, and with
+    /// other owners.
+    pub(crate) fn spoiled(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
         let mut spoiled = Vec::new();
-        for operator in OPERATORS.iter().filter(|operator| operator.on == On::Seal) {
+        for operator in MUTATIONS.iter().filter(|operator| operator.on == MutationTarget::Seal) {
             for place in self.places() {
                 spoiled.extend(self.spoil(operator, place, dice));
             }
         }
-        spoiled.extend(self.spoil_whole(&PAIRS, dice));
+        spoiled.extend(self.mutate_whole(&PAIR_OPERATORS, dice));
         if !matches!(self.shape, Shape::Anthropic | Shape::Converse) {
-            spoiled.extend(self.behind_another_prefix(dice));
+            spoiled.extend(self.with_prefix_changes(dice));
         }
-        spoiled.extend(self.as_of_another_owner());
+        spoiled.extend(self.with_other_owners());
         spoiled
     }
 
-    /// The request with something else before its thoughts.
-    pub(crate) fn behind_another_prefix(&self, dice: &mut Dice) -> Vec<Spoiled> {
-        if self.places().is_empty() { Vec::new() } else { self.spoil_whole(&PREFIX, dice) }
+    /// Returns the request with changes to the prefix of its thoughts.
+    pub(crate) fn with_prefix_changes(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
+        if self.places().is_empty() { Vec::new() } else { self.mutate_whole(&PREFIX, dice) }
     }
 
-    fn spoil_whole(&self, names: &[&str], dice: &mut Dice) -> Vec<Spoiled> {
-        let operators = OPERATORS.iter().filter(|operator| names.contains(&operator.name));
-        operators.filter_map(|operator| self.spoil(operator, NOWHERE, dice)).collect()
+    fn mutate_whole(&self, names: &[&str], dice: &mut TestRng) -> Vec<MutatedRequest> {
+        let operators = MUTATIONS.iter().filter(|operator| names.contains(&operator.name));
+        operators.filter_map(|operator| self.spoil(operator, WHOLE_REQUEST, dice)).collect()
     }
 
-    /// Nothing where there was nothing to spoil.
-    fn spoil(&self, operator: &Operator, place: Place, dice: &mut Dice) -> Option<Spoiled> {
+    /// Applies an operator; `None` if there was nothing to change.
+    fn spoil(
+        &self,
+        operator: &Mutation,
+        place: SealLocation,
+        dice: &mut TestRng,
+    ) -> Option<MutatedRequest> {
         let mut body = self.body.clone();
         let is_spoiled = operator.apply(self.shape, &mut body, &place, dice) && body != self.body;
         let target = self.target.clone();
-        is_spoiled.then_some(Spoiled { operator: operator.name, place, body, target })
+        is_spoiled.then_some(MutatedRequest { operator: operator.name, place, body, target })
     }
 
-    /// The same request, sent by somebody else or to somebody else.
-    fn as_of_another_owner(&self) -> Vec<Spoiled> {
+    /// Returns the same request from another account or to another endpoint.
+    fn with_other_owners(&self) -> Vec<MutatedRequest> {
         let catalog = Catalog::builtin();
         let (provider, model) = (&self.target.provider, self.target.model());
         let mut spoiled = Vec::new();
         let mut send = |operator: &'static str, body: Value, target: Target| {
-            spoiled.push(Spoiled { operator, place: NOWHERE, body, target });
+            spoiled.push(MutatedRequest { operator, place: WHOLE_REQUEST, body, target });
         };
         if !self.places().is_empty() {
             let body = || self.body.clone();
@@ -99,7 +111,8 @@ impl Sent<'_> {
     }
 }
 
-/// Another endpoint that serves the same models on the same wire: one that has a row, or else the same one at another address.
+/// Returns another endpoint for the same models and wire: a configured one, or the same one with
+/// another address.
 fn elsewhere(provider: &Arc<Provider>) -> Arc<Provider> {
     let sibling = match &*provider.name {
         "gemini" => "vertex",
@@ -116,7 +129,7 @@ fn elsewhere(provider: &Arc<Provider>) -> Arc<Provider> {
     Catalog::builtin().provider(sibling).unwrap()
 }
 
-/// Models of a provider, of different families.
+/// Returns models of a provider from different families.
 pub(crate) fn families(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-4-7"],

@@ -1,13 +1,13 @@
-//! The table of wires and operators: how often each was tried, how often it should have been refused, and how often it was.
+//! A table of wires and operators: how often each was applied, expected to be refused, and refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use throughline_testkit::{Shape, figure};
 
-use crate::contract::Says;
-use crate::reasons::{Kind, REASONS, Reason};
-use crate::sent::Sent;
-use crate::spoiled::{Spoiled, operators};
+use crate::contract::ExpectedVerdict;
+use crate::reasons::{EXEMPTIONS, Exemption, ExemptionKind};
+use crate::sent::RecordedRequest;
+use crate::spoiled::{MutatedRequest, operators};
 
 const WIRES: [Shape; 5] =
     [Shape::Anthropic, Shape::Converse, Shape::Responses, Shape::Chat, Shape::Gemini];
@@ -20,17 +20,17 @@ struct Cell {
 }
 
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct MutationTable {
     cells: BTreeMap<(Shape, &'static str), Cell>,
-    /// What should have been refused and was not.
+    /// Mutations that should have been refused and were not.
     missed: BTreeSet<String>,
-    /// What should not have been refused and was.
+    /// Mutations that should not have been refused and were.
     wrong: BTreeSet<String>,
 }
 
-impl Table {
-    /// Lets the audit judge a spoiled request, and notes whether it was right.
-    pub(crate) fn judge(&mut self, sent: &Sent<'_>, spoiled: &Spoiled) {
+impl MutationTable {
+    /// Audits a mutated request and records whether the verdict was correct.
+    pub(crate) fn judge(&mut self, sent: &RecordedRequest<'_>, spoiled: &MutatedRequest) {
         let cell = self.cells.entry((sent.shape, spoiled.operator)).or_default();
         cell.applied += 1;
         let found = sent.refused_by(&spoiled.body.to_string(), &spoiled.target);
@@ -41,7 +41,7 @@ impl Table {
             format!("{provider} {was}: {operator} {place} for {is}: {found:?}")
         };
         match sent.says(spoiled) {
-            Says::Refused(rules) => {
+            ExpectedVerdict::Refused(rules) => {
                 cell.expected += 1;
                 if found.iter().any(|rule| rules.contains(rule)) {
                     cell.detected += 1;
@@ -49,14 +49,14 @@ impl Table {
                     self.missed.insert(label());
                 }
             }
-            Says::Accepted if !found.is_empty() => {
+            ExpectedVerdict::Accepted if !found.is_empty() => {
                 self.wrong.insert(label());
             }
-            Says::Accepted | Says::Nothing => {}
+            ExpectedVerdict::Accepted | ExpectedVerdict::Nothing => {}
         }
     }
 
-    /// Prints one line for each operator, with the wires beside each other, and the reasons below.
+    /// Prints one line per operator, with one column per wire, followed by the reasons.
     pub(crate) fn print(&self) {
         let wires = WIRES.map(|wire| format!("{:>13}", format!("{wire:?}"))).join(" |");
         figure(&format!("{:<22}", "applied/expected/found"), wires);
@@ -67,34 +67,34 @@ impl Table {
             });
             figure(&format!("{operator:<22}"), cells.join(" |"));
         }
-        for Reason { wire, operators, kind, why, .. } in REASONS {
+        for Exemption { wire, operators, kind, why, .. } in EXEMPTIONS {
             let kind = match kind {
-                Kind::Absent => "nothing to spoil",
-                Kind::Taken => "nothing refused",
+                ExemptionKind::Absent => "nothing to change",
+                ExemptionKind::Taken => "nothing refused",
             };
             figure(&format!("{wire:?}, {kind} by {}", operators.join(", ")), why);
         }
         let (expected, detected) = self.sums();
-        figure("spoiled, expected to be refused", expected);
+        figure("mutations expected to be refused", expected);
         figure("spoiled, detected", detected);
     }
 
-    /// Fails where too much was missed, where anything harmless was refused, and where a cell is empty without a reason that
-    /// the recordings bear out.
-    pub(crate) fn check(&self, sent: &[Sent<'_>]) {
+    /// Fails if too many refusals were missed, if a harmless change was refused, or if a cell is
+    /// empty without a valid reason.
+    pub(crate) fn check(&self, sent: &[RecordedRequest<'_>]) {
         let lines = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("\n");
-        assert!(self.wrong.is_empty(), "harmless, and refused:\n{}", lines(&self.wrong));
+        assert!(self.wrong.is_empty(), "harmless but refused:\n{}", lines(&self.wrong));
         let (expected, detected) = self.sums();
         let missed = lines(&self.missed);
         assert!(detected * 100 >= expected * 99, "{detected} of {expected}; missed:\n{missed}");
         let mut problems = self.unexplained();
-        let untrue = REASONS.iter().filter(|reason| !reason.holds(sent));
+        let untrue = EXEMPTIONS.iter().filter(|reason| !reason.holds(sent));
         problems
-            .extend(untrue.map(|Reason { wire, why, .. }| format!("{wire:?}: not true: {why}")));
+            .extend(untrue.map(|Exemption { wire, why, .. }| format!("{wire:?}: not true: {why}")));
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// The cells that say nothing and have no reason, and the reasons that are no longer true.
+    /// Returns the empty cells without a reason, and the reasons that no longer hold.
     fn unexplained(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (wire, operator) in
@@ -102,22 +102,22 @@ impl Table {
         {
             let Cell { applied, expected, .. } = self.cell(wire, operator);
             let is_it =
-                |reason: &&Reason| reason.wire == wire && reason.operators.contains(&operator);
-            let mut reasons = REASONS.iter().filter(is_it);
+                |reason: &&Exemption| reason.wire == wire && reason.operators.contains(&operator);
+            let mut reasons = EXEMPTIONS.iter().filter(is_it);
             let is_true = match reasons.next().map(|reason| reason.kind) {
-                Some(Kind::Absent) => applied == 0,
-                Some(Kind::Taken) => applied > 0 && expected == 0,
+                Some(ExemptionKind::Absent) => applied == 0,
+                Some(ExemptionKind::Taken) => applied > 0 && expected == 0,
                 None => expected > 0,
             };
             if !is_true || reasons.next().is_some() {
                 problems.push(format!(
-                    "{wire:?}, {operator}: applied {applied}, expected {expected}; say why in REASONS, once, or no longer"
+                    "{wire:?}, {operator}: applied {applied}, expected {expected}; add, merge or remove its entry in REASONS"
                 ));
             }
         }
-        let mut explained = REASONS.iter().flat_map(|reason| reason.operators);
+        let mut explained = EXEMPTIONS.iter().flat_map(|reason| reason.operators);
         let strange = explained.find(|name| !operators().contains(name));
-        problems.extend(strange.map(|name| format!("no operator is called `{name}`")));
+        problems.extend(strange.map(|name| format!("unknown operator `{name}`")));
         problems
     }
 

@@ -1,59 +1,60 @@
-//! Records: whole objects of a document, declared member by member in the order in which they are printed.
+//! Records: objects of a document, declared member by member in printing order.
 
 use crate::document::{
-    Definitions, Fields, InvalidDocument, Word, list_of, list_of_words, of_type,
+    Definitions, Fields, InvalidDocument, StringEnum, array_schema, join_variants, type_schema,
 };
 use crate::json::{self, Json, Node, Object};
 use crate::name::Name;
 use crate::number::Number;
 
 /// An object of a document.
-pub(crate) trait Record: Sized {
-    /// What the document calls it.
+pub(crate) trait DocumentRecord: Sized {
+    /// The name in the document.
     const NAME: &'static str;
 
-    /// Its JSON Schema. Records within it are referred to.
+    /// Returns the JSON Schema; nested records are referenced.
     fn schema(definitions: &mut Definitions) -> Json;
 
     /// Reads the members.
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
 
-    /// Prints the members.
+    /// Writes the members.
     fn write(&self, out: &mut Object<'_>);
 }
 
-/// What a member of a record can be.
-pub(crate) trait Member: Sized {
-    /// What is to be written, as the end of a sentence that begins with `it must be`.
-    fn demand() -> String;
+/// The value type of a record member.
+pub(crate) trait RecordMember: Sized {
+    /// Returns the expected value, worded as the end of a sentence that begins with `it must be`.
+    fn expected() -> String;
 
-    /// Its JSON Schema.
+    /// Returns the JSON Schema of the value.
     fn schema(definitions: &mut Definitions) -> Json;
 
-    /// Reads the member; nothing where it is absent.
+    /// Reads the member; `None` if it is absent.
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument>;
 
-    /// Prints the member.
+    /// Writes the member.
     fn write(&self, out: &mut Object<'_>, key: &str);
 
-    /// Reads the member, which must be there.
+    /// Reads the member and fails if it is absent.
     fn required(fields: &Fields<'_>, key: &str) -> Result<Self, InvalidDocument> {
-        Self::read(fields, key)?
-            .ok_or_else(|| fields.error(key, format!("is missing: it must be {}", Self::demand())))
+        Self::read(fields, key)?.ok_or_else(|| {
+            fields.error(key, format!("is missing: it must be {}", Self::expected()))
+        })
     }
 }
 
-/// A member of which the document tells `null` from absent.
+/// A member for which the document distinguishes `null` from absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nullable<T> {
-    /// `null`
+    /// JSON `null`.
     Null,
-    /// Anything else.
+    /// Any other value.
     Value(T),
 }
 
 impl<T> Nullable<T> {
-    /// The value, unless it is `null`.
+    /// Returns the value unless it is `null`.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Null => None,
@@ -62,22 +63,22 @@ impl<T> Nullable<T> {
     }
 }
 
-impl<T: Member> Member for Nullable<T> {
-    fn demand() -> String {
-        format!("{}, or null", T::demand())
+impl<T: RecordMember> RecordMember for Nullable<T> {
+    fn expected() -> String {
+        format!("{}, or null", T::expected())
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
         let value = T::schema(definitions);
         json::object(|out| {
             out.array("anyOf", |list| {
-                list.raw(&value).raw(&of_type("null"));
+                list.raw(&value).raw(&type_schema("null"));
             });
         })
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        if fields.given(key).is_some_and(Node::is_null) {
+        if fields.get(key).is_some_and(Node::is_null) {
             return Ok(Some(Self::Null));
         }
         Ok(T::read(fields, key)?.map(Self::Value))
@@ -93,13 +94,13 @@ impl<T: Member> Member for Nullable<T> {
     }
 }
 
-impl Member for Name {
-    fn demand() -> String {
+impl RecordMember for Name {
+    fn expected() -> String {
         "a string".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        of_type("string")
+        type_schema("string")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -111,13 +112,13 @@ impl Member for Name {
     }
 }
 
-impl Member for bool {
-    fn demand() -> String {
+impl RecordMember for bool {
+    fn expected() -> String {
         "true or false".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        of_type("boolean")
+        type_schema("boolean")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -129,8 +130,8 @@ impl Member for bool {
     }
 }
 
-impl Member for u64 {
-    fn demand() -> String {
+impl RecordMember for u64 {
+    fn expected() -> String {
         "a non-negative whole number".to_owned()
     }
 
@@ -149,13 +150,13 @@ impl Member for u64 {
     }
 }
 
-impl Member for Number {
-    fn demand() -> String {
+impl RecordMember for Number {
+    fn expected() -> String {
         "a number".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        of_type("number")
+        type_schema("number")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -167,10 +168,10 @@ impl Member for Number {
     }
 }
 
-/// Anything, verbatim: `null` is a value here.
-impl Member for Json {
-    fn demand() -> String {
-        "given, and may be anything".to_owned()
+/// Any JSON value, verbatim, including `null`.
+impl RecordMember for Json {
+    fn expected() -> String {
+        "any JSON value".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
@@ -178,7 +179,7 @@ impl Member for Json {
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        Ok(fields.given(key).map(Node::json))
+        Ok(fields.get(key).map(Node::json))
     }
 
     fn write(&self, out: &mut Object<'_>, key: &str) {
@@ -186,9 +187,9 @@ impl Member for Json {
     }
 }
 
-impl<T: Word> Member for T {
-    fn demand() -> String {
-        format!("one of {}", list_of_words::<T>())
+impl<T: StringEnum> RecordMember for T {
+    fn expected() -> String {
+        format!("one of {}", join_variants::<T>())
     }
 
     fn schema(_: &mut Definitions) -> Json {
@@ -202,7 +203,7 @@ impl<T: Word> Member for T {
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.word(key)
+        fields.string_enum(key)
     }
 
     fn write(&self, out: &mut Object<'_>, key: &str) {
@@ -210,13 +211,13 @@ impl<T: Word> Member for T {
     }
 }
 
-impl Member for Vec<Name> {
-    fn demand() -> String {
+impl RecordMember for Vec<Name> {
+    fn expected() -> String {
         "an array of strings".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        list_of(&of_type("string"))
+        array_schema(&type_schema("string"))
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -232,13 +233,13 @@ impl Member for Vec<Name> {
     }
 }
 
-impl<T: Record> Member for Vec<T> {
-    fn demand() -> String {
+impl<T: DocumentRecord> RecordMember for Vec<T> {
+    fn expected() -> String {
         "an array of objects".to_owned()
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
-        list_of(&definitions.refer::<T>())
+        array_schema(&definitions.reference::<T>())
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -257,14 +258,14 @@ impl<T: Record> Member for Vec<T> {
     }
 }
 
-/// An object of any members, verbatim and in their order.
-impl Member for Vec<(Name, Json)> {
-    fn demand() -> String {
+/// An object with arbitrary members, verbatim and in order.
+impl RecordMember for Vec<(Name, Json)> {
+    fn expected() -> String {
         "an object".to_owned()
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        of_type("object")
+        type_schema("object")
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
@@ -280,17 +281,19 @@ impl Member for Vec<(Name, Json)> {
     }
 }
 
-/// The members of the object that is a member.
+/// Returns the members of a nested object.
 pub(crate) fn object<'t>(
     fields: &Fields<'t>,
     key: &str,
 ) -> Result<Option<Fields<'t>>, InvalidDocument> {
-    fields.present(key).map(|node| Fields::of(node, fields.path(key))).transpose()
+    fields.present(key).map(|node| Fields::from_node(node, fields.path(key))).transpose()
 }
 
-/// Declares a record with the names of its members in the document, in the order in which they are printed: `field: Type` is
-/// required, `field?: Type` is an `Option`. Members that are not declared are kept in `extras` and printed last. A record that
-/// `is "plan"` has that `type`, which is printed first.
+/// Declares a record with the names of its members in the document, in printing order.
+///
+/// A `field: Type` is required and a `field?: Type` is an `Option`. Undeclared members are kept in
+/// `extras` and printed last. `is "plan"` gives the record that `type`, which is printed first. The
+/// doc comments of the members become the descriptions in the JSON Schema.
 macro_rules! record {
     (
         $(#[$about:meta])*
@@ -302,20 +305,21 @@ macro_rules! record {
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name {
             $($(#[doc = $note])* pub $field: $(Option<$wanted>)? $($needed)?,)+
-            /// Members that the document does not know, verbatim.
+            /// Members that the document does not define, verbatim.
             pub extras: Vec<(crate::name::Name, crate::json::Json)>,
         }
 
         impl $name {
             $(
-                /// The `type` that the document has.
+                /// The value of the document's `type` member.
                 pub const TYPE: &'static str = $tag;
             )?
 
             const MEMBERS: &'static [&'static str] =
                 &[$(record!(@second $tag, "type"),)? $($key,)+];
 
-            /// Takes the required members, in the order of the document. All others are absent.
+            /// Creates a record from the required members, in document order. All others are
+            /// absent.
             pub fn new($($($field: $needed,)?)+) -> Self {
                 Self {
                     $($field: $(record!(@second $wanted, None))? $(record!(@second $needed, $field))?,)+
@@ -323,43 +327,44 @@ macro_rules! record {
                 }
             }
 
-            /// Reads the document. JSON `null` means absent, except where the member may be anything.
+            /// Reads the document. JSON `null` means absent, except in members that accept any
+            /// value.
             pub fn parse(
                 document: &crate::json::Json,
             ) -> Result<Self, crate::document::InvalidDocument> {
                 let tree = document.tree();
-                let fields = crate::document::Fields::of(tree.root(), stringify!($name))?;
-                crate::document::Record::read(&fields)
+                let fields = crate::document::Fields::from_node(tree.root(), stringify!($name))?;
+                crate::document::DocumentRecord::read(&fields)
             }
 
-            /// The document. What is absent is left out.
+            /// Returns the document as JSON, without absent members.
             pub fn json(&self) -> crate::json::Json {
-                crate::json::object(|out| crate::document::Record::write(self, out))
+                crate::json::object(|out| crate::document::DocumentRecord::write(self, out))
             }
         }
 
-        impl crate::document::Record for $name {
+        impl crate::document::DocumentRecord for $name {
             const NAME: &'static str = stringify!($name);
 
             fn schema(definitions: &mut crate::document::Definitions) -> crate::json::Json {
-                let mut shape = crate::document::Shape::new(definitions);
+                let mut shape = crate::document::SchemaBuilder::new(definitions);
                 $(shape.tag($tag);)?
                 $(
                     let about = concat!($($note),*);
-                    $(shape.takes::<$wanted>($key, about);)?
-                    $(shape.needs::<$needed>($key, about);)?
+                    $(shape.optional::<$wanted>($key, about);)?
+                    $(shape.required::<$needed>($key, about);)?
                 )+
-                shape.end()
+                shape.finish()
             }
 
             fn read(
                 fields: &crate::document::Fields<'_>,
             ) -> Result<Self, crate::document::InvalidDocument> {
-                $(fields.must_say("type", $tag)?;)?
+                $(fields.expect_string("type", $tag)?;)?
                 Ok(Self {
                     $($field:
-                        $(<$wanted as crate::document::Member>::read(fields, $key)?)?
-                        $(<$needed as crate::document::Member>::required(fields, $key)?)?,)+
+                        $(<$wanted as crate::document::RecordMember>::read(fields, $key)?)?
+                        $(<$needed as crate::document::RecordMember>::required(fields, $key)?)?,)+
                     extras: fields.extras(Self::MEMBERS),
                 })
             }
@@ -368,21 +373,21 @@ macro_rules! record {
                 $(out.string("type", $tag);)?
                 $(
                     $(if let Some(value) = &self.$field {
-                        <$wanted as crate::document::Member>::write(value, out, $key);
+                        <$wanted as crate::document::RecordMember>::write(value, out, $key);
                     })?
-                    $(<$needed as crate::document::Member>::write(&self.$field, out, $key);)?
+                    $(<$needed as crate::document::RecordMember>::write(&self.$field, out, $key);)?
                 )+
                 crate::document::write_extras(out, &self.extras, Self::MEMBERS);
             }
         }
 
-        impl crate::document::Member for $name {
-            fn demand() -> String {
+        impl crate::document::RecordMember for $name {
+            fn expected() -> String {
                 "an object".to_owned()
             }
 
             fn schema(definitions: &mut crate::document::Definitions) -> crate::json::Json {
-                definitions.refer::<Self>()
+                definitions.reference::<Self>()
             }
 
             fn read(
@@ -390,11 +395,11 @@ macro_rules! record {
                 key: &str,
             ) -> Result<Option<Self>, crate::document::InvalidDocument> {
                 let inner = crate::document::object(fields, key)?;
-                inner.as_ref().map(crate::document::Record::read).transpose()
+                inner.as_ref().map(crate::document::DocumentRecord::read).transpose()
             }
 
             fn write(&self, out: &mut crate::json::Object<'_>, key: &str) {
-                out.object(key, |out| crate::document::Record::write(self, out));
+                out.object(key, |out| crate::document::DocumentRecord::write(self, out));
             }
         }
     };

@@ -1,17 +1,17 @@
-//! The JSON Schemas of documents, made from the same declarations that read and print them.
+//! JSON Schemas of documents, generated from the declarations that read and write them.
 
-use crate::document::{Member, Record};
+use crate::document::{DocumentRecord, RecordMember};
 use crate::json::{self, Json, Object};
 
-/// The schemas of the records that were met, each once, by name.
+/// The schemas of all referenced records, each once, by name.
 #[derive(Default)]
 pub(crate) struct Definitions(Vec<(&'static str, Json)>);
 
 impl Definitions {
-    /// What stands for a record wherever it is met.
-    pub(crate) fn refer<T: Record>(&mut self) -> Json {
+    /// Returns a reference to a record's schema and adds that schema on first use.
+    pub(crate) fn reference<T: DocumentRecord>(&mut self) -> Json {
         if !self.0.iter().any(|(name, _)| *name == T::NAME) {
-            // It may hold itself, and is known from here on.
+            // Register the name first, because a record may contain itself.
             self.0.push((T::NAME, Json::null()));
             let schema = T::schema(self);
             if let Some((_, known)) = self.0.iter_mut().find(|(name, _)| *name == T::NAME) {
@@ -24,7 +24,7 @@ impl Definitions {
         })
     }
 
-    /// A document of its own, with all that it refers to, in the order of the names.
+    /// Builds a complete schema document with all definitions sorted by name.
     pub(crate) fn document(
         mut self,
         name: &str,
@@ -45,19 +45,19 @@ impl Definitions {
     }
 }
 
-/// The schema of a record that is being written, member by member.
-pub(crate) struct Shape<'d> {
+/// Builds the schema of one record member by member.
+pub(crate) struct SchemaBuilder<'d> {
     definitions: &'d mut Definitions,
     members: Vec<(&'static str, Json)>,
     required: Vec<&'static str>,
 }
 
-impl<'d> Shape<'d> {
+impl<'d> SchemaBuilder<'d> {
     pub(crate) fn new(definitions: &'d mut Definitions) -> Self {
         Self { definitions, members: Vec::new(), required: Vec::new() }
     }
 
-    /// It has that `type`.
+    /// Adds the constant `type` member.
     pub(crate) fn tag(&mut self, tag: &str) {
         let said = json::object(|out| {
             out.string("const", tag);
@@ -66,21 +66,21 @@ impl<'d> Shape<'d> {
         self.required.push("type");
     }
 
-    /// A member that must be there.
-    pub(crate) fn needs<T: Member>(&mut self, key: &'static str, about: &str) {
-        self.takes::<T>(key, about);
+    /// Adds a required member.
+    pub(crate) fn required<T: RecordMember>(&mut self, key: &'static str, about: &str) {
+        self.optional::<T>(key, about);
         self.required.push(key);
     }
 
-    /// A member that may be there.
-    pub(crate) fn takes<T: Member>(&mut self, key: &'static str, about: &str) {
+    /// Adds an optional member.
+    pub(crate) fn optional<T: RecordMember>(&mut self, key: &'static str, about: &str) {
         let schema = T::schema(self.definitions);
-        self.says(key, about, &schema);
+        self.member(key, about, &schema);
     }
 
-    /// A member of that schema.
-    pub(crate) fn says(&mut self, key: &'static str, about: &str, schema: &Json) {
-        // Links are for those who read the code.
+    /// Adds a member with the given schema.
+    pub(crate) fn member(&mut self, key: &'static str, about: &str, schema: &Json) {
+        // Doc links make sense only in the source, so their brackets are removed.
         let about = about.trim().replace("[`", "`").replace("`]", "`");
         let described = json::object(|out| {
             out.string("description", &about);
@@ -91,8 +91,8 @@ impl<'d> Shape<'d> {
         self.members.push((key, described));
     }
 
-    /// The schema. What it does not know is kept, and so allowed.
-    pub(crate) fn end(self) -> Json {
+    /// Returns the schema. Unknown members are allowed, because records keep them.
+    pub(crate) fn finish(self) -> Json {
         json::object(|out| {
             out.string("type", "object");
             out.object("properties", |out| {
@@ -109,15 +109,15 @@ impl<'d> Shape<'d> {
     }
 }
 
-/// Anything of that JSON type.
-pub(crate) fn of_type(kind: &str) -> Json {
+/// Returns a schema for any value of a JSON type.
+pub(crate) fn type_schema(kind: &str) -> Json {
     json::object(|out| {
         out.string("type", kind);
     })
 }
 
-/// A list of that.
-pub(crate) fn list_of(items: &Json) -> Json {
+/// Returns a schema for an array of `items`.
+pub(crate) fn array_schema(items: &Json) -> Json {
     json::object(|out| {
         out.string("type", "array").raw("items", items);
     })

@@ -1,8 +1,8 @@
-//! Reading and writing verbatim JSON.
+//! Tests of reading and writing verbatim JSON.
 
 use proptest::prelude::*;
 
-use crate::json::{self, Json, Shape, Tree};
+use crate::json::{self, Json, JsonKind, Tree};
 
 #[test]
 fn a_value_is_kept_as_it_was_written() {
@@ -21,20 +21,20 @@ fn canonical_forms_agree_when_the_values_do() {
     let one = Json::parse(r#"{"b":[1, {"y":"A","x":null}],"a":true}"#).unwrap();
     let other = Json::parse(r#"{ "a" : true, "b" : [1,{"x":null,"y":"\u0041"}] }"#).unwrap();
     assert_eq!(one.canonical(), r#"{"a":true,"b":[1,{"x":null,"y":"A"}]}"#);
-    assert!(one.says_the_same_as(&other));
-    assert!(!one.says_the_same_as(&Json::null()));
+    assert!(one.is_equivalent_to(&other));
+    assert!(!one.is_equivalent_to(&Json::null()));
 }
 
 #[test]
-fn ten_thousand_levels_are_as_safe_as_ten() {
+fn deeply_nested_json_does_not_overflow_the_stack() {
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
     let tree = Tree::parse(deep.clone()).unwrap();
-    assert_eq!(tree.root().shape(), Shape::Array);
+    assert_eq!(tree.root().shape(), JsonKind::Array);
     assert_eq!(tree.root().canonical(), deep);
 }
 
 #[test]
-fn errors_tell_line_and_column() {
+fn syntax_errors_report_line_and_column() {
     let cases = [
         ("", "the text is empty at line 1 column 1"),
         ("{\n \"a\": tru}", "expected a value at line 2 column 7"),
@@ -47,7 +47,7 @@ fn errors_tell_line_and_column() {
         ("{\"a\":\"x", "the text ends inside a string at line 1 column 8"),
         ("01", "expected the end of the text at line 1 column 2"),
         ("-", "expected a digit at line 1 column 2"),
-        ("\"\\x\"", "no such escape in a string at line 1 column 3"),
+        ("\"\\x\"", "invalid escape in a string at line 1 column 3"),
         ("\"a\nb\"", "a control character must be escaped in a string at line 1 column 3"),
         ("1 1", "expected the end of the text at line 1 column 3"),
     ];
@@ -77,14 +77,14 @@ fn members_are_written_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn a_value_never_shows_itself_in_debug_output() {
+fn debug_output_hides_the_value() {
     let json = Json::parse(r#"{"signature":"secret"}"#).unwrap();
     assert_eq!(format!("{json:?}"), "Json(22 B)");
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused_as_serde_json_does(text in "[\\[\\]{}\",:0-9a-zA-Z .\\\\\\-+é\n]{0,60}") {
+    fn parser_accepts_exactly_what_serde_json_accepts(text in "[\\[\\]{}\",:0-9a-zA-Z .\\\\\\-+é\n]{0,60}") {
         let ours = Tree::parse(text.clone()).is_ok();
         let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
         prop_assert_eq!(ours, theirs, "{:?}", text);
@@ -107,14 +107,14 @@ proptest! {
 }
 
 #[test]
-fn a_text_is_read_as_deep_as_it_may_be() {
+fn parse_within_rejects_deeper_nesting() {
     let text = r#"{"a":[[1],[2]],"b":"[[[[["}"#;
     assert!(Tree::parse_within(3, text).is_ok());
     let error = Tree::parse_within(2, text).map(|_| ()).unwrap_err();
     assert!(error.is_too_deep());
     assert_eq!(error.offset, 6);
-    // What is wrong before it is too deep is told as that.
+    // An earlier syntax error is reported first.
     assert!(!Tree::parse_within(2, "[}[[[").map(|_| ()).unwrap_err().is_too_deep());
-    // The rest is not even read.
+    // The rest is not read.
     assert!(Tree::parse_within(2, "[[[nonsense").map(|_| ()).unwrap_err().is_too_deep());
 }

@@ -1,35 +1,36 @@
-//! Counts what a request holds in one pass over its text, without an index and without allocation.
+//! Counts the content of a request in one pass over its text, without an index or allocation.
 //!
-//! An index over a text costs several times its bytes where values are short, and what is read from the index costs more.
-//! A request with too many values is therefore refused here, before an index exists. The pass does not validate: what it
-//! counts in a text that is not JSON means nothing, and the parser reports the error.
+//! An index over a text with short values costs several times its bytes, and decoding costs more. A
+//! request with too many values is therefore refused before an index exists. The pass does not
+//! validate: counts of invalid JSON are meaningless, and the parser reports the error.
 
-/// What the text of a request holds.
+/// The counts of a request's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
-    /// All values and the names of all members.
+    /// All values and all member names.
     pub entries: usize,
-    /// Messages and parts: members of the outermost object, elements of its lists, and elements of the lists in those. A
-    /// message counts as its parts, or as one where it has none. A request may be wrapped in one more object.
+    /// Messages and parts: members of the outermost object, elements of its lists, and elements of
+    /// nested lists. A message counts as its parts, or as one if it has none. The request may be
+    /// wrapped in one more object.
     pub items: usize,
-    /// Elements of the list `tools` of the outermost object, and the declarations in them.
+    /// Elements of the outermost `tools` list, and the declarations in them.
     pub tools: usize,
 }
 
-/// The most that a request may hold of each.
+/// The maximum counts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimits {
-    /// Of values and names of members.
+    /// Maximum number of values and member names.
     pub entries: usize,
-    /// Of messages and parts.
+    /// Maximum number of messages and parts.
     pub items: usize,
-    /// Of tools.
+    /// Maximum number of tools.
     pub tools: usize,
 }
 
 impl SizeLimits {
-    /// The limits of the gateway. They admit conversations of a million tokens, which are some four megabytes: an item has
-    /// up to some 20 entries, and most have hundreds of bytes.
+    /// The gateway's default limits. They admit conversations of a million tokens, which take about
+    /// 4 MB: an item has up to about 20 entries, and most items have hundreds of bytes.
     pub const DEFAULT: Self = Self { entries: 400_000, items: 20_000, tools: 4_096 };
 
     /// No limits.
@@ -42,23 +43,23 @@ impl Default for SizeLimits {
     }
 }
 
-/// A request holds more than it may.
+/// The error for a request that exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooMany {
-    /// More values.
+pub enum SizeLimitExceeded {
+    /// Too many values and member names.
     #[error("the request has more than {0} JSON values and member names (entry_limit)")]
     Entries(usize),
-    /// More messages and parts.
+    /// Too many messages and parts.
     #[error("the request has more than {0} messages and parts (item_limit)")]
     Items(usize),
-    /// More tools.
+    /// Too many tools.
     #[error("the request has more than {0} tools (tool_limit)")]
     Tools(usize),
 }
 
 impl Measure {
-    /// Counts what a text holds, and stops at the first limit that it exceeds.
-    pub fn of(text: &[u8], limits: &SizeLimits) -> Result<Self, TooMany> {
+    /// Counts the content of a text and stops at the first exceeded limit.
+    pub fn count(text: &[u8], limits: &SizeLimits) -> Result<Self, SizeLimitExceeded> {
         let mut counter = Counter::default();
         let mut at = 0;
         while let Some(byte) = text.get(at) {
@@ -88,7 +89,7 @@ impl Measure {
     }
 }
 
-/// Where a string ends that begins at `at`, behind its opening quote: the place behind the closing quote.
+/// Returns the offset after the closing quote of a string whose content begins at `at`.
 fn string_end(text: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
         at += found + 1;
@@ -100,19 +101,20 @@ fn string_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// How deep containers are told apart. Deeper ones count as lists, which changes nothing that is counted.
-const TOLD_APART: usize = 4096;
+/// Maximum depth at which arrays and objects are distinguished. Deeper containers count as arrays,
+/// which does not affect the counts.
+const TRACKED_DEPTH: usize = 4096;
 
 struct Counter {
     counted: Measure,
     depth: usize,
-    /// One bit for each open container, the outermost first: whether it is an object.
-    objects: [u64; TOLD_APART / 64],
-    /// The last byte that is neither white space nor inside a string; `"` for a string, `0` for any other value.
+    /// One bit for each open container, outermost first: whether it is an object.
+    objects: [u64; TRACKED_DEPTH / 64],
+    /// The last byte outside strings and whitespace; `"` for a string, `0` for any other value.
     last: u8,
-    /// Whether the member `tools` of the outermost object is read.
+    /// Whether the scan is inside the `tools` member of the outermost object.
     is_tools: bool,
-    /// Whether the element that is read has a part already, which counts in its place.
+    /// Whether the current element already has a part, which is counted instead of the element.
     has_part: bool,
 }
 
@@ -121,7 +123,7 @@ impl Default for Counter {
         Self {
             counted: Measure::default(),
             depth: 0,
-            objects: [0; TOLD_APART / 64],
+            objects: [0; TRACKED_DEPTH / 64],
             last: 0,
             is_tools: false,
             has_part: false,
@@ -130,7 +132,7 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// Whether the container at that depth is an object; the outermost has the depth 1.
+    /// Whether the container at that depth is an object; the outermost has depth 1.
     fn is_object(&self, depth: usize) -> bool {
         let place = depth.wrapping_sub(1);
         self.objects.get(place / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
@@ -171,7 +173,7 @@ impl Counter {
         if self.is_object(self.depth) || !self.is_object(1) {
             return;
         }
-        // A request inside another object is one level deeper.
+        // A wrapped request is one level deeper.
         match self.depth.saturating_sub(usize::from(self.is_object(2))) {
             2 if self.is_tools => self.counted.tools += 1,
             3 | 4 if self.is_tools => self.counted.tools += usize::from(is_object),
@@ -186,14 +188,14 @@ impl Counter {
         }
     }
 
-    fn check(&self, limits: &SizeLimits) -> Result<(), TooMany> {
+    fn check(&self, limits: &SizeLimits) -> Result<(), SizeLimitExceeded> {
         let Measure { entries, items, tools } = self.counted;
         if entries > limits.entries {
-            Err(TooMany::Entries(limits.entries))
+            Err(SizeLimitExceeded::Entries(limits.entries))
         } else if items > limits.items {
-            Err(TooMany::Items(limits.items))
+            Err(SizeLimitExceeded::Items(limits.items))
         } else if tools > limits.tools {
-            Err(TooMany::Tools(limits.tools))
+            Err(SizeLimitExceeded::Tools(limits.tools))
         } else {
             Ok(())
         }

@@ -1,14 +1,14 @@
-//! What is counted in a request, and when counting stops.
+//! Tests of the counts of a request and of the limits.
 
 use super::*;
 use crate::Tree;
 
 fn measure(text: &str) -> Measure {
-    Measure::of(text.as_bytes(), &SizeLimits::NONE).unwrap()
+    Measure::count(text.as_bytes(), &SizeLimits::NONE).unwrap()
 }
 
 #[test]
-fn entries_are_those_of_the_index() {
+fn measured_entries_equal_indexed_entries() {
     for text in [
         "0",
         "[]",
@@ -28,14 +28,14 @@ fn messages_count_as_their_parts() {
     // Two members, one message without parts, three parts, and an empty message.
     assert_eq!(measure(text).items, 2 + 1 + 3 + 1);
     let text = r#"{"systemInstruction":{"parts":[{},{}]},"contents":[{"parts":[{}]}]}"#;
-    // Two members, one inside of the first, two parts, and one part.
+    // Two members, one nested member, two parts, and one part.
     assert_eq!(measure(text).items, 3 + 2 + 1);
     let text = r#"{"request":{"messages":[{"content":[{},{}]},{}],"tools":[{},{}]}}"#;
     assert_eq!(measure(text), Measure { items: 3 + 2 + 1, tools: 2, ..measure(text) });
 }
 
 #[test]
-fn tools_and_declarations_are_counted_apart() {
+fn tools_and_declarations_are_counted_separately() {
     let text = r#"{"tools":[{"functionDeclarations":[{"name":"a","parameters":{"required":["x"]}},
         {"name":"b"}]},{"googleSearch":{}}],"messages":[]}"#;
     assert_eq!(measure(text), Measure { tools: 4, items: 2, ..measure(text) });
@@ -44,18 +44,18 @@ fn tools_and_declarations_are_counted_apart() {
 #[test]
 fn counting_stops_at_the_first_limit() {
     let limits = SizeLimits { entries: 100, items: 10, tools: 5 };
-    let of = |text: String| Measure::of(text.as_bytes(), &limits);
+    let of = |text: String| Measure::count(text.as_bytes(), &limits);
     let list = |name: &str, count: usize| format!("{{\"{name}\":[{}0]}}", "{},".repeat(count));
-    assert_eq!(of(list("messages", 10)), Err(TooMany::Items(10)));
-    assert_eq!(of(list("tools", 5)), Err(TooMany::Tools(5)));
-    assert_eq!(of(format!("[{}0]", "0,".repeat(100))), Err(TooMany::Entries(100)));
+    assert_eq!(of(list("messages", 10)), Err(SizeLimitExceeded::Items(10)));
+    assert_eq!(of(list("tools", 5)), Err(SizeLimitExceeded::Tools(5)));
+    assert_eq!(of(format!("[{}0]", "0,".repeat(100))), Err(SizeLimitExceeded::Entries(100)));
     assert!(of(list("messages", 8)).is_ok());
-    // The rest is not looked at.
-    assert_eq!(of(format!("[{}{}", "0,".repeat(100), "\"")), Err(TooMany::Entries(100)));
+    // The rest is not scanned.
+    assert_eq!(of(format!("[{}{}", "0,".repeat(100), "\"")), Err(SizeLimitExceeded::Entries(100)));
 }
 
 #[test]
-fn any_text_is_measured_without_a_panic() {
+fn measuring_any_text_never_panics() {
     for text in ["", "\"", "\"\\", "]]]", "{{{", "}{", ",,,:", "{\"a\"", "[\"\\\"", "tru"] {
         measure(text);
     }

@@ -1,69 +1,70 @@
-//! One pass over JSON text, which notes where each value stands. It neither recurses nor copies.
+//! Indexes JSON text in one pass, without recursion or copies.
 
 use crate::json::text::{self, Specials};
-use crate::json::{Measure, Shape, SizeLimits, SyntaxError};
+use crate::json::{JsonKind, Measure, SizeLimits, SyntaxError};
 
-/// The places of all values in a text.
+/// The positions of all values in a text.
 #[derive(Clone, Default)]
 pub(super) struct Index {
-    /// The values in the order of the text. An object's are its keys and values in turn.
+    /// The values in text order. The entries of an object are its keys and values, alternating.
     pub(super) entries: Vec<Entry>,
-    /// Where the escapes in strings begin.
+    /// The offsets of escapes in strings.
     pub(super) escapes: Vec<u32>,
 }
 
-/// The place of one value.
+/// The position of one value.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) start: u32,
     pub(super) end: u32,
-    /// Of a container, the index of the entry after its last descendant; of a string, the index of its first escape.
+    /// For a container: the index of the entry after its last descendant. For a string: the index
+    /// of its first escape.
     pub(super) link: u32,
-    pub(super) shape: Shape,
+    pub(super) shape: JsonKind,
     pub(super) escaped: bool,
     pub(super) is_key: bool,
 }
 
-/// From this length on, the entries of a text are counted before they are listed.
+/// Minimum text length in bytes from which entries are counted before they are listed.
 const LONG: usize = 256 << 10;
 
-/// Indexes a text that is valid UTF-8 and has less than 4 GiB, in which at most so many containers stand in each other.
-/// `expected` is how many entries it has, where that is known.
+/// Indexes valid UTF-8 text of less than 4 GiB with at most `deepest` nested containers. `expected`
+/// is the number of entries, if known.
 pub(super) fn index(
     text: &[u8],
     deepest: u32,
     expected: Option<usize>,
 ) -> Result<Index, SyntaxError> {
-    // A list that grows takes up to three times its memory: long texts are counted first.
-    let counted = || Measure::of(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
+    // A growing vector takes up to three times its final memory, so long texts are counted first.
+    let counted = || Measure::count(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
     let expected = expected.or_else(|| (text.len() >= LONG).then(counted));
     let entries = Vec::with_capacity(expected.unwrap_or(text.len() / 48 + 16));
     let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
     Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
 }
 
-/// Goes through a text. `open` is the innermost container that has begun and not ended. Until a container ends, its `link`
-/// tells the one around it.
+/// Scans a text. `open` is the innermost open container. While a container is open, its `link` is
+/// the index of the enclosing one.
 struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     index: Index,
     open: u32,
-    /// How many more containers may be open.
+    /// The number of containers that may still be opened.
     room: u32,
 }
 
-/// What is wrong with a text in which too many containers stand in each other.
-pub(super) const TOO_DEEP: &str = "the text is nested too deep";
+/// The error message for nesting that exceeds the limit.
+pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
 
-/// The container around the outermost value.
+/// Marks the missing parent of the outermost value.
 const NONE: u32 = u32::MAX;
 
 impl Scanner<'_> {
     fn run(mut self) -> Result<Index, SyntaxError> {
         self.value()?;
         while let Some(container) = self.index.entries.get(self.open as usize) {
-            let is_object = container.shape == Shape::Object;
+            let is_object = container.shape == JsonKind::Object;
             let is_first = self.index.entries.len() == self.open as usize + 1;
             self.skip_space();
             match (self.peek(), is_object) {
@@ -107,7 +108,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn open(&mut self, shape: Shape) -> Result<(), SyntaxError> {
+    fn open(&mut self, shape: JsonKind) -> Result<(), SyntaxError> {
         self.room = self.room.checked_sub(1).ok_or_else(|| self.error(TOO_DEEP))?;
         let around = std::mem::replace(&mut self.open, narrow(self.index.entries.len()));
         self.at += 1;
@@ -124,10 +125,10 @@ impl Scanner<'_> {
         }
     }
 
-    fn push(&mut self, start: usize, shape: Shape, link: u32) {
+    fn push(&mut self, start: usize, shape: JsonKind, link: u32) {
         let (start, end) = (narrow(start), narrow(self.at));
-        // A string without escapes links to where the next one would stand.
-        let escaped = shape == Shape::String && (link as usize) < self.index.escapes.len();
+        // A string without escapes links to the index of the next escape.
+        let escaped = shape == JsonKind::String && (link as usize) < self.index.escapes.len();
         self.index.entries.push(Entry { start, end, link, shape, escaped, is_key: false });
     }
 
@@ -152,19 +153,19 @@ impl Scanner<'_> {
         let start = self.at;
         match self.peek() {
             None if start == 0 => Err(self.error("the text is empty")),
-            None => Err(self.error("the text ends where a value should stand")),
+            None => Err(self.error("the text ends where a value is expected")),
             Some(b'"') => self.string(),
-            Some(b'{') => self.open(Shape::Object),
-            Some(b'[') => self.open(Shape::Array),
-            Some(b't') => self.literal(b"true", Shape::Bool),
-            Some(b'f') => self.literal(b"false", Shape::Bool),
-            Some(b'n') => self.literal(b"null", Shape::Null),
+            Some(b'{') => self.open(JsonKind::Object),
+            Some(b'[') => self.open(JsonKind::Array),
+            Some(b't') => self.literal(b"true", JsonKind::Bool),
+            Some(b'f') => self.literal(b"false", JsonKind::Bool),
+            Some(b'n') => self.literal(b"null", JsonKind::Null),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(_) => Err(self.error("expected a value")),
         }
     }
 
-    fn literal(&mut self, word: &[u8], shape: Shape) -> Result<(), SyntaxError> {
+    fn literal(&mut self, word: &[u8], shape: JsonKind) -> Result<(), SyntaxError> {
         let start = self.at;
         if !self.text.get(start..).is_some_and(|rest| rest.starts_with(word)) {
             return Err(self.error("expected a value"));
@@ -195,7 +196,7 @@ impl Scanner<'_> {
             }
             self.digits()?;
         }
-        self.push(start, Shape::Number, 0);
+        self.push(start, JsonKind::Number, 0);
         Ok(())
     }
 
@@ -210,14 +211,14 @@ impl Scanner<'_> {
     fn string(&mut self) -> Result<(), SyntaxError> {
         let (text, start, escapes) = (self.text, self.at, narrow(self.index.escapes.len()));
         let mut escape_end = 0;
-        for at in Specials::behind(start + 1, text) {
+        for at in Specials::starting_at(start + 1, text) {
             if at < escape_end {
                 continue;
             }
             match text.get(at) {
                 Some(b'"') => {
                     self.at = at + 1;
-                    self.push(start, Shape::String, escapes);
+                    self.push(start, JsonKind::String, escapes);
                     return Ok(());
                 }
                 Some(b'\\') => self.index.escapes.push(narrow(at)),
@@ -231,7 +232,7 @@ impl Scanner<'_> {
                 Some(b'u') if text.get(at + 2..).and_then(text::hex4).is_some() => at + 6,
                 Some(_) | None => {
                     self.at = at + 1;
-                    return Err(self.error("no such escape in a string"));
+                    return Err(self.error("invalid escape in a string"));
                 }
             };
         }
@@ -240,7 +241,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Offsets fit, since texts of more than 4 GiB are refused before.
+/// Offsets fit into 32 bits, because texts of more than 4 GiB are rejected earlier.
 fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }

@@ -1,33 +1,36 @@
-//! Strings inside JSON text: reading escapes and writing them.
+//! Reads and writes the escapes of JSON strings.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// How many bytes are looked at together.
+/// Number of bytes that are tested at once.
 const WORD: usize = 8;
-/// How many bytes are copied, or looked over, together: escapes stand closer to each other than that in prose and in code.
+/// Number of bytes that are copied or skipped at once. Escapes in prose and code are usually closer
+/// together.
 const WINDOW: usize = 32;
 
-/// The places of quotes, backslashes and control characters: of everything that a string cannot hold as it is.
+/// Iterates over the offsets of quotes, backslashes and control characters, which a string must
+/// escape.
 pub(super) struct Specials<'t> {
     rest: &'t [u8],
-    /// Where the word ends whose specials are at hand.
+    /// The end offset of the current word.
     end: usize,
-    /// The high bit of each byte of the word that is special.
+    /// The high bit of each special byte in the current word.
     found: u64,
-    /// Where the window ends that has specials, and is looked at word by word.
+    /// The end offset of the window that contains specials and is scanned word by word.
     window: usize,
 }
 
 impl<'t> Specials<'t> {
-    /// Those that stand at `from` or behind it.
-    pub(super) fn behind(from: usize, text: &'t [u8]) -> Self {
+    /// Starts at offset `from`.
+    pub(super) fn starting_at(from: usize, text: &'t [u8]) -> Self {
         Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0, window: from }
     }
 }
 
 impl Specials<'_> {
-    /// Goes on to the next window that has specials. Most of a long text is plain, which is told for many bytes at once.
+    /// Skips to the next window with specials. Most of a long text is plain, so whole windows are
+    /// tested at once.
     #[inline]
     fn skip_plain(&mut self) {
         while let Some((window, rest)) = self.rest.split_first_chunk::<WINDOW>() {
@@ -67,16 +70,16 @@ impl Iterator for Specials<'_> {
     }
 }
 
-/// Whether a string can hold these bytes as they are.
+/// Whether a string can contain these bytes unescaped.
 fn is_plain(window: &[u8; WINDOW]) -> bool {
-    // Sums without a way out: so it is done for many bytes at a time.
+    // A fold without early exit lets the compiler vectorise the loop.
     let special = window.iter().fold(0, |found, byte| {
         found | u8::from(*byte < 0x20) | u8::from(*byte == b'"') | u8::from(*byte == b'\\')
     });
     special == 0
 }
 
-/// The last few bytes of a text, filled up with blanks.
+/// Returns the last few bytes of a text, padded with spaces.
 fn last_word(rest: &[u8]) -> [u8; WORD] {
     let mut word = [b' '; WORD];
     for (place, byte) in word.iter_mut().zip(rest) {
@@ -85,20 +88,20 @@ fn last_word(rest: &[u8]) -> [u8; WORD] {
     word
 }
 
-/// The high bit of each byte that is special.
+/// Sets the high bit of each special byte.
 fn specials_in(word: [u8; WORD]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low = word & (ONES * 0x7f);
-    // Each sum has the high bit of every byte that is none of these; no byte carries into the next.
+    // Each sum sets the high bit of every byte outside its class; no byte carries into the next.
     let control = low + ONES * 0x60;
     let quote = (low ^ (ONES * 0x22)) + ONES * 0x7f;
     let slash = (low ^ (ONES * 0x5c)) + ONES * 0x7f;
     !((control & quote & slash) | word) & (ONES * 0x80)
 }
 
-/// A string that holds escapes: the text that it stands in, the place between its quotes, and the places of the backslashes
-/// that begin an escape there, or further on.
+/// A string that contains escapes: the enclosing text, the range between the quotes, and the
+/// offsets of the backslashes from that range on.
 pub(super) struct Escaped<'t> {
     pub(super) text: &'t [u8],
     pub(super) inner: Range<usize>,
@@ -106,8 +109,9 @@ pub(super) struct Escaped<'t> {
 }
 
 impl Escaped<'_> {
-    /// Reads the string into memory that is kept from one to the next, and hands out its value. A lone surrogate, which JSON
-    /// can write and Unicode cannot hold, reads as U+FFFD; the verbatim text still has it.
+    /// Unescapes the string into a reused buffer and passes the value to `take`. A lone surrogate,
+    /// which JSON can write but Unicode cannot represent, becomes U+FFFD; the verbatim text keeps
+    /// it.
     pub(super) fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -126,7 +130,7 @@ impl Escaped<'_> {
         let mut from = self.inner.start;
         let escapes = self.escapes.iter().map(|escape| *escape as usize);
         for escape in escapes.take_while(|escape| *escape < self.inner.end) {
-            // The second half of a pair of surrogates was read with the first.
+            // The low half of a surrogate pair was read with the high half.
             if escape >= from {
                 self.push_plain(from..escape, value);
                 from = self.unescape(escape + 1, value);
@@ -138,7 +142,7 @@ impl Escaped<'_> {
     fn push_plain(&self, run: Range<usize>, value: &mut Vec<u8>) {
         let window = self.text.get(run.start..).and_then(|rest| rest.first_chunk::<WINDOW>());
         match window {
-            // A copy of a fixed length is the quickest, even where a part of it is taken back.
+            // A copy of fixed length is fastest, even if part of it is truncated again.
             Some(window) if run.len() <= WINDOW => {
                 value.extend_from_slice(window);
                 value.truncate(value.len() + run.len() - WINDOW);
@@ -147,7 +151,7 @@ impl Escaped<'_> {
         }
     }
 
-    /// Reads the escape whose code stands at `at`, and answers where it ends.
+    /// Decodes the escape whose code is at `at` and returns the offset after it.
     #[inline]
     fn unescape(&self, at: usize, value: &mut Vec<u8>) -> usize {
         let plain = match self.text.get(at) {
@@ -181,9 +185,10 @@ impl Escaped<'_> {
     }
 }
 
-/// Text that is known to be UTF-8, because the whole text was checked and escapes make whole characters.
-pub(super) fn checked(bytes: &[u8]) -> &str {
-    // The fast check takes longer to start than a short text takes to read.
+/// Converts bytes that are known to be UTF-8: the whole text was validated, and escapes produce
+/// whole characters.
+pub(super) fn as_checked_str(bytes: &[u8]) -> &str {
+    // For short texts, the startup cost of the SIMD check exceeds its gain.
     let is_short = bytes.len() < 64;
     if is_short {
         return std::str::from_utf8(bytes).unwrap_or_default();
@@ -197,13 +202,13 @@ pub(super) fn hex4(text: &[u8]) -> Option<u32> {
         .try_fold(0, |unit, byte| char::from(*byte).to_digit(16).map(|digit| (unit << 4) | digit))
 }
 
-/// Writes `value` between quotes, escaping only what JSON demands.
+/// Writes `value` in quotes with only the escapes that JSON requires.
 pub(super) fn push_quoted(out: &mut Vec<u8>, value: &str) {
     let value = value.as_bytes();
     let mut written = 0;
     out.reserve(value.len() + 2);
     out.push(b'"');
-    for at in Specials::behind(0, value) {
+    for at in Specials::starting_at(0, value) {
         out.extend_from_slice(value.get(written..at).unwrap_or_default());
         push_escape(out, value.get(at).copied().unwrap_or_default());
         written = at + 1;

@@ -1,4 +1,4 @@
-//! Reading JSON text by an index over it, without copies.
+//! Reads JSON text through an index, without copies.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use crate::json::text::{self, Escaped};
 use crate::json::{Json, SyntaxError};
 use crate::work;
 
-/// What sort of value a [`Node`] is.
+/// The type of a [`Node`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum JsonKind {
     /// `null`
     Null,
     /// `true` or `false`
     Bool,
-    /// A number, kept as it was written.
+    /// A number, kept as written.
     Number,
     /// A string.
     String,
@@ -28,7 +28,7 @@ pub enum Shape {
     Object,
 }
 
-/// The places of all values in a text. Slices of it share the text's memory.
+/// An index of all values in a text. Slices of it share the text's memory.
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
@@ -36,18 +36,19 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads a text that holds exactly one value.
+    /// Parses a text that contains exactly one value.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         Self::parse_within(u32::MAX, text)
     }
 
-    /// The same, where at most so many arrays and objects may stand in each other. One more, and nothing else is read: see
-    /// [`SyntaxError::is_too_deep`].
+    /// Parses a text with at most `deepest` nested arrays and objects, and stops at deeper nesting;
+    /// see [`SyntaxError::is_too_deep`].
     pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         Self::parse_measured(deepest, None, text)
     }
 
-    /// The same for a text whose entries were counted before, so that the index takes no more memory than it needs.
+    /// Parses a text whose entries were counted before, so that the index allocates no spare
+    /// memory.
     pub fn parse_measured(
         deepest: u32,
         entries: Option<usize>,
@@ -68,43 +69,44 @@ impl Tree {
         Ok(Self { bytes, index })
     }
 
-    /// Indexes a text that was parsed before.
-    pub(super) fn of_checked(bytes: &Bytes) -> Self {
+    /// Indexes a text that was validated before.
+    pub(super) fn from_checked(bytes: &Bytes) -> Self {
         Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX, None).unwrap_or_default() }
     }
 
-    /// The outermost value, as it was written.
+    /// Returns the outermost value verbatim.
     pub(super) fn into_json(self) -> Json {
         let range = self.root().range();
         let mut bytes = self.bytes;
         bytes.truncate(range.end);
         bytes.advance(range.start);
-        Json::trusted(bytes)
+        Json::from_trusted(bytes)
     }
 
-    /// The outermost value.
+    /// Returns the outermost value.
     pub fn root(&self) -> Node<'_> {
         Node { tree: self, index: 0 }
     }
 
-    /// The value of that [number](Node::number_in_tree); the outermost one where there is none.
+    /// Returns the value with that [number](Node::number_in_tree); the outermost value if the
+    /// number is invalid.
     pub fn node(&self, number: u32) -> Node<'_> {
         let is_there = (number as usize) < self.index.entries.len();
         Node { tree: self, index: if is_there { number } else { 0 } }
     }
 
-    /// The text that the tree indexes.
+    /// Returns the indexed text.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// How many values and names of members the text has.
+    /// Returns the number of values and member names.
     pub fn entries(&self) -> usize {
         self.index.entries.len()
     }
 
-    /// Whether it indexes that very text: the same memory, and not just the same letters.
-    pub fn is_of(&self, text: &Bytes) -> bool {
+    /// Whether the tree indexes exactly this text: the same memory, not only equal bytes.
+    pub fn indexes(&self, text: &Bytes) -> bool {
         self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
     }
 }
@@ -119,92 +121,100 @@ pub struct Node<'t> {
 impl<'t> Node<'t> {
     #[inline]
     fn entry(self) -> Entry {
-        let null =
-            Entry { start: 0, end: 0, link: 0, shape: Shape::Null, escaped: false, is_key: false };
+        let null = Entry {
+            start: 0,
+            end: 0,
+            link: 0,
+            shape: JsonKind::Null,
+            escaped: false,
+            is_key: false,
+        };
         self.tree.index.entries.get(self.index as usize).copied().unwrap_or(null)
     }
 
-    /// The index of the entry after the value and everything in it.
+    /// Returns the index of the entry after the value and its descendants.
     #[inline]
     fn after(self) -> u32 {
         let entry = self.entry();
         match entry.shape {
-            Shape::Array | Shape::Object => entry.link,
-            Shape::Null | Shape::Bool | Shape::Number | Shape::String => self.index + 1,
+            JsonKind::Array | JsonKind::Object => entry.link,
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => self.index + 1,
         }
     }
 
-    /// Its number among the values and names of the tree, by which [`Tree::node`] finds it.
+    /// Returns the number of the value in the tree, for [`Tree::node`].
     #[inline]
     pub fn number_in_tree(self) -> u32 {
         self.index
     }
 
-    /// What sort of value it is.
+    /// Returns the type of the value.
     #[inline]
-    pub fn shape(self) -> Shape {
+    pub fn shape(self) -> JsonKind {
         self.entry().shape
     }
 
-    /// Where the value stands in the tree's text.
+    /// Returns the byte range in the tree's text.
     #[inline]
     pub fn range(self) -> Range<usize> {
         let entry = self.entry();
         entry.start as usize..entry.end as usize
     }
 
-    /// The value as it was written.
+    /// Returns the verbatim bytes.
     #[inline]
     pub fn raw(self) -> &'t [u8] {
         self.tree.bytes.get(self.range()).unwrap_or_default()
     }
 
-    /// The value as verbatim JSON that shares the tree's memory.
+    /// Returns the value as verbatim JSON that shares the tree's memory.
     pub fn json(self) -> Json {
-        Json::trusted(self.tree.bytes.slice(self.range()))
+        Json::from_trusted(self.tree.bytes.slice(self.range()))
     }
 
-    /// Whether it is `null`.
+    /// Whether the value is `null`.
     #[inline]
     pub fn is_null(self) -> bool {
-        self.shape() == Shape::Null
+        self.shape() == JsonKind::Null
     }
 
-    /// Whether it is an object.
+    /// Whether the value is an object.
     #[inline]
     pub fn is_object(self) -> bool {
-        self.shape() == Shape::Object
+        self.shape() == JsonKind::Object
     }
 
-    /// Whether it is an array.
+    /// Whether the value is an array.
     #[inline]
     pub fn is_array(self) -> bool {
-        self.shape() == Shape::Array
+        self.shape() == JsonKind::Array
     }
 
-    /// Whether it is a string.
+    /// Whether the value is a string.
     #[inline]
     pub fn is_string(self) -> bool {
-        self.shape() == Shape::String
+        self.shape() == JsonKind::String
     }
 
-    /// The value of a string.
+    /// Returns the text of a string.
     pub fn text(self) -> Option<Cow<'t, str>> {
         match self.escaped() {
-            Some(escaped) => Some(Cow::Owned(escaped.read(|text| text::checked(text).to_owned()))),
-            None => self.is_string().then(|| Cow::Borrowed(text::checked(self.inner()))),
+            Some(escaped) => {
+                Some(Cow::Owned(escaped.read(|text| text::as_checked_str(text).to_owned())))
+            }
+            None => self.is_string().then(|| Cow::Borrowed(text::as_checked_str(self.inner()))),
         }
     }
 
-    /// The value of a string as shared text.
+    /// Returns the text of a string as shared text.
     pub fn name(self) -> Option<Arc<str>> {
         match self.escaped() {
-            Some(escaped) => Some(escaped.read(|text| Arc::from(text::checked(text)))),
-            None => self.is_string().then(|| Arc::from(text::checked(self.inner()))),
+            Some(escaped) => Some(escaped.read(|text| Arc::from(text::as_checked_str(text)))),
+            None => self.is_string().then(|| Arc::from(text::as_checked_str(self.inner()))),
         }
     }
 
-    /// The value of a string as bytes, without a copy where it holds no escapes.
+    /// Returns the text of a string as bytes, without a copy if it has no escapes.
     pub fn text_bytes(self) -> Option<Bytes> {
         match self.escaped() {
             Some(escaped) => Some(escaped.read(Bytes::copy_from_slice)),
@@ -212,7 +222,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// A string that holds escapes.
+    /// Returns the string if it contains escapes.
     #[inline]
     fn escaped(self) -> Option<Escaped<'t>> {
         let entry = self.entry();
@@ -224,69 +234,70 @@ impl<'t> Node<'t> {
         Some(Escaped { text: &self.tree.bytes, inner, escapes })
     }
 
-    /// The bytes between the quotes of a string.
+    /// Returns the bytes between the quotes of a string.
     #[inline]
     fn inner(self) -> &'t [u8] {
         let range = self.range();
         self.tree.bytes.get(range.start + 1..range.end - 1).unwrap_or_default()
     }
 
-    /// Whether it is a string of that value.
+    /// Whether the value is a string equal to `value`.
     #[inline]
     pub fn is(self, value: &str) -> bool {
         let entry = self.entry();
         if entry.escaped {
             return self.escaped().is_some_and(|own| own.read(|text| text == value.as_bytes()));
         }
-        // Most names that are not meant differ in length, which the entry tells without a look at the text.
-        entry.shape == Shape::String
+        // Most other names differ in length, which the entry shows without reading the text.
+        entry.shape == JsonKind::String
             && (entry.end - entry.start) as usize == value.len() + 2
             && self.inner() == value.as_bytes()
     }
 
-    /// The value of a whole number that is not negative.
+    /// Returns the value of a non-negative integer.
     pub fn u64(self) -> Option<u64> {
         self.number()?.parse().ok()
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     pub fn number(self) -> Option<&'t str> {
-        (self.shape() == Shape::Number).then(|| std::str::from_utf8(self.raw()).ok()).flatten()
+        (self.shape() == JsonKind::Number).then(|| std::str::from_utf8(self.raw()).ok()).flatten()
     }
 
-    /// The value of `true` or `false`.
+    /// Returns the value of `true` or `false`.
     pub fn bool(self) -> Option<bool> {
-        (self.shape() == Shape::Bool).then(|| self.raw() == b"true")
+        (self.shape() == JsonKind::Bool).then(|| self.raw() == b"true")
     }
 
-    /// The values of an array; nothing for any other shape.
+    /// Iterates over the elements of an array; empty for any other type.
     #[inline]
     pub fn elements(self) -> Elements<'t> {
         let end = if self.is_array() { self.after() } else { self.index };
         Elements { tree: self.tree, next: self.index + 1, end }
     }
 
-    /// The members of an object; nothing for any other shape.
+    /// Iterates over the members of an object; empty for any other type.
     #[inline]
     pub fn members(self) -> Members<'t> {
         let end = if self.is_object() { self.after() } else { self.index };
         Members(Elements { tree: self.tree, next: self.index + 1, end })
     }
 
-    /// The members of the value and of everything in it, in the order of the text.
+    /// Iterates over the members of the value and of all its descendants, in text order.
     pub fn all_members(self) -> impl Iterator<Item = (Node<'t>, Node<'t>)> {
         let below = (self.index + 1..self.after()).map(move |index| Node { index, ..self });
         let keys = below.filter(|node| node.entry().is_key);
         keys.map(|key| (key, Node { index: key.index + 1, ..key }))
     }
 
-    /// The value and every value in it, in the order of the text. Names of members are none.
+    /// Iterates over the value and all its descendants in text order, without member names.
     pub fn values(self) -> impl Iterator<Item = Node<'t>> {
         let all = (self.index..self.after()).map(move |index| Node { index, ..self });
         all.filter(|node| !node.entry().is_key)
     }
 
-    /// The member of that name: the last, as most parsers choose, where a name stands twice.
+    /// Returns the member with that name; the last one if the name is duplicated, as most parsers
+    /// do.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
         let mut found = None;
         for (name, value) in self.members() {
@@ -297,38 +308,40 @@ impl<'t> Node<'t> {
         found
     }
 
-    /// The member of that name, unless it is `null`, which everywhere means absent.
+    /// Returns the member with that name unless it is `null`, which always means absent.
     pub fn present(self, key: &str) -> Option<Node<'t>> {
         self.get(key).filter(|value| !value.is_null())
     }
 
-    /// The text of the member of that name.
+    /// Returns the text of the member with that name.
     pub fn text_of(self, key: &str) -> Option<Cow<'t, str>> {
         self.get(key)?.text()
     }
 
-    /// The text of the member of that name, shared.
+    /// Returns the text of the member with that name as shared text.
     pub fn name_of(self, key: &str) -> Option<Arc<str>> {
         self.get(key)?.name()
     }
 
-    /// The value at a JSON pointer (RFC 6901) below this one.
+    /// Returns the value at a JSON pointer (RFC 6901) relative to this one.
     pub fn at(self, pointer: &str) -> Option<Node<'t>> {
         let mut node = self;
         for step in pointer.split('/').skip(1) {
             node = match node.shape() {
-                Shape::Array => node.elements().nth(step.parse().ok()?)?,
-                Shape::Object if step.contains('~') => {
+                JsonKind::Array => node.elements().nth(step.parse().ok()?)?,
+                JsonKind::Object if step.contains('~') => {
                     node.get(&step.replace("~1", "/").replace("~0", "~"))?
                 }
-                Shape::Object => node.get(step)?,
-                Shape::Null | Shape::Bool | Shape::Number | Shape::String => return None,
+                JsonKind::Object => node.get(step)?,
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => {
+                    return None;
+                }
             };
         }
         Some(node)
     }
 
-    /// See [`Json::canonical`].
+    /// Returns the canonical form; see [`Json::canonical`].
     pub fn canonical(self) -> String {
         canonical(self)
     }
@@ -340,7 +353,7 @@ impl std::fmt::Debug for Node<'_> {
     }
 }
 
-/// Iterates over an array's values.
+/// Iterates over the values of an array.
 #[derive(Clone)]
 pub struct Elements<'t> {
     tree: &'t Tree,
@@ -363,7 +376,7 @@ impl<'t> Iterator for Elements<'t> {
     }
 }
 
-/// Iterates over an object's names and values, in the order in which they were written.
+/// Iterates over the names and values of an object, in text order.
 #[derive(Clone)]
 pub struct Members<'t>(Elements<'t>);
 
@@ -383,8 +396,8 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
-/// Sorted members, no white space. Open containers are on a stack of their own, so depth costs no stack, and only the
-/// members of open objects are listed.
+/// Writes sorted members without whitespace. Open containers are kept on an explicit stack, so
+/// depth costs no call stack, and only the members of open objects are collected.
 fn canonical(root: Node<'_>) -> String {
     enum Open<'t> {
         Array(Elements<'t>),
@@ -396,13 +409,15 @@ fn canonical(root: Node<'_>) -> String {
     loop {
         if let Some(node) = next {
             match node.shape() {
-                Shape::Null | Shape::Bool | Shape::Number => out.extend_from_slice(node.raw()),
-                Shape::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
-                Shape::Array => {
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {
+                    out.extend_from_slice(node.raw());
+                }
+                JsonKind::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
+                JsonKind::Array => {
                     out.push(b'[');
                     open.push(Open::Array(node.elements()));
                 }
-                Shape::Object => {
+                JsonKind::Object => {
                     out.push(b'{');
                     let mut members: Vec<_> = node.members().collect();
                     members.sort_by_key(|(name, _)| name.text());

@@ -1,4 +1,4 @@
-//! Writing JSON member by member, in the order of the calls, so that equal input gives equal bytes.
+//! Writes JSON member by member in call order, so that equal input gives equal bytes.
 
 use std::cell::Cell;
 
@@ -6,37 +6,37 @@ use bytes::Bytes;
 
 use crate::json::{Json, text};
 
-/// How long a text is that stays where it was written.
+/// Maximum length in bytes up to which the scratch buffer is reused.
 const LARGE: usize = 64 << 10;
 
-/// Writes an object.
+/// Builds an object.
 pub fn object(fill: impl FnOnce(&mut Object<'_>)) -> Json {
-    written(|out| write_object(out, fill))
+    build_json(|out| write_object(out, fill))
 }
 
-/// Writes an array.
+/// Builds an array.
 pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
-    written(|out| write_array(out, fill))
+    build_json(|out| write_array(out, fill))
 }
 
-/// What is written into memory that is kept from one text to the next, in memory of the right size. Who writes a text within
-/// a text has memory of its own.
-fn written(write: impl FnOnce(&mut Vec<u8>)) -> Json {
+/// Writes into a reused scratch buffer and returns an exact-size copy. A nested call gets its own
+/// buffer.
+fn build_json(write: impl FnOnce(&mut Vec<u8>)) -> Json {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
     let mut out = SCRATCH.take();
     write(&mut out);
     if out.len() > LARGE {
-        return Json::trusted(Bytes::from(out));
+        return Json::from_trusted(Bytes::from(out));
     }
-    let json = Json::trusted(Bytes::copy_from_slice(&out));
+    let json = Json::from_trusted(Bytes::copy_from_slice(&out));
     out.clear();
     SCRATCH.set(out);
     json
 }
 
-/// Writes an array of values that are JSON already, into memory of the right size.
+/// Builds an array of values that are already JSON, in one exact allocation.
 pub fn array_of<'j, I>(values: I) -> Json
 where
     I: IntoIterator<Item = &'j Json>,
@@ -50,10 +50,10 @@ where
             a.raw(value);
         }
     });
-    Json::trusted(Bytes::from(out))
+    Json::from_trusted(Bytes::from(out))
 }
 
-/// Writes an object whose members are JSON already, into memory of the right size.
+/// Builds an object whose members are already JSON, in one exact allocation.
 pub fn object_of<'j, I>(members: I) -> Json
 where
     I: IntoIterator<Item = (&'j str, &'j Json)>,
@@ -67,18 +67,18 @@ where
             o.raw(key, value);
         }
     });
-    Json::trusted(Bytes::from(out))
+    Json::from_trusted(Bytes::from(out))
 }
 
-/// Writes a string.
+/// Builds a string.
 pub fn string(value: &str) -> Json {
-    // Room for the quotes, and for an escape here and there.
+    // Reserve space for the quotes and a few escapes.
     let mut out = Vec::with_capacity(value.len() + value.len() / 8 + 2);
     text::push_quoted(&mut out, value);
-    Json::trusted(Bytes::from(out))
+    Json::from_trusted(Bytes::from(out))
 }
 
-/// Appends a quoted string to a text that is being written.
+/// Appends a quoted string to the output.
 pub fn push_string(out: &mut Vec<u8>, value: &str) {
     text::push_quoted(out, value);
 }
@@ -95,7 +95,7 @@ fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
     out.push(b']');
 }
 
-/// Appends the digits of a number to a text that is being written.
+/// Appends the digits of a number to the output.
 pub fn push_number(out: &mut Vec<u8>, value: u64) {
     let begin = out.len();
     let mut rest = value;
@@ -110,7 +110,7 @@ pub fn push_number(out: &mut Vec<u8>, value: u64) {
     out.get_mut(begin..).unwrap_or_default().reverse();
 }
 
-/// An object that is being written.
+/// Writes the members of an object.
 pub struct Object<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -126,25 +126,25 @@ impl Object<'_> {
         self.out
     }
 
-    /// A value that is JSON already.
+    /// Adds a value that is already JSON.
     pub fn raw(&mut self, key: &str, value: &Json) -> &mut Self {
         self.key(key).extend_from_slice(value.bytes());
         self
     }
 
-    /// A value that is JSON already, cut from a [`crate::Tree`].
+    /// Adds a value from a [`crate::Tree`] verbatim.
     pub fn node(&mut self, key: &str, value: crate::json::Node<'_>) -> &mut Self {
         self.key(key).extend_from_slice(value.raw());
         self
     }
 
-    /// A string.
+    /// Adds a string.
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
         text::push_quoted(self.key(key), value);
         self
     }
 
-    /// A string, or nothing at all.
+    /// Adds a string if there is one.
     pub fn maybe_string(&mut self, key: &str, value: Option<&str>) -> &mut Self {
         if let Some(value) = value {
             self.string(key, value);
@@ -152,38 +152,38 @@ impl Object<'_> {
         self
     }
 
-    /// A whole number.
+    /// Adds an integer.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
         push_number(self.key(key), value);
         self
     }
 
-    /// `true` or `false`.
+    /// Adds `true` or `false`.
     pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
         self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
         self
     }
 
-    /// `null`.
+    /// Adds `null`.
     pub fn null(&mut self, key: &str) -> &mut Self {
         self.key(key).extend_from_slice(b"null");
         self
     }
 
-    /// An object.
+    /// Adds an object.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         write_object(self.key(key), fill);
         self
     }
 
-    /// An array.
+    /// Adds an array.
     pub fn array(&mut self, key: &str, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
         write_array(self.key(key), fill);
         self
     }
 }
 
-/// An array that is being written.
+/// Writes the elements of an array.
 pub struct Array<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -197,43 +197,43 @@ impl Array<'_> {
         self.out
     }
 
-    /// A value that is JSON already.
+    /// Adds a value that is already JSON.
     pub fn raw(&mut self, value: &Json) -> &mut Self {
         self.next().extend_from_slice(value.bytes());
         self
     }
 
-    /// A value that is JSON already, cut from a [`crate::Tree`].
+    /// Adds a value from a [`crate::Tree`] verbatim.
     pub fn node(&mut self, value: crate::json::Node<'_>) -> &mut Self {
         self.next().extend_from_slice(value.raw());
         self
     }
 
-    /// A string.
+    /// Adds a string.
     pub fn string(&mut self, value: &str) -> &mut Self {
         text::push_quoted(self.next(), value);
         self
     }
 
-    /// A whole number.
+    /// Adds an integer.
     pub fn number(&mut self, value: u64) -> &mut Self {
         push_number(self.next(), value);
         self
     }
 
-    /// An object.
+    /// Adds an object.
     pub fn object(&mut self, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         write_object(self.next(), fill);
         self
     }
 
-    /// An array.
+    /// Adds an array.
     pub fn array(&mut self, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
         write_array(self.next(), fill);
         self
     }
 
-    /// Whether nothing was written yet.
+    /// Whether no element was added yet.
     pub fn is_empty(&self) -> bool {
         self.first
     }

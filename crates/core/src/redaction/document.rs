@@ -1,4 +1,4 @@
-//! The policy as a document.
+//! Reads and writes the policy as a JSON document.
 
 use crate::document::{Fields, InvalidDocument};
 use crate::json::{self, Json, Object};
@@ -16,11 +16,11 @@ const POLICY: [&str; 7] = [
 ];
 
 impl RedactionPolicy {
-    /// Reads and checks the policy. A key that is no setting is an error, and so is a pattern that does not compile. The built-in
-    /// secrets are looked for unless `builtInSecrets` is `false`.
+    /// Parses and validates the policy. An unknown key or an invalid pattern is an error. Built-in
+    /// secrets are redacted unless `builtInSecrets` is `false`.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "RedactionPolicy")?;
+        let fields = Fields::from_node(tree.root(), "RedactionPolicy")?;
         fields.refuse_unknown(&POLICY)?;
         Ok(Self {
             keys: fields.texts("keys")?.unwrap_or_default(),
@@ -33,7 +33,7 @@ impl RedactionPolicy {
         })
     }
 
-    /// The document. What is empty is left out, and so is what is as usual.
+    /// Returns the document without empty lists and default values.
     pub fn json(&self) -> Json {
         json::object(|out| {
             write_texts(out, "keys", self.keys.iter().map(|key| &**key));
@@ -62,15 +62,16 @@ impl RedactionPolicy {
 fn patterns(fields: &Fields<'_>, key: &str) -> Result<Vec<Pattern>, InvalidDocument> {
     let texts = fields.texts(key)?.unwrap_or_default();
     let compiled = texts.iter().enumerate().map(|(place, text)| {
-        Pattern::new(text)
-            .map_err(|error| fields.error(&format!("{key}[{place}]"), format!("is wrong: {error}")))
+        Pattern::new(text).map_err(|error| {
+            fields.error(&format!("{key}[{place}]"), format!("is invalid: {error}"))
+        })
     });
     compiled.collect()
 }
 
 fn paths(fields: &Fields<'_>) -> Result<Vec<(Name, Vec<Name>)>, InvalidDocument> {
     let Some(node) = fields.present("fields") else { return Ok(Vec::new()) };
-    let inner = Fields::of(node, fields.path("fields"))?;
+    let inner = Fields::from_node(node, fields.path("fields"))?;
     let names = inner.entries().map(|(key, _, _)| key);
     names.map(|key| Ok((key.clone(), inner.texts(&key)?.unwrap_or_default()))).collect()
 }

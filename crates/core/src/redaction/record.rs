@@ -1,33 +1,33 @@
-//! Redacting stored records, for exports and for views of a store.
+//! Redacts stored records for exports and views.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use crate::json::{self, Json};
-use crate::redaction::{REDACTED, RedactionPolicy, Thoughts};
+use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction};
 use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
-use crate::store::{kind, pack, split};
+use crate::store::{kind, pack_events, split_pack};
 
 impl RedactionPolicy {
-    /// The redacted content of a record of that kind; nothing where the content may be shown as it is.
+    /// Redacts the content of a stored record; `None` if nothing has to change.
     ///
-    /// The place of a text in a stored record does not show whether it is a thought, so the patterns for thoughts apply to
-    /// every text.
+    /// The position of a text in a stored record does not identify Thoughts, so the thinking
+    /// patterns apply to every text.
     pub fn redact_record(&self, kind: &str, content: &Bytes) -> Option<Bytes> {
         if *self == Self::nothing() {
             return None;
         }
         match kind {
             kind::EVENTS => self.redact_events(content),
-            // Copies are differences between texts: a text that must go may be spread over several of them.
+            // Copies are differences between texts, so a match may be spread over several records.
             kind::COPY => Some(json::string(REDACTED).bytes().clone()),
             _ => self.redact_content(content),
         }
     }
 
-    /// A stored event of a run. Pieces of text are left out: a later event has the whole text, and the end of a piece may
-    /// cut what must go.
+    /// Redacts a stored run event. Stream pieces are removed whole: a match may span several
+    /// pieces, and a later event contains the complete text.
     pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
         if *self == Self::nothing() {
             return Cow::Borrowed(event);
@@ -43,7 +43,7 @@ impl RedactionPolicy {
             Ok(whole) if self.emit_patterns.iter().any(|name| name.is_match(&whole.name())) => {
                 Cow::Owned(json::string(REDACTED))
             }
-            Ok(_) | Err(_) => self.redact_json(event, Thoughts::Anywhere),
+            Ok(_) | Err(_) => self.redact_json(event, ThoughtRedaction::Anywhere),
         }
     }
 
@@ -54,15 +54,15 @@ impl RedactionPolicy {
                 Cow::Owned(redacted) => Some(Bytes::from(redacted)),
             };
         };
-        match self.redact_json(&value, Thoughts::Anywhere) {
+        match self.redact_json(&value, ThoughtRedaction::Anywhere) {
             Cow::Borrowed(_) => None,
             Cow::Owned(redacted) => Some(redacted.bytes().clone()),
         }
     }
 
-    /// Each event of a pack by itself.
+    /// Redacts each event of a pack separately.
     fn redact_events(&self, content: &Bytes) -> Option<Bytes> {
-        let events = split(content);
+        let events = split_pack(content);
         let redacted = events.iter().map(|event| match Json::parse(event.clone()) {
             Ok(json) => match self.redact_stored_event(&json) {
                 Cow::Borrowed(_) => None,
@@ -76,6 +76,6 @@ impl RedactionPolicy {
         }
         let shown = events.iter().zip(&redacted);
         let shown = shown.map(|(event, redacted)| &**redacted.as_ref().unwrap_or(event));
-        Some(pack(shown).content)
+        Some(pack_events(shown).content)
     }
 }

@@ -1,4 +1,4 @@
-//! Redaction changes what has to go and nothing else, and leaves alone what a provider gets back.
+//! Redaction removes only what the policy specifies and keeps everything that is replayed.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use crate::redaction::{REDACTED, pattern, text};
 use crate::{
-    InvalidPattern, Json, Message, Opaque, Pattern, RedactionPolicy, Shape, ThinkingBlock, Thoughts,
+    InvalidPattern, Json, JsonKind, Message, Opaque, Pattern, RedactionPolicy, ThinkingBlock,
+    ThoughtRedaction,
 };
 
 fn json(text: &str) -> Json {
@@ -22,10 +23,10 @@ fn refusal(text: &str) -> String {
 }
 
 fn redacted(policy: &RedactionPolicy, text: &str) -> String {
-    policy.redact_json(&json(text), Thoughts::Redact).as_str().to_owned()
+    policy.redact_json(&json(text), ThoughtRedaction::Redact).as_str().to_owned()
 }
 
-/// Twenty letters and more, as keys have them.
+/// Returns `many` characters that look like a key.
 fn letters(many: usize) -> String {
     "aB3dE5gH".chars().cycle().take(many).collect()
 }
@@ -37,7 +38,7 @@ fn key_block(body: &str, end: &str) -> String {
 const FULL: &str = r#"{"keys":["ssn"],"patterns":["(?i)^secret"],"fields":{"patient":["name","address.street"]},"emitPatterns":["^agent\\."],"thinkingPatterns":["Ada|Bob"],"secretPatterns":["T-[0-9]+"],"builtInSecrets":false}"#;
 
 #[test]
-fn every_setting_goes_in_and_comes_out() {
+fn policy_round_trips() {
     assert_eq!(policy(FULL).json().as_str(), FULL);
     assert_eq!(policy("{}"), RedactionPolicy::default());
     assert_eq!(policy("{}").json().as_str(), "{}");
@@ -45,21 +46,21 @@ fn every_setting_goes_in_and_comes_out() {
 }
 
 #[test]
-fn a_pattern_that_does_not_compile_is_named() {
+fn error_names_an_invalid_pattern() {
     assert_eq!(
         refusal(r#"{"thinkingPatterns":["fine","(oops"]}"#),
-        r#"RedactionPolicy.thinkingPatterns[1] is wrong: the pattern "(oops" cannot be used: unclosed group"#
+        r#"RedactionPolicy.thinkingPatterns[1] is invalid: the pattern "(oops" cannot be used: unclosed group"#
     );
     assert_eq!(
         refusal(r#"{"secretPatterns":["x*"]}"#),
-        r#"RedactionPolicy.secretPatterns[0] is wrong: the pattern "x*" cannot be used: it matches the empty text, and so it matches everywhere"#
+        r#"RedactionPolicy.secretPatterns[0] is invalid: the pattern "x*" cannot be used: it matches the empty text, so it would match everywhere"#
     );
     let error = InvalidPattern { pattern: "(".into(), problem: "unclosed group".into() };
     assert_eq!("(".parse::<Pattern>(), Err(error));
 }
 
 #[test]
-fn a_setting_that_is_misspelt_is_refused() {
+fn unknown_settings_are_rejected() {
     let settings =
         "keys, patterns, fields, emitPatterns, thinkingPatterns, secretPatterns, builtInSecrets";
     assert_eq!(
@@ -79,7 +80,7 @@ fn every_built_in_pattern_compiles() {
 }
 
 #[test]
-fn the_usual_secrets_are_redacted_whole() {
+fn common_secrets_are_redacted_completely() {
     let policy = RedactionPolicy::default();
     let body = letters(48);
     let secrets = [
@@ -117,7 +118,7 @@ fn the_usual_secrets_are_redacted_whole() {
 }
 
 #[test]
-fn what_is_no_secret_stays() {
+fn harmless_text_is_unchanged() {
     let policy = RedactionPolicy::default();
     let harmless = [
         "",
@@ -146,13 +147,13 @@ fn matches_that_overlap_or_touch_are_redacted_as_one() {
 }
 
 #[test]
-fn what_matches_only_after_a_redaction_is_redacted_too() {
+fn matches_created_by_a_redaction_are_redacted() {
     let policy = policy(r#"{"secretPatterns":["bar","\\bfoo\\b"]}"#);
     assert_eq!(policy.redact_text("12barfoo"), format!("12{REDACTED}"));
 }
 
 #[test]
-fn a_text_that_would_take_too_many_looks_is_redacted_whole() {
+fn text_that_needs_too_many_passes_is_redacted_completely() {
     let policy = policy(r#"{"secretPatterns":["\\ba"]}"#);
     assert_eq!(policy.redact_text("aab"), format!("{REDACTED}b"));
     assert_eq!(policy.redact_text(&"a".repeat(100)), REDACTED);
@@ -165,12 +166,12 @@ fn only_the_content_of_thinking_blocks_is_redacted() {
     let message = Message::parse(&json(text)).unwrap();
     let expected = text.replace("Ask Ada.", "Ask [REDACTED].");
     assert_eq!(policy.redact_message(&message).json().as_str(), expected);
-    // The message that will be replayed is as it was.
+    // The message that will be replayed is unchanged.
     assert_eq!(message.json().as_str(), text);
 }
 
 #[test]
-fn blocks_that_say_nothing_forbidden_are_the_same_blocks() {
+fn blocks_without_matches_are_borrowed() {
     let policy = policy(r#"{"thinkingPatterns":["Ada"]}"#);
     let blocks = [ThinkingBlock::thinking("Ask Bob.", Some(Opaque::from("Ada")))];
     assert!(
@@ -185,7 +186,7 @@ fn message(content: &str) -> Message {
 }
 
 #[test]
-fn secrets_go_from_every_readable_part_of_a_message() {
+fn secrets_are_redacted_in_every_readable_part_of_a_message() {
     let secret = format!("sk-{}", letters(48));
     let policy = policy(r#"{"keys":["injectedBy"]}"#);
     let text = format!(
@@ -199,7 +200,7 @@ fn secrets_go_from_every_readable_part_of_a_message() {
 }
 
 #[test]
-fn members_lose_their_values_by_name_by_pattern_and_by_path() {
+fn members_are_removed_by_name_pattern_and_path() {
     let policy = policy(FULL);
     let text = r#"{ "ssn": {"a": [1]}, "Secrets":null, "my secret": 1e2, "list": [{"ssn":"\u0041"}],
         "patient": {"name":"N","age":1.0,"address":{"street":"S","city":"C"}}, "name":"kept",
@@ -211,7 +212,7 @@ fn members_lose_their_values_by_name_by_pattern_and_by_path() {
 }
 
 #[test]
-fn a_path_leads_through_arrays_and_to_every_value_of_a_name() {
+fn paths_traverse_arrays_and_duplicate_names() {
     let policy = policy(FULL);
     assert_eq!(
         redacted(&policy, r#"{"patient":[{"address":[{"street":[1]}]},[{"name":1,"name":2}]]}"#),
@@ -220,7 +221,7 @@ fn a_path_leads_through_arrays_and_to_every_value_of_a_name() {
 }
 
 #[test]
-fn secrets_go_from_the_names_of_members_too() {
+fn secrets_in_member_names_are_redacted() {
     let policy = policy(FULL);
     assert_eq!(
         redacted(&policy, r#"{"Is T-1 yours?":{"values":[ ]}}"#),
@@ -229,7 +230,7 @@ fn secrets_go_from_the_names_of_members_too() {
 }
 
 #[test]
-fn a_thought_is_known_by_its_place_in_every_shape() {
+fn thoughts_are_recognized_in_every_provider_format() {
     let policy = policy(FULL);
     let thoughts = [
         r#"{"type":"thinking","thinking":"@","signature":"Ada"}"#,
@@ -250,13 +251,13 @@ fn a_thought_is_known_by_its_place_in_every_shape() {
     for thought in thoughts {
         let text = thought.replace('@', "Hello Ada");
         assert_eq!(redacted(&policy, &text), thought.replace('@', "Hello [REDACTED]"));
-        let left = policy.redact_json(&json(&text), Thoughts::Leave).into_owned();
+        let left = policy.redact_json(&json(&text), ThoughtRedaction::Leave).into_owned();
         assert_eq!(left.as_str(), text);
     }
 }
 
 #[test]
-fn what_a_provider_sealed_stays_unless_it_is_named() {
+fn sealed_values_are_kept_unless_listed_in_keys() {
     let secret = format!("sk-{}", letters(48));
     let text = format!(
         r#"[{{"type":"reasoning","encrypted_content":"{secret}"}},{{"type":"redacted_thinking","data":"{secret}"}},{{"signature":"{secret}"}}]"#
@@ -280,13 +281,13 @@ fn an_event_is_redacted_by_its_name() {
 }
 
 #[test]
-fn depth_costs_no_stack() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let deep = format!("{}\"T-1\"{}", "[".repeat(100_000), "]".repeat(100_000));
     let expected = deep.replace("T-1", REDACTED);
     assert_eq!(redacted(&policy(FULL), &deep), expected);
 }
 
-/// Values with secrets, thoughts and names of all kinds in them.
+/// Generates values with secrets, Thoughts and names of all kinds.
 fn value() -> impl Strategy<Value = serde_json::Value> {
     let word = prop_oneof![
         "[a-zA-Z \\[\\]\u{e9}\"\\\\]{0,12}",
@@ -320,12 +321,12 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// All strings of a value, those that name members included.
+/// Returns all strings of a value, including member names.
 fn strings(value: &Json) -> Vec<String> {
     let tree = value.tree();
     let (mut found, mut waiting) = (Vec::new(), vec![tree.root()]);
     while let Some(node) = waiting.pop() {
-        if node.shape() == Shape::String {
+        if node.shape() == JsonKind::String {
             found.extend(node.text().map(Cow::into_owned));
         }
         waiting.extend(node.elements());
@@ -336,33 +337,33 @@ fn strings(value: &Json) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn after_redaction_no_secret_is_left_and_redacting_again_changes_nothing(value in value()) {
+    fn redaction_is_complete_and_idempotent(value in value()) {
         let policy = RedactionPolicy { built_in_secrets: true, ..policy(FULL) };
         let value = Json::from(&value);
-        let once = policy.redact_json(&value, Thoughts::Redact).into_owned();
+        let once = policy.redact_json(&value, ThoughtRedaction::Redact).into_owned();
         prop_assert!(Json::parse(once.bytes().clone()).is_ok());
-        prop_assert!(matches!(policy.redact_json(&once, Thoughts::Redact), Cow::Borrowed(_)));
-        for pattern in policy.secrets() {
+        prop_assert!(matches!(policy.redact_json(&once, ThoughtRedaction::Redact), Cow::Borrowed(_)));
+        for pattern in policy.active_secret_patterns() {
             prop_assert!(!strings(&once).iter().any(|text| pattern.is_match(text)));
         }
     }
 
     #[test]
-    fn where_nothing_matches_the_same_bytes_come_back(value in value()) {
+    fn values_without_matches_are_borrowed(value in value()) {
         let policy = policy(r#"{"secretPatterns":["never said"],"keys":["never"],"thinkingPatterns":["nor this"],"builtInSecrets":false}"#);
         let value = Json::from(&value);
-        prop_assert!(matches!(policy.redact_json(&value, Thoughts::Redact), Cow::Borrowed(_)));
+        prop_assert!(matches!(policy.redact_json(&value, ThoughtRedaction::Redact), Cow::Borrowed(_)));
     }
 
     #[test]
-    fn every_byte_stays_that_is_not_redacted(before in "[^T\\[]{0,20}", after in "[^T\\[]{0,20}") {
+    fn unredacted_bytes_are_unchanged(before in "[^T\\[]{0,20}", after in "[^T\\[]{0,20}") {
         let policy = policy(r#"{"secretPatterns":["T-[0-9]{3}"],"builtInSecrets":false}"#);
         let text = format!("{before}T-123{after}");
         prop_assert_eq!(policy.redact_text(&text), format!("{before}{REDACTED}{after}"));
     }
 
     #[test]
-    fn any_pattern_redacts_once_and_for_all(
+    fn redaction_is_idempotent_for_any_pattern(
         first in "[ab.\\[\\]RE]{1,4}",
         second in proptest::sample::select(vec![r"\b[abx]", "[a-c]+", r"\W.", "^.", ".$", "R?a"]),
         body in "[abx \\[\\]RE]{0,40}",
@@ -374,7 +375,8 @@ proptest! {
         let once = text::redact(&body, &patterns).into_owned();
         prop_assert_eq!(text::redact(&once, &patterns), once.as_str());
         for pattern in &patterns {
-            // What depends on its surroundings may match a piece by itself, which the text as a whole does not.
+            // A pattern with context assertions may match an isolated piece that it does not match
+            // in the whole text.
             let is_plain = pattern.as_str().chars().all(|letter| "abRE.".contains(letter));
             let is_left = once.split(REDACTED).any(|piece| pattern.is_match(piece));
             prop_assert!(!(is_plain && is_left));
@@ -383,7 +385,7 @@ proptest! {
 }
 
 #[test]
-fn stored_records_lose_thoughts_wherever_they_stand() {
+fn thoughts_in_stored_records_are_redacted_everywhere() {
     let policy = RedactionPolicy {
         thinking_patterns: vec![Pattern::new("zebra").unwrap()],
         ..RedactionPolicy::default()
@@ -391,25 +393,25 @@ fn stored_records_lose_thoughts_wherever_they_stand() {
     let redacted = |kind: &str, content: &'static [u8]| {
         policy.redact_record(kind, &bytes::Bytes::from_static(content))
     };
-    // A stored thought is not known by its place.
+    // The position of a stored Thought does not identify it.
     let item = redacted(
         "item",
         br#"{"thought":{"text":"a zebra"},"json":{"content":"<think>zebra</think>"}}"#,
     );
     let item = String::from_utf8(item.unwrap().to_vec()).unwrap();
     assert!(!item.contains("zebra") && item.contains(REDACTED), "{item}");
-    // Pieces of a text are left out, because a match may be cut between them.
-    let events = crate::store::pack([
+    // Pieces are removed whole, because a match may span several of them.
+    let events = crate::store::pack_events([
         &br#"{"type":"thought","phase":"delta","turn":1,"text":"zeb"}"#[..],
         &br#"{"type":"stream","text":"ra"}"#[..],
     ]);
     let events = policy.redact_record(&events.kind, &events.content).unwrap();
-    for event in crate::store::split(&events) {
+    for event in crate::store::split_pack(&events) {
         let event = String::from_utf8(event.to_vec()).unwrap();
         assert!(event.contains(REDACTED) && !event.contains("zeb"), "{event}");
     }
     assert_eq!(redacted("copy", b"{\"delta\":\"zeb\"}").unwrap(), format!("{REDACTED:?}"));
-    // What has nothing to redact stays as it is, also where it is no text.
+    // Content without a match stays unchanged, even if it is not text.
     assert_eq!(redacted("item", br#"{"text":"harmless"}"#), None);
     assert_eq!(redacted("item", b"\xff\xfe\x00"), None);
     let nothing = RedactionPolicy::nothing();

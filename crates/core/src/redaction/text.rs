@@ -1,32 +1,32 @@
-//! Redacting one text.
+//! Redacts a single text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::redaction::{Pattern, REDACTED};
 
-/// How often a text is looked at again because a redaction made something else match. A text that is not through by then is
-/// redacted whole, so that the time stays in proportion to the text.
+/// Maximum number of passes when a redaction creates new matches. After that the whole text is
+/// redacted, which keeps the time linear.
 const PASSES: usize = 8;
 
-/// The text with [`REDACTED`] in place of everything that matches. What lies within a [`REDACTED`] never matches.
+/// Replaces every match with [`REDACTED`]. Text inside an existing [`REDACTED`] never matches.
 pub(super) fn redact<'t>(text: &'t str, patterns: &[&Pattern]) -> Cow<'t, str> {
     let mut redacted = Cow::Borrowed(text);
     for _ in 0..PASSES {
-        match once(&redacted, patterns) {
+        match redact_once(&redacted, patterns) {
             None => return redacted,
             Some(changed) => redacted = Cow::Owned(changed),
         }
     }
-    match once(&redacted, patterns) {
+    match redact_once(&redacted, patterns) {
         None => redacted,
         Some(_) => Cow::Owned(REDACTED.to_owned()),
     }
 }
 
-/// The text after one look; nothing where nothing matches.
-fn once(text: &str, patterns: &[&Pattern]) -> Option<String> {
-    let marks = marks(text);
+/// Runs one pass; `None` if nothing matches.
+fn redact_once(text: &str, patterns: &[&Pattern]) -> Option<String> {
+    let marks = redacted_ranges(text);
     let found = patterns.iter().flat_map(|pattern| pattern.matches(text));
     let mut found: Vec<_> = found.filter(|range| !is_covered(range, &marks)).collect();
     if found.is_empty() {
@@ -36,7 +36,7 @@ fn once(text: &str, patterns: &[&Pattern]) -> Option<String> {
     found.sort_by_key(|range| range.start);
     let mut changed = String::with_capacity(text.len());
     let mut copied = 0;
-    for range in merged(found) {
+    for range in merge_ranges(found) {
         changed.push_str(text.get(copied..range.start).unwrap_or_default());
         changed.push_str(REDACTED);
         copied = range.end;
@@ -45,21 +45,21 @@ fn once(text: &str, patterns: &[&Pattern]) -> Option<String> {
     Some(changed)
 }
 
-/// Where something was redacted before. Marks without anything between them are one.
-fn marks(text: &str) -> Vec<Range<usize>> {
+/// Returns the ranges of earlier redactions. Adjacent ones are merged.
+fn redacted_ranges(text: &str) -> Vec<Range<usize>> {
     let found = memchr::memmem::find_iter(text.as_bytes(), REDACTED);
-    merged(found.map(|start| start..start + REDACTED.len()).collect())
+    merge_ranges(found.map(|start| start..start + REDACTED.len()).collect())
 }
 
-/// Whether the range lies within one of the marks, which are in order.
+/// Whether the range lies within one of the marks, which are sorted.
 fn is_covered(range: &Range<usize>, marks: &[Range<usize>]) -> bool {
     let after = marks.partition_point(|mark| mark.start <= range.start);
     let mark = after.checked_sub(1).and_then(|place| marks.get(place));
     mark.is_some_and(|mark| range.end <= mark.end)
 }
 
-/// Ranges in order, with those joined that overlap or touch.
-fn merged(ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+/// Merges sorted ranges that overlap or touch.
+fn merge_ranges(ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {

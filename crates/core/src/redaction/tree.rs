@@ -1,4 +1,4 @@
-//! Redacting a JSON value: edits on its text, so that whatever is not redacted stays as it was written.
+//! Redacts a JSON value by editing its text, so that all other bytes stay unchanged.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::json::{self, Json, Node, Shape};
+use crate::json::{self, Json, JsonKind, Node};
 use crate::name::Name;
-use crate::redaction::{Pattern, REDACTED, RedactionPolicy, Thoughts, text};
+use crate::redaction::{Pattern, REDACTED, RedactionPolicy, ThoughtRedaction, text};
 
-/// Members whose values are thoughts, or hold them.
+/// Members whose values are or contain Thoughts.
 const THOUGHTS: [&str; 9] = [
     "thinking",
     "thinkingBlocks",
@@ -23,7 +23,7 @@ const THOUGHTS: [&str; 9] = [
     "reflections",
 ];
 
-/// Members that hold the text of a thought, within what holds thoughts.
+/// Members that hold the text of a Thought, inside an object that contains Thoughts.
 const TEXTS: [&str; 9] = [
     "text",
     "content",
@@ -36,7 +36,7 @@ const TEXTS: [&str; 9] = [
     "delta",
 ];
 
-/// Members that hold what a provider sealed, wherever they stand.
+/// Members that hold sealed values, at any depth.
 const SEALS: [&str; 9] = [
     "thoughtSignature",
     "thought_signature",
@@ -49,29 +49,29 @@ const SEALS: [&str; 9] = [
     "provider_meta",
 ];
 
-/// Members that hold what a provider sealed, within what holds thoughts.
+/// Members that hold sealed values, inside an object that contains Thoughts.
 const SEALS_OF_THOUGHTS: [&str; 2] = ["signature", "data"];
 
-/// What the `type` of an object says that holds thoughts, or a piece of one.
+/// Substrings of the `type` of an object that contains Thoughts or a piece of one.
 const KINDS: [&str; 6] =
     ["thinking", "thought", "reasoning", "reflection", "summary_text", "signature"];
 
-/// What is known of the place of a value.
+/// The context of a value.
 #[derive(Clone, Copy)]
-struct Place {
-    /// Whether it is within something that holds thoughts.
+struct ValueContext {
+    /// Whether the value is inside an object that contains Thoughts.
     is_thinking: bool,
-    /// Whether a string here is the text of a thought.
+    /// Whether a string at this position is the text of a Thought.
     is_thought: bool,
 }
 
 pub(super) fn redact<'j>(
     policy: &RedactionPolicy,
     value: &'j Json,
-    thoughts: Thoughts,
+    thoughts: ThoughtRedaction,
 ) -> Cow<'j, Json> {
     let tree = value.tree();
-    let mut edits = Edits::new(policy, thoughts);
+    let mut edits = RedactionEdits::new(policy, thoughts);
     edits.visit(tree.root());
     if edits.found.is_empty() {
         return Cow::Borrowed(value);
@@ -85,56 +85,67 @@ pub(super) fn redact<'j>(
         copied = range.end;
     }
     out.extend_from_slice(bytes.get(copied..).unwrap_or_default());
-    Cow::Owned(Json::trusted(Bytes::from(out)))
+    Cow::Owned(Json::from_trusted(Bytes::from(out)))
 }
 
-struct Edits<'p> {
+struct RedactionEdits<'p> {
     policy: &'p RedactionPolicy,
     secrets: Vec<&'p Pattern>,
     of_thoughts: Vec<&'p Pattern>,
-    /// Where the values begin that a path of `fields` leads to.
+    /// The start offsets of values selected by the paths of `fields`.
     removed: HashSet<usize>,
     found: Vec<(Range<usize>, Json)>,
 }
 
-impl<'p> Edits<'p> {
-    fn new(policy: &'p RedactionPolicy, thoughts: Thoughts) -> Self {
+impl<'p> RedactionEdits<'p> {
+    fn new(policy: &'p RedactionPolicy, thoughts: ThoughtRedaction) -> Self {
         let (secrets, of_thoughts) = match thoughts {
-            Thoughts::Redact => (policy.secrets(), policy.secrets_of_thoughts()),
-            Thoughts::Leave => (policy.secrets(), policy.secrets()),
-            Thoughts::Anywhere => (policy.secrets_of_thoughts(), policy.secrets_of_thoughts()),
+            ThoughtRedaction::Redact => {
+                (policy.active_secret_patterns(), policy.active_thought_patterns())
+            }
+            ThoughtRedaction::Leave => {
+                (policy.active_secret_patterns(), policy.active_secret_patterns())
+            }
+            ThoughtRedaction::Anywhere => {
+                (policy.active_thought_patterns(), policy.active_thought_patterns())
+            }
         };
         Self { policy, secrets, of_thoughts, removed: HashSet::new(), found: Vec::new() }
     }
 
-    /// Works on a list of what is still to be seen, so depth costs no stack.
+    /// Uses an explicit stack, so depth costs no call stack.
     fn visit(&mut self, root: Node<'_>) {
-        let mut waiting = vec![(root, Place { is_thinking: false, is_thought: false })];
+        let mut waiting = vec![(root, ValueContext { is_thinking: false, is_thought: false })];
         while let Some((node, place)) = waiting.pop() {
             if self.removed.contains(&node.range().start) {
                 self.remove(node);
                 continue;
             }
             match node.shape() {
-                Shape::Null | Shape::Bool | Shape::Number => {}
-                Shape::String => self.string(node, place),
-                Shape::Array => waiting.extend(node.elements().map(|element| (element, place))),
-                Shape::Object => self.object(node, place, &mut waiting),
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {}
+                JsonKind::String => self.string(node, place),
+                JsonKind::Array => waiting.extend(node.elements().map(|element| (element, place))),
+                JsonKind::Object => self.object(node, place, &mut waiting),
             }
         }
     }
 
-    fn object<'t>(&mut self, node: Node<'t>, place: Place, waiting: &mut Vec<(Node<'t>, Place)>) {
+    fn object<'t>(
+        &mut self,
+        node: Node<'t>,
+        place: ValueContext,
+        waiting: &mut Vec<(Node<'t>, ValueContext)>,
+    ) {
         let is_thinking = place.is_thinking || holds_thoughts(node);
         for (key, value) in node.members() {
             let name = key.text().unwrap_or_default();
-            if self.policy.removes(&name) {
+            if self.policy.removes_member(&name) {
                 self.remove(value);
             } else if !is_sealed(&name, is_thinking) {
                 self.follow_paths(&name, value);
                 let is_thought = is_thinking && TEXTS.contains(&&*name);
                 let is_named = THOUGHTS.contains(&&*name);
-                let place = Place {
+                let place = ValueContext {
                     is_thinking: is_thinking || is_named,
                     is_thought: is_thought || is_named,
                 };
@@ -146,7 +157,7 @@ impl<'p> Edits<'p> {
         }
     }
 
-    fn string(&mut self, node: Node<'_>, place: Place) {
+    fn string(&mut self, node: Node<'_>, place: ValueContext) {
         let Some(value) = node.text() else { return };
         let patterns = if place.is_thought { &self.of_thoughts } else { &self.secrets };
         if let Cow::Owned(redacted) = text::redact(&value, patterns) {
@@ -160,7 +171,7 @@ impl<'p> Edits<'p> {
         }
     }
 
-    /// Notes the values that the paths of `fields` lead to from the member of that name.
+    /// Collects the values that the paths of `fields` select below a member of that name.
     fn follow_paths(&mut self, name: &str, value: Node<'_>) {
         let policy = self.policy;
         for (_, paths) in policy.fields.iter().filter(|(key, _)| &**key == name) {
@@ -176,7 +187,7 @@ impl<'p> Edits<'p> {
             let mut next = Vec::new();
             while let Some(node) = reached.pop() {
                 reached.extend(node.elements());
-                // A name that stands twice has two values, and both go.
+                // A duplicate name selects both values.
                 let members = node.members().filter(|(key, _)| key.is(step));
                 next.extend(members.map(|(_, value)| value));
             }
@@ -186,7 +197,7 @@ impl<'p> Edits<'p> {
     }
 }
 
-/// Whether an object says of itself that it holds thoughts.
+/// Whether the object's own members mark it as containing Thoughts.
 fn holds_thoughts(node: Node<'_>) -> bool {
     node.members().any(|(key, value)| {
         if key.is("type") {
@@ -200,7 +211,7 @@ fn holds_thoughts(node: Node<'_>) -> bool {
     })
 }
 
-/// Whether a member holds what a provider sealed.
+/// Whether a member holds a sealed value.
 fn is_sealed(name: &str, is_thinking: bool) -> bool {
     SEALS.contains(&name) || is_thinking && SEALS_OF_THOUGHTS.contains(&name)
 }

@@ -1,5 +1,8 @@
-//! The events of a run, one record each. `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent` are the document's; the others
-//! it only names, and their members are those of the system that wrote it.
+//! The events of a run, one record each.
+//!
+//! The specification defines `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent`. It only names
+//! the others, whose members follow the system that the specification comes from. "Throughline
+//! extension" marks additions.
 
 use crate::document::{record, words};
 use crate::json::Json;
@@ -12,53 +15,53 @@ use crate::state::{
 };
 
 words! {
-    /// How far a tool call is.
+    /// The phase of a tool call.
     ToolCallPhase {
-        /// The tool begins.
+        /// The tool starts.
         Start = "start",
-        /// It is at work, and tells how far it is. Ours.
+        /// The tool is running and reports progress. Throughline extension.
         Progress = "progress",
-        /// It answered.
+        /// The tool returned a result.
         Success = "success",
-        /// It failed.
+        /// The tool failed.
         Error = "error",
-        /// It was left out, because a limit was reached.
+        /// The tool was skipped because a limit was reached.
         Skipped = "skipped",
     }
 }
 
 record! {
-    /// What went wrong.
+    /// An error.
     EventError {
-        /// In words.
+        /// The error message.
         "message" => message: Name,
     }
 }
 
 record! {
-    /// A tool began, answered, failed or was left out.
+    /// A tool started, returned, failed or was skipped.
     ToolCallEvent is "tool_call" {
-        /// How far the call is.
+        /// The phase of the call.
         "phase" => phase: ToolCallPhase,
-        /// The tool.
+        /// The name of the tool.
         "name" => name: Name,
-        /// The call.
+        /// The id of the tool call.
         "id" => id?: Name,
         /// The arguments, verbatim.
         "args" => args?: Json,
-        /// The answer, verbatim.
+        /// The result, verbatim.
         "result" => result?: Json,
-        /// What went wrong.
+        /// The error.
         "error" => error?: EventError,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
     }
 }
 
 words! {
-    /// How far an approval is.
+    /// The status of an approval.
     ToolApprovalEventStatus {
-        /// It waits for a decision.
+        /// The approval waits for a decision.
         Pending = "pending",
         /// The tool may run.
         Approved = "approved",
@@ -68,51 +71,51 @@ words! {
 }
 
 record! {
-    /// A tool call waits for a person, or the person decided.
+    /// A tool call waits for a person's approval, or was decided.
     ToolApprovalEvent is "tool_approval" {
-        /// How far the approval is.
+        /// The status of the approval.
         "status" => status: ToolApprovalEventStatus,
-        /// The approval.
+        /// The id of the approval.
         "id" => id: Name,
-        /// The tool.
+        /// The name of the tool.
         "toolName" => tool_name: Name,
-        /// The call.
+        /// The id of the tool call.
         "toolCallId" => tool_call_id?: Name,
         /// The arguments, verbatim.
         "args" => args?: Json,
-        /// Who decided.
+        /// The person who decided.
         "decidedBy" => decided_by?: Name,
-        /// What the person said.
+        /// The person's comment.
         "comment" => comment?: Name,
     }
 }
 
 words! {
-    /// How far a question is.
+    /// The status of a question.
     UserQuestionEventStatus {
-        /// It waits for an answer.
+        /// The question waits for an answer.
         Pending = "pending",
-        /// It was answered.
+        /// The question was answered.
         Answered = "answered",
-        /// Nobody will answer it.
+        /// The question was cancelled without an answer.
         Cancelled = "cancelled",
     }
 }
 
 record! {
-    /// The model asked a person, or the person answered.
+    /// The model asked the user a question, or the user answered.
     UserQuestionEvent is "user_question" {
-        /// How far the question is.
+        /// The status of the question.
         "status" => status: UserQuestionEventStatus,
-        /// The question.
+        /// The id of the question.
         "id" => id: Name,
-        /// The tool call by which the model asked.
+        /// The id of the tool call that asked the question.
         "toolCallId" => tool_call_id: Name,
-        /// What is asked.
+        /// The questions.
         "questions" => questions?: Vec<UserQuestionItem>,
         /// The answers.
         "answers" => answers?: UserQuestionAnswerSet,
-        /// Who answered.
+        /// The person who answered.
         "answeredBy" => answered_by?: Name,
         /// Whether free text is allowed.
         "allowFreeText" => allow_free_text?: bool,
@@ -120,9 +123,9 @@ record! {
 }
 
 words! {
-    /// Who touched the plan.
+    /// The source of a plan access.
     PlanSource {
-        /// The model, by its tool.
+        /// The model's plan tool.
         ManageTodoList = "manage_todo_list",
         /// The runtime.
         System = "system",
@@ -130,29 +133,29 @@ words! {
 }
 
 words! {
-    /// What was done with the plan.
+    /// An operation on the plan.
     PlanOperation {
-        /// It was looked at.
+        /// The plan was read.
         Read = "read",
-        /// It was replaced.
+        /// The plan was replaced.
         Write = "write",
-        /// Some of its steps changed.
+        /// Some steps changed.
         Update = "update",
     }
 }
 
 record! {
-    /// The plan was read or changed. What it says is an account of that moment; the plan itself is in the state.
+    /// The plan was read or changed. The event is a snapshot; the current plan is in the state.
     PlanEvent is "plan" {
-        /// Who did it.
+        /// The source of the access.
         "source" => source: PlanSource,
-        /// What was done.
+        /// The operation.
         "operation" => operation?: PlanOperation,
         /// The steps of the plan.
         "todoList" => todo_list?: Vec<PlanStepRecord>,
         /// The version of the plan.
         "version" => version?: u64,
-        /// How much of it is done, from 0 to 1.
+        /// The completed share of the plan, from 0 to 1.
         "adherenceScore" => adherence_score?: Number,
     }
 }
@@ -162,48 +165,48 @@ record! {
     SummarizationEvent is "summarization" {
         /// The summary.
         "summary" => summary: Name,
-        /// How many messages it stands for.
+        /// The number of messages that the summary replaces.
         "messagesCompressed" => messages_compressed?: u64,
-        /// Tokens that the model read for it.
+        /// Input tokens of the summarization.
         "inputTokens" => input_tokens?: u64,
-        /// Tokens that it wrote.
+        /// Output tokens of the summarization.
         "outputTokens" => output_tokens?: u64,
-        /// Tokens that it found in its cache.
+        /// Input tokens read from the cache.
         "cachedInputTokens" => cached_input_tokens?: u64,
-        /// All of them.
+        /// Total tokens.
         "totalTokens" => total_tokens?: u64,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
-        /// The summary before this one.
+        /// The previous summary.
         "previousSummary" => previous_summary?: Name,
-        /// How many tokens the conversation had before.
+        /// The token count of the conversation before.
         "tokenCountBefore" => token_count_before?: u64,
-        /// How many it has now.
+        /// The token count of the conversation after.
         "tokenCountAfter" => token_count_after?: u64,
-        /// How many tool answers were archived.
+        /// The number of archived tool results.
         "archivedCount" => archived_count?: u64,
-        /// The summary, taken apart.
+        /// The summary in structured form.
         "structuredSummary" => structured_summary?: SummaryRecord,
-        /// Whether it kept what it had to keep.
+        /// The result of the integrity check.
         "integrity" => integrity?: SummaryIntegrityCheck,
     }
 }
 
 record! {
-    /// The agent answered.
+    /// The agent gave its final answer.
     FinalAnswerEvent is "finalAnswer" {
-        /// The answer.
+        /// The text of the answer.
         "content" => content: Name,
     }
 }
 
 record! {
-    /// What the run cost, and which limits it has. Anything else that it says is among the unknown members.
+    /// Usage and limits of the run. All other members are kept as unknown.
     #[derive(Default)]
     MetadataEvent is "metadata" {
-        /// What the provider counted, verbatim.
+        /// The provider's usage, verbatim.
         "usage" => usage?: Json,
-        /// The model.
+        /// The name of the model.
         "modelName" => model_name?: Name,
         /// The limits of the run, verbatim.
         "limits" => limits?: Json,
@@ -211,346 +214,347 @@ record! {
 }
 
 record! {
-    /// Another agent goes on.
+    /// Another agent takes over.
     HandoffEvent is "handoff" {
         /// The agent that hands over.
         "from" => from?: Name,
-        /// The agent that goes on.
+        /// The agent that takes over.
         "to" => to?: Name,
-        /// The tool by which that happened.
+        /// The tool that triggered the handoff.
         "toolName" => tool_name: Name,
     }
 }
 
 words! {
-    /// What a guardrail looked at.
+    /// The direction that a guardrail checks.
     GuardrailPhase {
-        /// What goes to the model.
+        /// Content sent to the model.
         Request = "request",
-        /// What comes from it.
+        /// Content returned by the model.
         Response = "response",
     }
 }
 
 words! {
-    /// What a guardrail decided.
+    /// The decision of a guardrail.
     GuardrailDisposition {
-        /// It stops here.
+        /// The content is blocked.
         Block = "block",
-        /// It goes on, and somebody should look.
+        /// The content passes with a warning.
         Warn = "warn",
-        /// It goes on.
+        /// The content passes.
         Allow = "allow",
     }
 }
 
 record! {
-    /// A guardrail objected.
+    /// A guardrail reported a violation.
     GuardrailEvent is "guardrail" {
-        /// What it looked at.
+        /// The checked direction.
         "phase" => phase: GuardrailPhase,
-        /// The guardrail.
+        /// The id of the guardrail.
         "guardrailId" => guardrail_id?: Name,
-        /// Its name for people.
+        /// The display name of the guardrail.
         "guardrailTitle" => guardrail_title?: Name,
-        /// The rule of it.
+        /// The id of the violated rule.
         "ruleId" => rule_id?: Name,
-        /// The rule's name for people.
+        /// The display name of the rule.
         "ruleTitle" => rule_title?: Name,
-        /// What it decided.
+        /// The decision.
         "disposition" => disposition: GuardrailDisposition,
-        /// Why.
+        /// The reason for the decision.
         "reason" => reason?: Name,
-        /// More about that, verbatim.
+        /// Additional details, verbatim.
         "details" => details?: Vec<(Name, Json)>,
     }
 }
 
 record! {
-    /// How far the run is.
+    /// Progress of the run.
     #[derive(Default)]
     ProgressEvent is "progress" {
-        /// What it is at.
+        /// The current stage.
         "stage" => stage?: Name,
-        /// The same for people.
+        /// A description of the stage for people.
         "message" => message?: Name,
-        /// How much of it is done, in percent.
+        /// The completed share in percent.
         "percent" => percent?: Number,
-        /// More about that, verbatim.
+        /// Additional details, verbatim.
         "detail" => detail?: Json,
     }
 }
 
 record! {
-    /// A piece of text that the model is writing.
+    /// A piece of streamed text.
     StreamEvent is "stream" {
-        /// The piece.
+        /// The text of the piece.
         "text" => text: Name,
-        /// Whether it is the last.
+        /// Whether this is the last piece.
         "isFinal" => is_final?: bool,
-        /// The Item that it is a piece of. Ours.
+        /// The id of the Item that the piece belongs to. Throughline extension.
         "id" => id?: Name,
     }
 }
 
 record! {
-    /// The run was stopped.
+    /// The run was cancelled.
     #[derive(Default)]
     CancelledEvent is "cancelled" {
-        /// What it was at.
+        /// The stage at which the run was cancelled.
         "stage" => stage?: Name,
-        /// Why.
+        /// The reason.
         "reason" => reason?: Name,
     }
 }
 
 words! {
-    /// How far an agent is that works for another.
+    /// The phase of a subagent.
     SubagentPhase {
-        /// It begins.
+        /// The subagent starts.
         Start = "start",
-        /// It answered.
+        /// The subagent returned a result.
         Result = "result",
-        /// It failed.
+        /// The subagent failed.
         Error = "error",
-        /// It waits for a person.
+        /// The subagent waits for a person.
         Paused = "paused",
     }
 }
 
 words! {
-    /// Where an agent that works for another comes from.
+    /// The source of a subagent's definition.
     SubagentMode {
-        /// It was declared.
+        /// Declared in the configuration.
         Registry = "registry",
-        /// The model made it up.
+        /// Defined by the model at run time.
         Adhoc = "adhoc",
     }
 }
 
 record! {
-    /// An agent that works for this one began, answered, failed or paused.
+    /// A subagent started, returned, failed or paused.
     SubagentEvent is "subagent" {
-        /// How far it is.
+        /// The phase of the subagent.
         "phase" => phase: SubagentPhase,
-        /// Its name or its role.
+        /// The name or role of the subagent.
         "name" => name: Name,
-        /// Its id, new each time.
+        /// The id of this execution.
         "id" => id: Name,
-        /// Where it comes from.
+        /// The source of the subagent's definition.
         "mode" => mode: SubagentMode,
-        /// The tool call that it works for.
+        /// The id of the tool call that started the subagent.
         "parentToolCallId" => parent_tool_call_id?: Name,
-        /// Whether others work beside it.
+        /// Whether other subagents run in parallel.
         "parallel" => parallel?: bool,
-        /// What it is to do.
+        /// The task of the subagent.
         "input" => input?: Name,
-        /// What it answered.
+        /// The result of the subagent.
         "content" => content?: Name,
-        /// What went wrong.
+        /// The error.
         "error" => error?: EventError,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
     }
 }
 
 record! {
-    /// The agent noted something.
+    /// The agent recorded a reflection.
     ReflectionEvent is "reflection" {
-        /// The reflection.
+        /// The id of the reflection.
         "id" => id: Name,
-        /// The turn after which it was made.
+        /// The turn after which the reflection was made.
         "turn" => turn: u64,
-        /// What the agent noted.
+        /// The text of the reflection.
         "text" => text: Name,
-        /// Which cadence called for it.
+        /// The cadence that triggered the reflection.
         "trigger" => trigger?: Cadence,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
-        /// What it cost.
+        /// The token usage.
         "usage" => usage?: ReflectionUsage,
-        /// The tool calls that it is about.
+        /// The tool calls that the reflection covers.
         "toolCallIds" => tool_call_ids?: Vec<Name>,
     }
 }
 
 record! {
-    /// A run began, waits, goes on or ended. Ours.
+    /// A run started, waits, resumed or ended. Throughline extension.
     RunStatusEvent is "run" {
-        /// How it stands: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+        /// The status: `running`, `waiting`, `completed`, `failed` or `cancelled`.
         "status" => status: Name,
-        /// The run.
+        /// The id of the run.
         "runId" => run_id?: Name,
-        /// The agent that runs.
+        /// The name of the running agent.
         "agent" => agent?: Name,
-        /// Why it stands so.
+        /// The reason for the status.
         "reason" => reason?: Name,
     }
 }
 
 words! {
-    /// How far a turn is.
+    /// The phase of a turn.
     TurnPhase {
-        /// The model is asked.
+        /// The model is called.
         Start = "start",
-        /// It answered, and the answer was taken.
+        /// The answer was accepted.
         End = "end",
-        /// What it had said was thrown away.
+        /// The answer was discarded.
         Discarded = "discarded",
     }
 }
 
 record! {
-    /// A model was asked, and answered. Ours.
+    /// A model call started or ended. Throughline extension.
     TurnEvent is "turn" {
-        /// How far the turn is.
+        /// The phase of the turn.
         "phase" => phase: TurnPhase,
         /// The turn, counted from 1.
         "turn" => turn: u64,
-        /// The model that is asked.
+        /// The called model.
         "model" => model?: Name,
-        /// What it is asked for, where that is not the next step: `reflection`, `summary`, `final`.
+        /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
         "purpose" => purpose?: Name,
-        /// Why the answer ended, or why it was thrown away.
+        /// Why the answer ended or was discarded.
         "reason" => reason?: Name,
-        /// The Items that it said.
+        /// The ids of the answer's Items.
         "items" => items?: Vec<Name>,
     }
 }
 
 record! {
-    /// Something was said to the model. What is ephemeral is told here and kept in no Thread. Ours.
+    /// A message was sent to the model. The event records ephemeral messages too, which no Thread
+    /// stores. Throughline extension.
     MessageEvent is "message" {
-        /// Who speaks.
+        /// The role of the speaker.
         "role" => role: Name,
-        /// What is said.
+        /// The text of the message.
         "content" => content: Name,
-        /// Whether the Thread does not keep it.
+        /// Whether the message is ephemeral, so that the Thread does not store it.
         "ephemeral" => ephemeral?: bool,
-        /// The Item that it is.
+        /// The id of the Item.
         "id" => id?: Name,
     }
 }
 
 words! {
-    /// How far a thought is.
+    /// The phase of a Thought.
     ThoughtPhase {
-        /// A piece of it.
+        /// A piece of the Thought.
         Delta = "delta",
-        /// It is whole.
+        /// The Thought is complete.
         End = "end",
     }
 }
 
 record! {
-    /// The model thinks, or has thought. Ours.
+    /// A Thought is streamed or complete. Throughline extension.
     ThoughtEvent is "thought" {
-        /// How far the thought is.
+        /// The phase of the Thought.
         "phase" => phase: ThoughtPhase,
         /// The turn, counted from 1.
         "turn" => turn: u64,
-        /// What can be read of it.
+        /// The readable text.
         "text" => text?: Name,
-        /// The Item that it is.
+        /// The id of the Item.
         "id" => id?: Name,
-        /// How many bytes of it are sealed.
+        /// The number of sealed bytes.
         "sealedBytes" => sealed_bytes?: u64,
-        /// Whether the text is the provider's summary, and not the thought itself.
+        /// Whether the text is the provider's summary instead of the Thought itself.
         "summary" => summary?: bool,
-        /// Which agent had it.
+        /// The agent that produced the Thought.
         "agent" => agent?: Name,
     }
 }
 
 record! {
-    /// A limit of the run was reached. Ours.
+    /// A limit of the run was reached. Throughline extension.
     LimitEvent is "limit" {
-        /// The limit, by the name that it is set with.
+        /// The configured name of the limit.
         "limit" => limit: Name,
-        /// How much is allowed.
+        /// The allowed value.
         "allowed" => allowed: Number,
-        /// How much there is.
+        /// The actual value.
         "actual" => actual: Number,
     }
 }
 
 words! {
-    /// What the gate did.
+    /// The outcome of a gate check.
     GatePhase {
-        /// The model is asked again.
+        /// The model is called again.
         Retried = "retried",
-        /// After that it answered as it had to.
+        /// A retry produced a valid answer.
         Recovered = "recovered",
-        /// It never did.
+        /// All attempts failed.
         Failed = "failed",
     }
 }
 
 record! {
-    /// An answer did not pass the gate, or passed after all. Ours.
+    /// An answer failed a gate check, or passed after a retry. Throughline extension.
     GateEvent is "gate" {
-        /// What the gate did.
+        /// The outcome of the check.
         "phase" => phase: GatePhase,
-        /// How often the model was asked, counted from 1.
+        /// The number of model calls so far, counted from 1.
         "attempt" => attempt: u64,
-        /// What is done: `retry`, `retry-other`, `fallback`, `fail-fast`.
+        /// The action taken: `retry`, `retry-other`, `fallback`, `fail-fast`.
         "action" => action?: Name,
-        /// What kind of failure it was.
+        /// The kind of failure.
         "errorKind" => error_kind?: Name,
-        /// What was wrong.
+        /// The error message.
         "message" => message?: Name,
-        /// The rule that decided, where it has a name.
+        /// The name of the rule that decided, if it has one.
         "rule" => rule?: Name,
-        /// The model that was asked.
+        /// The model that failed.
         "fromModel" => from_model?: Name,
-        /// The model that is asked next.
+        /// The model that is called next.
         "toModel" => to_model?: Name,
     }
 }
 
 record! {
-    /// What became of the Items and Seals of a request. Ours.
+    /// The Fates of a request's Items and Seals. Throughline extension.
     #[derive(Default)]
     ReplayEvent is "replay" {
         /// The turn, counted from 1.
         "turn" => turn?: u64,
-        /// How many thoughts were sent back as they were.
+        /// The number of Thoughts that were sent unchanged.
         "kept" => kept?: u64,
-        /// How many were put back.
+        /// The number of Thoughts that were restored.
         "restored" => restored?: u64,
-        /// How many were said in another way.
+        /// The number of Thoughts that were sent in another form.
         "reshaped" => reshaped?: u64,
-        /// How many were left out of this request.
+        /// The number of Thoughts that were left out of this request.
         "elided" => elided?: u64,
-        /// Why, with how many each time.
+        /// The reasons, each with a count.
         "why" => why?: Vec<(Name, Json)>,
-        /// The seals: the same, counted one by one.
+        /// The same counts for Seals.
         "seals" => seals?: Vec<(Name, Json)>,
-        /// The same Item by Item, in their order: `[first Item, what happened, to how many from there on]`. Items that are
-        /// neither thoughts nor sealed are not counted.
+        /// The Fates in Item order as runs of equal values: `[first Item, fate, count]`. Items that
+        /// are neither Thoughts nor sealed are not counted.
         "fates" => fates?: Json,
     }
 }
 
 record! {
-    /// What a turn cost, and the run so far. Ours.
+    /// Usage and cost of a turn and of the run so far. Throughline extension.
     #[derive(Default)]
     UsageEvent is "usage" {
         /// The model that answered.
         "model" => model?: Name,
-        /// The model that was asked for, as its provider calls it.
+        /// The requested model, by its provider's name.
         "asked" => asked?: Name,
-        /// The account that was asked, by its configured label.
+        /// The configured label of the called account.
         "account" => account?: Name,
-        /// What it was asked for, where that is not the next step.
+        /// The purpose of the call if it is not the next step.
         "purpose" => purpose?: Name,
-        /// Tokens of this answer.
+        /// The token usage of this answer.
         "usage" => usage?: ReflectionUsage,
-        /// Tokens of the run so far.
+        /// The token usage of the run so far.
         "total" => total?: ReflectionUsage,
-        /// What this answer cost, in US dollars.
+        /// The cost of this answer in US dollars.
         "costUsd" => cost_usd?: Number,
-        /// What the run cost so far.
+        /// The cost of the run so far in US dollars.
         "totalCostUsd" => total_cost_usd?: Number,
     }
 }

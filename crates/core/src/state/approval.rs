@@ -1,13 +1,14 @@
-//! Tool calls that a person has to allow. The document names the record only; its members are those of the system that wrote it.
+//! Tool calls that need a person's approval. The specification only names the record; its members
+//! follow the system that the specification comes from.
 
 use crate::document::{record, words};
 use crate::json::Json;
 use crate::name::Name;
 
 words! {
-    /// How far an approval is.
+    /// The status of an approval.
     ToolApprovalStatus {
-        /// It waits for a decision.
+        /// The approval waits for a decision.
         Pending = "pending",
         /// The tool may run.
         Approved = "approved",
@@ -19,33 +20,33 @@ words! {
 }
 
 record! {
-    /// A tool call that waits for a person's decision, or had one.
+    /// A tool call that waits for a person's decision or has received it.
     PendingToolApproval {
-        /// Its id.
+        /// The id of the approval.
         "id" => id: Name,
-        /// The call.
+        /// The id of the tool call.
         "toolCallId" => tool_call_id: Name,
-        /// The tool.
+        /// The name of the tool.
         "toolName" => tool_name: Name,
-        /// The arguments that the model gave, verbatim.
+        /// The model's arguments, verbatim.
         "args" => args: Json,
-        /// How far it is.
+        /// The status of the approval.
         "status" => status: ToolApprovalStatus,
-        /// When the decision was asked for.
+        /// When the approval was requested.
         "requestedAt" => requested_at: Name,
-        /// When it was made.
+        /// When the decision was made.
         "decidedAt" => decided_at?: Name,
-        /// By whom.
+        /// The person who decided.
         "decidedBy" => decided_by?: Name,
-        /// What the person said.
+        /// The person's comment.
         "comment" => comment?: Name,
-        /// The arguments that the person allows instead, verbatim.
+        /// The arguments that the person approved instead, verbatim.
         "approvedArgs" => approved_args?: Json,
         /// When the decision was carried out.
         "resolvedAt" => resolved_at?: Name,
-        /// The execution that came of it.
+        /// The id of the resulting execution.
         "executionId" => execution_id?: Name,
-        /// Whatever else is to be kept with it, verbatim.
+        /// Additional data, verbatim.
         "metadata" => metadata?: Vec<(Name, Json)>,
     }
 }
@@ -57,17 +58,17 @@ record! {
         "id" => id: Name,
         /// Whether the tool may run.
         "approved" => approved: bool,
-        /// The arguments that it may run with, where they are not the model's.
+        /// The approved arguments, if they differ from the model's.
         "approvedArgs" => approved_args?: Json,
-        /// Who decides.
+        /// The person who decides.
         "decidedBy" => decided_by?: Name,
-        /// What the person says.
+        /// The person's comment.
         "comment" => comment?: Name,
     }
 }
 
 impl ToolApprovalResolution {
-    /// Whether it is meant for that approval: it names its id or its tool call.
+    /// Whether the decision is for this approval: the id matches the approval or its tool call.
     pub fn is_for(&self, approval: &PendingToolApproval) -> bool {
         self.id == approval.id || self.id == approval.tool_call_id
     }

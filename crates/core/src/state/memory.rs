@@ -1,12 +1,12 @@
-//! What a run remembers: summaries taken apart, and single facts. The document names both records only; their members are
-//! those of the system that wrote it.
+//! The memory of a run: structured summaries and single facts. The specification only names both
+//! records; their members follow the system that the specification comes from.
 
 use crate::document::{Nullable, record, words};
 use crate::name::Name;
 use crate::number::Number;
 
 words! {
-    /// How far a fact reaches.
+    /// The scope of a fact.
     MemoryScope {
         /// This conversation.
         Session = "session",
@@ -20,74 +20,74 @@ words! {
 }
 
 record! {
-    /// One thing that is worth remembering.
+    /// A fact to remember.
     MemoryFact {
-        /// What it is about.
+        /// The subject of the fact.
         "key" => key: Name,
-        /// What is so.
+        /// The content of the fact.
         "value" => value: Name,
-        /// The turn in which it came up.
+        /// The turn from which the fact comes.
         "sourceTurn" => source_turn?: u64,
-        /// How sure it is, from 0 to 1.
+        /// The confidence, from 0 to 1.
         "confidence" => confidence?: Number,
-        /// How long it holds; `null` is for ever.
+        /// The lifetime of the fact; `null` means unlimited.
         "ttl" => ttl?: Nullable<Number>,
-        /// Whether it holds no longer.
+        /// Whether the fact is obsolete.
         "obsolete" => obsolete?: bool,
-        /// When it last changed.
+        /// When the fact last changed.
         "lastUpdatedAt" => last_updated_at?: Name,
-        /// How far it reaches.
+        /// The scope of the fact.
         "scope" => scope?: MemoryScope,
-        /// Words to find it by.
+        /// Search tags.
         "tags" => tags?: Vec<Name>,
     }
 }
 
 record! {
-    /// A fact as a summary states it.
+    /// A fact in a summary.
     SummaryFactItem {
-        /// What it is about.
+        /// The subject of the fact.
         "key" => key: Name,
-        /// What is so.
+        /// The content of the fact.
         "value" => value: Name,
-        /// How sure it is, from 0 to 1.
+        /// The confidence, from 0 to 1.
         "confidence" => confidence?: Number,
-        /// Where it comes from.
+        /// The source of the fact.
         "source" => source?: Name,
     }
 }
 
 record! {
-    /// Whether a summary kept what it had to keep.
+    /// The result of checking whether a summary kept the required facts.
     SummaryIntegrityCheck {
-        /// Whether it did.
+        /// Whether the check passed.
         "passed" => passed: bool,
-        /// Whether it lost a fact that matters.
+        /// Whether a critical fact was lost.
         "criticalFactLoss" => critical_fact_loss?: bool,
-        /// Whether it brought back a fact that no longer held.
+        /// Whether an obsolete fact was revived.
         "obsoleteFactRevived" => obsolete_fact_revived?: bool,
-        /// What was noticed.
+        /// Notes on the check.
         "notes" => notes?: Vec<Name>,
     }
 }
 
 record! {
-    /// What stands for older messages, taken apart.
+    /// A structured summary of older messages.
     #[derive(Default)]
     SummaryRecord {
-        /// What holds.
+        /// Facts that are valid.
         "stable_facts" => stable_facts?: Vec<SummaryFactItem>,
-        /// What is being worked on.
+        /// Goals in progress.
         "active_goals" => active_goals?: Vec<Name>,
-        /// What is not known yet.
+        /// Questions without an answer.
         "open_questions" => open_questions?: Vec<Name>,
-        /// What no longer holds.
+        /// Facts that are obsolete.
         "discarded_obsolete" => discarded_obsolete?: Vec<Name>,
         /// The summary as the model wrote it.
         "rawSummary" => raw_summary?: Name,
-        /// Whether it kept what it had to keep.
+        /// The result of the integrity check.
         "integrity" => integrity?: SummaryIntegrityCheck,
-        /// When it was made.
+        /// When the summary was made.
         "createdAt" => created_at?: Name,
     }
 }

@@ -1,19 +1,19 @@
-//! The plan of a run: what is to be done, by whom, and when it counts as done.
+//! The plan of a run: its steps, their owners and their exit criteria.
 
 use crate::document::{record, words};
 use crate::name::Name;
 use crate::number::Number;
 
 words! {
-    /// How far a step is.
+    /// The status of a step.
     PlanStepStatus {
-        /// Nobody has begun.
+        /// Not started.
         NotStarted = "not-started",
-        /// Somebody is at it.
+        /// In progress.
         InProgress = "in-progress",
-        /// It is done.
+        /// Completed.
         Completed = "completed",
-        /// It cannot go on.
+        /// Blocked.
         Blocked = "blocked",
     }
 }
@@ -21,21 +21,21 @@ words! {
 record! {
     /// One step of a plan.
     PlanStepRecord {
-        /// Its number in the plan.
+        /// The number of the step in the plan.
         "id" => id: u64,
-        /// What is to be done.
+        /// The task.
         "step" => step: Name,
-        /// Who does it: `agent`, `user`, `tool`, or any other name.
+        /// The owner of the step: `agent`, `user`, `tool`, or any other name.
         "owner" => owner: Name,
-        /// When it counts as done.
+        /// The criterion for completion.
         "exitCriteria" => exit_criteria: Name,
-        /// What shows that it is done.
+        /// The evidence of completion.
         "evidence" => evidence?: Name,
-        /// How far it is.
+        /// The status of the step.
         "status" => status: PlanStepStatus,
-        /// A short name for it.
+        /// A short title.
         "title" => title?: Name,
-        /// More about it.
+        /// A longer description.
         "description" => description?: Name,
     }
 }
@@ -43,13 +43,13 @@ record! {
 record! {
     /// The current plan.
     Plan {
-        /// Its version, which grows with every change.
+        /// The version, which grows with every change.
         "version" => version: u64,
-        /// What is to be done, in order.
+        /// The steps in order.
         "steps" => steps: Vec<PlanStepRecord>,
-        /// When it last changed.
+        /// When the plan last changed.
         "lastUpdated" => last_updated?: Name,
-        /// How much of it is done, from 0 to 1.
+        /// The completed share of the plan, from 0 to 1.
         "adherenceScore" => adherence_score?: Number,
     }
 }

@@ -1,49 +1,49 @@
-//! Questions of the model to a person, and the person's answers.
+//! The model's questions to a person, and the person's answers.
 
 use crate::document::{
-    Definitions, Fields, InvalidDocument, Member, Record, object, record, words,
+    Definitions, DocumentRecord, Fields, InvalidDocument, RecordMember, object, record, words,
 };
 use crate::json::{self, Json, Object};
 use crate::name::Name;
 
 words! {
-    /// How far a question is.
+    /// The status of a question.
     UserQuestionStatus {
-        /// It waits for an answer.
+        /// The question waits for an answer.
         Pending = "pending",
-        /// It was answered.
+        /// The question was answered.
         Answered = "answered",
-        /// Nobody will answer it.
+        /// The question was cancelled without an answer.
         Cancelled = "cancelled",
-        /// The model has its answer.
+        /// The answer was delivered to the model.
         Executed = "executed",
     }
 }
 
 words! {
-    /// The tool by which a model asks.
+    /// The tool with which a model asks questions.
     QuestionTool {
-        /// The only one.
+        /// The only such tool.
         AskUserQuestion = "ask_user_question",
     }
 }
 
 record! {
-    /// One of the answers that a question offers.
+    /// One of the options of a question.
     UserQuestionOption {
-        /// What the person sees.
+        /// The text shown to the person.
         "label" => label: Name,
-        /// What the model gets; see [`UserQuestionOption::answer`].
+        /// The value returned to the model; see [`UserQuestionOption::answer`].
         "value" => value?: Name,
-        /// More about it.
+        /// A longer description.
         "description" => description?: Name,
-        /// What choosing it would look like.
+        /// A preview of the effect of this option.
         "preview" => preview?: Name,
     }
 }
 
 impl UserQuestionOption {
-    /// What the model gets when it is chosen: the value, which defaults to the label.
+    /// Returns the value for the model if this option is chosen; the default is the label.
     pub fn answer(&self) -> &Name {
         self.value.as_ref().unwrap_or(&self.label)
     }
@@ -52,28 +52,28 @@ impl UserQuestionOption {
 record! {
     /// One question.
     UserQuestionItem {
-        /// The question.
+        /// The text of the question.
         "question" => question: Name,
-        /// A short word for it; some twelve characters are best.
+        /// A short header of about twelve characters.
         "header" => header?: Name,
         /// Whether several options may be chosen; see [`UserQuestionItem::is_multi_select`].
         "multiSelect" => multi_select?: bool,
-        /// What stands in the field for free text before anything is typed.
+        /// The placeholder of the free text field.
         "placeholder" => placeholder?: Name,
-        /// What can be chosen.
+        /// The options.
         "options" => options?: Vec<UserQuestionOption>,
-        /// Whether it must be answered; see [`UserQuestionItem::is_required`].
+        /// Whether an answer is required; see [`UserQuestionItem::is_required`].
         "required" => required?: bool,
     }
 }
 
 impl UserQuestionItem {
-    /// Whether several options may be chosen: not unless it says so.
+    /// Whether several options may be chosen; `false` by default.
     pub fn is_multi_select(&self) -> bool {
         self.multi_select.unwrap_or(false)
     }
 
-    /// Whether it must be answered: unless it says otherwise.
+    /// Whether an answer is required; `true` by default.
     pub fn is_required(&self) -> bool {
         self.required.unwrap_or(true)
     }
@@ -82,129 +82,130 @@ impl UserQuestionItem {
 record! {
     /// The answer to one question.
     UserQuestionAnswer {
-        /// The values of the options that were chosen; one, unless the question takes several.
+        /// The values of the chosen options; a single one unless the question allows several.
         "values" => values: Vec<Name>,
-        /// What was typed, where that is allowed.
+        /// Free text, if it is allowed.
         "freeText" => free_text?: Name,
-        /// What else the person said.
+        /// Additional notes of the person.
         "notes" => notes?: Name,
     }
 }
 
-/// The answers by the texts of their questions, in the order in which they were given.
+/// Answers by question text, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserQuestionAnswerSet(pub Vec<(Name, UserQuestionAnswer)>);
 
 impl UserQuestionAnswerSet {
-    /// The answer to the question of that text: the last, where it stands twice.
+    /// Returns the answer to a question; the last one if there are several.
     pub fn get(&self, question: &str) -> Option<&UserQuestionAnswer> {
         let found = self.0.iter().rev().find(|(asked, _)| &**asked == question);
         found.map(|(_, answer)| answer)
     }
 
-    /// Reads the document.
+    /// Parses the document.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        Record::read(&Fields::of(tree.root(), "UserQuestionAnswerSet")?)
+        DocumentRecord::read(&Fields::from_node(tree.root(), "UserQuestionAnswerSet")?)
     }
 
-    /// The document.
+    /// Returns the document as JSON.
     pub fn json(&self) -> Json {
-        json::object(|out| Record::write(self, out))
+        json::object(|out| DocumentRecord::write(self, out))
     }
 }
 
-impl Record for UserQuestionAnswerSet {
+impl DocumentRecord for UserQuestionAnswerSet {
     const NAME: &'static str = "UserQuestionAnswerSet";
 
     fn schema(definitions: &mut Definitions) -> Json {
-        let answer = definitions.refer::<UserQuestionAnswer>();
+        let answer = definitions.reference::<UserQuestionAnswer>();
         json::object(|out| {
             out.string("type", "object").raw("additionalProperties", &answer);
         })
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let answer =
-            |(question, node, path)| Ok((question, Record::read(&Fields::of(node, path)?)?));
+        let answer = |(question, node, path)| {
+            Ok((question, DocumentRecord::read(&Fields::from_node(node, path)?)?))
+        };
         fields.entries().map(answer).collect::<Result<_, _>>().map(Self)
     }
 
     fn write(&self, out: &mut Object<'_>) {
         for (question, answer) in &self.0 {
-            out.object(question, |out| Record::write(answer, out));
+            out.object(question, |out| DocumentRecord::write(answer, out));
         }
     }
 }
 
-impl Member for UserQuestionAnswerSet {
-    fn demand() -> String {
+impl RecordMember for UserQuestionAnswerSet {
+    fn expected() -> String {
         "an object".to_owned()
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
-        definitions.refer::<Self>()
+        definitions.reference::<Self>()
     }
 
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        object(fields, key)?.as_ref().map(Record::read).transpose()
+        object(fields, key)?.as_ref().map(DocumentRecord::read).transpose()
     }
 
     fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.object(key, |out| Record::write(self, out));
+        out.object(key, |out| DocumentRecord::write(self, out));
     }
 }
 
 record! {
-    /// Questions that the model asked together, for which the run pauses.
+    /// Questions that the model asked in one tool call, for which the run pauses.
     PendingUserQuestion {
-        /// Its id.
+        /// The id of the pending question.
         "id" => id: Name,
-        /// The tool call by which the model asked.
+        /// The id of the tool call that asked the questions.
         "toolCallId" => tool_call_id: Name,
-        /// The tool.
+        /// The name of the tool.
         "toolName" => tool_name: QuestionTool,
-        /// What is asked.
+        /// The questions.
         "questions" => questions: Vec<UserQuestionItem>,
-        /// How far it is.
+        /// The status of the questions.
         "status" => status: UserQuestionStatus,
-        /// When it was asked.
+        /// When the questions were asked.
         "requestedAt" => requested_at: Name,
-        /// When it was answered.
-        "answeredAt" => answered_at?: Name,
-        /// By whom.
+        /// When the questions were answered.
+        "answeredAt" => was_returned_by?: Name,
+        /// The person who answered.
         "answeredBy" => answered_by?: Name,
         /// The answers.
         "answers" => answers?: UserQuestionAnswerSet,
-        /// Whether the person refused to answer.
+        /// Whether the person declined to answer.
         "cancelled" => cancelled?: bool,
-        /// What else the person said.
+        /// Additional notes of the person.
         "notes" => notes?: Name,
-        /// Whether free text was allowed when it was asked.
+        /// Whether free text was allowed when the questions were asked.
         "allowFreeText" => allow_free_text?: bool,
-        /// Whatever else is to be kept with it, verbatim.
+        /// Additional data, verbatim.
         "metadata" => metadata?: Vec<(Name, Json)>,
     }
 }
 
 record! {
-    /// A person's answer to a pending question, or the refusal to give one.
+    /// A person's answer to a pending question, or the refusal to answer.
     UserQuestionResolution {
         /// The id of the question, or of its tool call.
         "id" => id: Name,
         /// The answers.
         "answers" => answers?: UserQuestionAnswerSet,
-        /// Who answers.
+        /// The person who answers.
         "answeredBy" => answered_by?: Name,
-        /// What else the person says.
+        /// Additional notes of the person.
         "notes" => notes?: Name,
-        /// Whether the person refuses to answer.
+        /// Whether the person declines to answer.
         "cancelled" => cancelled?: bool,
     }
 }
 
 impl UserQuestionResolution {
-    /// Whether it is meant for that question: it names its id or its tool call.
+    /// Whether the answer is for this question: the id matches the question or its tool call.
     pub fn is_for(&self, question: &PendingUserQuestion) -> bool {
         self.id == question.id || self.id == question.tool_call_id
     }

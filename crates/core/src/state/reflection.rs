@@ -1,4 +1,4 @@
-//! Reflections: short notes between tool calls that are no turns of the conversation.
+//! Reflections: short notes between tool calls that are not turns of the conversation.
 
 use crate::document::record;
 use crate::name::Name;
@@ -6,42 +6,42 @@ use crate::number::Number;
 use crate::reasoning::Cadence;
 
 record! {
-    /// What a reflection cost.
+    /// The token usage of a reflection.
     #[derive(Default)]
     ReflectionUsage {
-        /// Tokens that the model read.
+        /// Input tokens.
         "inputTokens" => input_tokens?: u64,
-        /// Tokens that it wrote.
+        /// Output tokens.
         "outputTokens" => output_tokens?: u64,
-        /// Tokens that it found in its cache.
+        /// Input tokens read from the cache.
         "cachedInputTokens" => cached_input_tokens?: u64,
-        /// All of them.
+        /// Total tokens.
         "totalTokens" => total_tokens?: u64,
-        /// Tokens that it thought with.
+        /// Reasoning tokens.
         "reasoningTokens" => reasoning_tokens?: u64,
     }
 }
 
 record! {
-    /// One reflection, for keeping, timelines and review.
+    /// One reflection, for storage, timelines and review.
     ReflectionRecord {
-        /// Its id.
+        /// The id of the reflection.
         "id" => id: Name,
-        /// The turn after which it was made.
+        /// The turn after which the reflection was made.
         "turn" => turn: u64,
-        /// What the agent noted.
+        /// The text of the reflection.
         "text" => text: Name,
-        /// When.
+        /// When the reflection was made.
         "createdAt" => created_at: Name,
-        /// How long it took, in milliseconds.
+        /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
-        /// The message that it belongs behind.
+        /// The index of the message that precedes the reflection.
         "anchorMessageIndex" => anchor_message_index?: u64,
-        /// Which cadence called for it.
+        /// The cadence that triggered the reflection.
         "trigger" => trigger?: Cadence,
-        /// What it cost.
+        /// The token usage.
         "usage" => usage?: ReflectionUsage,
-        /// The tool calls that it is about.
+        /// The tool calls that the reflection covers.
         "toolCallIds" => tool_call_ids?: Vec<Name>,
     }
 }

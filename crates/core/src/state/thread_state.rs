@@ -1,8 +1,9 @@
-//! The state of a Thread, as the sum of its records.
+//! The state of a Thread, folded from its records.
 //!
-//! The conversation itself is not in it: Items are counted here and read from the log, so that opening a Thread of a
-//! hundred thousand Items reads a checkpoint and what came after it. Everything else of [`SmartState`] changes by records of
-//! kind [`kind::STATE`], each an object with `set` (members that are replaced) and `add` (lists that grow).
+//! The state counts Items but does not contain them. Opening a Thread of a hundred thousand Items
+//! therefore reads only a checkpoint and the records after it. All other members of [`SmartState`]
+//! change through records of kind [`kind::STATE`], each an object with `set` (members that are
+//! replaced) and `add` (lists that grow).
 
 use bytes::Bytes;
 
@@ -16,13 +17,13 @@ use crate::view::Message;
 /// The state of a Thread, without its conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadState {
-    /// How many Items the Thread has.
+    /// The number of Items in the Thread.
     pub items: u64,
-    members: Vec<(Name, Member)>,
+    members: Vec<(Name, StateMember)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Member {
+enum StateMember {
     Value(Json),
     List(Vec<Json>),
 }
@@ -32,34 +33,34 @@ enum Member {
 pub struct StateChange {
     /// Members of [`SmartState`] that are replaced, by their documented names.
     pub set: Vec<(Name, Json)>,
-    /// Lists of [`SmartState`] that grow, and by what.
+    /// Values that are appended to lists of [`SmartState`].
     pub add: Vec<(Name, Json)>,
 }
 
 impl StateChange {
-    /// Nothing changes.
+    /// Creates an empty change.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, and that member is replaced.
+    /// Replaces a member.
     #[must_use]
     pub fn set(mut self, member: &str, value: Json) -> Self {
         self.set.push((Name::from(member), value));
         self
     }
 
-    /// The same, and that list grows by a value.
+    /// Appends a value to a list.
     #[must_use]
     pub fn add(mut self, list: &str, value: Json) -> Self {
         self.add.push((Name::from(list), value));
         self
     }
 
-    /// The same, and then the other.
+    /// Appends another change.
     pub fn merge(&mut self, other: StateChange) {
         for (member, value) in other.set {
-            // What is replaced is neither what it was set to before nor what it grew by.
+            // A replacement overrides earlier replacements and additions of the same member.
             self.set.retain(|(known, _)| *known != member);
             self.add.retain(|(known, _)| *known != member);
             self.set.push((member, value));
@@ -67,12 +68,12 @@ impl StateChange {
         self.add.extend(other.add);
     }
 
-    /// Whether nothing changes.
+    /// Whether the change is empty.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty()
     }
 
-    /// The record that keeps it.
+    /// Returns the record that stores the change.
     pub fn record(&self) -> NewRecord {
         let members = |out: &mut json::Object<'_>, members: &[(Name, Json)]| {
             for (member, value) in members {
@@ -98,8 +99,8 @@ impl StateChange {
 }
 
 impl ThreadState {
-    /// The whole state, with these messages as the conversation.
-    pub fn state(&self, messages: Vec<Message>) -> Result<SmartState, InvalidDocument> {
+    /// Returns the whole state, with these messages as the conversation.
+    pub fn to_smart_state(&self, messages: Vec<Message>) -> Result<SmartState, InvalidDocument> {
         let document = json::object(|out| {
             out.array("messages", |_| {});
             self.write(out);
@@ -112,8 +113,8 @@ impl ThreadState {
     fn write(&self, out: &mut json::Object<'_>) {
         for (name, member) in &self.members {
             match member {
-                Member::Value(value) => out.raw(name, value),
-                Member::List(values) => out.array(name, |list| {
+                StateMember::Value(value) => out.raw(name, value),
+                StateMember::List(values) => out.array(name, |list| {
                     for value in values {
                         list.raw(value);
                     }
@@ -122,10 +123,10 @@ impl ThreadState {
         }
     }
 
-    fn change(&mut self, change: Node<'_>) {
+    fn apply_change(&mut self, change: Node<'_>) {
         for (name, value) in change.get("set").into_iter().flat_map(Node::members) {
             if let Some(name) = name.name() {
-                self.put(name, Member::Value(value.json()));
+                self.set_member(name, StateMember::Value(value.json()));
             }
         }
         let added = change.get("add").into_iter().flat_map(Node::elements);
@@ -133,23 +134,23 @@ impl ThreadState {
             let Some(name) = name.name() else { continue };
             let value = value.json();
             match self.members.iter_mut().find(|(known, _)| *known == name) {
-                None => self.put(name, Member::List(vec![value])),
-                Some((_, Member::List(values))) => values.push(value),
-                Some((_, member @ Member::Value(_))) => {
+                None => self.set_member(name, StateMember::List(vec![value])),
+                Some((_, StateMember::List(values))) => values.push(value),
+                Some((_, member @ StateMember::Value(_))) => {
                     let mut values = match member {
-                        Member::Value(list) => {
+                        StateMember::Value(list) => {
                             list.tree().root().elements().map(Node::json).collect()
                         }
-                        Member::List(_) => Vec::new(),
+                        StateMember::List(_) => Vec::new(),
                     };
                     values.push(value);
-                    *member = Member::List(values);
+                    *member = StateMember::List(values);
                 }
             }
         }
     }
 
-    fn put(&mut self, name: Name, member: Member) {
+    fn set_member(&mut self, name: Name, member: StateMember) {
         match self.members.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = member,
             None => self.members.push((name, member)),
@@ -162,13 +163,15 @@ impl Fold for ThreadState {
         match &*record.kind {
             kind::ITEM => self.items += 1,
             kind::STATE => {
-                // What was forgotten changes nothing any more.
+                // A change whose content was erased has no effect.
                 if let Some(content) = record.content.bytes() {
                     let change = Tree::parse(content.clone()).map_err(|error| {
                         let seq = record.seq;
-                        StoreError::Corrupt(format!("record {seq} is no change: {error}").into())
+                        StoreError::Corrupt(
+                            format!("record {seq} is not a state change: {error}").into(),
+                        )
                     })?;
-                    self.change(change.root());
+                    self.apply_change(change.root());
                 }
             }
             _ => {}
@@ -191,9 +194,9 @@ impl Fold for ThreadState {
         let members = tree.root().get("state").ok_or_else(damaged)?.members();
         let member = |(name, value): (Node<'_>, Node<'_>)| {
             let value = if value.is_array() {
-                Member::List(value.elements().map(Node::json).collect())
+                StateMember::List(value.elements().map(Node::json).collect())
             } else {
-                Member::Value(value.json())
+                StateMember::Value(value.json())
             };
             Some((name.name()?, value))
         };

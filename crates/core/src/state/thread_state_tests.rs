@@ -1,11 +1,11 @@
-//! Tests of the fold.
+//! Tests of the folded Thread state.
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::json::Json;
 use crate::state::{StateChange, ThreadState};
-use crate::store::{Content, Fold, Folded, NewRecord, Record, kind};
+use crate::store::{Content, Fold, FoldedLog, NewRecord, Record, kind};
 
 fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
@@ -21,7 +21,7 @@ fn fold(records: Vec<NewRecord>) -> ThreadState {
 }
 
 #[test]
-fn changes_add_up_to_the_documented_state() {
+fn changes_fold_into_the_documented_state() {
     let reflection = r#"{"id":"r1","turn":1,"text":"fine","createdAt":"2026-11-15T00:00:00Z"}"#;
     let second = reflection.replace("r1", "r2");
     let state = fold(vec![
@@ -35,7 +35,7 @@ fn changes_add_up_to_the_documented_state() {
             .record(),
     ]);
     assert_eq!(state.items, 2);
-    let state = state.state(Vec::new()).unwrap();
+    let state = state.to_smart_state(Vec::new()).unwrap();
     assert_eq!(
         state.json().as_str(),
         format!(r#"{{"messages":[],"planVersion":2,"reflections":[{reflection},{second}]}}"#)
@@ -49,13 +49,13 @@ fn a_list_that_was_set_can_grow() {
         StateChange::new().add("summaries", json(r#""two""#)).record(),
     ]);
     assert_eq!(
-        state.state(Vec::new()).unwrap().json().as_str(),
+        state.to_smart_state(Vec::new()).unwrap().json().as_str(),
         r#"{"messages":[],"summaries":["one","two"]}"#
     );
 }
 
 #[test]
-fn a_checkpoint_gives_the_same_state() {
+fn checkpoint_round_trips() {
     let state = fold(vec![
         NewRecord::new(kind::ITEM, "{}"),
         StateChange::new()
@@ -68,14 +68,14 @@ fn a_checkpoint_gives_the_same_state() {
 }
 
 #[test]
-fn what_is_no_checkpoint_is_refused() {
+fn invalid_checkpoints_are_rejected() {
     for wrong in ["", "[]", r#"{"items":-1,"state":{}}"#, r#"{"items":1}"#] {
         assert!(ThreadState::load(&Bytes::from(wrong)).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn a_state_that_saw_what_was_destroyed_keeps_no_checkpoint() {
+fn state_with_erased_content_writes_no_checkpoint() {
     let record = |seq, kind: &str| Record {
         seq,
         kind: kind.into(),
@@ -83,11 +83,11 @@ fn a_state_that_saw_what_was_destroyed_keeps_no_checkpoint() {
         events: None,
         content: Content::Here(Bytes::from_static(b"{}")),
     };
-    let mut folded = Folded::<ThreadState>::default();
+    let mut folded = FoldedLog::<ThreadState>::default();
     for seq in 1..=100 {
         folded.apply(&record(seq, kind::ITEM)).unwrap();
     }
-    assert!(folded.is_due());
+    assert!(folded.is_checkpoint_due());
     folded.apply(&record(101, kind::FORGOTTEN)).unwrap();
-    assert!(folded.stale && !folded.is_due());
+    assert!(folded.stale && !folded.is_checkpoint_due());
 }

@@ -1,7 +1,9 @@
-//! What a tool did. The document names the record only; its members are those of the system that wrote it, and some of ours.
+//! Tool executions. The specification only names the record; its members follow the system that the
+//! specification comes from, with some additions.
 //!
-//! Ours are `toolCallId` (that system writes `tool_call_id`, which is kept as an unknown member), `startedAt`, `endedAt`,
-//! `durationMs` and `error`, and of the statuses `running`, `skipped` and `unknown`. An execution that runs has no output yet.
+//! The additions are `toolCallId` (that system writes `tool_call_id`, which is kept as an unknown
+//! member), `startedAt`, `endedAt`, `durationMs` and `error`, and the statuses `running`, `skipped`
+//! and `unknown`. A running execution has no output yet.
 
 use crate::document::{Nullable, record, words};
 use crate::json::Json;
@@ -9,49 +11,50 @@ use crate::name::Name;
 use crate::number::Number;
 
 words! {
-    /// How a tool fared.
+    /// The status of a tool execution.
     ToolExecutionStatus {
-        /// It answered.
+        /// The tool returned a result.
         Success = "success",
-        /// It failed.
+        /// The tool failed.
         Error = "error",
-        /// A person did not allow it.
+        /// A person rejected the call.
         Rejected = "rejected",
-        /// It handed the conversation to another agent.
+        /// The tool handed the conversation to another agent.
         Handoff = "handoff",
-        /// It was begun and has not answered. Ours.
+        /// The tool started and has not returned. Throughline extension.
         Running = "running",
-        /// It was not begun, because a limit was reached. Ours.
+        /// The tool was not started because a limit was reached. Throughline extension.
         Skipped = "skipped",
-        /// Nobody knows: whoever ran it stopped before it answered. Ours.
+        /// The outcome is unknown, because the process stopped before the tool returned.
+        /// Throughline extension.
         Unknown = "unknown",
     }
 }
 
 words! {
-    /// How much a tool's answer matters.
+    /// The importance of a tool result.
     ToolResponseClassification {
-        /// Nothing can go on without it.
+        /// Required to continue.
         Critical = "critical",
-        /// It is good to know.
+        /// Useful.
         Informative = "informative",
-        /// It is longer than it is useful.
+        /// Longer than its information justifies.
         Verbose = "verbose",
-        /// It says what is known.
+        /// Already known.
         Redundant = "redundant",
     }
 }
 
 words! {
-    /// What becomes of a tool's answer when room is short.
+    /// How a tool result is shortened when the context is full.
     ToolResponseRetentionPolicy {
-        /// It stays as it is.
+        /// Kept in full.
         KeepFull = "keep_full",
-        /// Its structure stays.
+        /// Reduced to its structure.
         KeepStructured = "keep_structured",
-        /// A summary stays, and the answer is archived.
+        /// Replaced by a summary; the result is archived.
         SummarizeArchive = "summarize_archive",
-        /// Nothing stays.
+        /// Removed.
         Drop = "drop",
     }
 }
@@ -59,45 +62,45 @@ words! {
 record! {
     /// One execution of one tool.
     ToolExecution {
-        /// Its id.
+        /// The id of the execution.
         "executionId" => execution_id: Name,
-        /// The tool.
+        /// The name of the tool.
         "toolName" => tool_name: Name,
         /// The arguments, verbatim.
         "args" => args: Json,
-        /// What the model is shown of the answer, verbatim.
+        /// The result as shown to the model, verbatim.
         "output" => output?: Json,
-        /// The answer itself where that is more, verbatim.
+        /// The full result if it is longer, verbatim.
         "rawOutput" => raw_output?: Json,
-        /// When it was recorded.
+        /// When the execution was recorded.
         "timestamp" => timestamp?: Name,
         /// Whether the output is a summary.
         "summarized" => summarized?: bool,
-        /// How many tokens the answer had before that.
+        /// The token count of the result before summarization.
         "originalTokenCount" => original_token_count?: Nullable<u64>,
-        /// The message that carries the answer.
+        /// The id of the message that carries the result.
         "messageId" => message_id?: Name,
-        /// The call that it answers. Ours.
+        /// The id of the tool call. Throughline extension.
         "toolCallId" => tool_call_id?: Name,
-        /// Whether the answer was at hand, so that the tool did not run.
+        /// Whether the result came from a cache, without running the tool.
         "fromCache" => from_cache?: bool,
-        /// How much the answer matters.
+        /// The importance of the result.
         "classification" => classification?: ToolResponseClassification,
-        /// What becomes of the answer when room is short.
+        /// How the result is shortened when the context is full.
         "retentionPolicy" => retention_policy?: ToolResponseRetentionPolicy,
-        /// Where the answer is archived.
+        /// The id of the archived result.
         "archiveId" => archive_id?: Name,
-        /// A summary of the answer.
+        /// A summary of the result.
         "summary" => summary?: Name,
-        /// How the tool fared.
+        /// The status of the execution.
         "status" => status?: ToolExecutionStatus,
-        /// When it was begun. Ours.
+        /// When the execution started. Throughline extension.
         "startedAt" => started_at?: Name,
-        /// When it ended. Ours.
+        /// When the execution ended. Throughline extension.
         "endedAt" => ended_at?: Name,
-        /// How long it took, in milliseconds. Ours.
+        /// The duration in milliseconds. Throughline extension.
         "durationMs" => duration_ms?: Number,
-        /// What went wrong, in words. Ours.
+        /// The error message. Throughline extension.
         "error" => error?: Name,
     }
 }

@@ -1,4 +1,4 @@
-//! One decision, and everything that is to be kept of it.
+//! A batch: all effects of one decision, stored atomically.
 
 use std::time::Duration;
 
@@ -6,91 +6,93 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::name::Name;
-use crate::store::{Fence, LogId, Tenant, VaultNode};
+use crate::store::{Fence, LogId, NewVaultTurn, Tenant};
 
-/// The kinds of records that the store itself knows. Others are their writers' own.
+/// The record kinds that the store interprets. Writers may define others.
 pub mod kind {
     /// An Item of a Thread.
     pub const ITEM: &str = "item";
-    /// Events of a Run, packed; see [`NewRecord::events`](super::NewRecord::events).
+    /// Packed events of a Run; see [`NewRecord::events`](super::NewRecord::events).
     pub const EVENTS: &str = "events";
-    /// A change of the state, which is a fold of them.
+    /// A change of the state, which is folded from these records.
     pub const STATE: &str = "state";
-    /// The state so far, so that it need not be folded from the beginning.
+    /// A snapshot of the state, so that folding does not start from the beginning.
     pub const CHECKPOINT: &str = "checkpoint";
-    /// What other records of a Thread say, once more; see [`NewRecord::copy`](super::NewRecord::copy).
+    /// A copy of content that other records of a Thread contain; see
+    /// [`NewRecord::copy`](super::NewRecord::copy).
     pub const COPY: &str = "copy";
-    /// History goes on from an earlier place.
+    /// History continues from an earlier record.
     pub const REWIND: &str = "rewind";
-    /// Content was destroyed on request.
+    /// Content was erased on request.
     pub const FORGOTTEN: &str = "forgotten";
-    /// Content was destroyed because its time was up.
+    /// Content was erased because its retention period ended.
     pub const EXPIRED: &str = "expired";
 }
 
-/// Everything of one decision.
+/// All effects of one decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// Whose it is.
+    /// The tenant that owns the data.
     pub tenant: Tenant,
-    /// Names that make it happen once: if a batch with the same names was kept before, nothing happens, and the first
-    /// one's receipt is given again.
+    /// Idempotency keys. If a batch with the same keys was stored before, nothing happens, and the
+    /// receipt of the first batch is returned.
     pub once: Vec<Name>,
-    /// What is added, log by log. Each log stands here once.
+    /// The additions per log. Each log appears once.
     pub appends: Vec<Append>,
-    /// Captured turns, whose contents are among the records.
-    pub vault: Vec<VaultNode>,
-    /// What from now on waits for a person.
-    pub asks: Vec<Asked>,
-    /// What waited for a person and is decided by this batch. Each can be decided once.
+    /// Captured turns whose contents are among the records.
+    pub vault: Vec<NewVaultTurn>,
+    /// Requests to people that this batch creates.
+    pub asks: Vec<PendingRequest>,
+    /// Requests to people that this batch decides. Each can be decided only once.
     pub takes: Vec<Name>,
 }
 
 impl Batch {
-    /// A batch of that tenant, still empty.
-    pub fn of(tenant: impl Into<Tenant>) -> Self {
+    /// Creates an empty batch.
+    pub fn new(tenant: impl Into<Tenant>) -> Self {
         let (once, appends, vault) = (Vec::new(), Vec::new(), Vec::new());
         let (asks, takes) = (Vec::new(), Vec::new());
         Self { tenant: tenant.into(), once, appends, vault, asks, takes }
     }
 
-    /// The same, with this appended.
+    /// Adds an append.
     #[must_use]
     pub fn append(mut self, append: Append) -> Self {
         self.appends.push(append);
         self
     }
 
-    /// The same, to happen once under that name.
+    /// Adds an idempotency key.
     #[must_use]
-    pub fn once(mut self, name: impl Into<Name>) -> Self {
+    pub fn with_idempotency_key(mut self, name: impl Into<Name>) -> Self {
         self.once.push(name.into());
         self
     }
 }
 
-/// What is added to one log.
+/// Additions to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// The log.
+    /// The id of the log.
     pub log: LogId,
-    /// What the log is, where this begins it. It must not exist then.
+    /// Describes the log if this append creates it. Then the log must not exist.
     pub opening: Option<LogOpening>,
-    /// The last sequence number that the writer knows of; nothing where it does not matter.
+    /// The last sequence number that the writer has seen; `None` disables the check.
     pub expect: Option<u64>,
-    /// The writer's right to write. Whoever has none writes to a log that nobody holds.
+    /// The writer's fence. Without one, the log must not be leased.
     pub fence: Option<Fence>,
-    /// What is added, in order.
+    /// The new records, in order.
     pub records: Vec<NewRecord>,
-    /// Goes on from that sequence number, before anything is added.
+    /// Rewinds the log to that sequence number before the records are added.
     pub rewind_to: Option<u64>,
-    /// A word that says how the log stands, as `running`. It is not content: it is never sealed or forgotten.
+    /// The new status of the log, such as `running`. The status is not content: it is never
+    /// encrypted or erased.
     pub status: Option<Name>,
 }
 
 impl Append {
-    /// Adds to that log.
-    pub fn to(log: impl Into<LogId>) -> Self {
+    /// Creates an empty append to a log.
+    pub fn new(log: impl Into<LogId>) -> Self {
         Self {
             log: log.into(),
             opening: None,
@@ -102,35 +104,35 @@ impl Append {
         }
     }
 
-    /// The same, where the log begins.
+    /// Creates the log.
     #[must_use]
     pub fn opening(mut self, opening: LogOpening) -> Self {
         self.opening = Some(opening);
         self
     }
 
-    /// The same, only if the log's last sequence number is that.
+    /// Requires the log's last sequence number to be `last`.
     #[must_use]
-    pub fn expecting(mut self, last: u64) -> Self {
+    pub fn expect_last(mut self, last: u64) -> Self {
         self.expect = Some(last);
         self
     }
 
-    /// The same, behind that fence.
+    /// Writes with this fence.
     #[must_use]
-    pub fn behind(mut self, fence: Fence) -> Self {
+    pub fn with_fence(mut self, fence: Fence) -> Self {
         self.fence = Some(fence);
         self
     }
 
-    /// The same, with one record more.
+    /// Adds a record.
     #[must_use]
     pub fn record(mut self, record: NewRecord) -> Self {
         self.records.push(record);
         self
     }
 
-    /// The same, with that status.
+    /// Sets the status.
     #[must_use]
     pub fn status(mut self, status: impl Into<Name>) -> Self {
         self.status = Some(status.into());
@@ -138,19 +140,19 @@ impl Append {
     }
 }
 
-/// A log that begins.
+/// The properties of a new log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOpening {
-    /// A Thread or a Run.
+    /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
     /// The Thread of a Run.
     pub of: Option<LogId>,
-    /// Where it forks off. Its own records go on from there.
+    /// The fork point. The log's own records follow it.
     pub fork: Option<ForkPoint>,
 }
 
 impl LogOpening {
-    /// A Thread of its own.
+    /// A new Thread without history.
     pub fn thread() -> Self {
         Self { kind: LogKind::Thread, of: None, fork: None }
     }
@@ -161,23 +163,23 @@ impl LogOpening {
         Self { kind: LogKind::Thread, of: None, fork }
     }
 
-    /// A Run on that Thread.
+    /// A Run on a Thread.
     pub fn run(of: impl Into<LogId>) -> Self {
         Self { kind: LogKind::Run, of: Some(of.into()), fork: None }
     }
 }
 
-/// What a log is the log of.
+/// The kind of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogKind {
-    /// One conversation.
+    /// A conversation.
     Thread,
-    /// One execution of the agent loop, or one call through the gateway.
+    /// An execution of the agent loop, or a gateway call.
     Run,
 }
 
 impl LogKind {
-    /// The word for it.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             LogKind::Thread => "thread",
@@ -197,38 +199,38 @@ impl std::fmt::Display for LogKind {
 pub struct ForkPoint {
     /// The Thread whose history is shared.
     pub log: LogId,
-    /// The last record that is.
+    /// The last shared record.
     pub at: u64,
 }
 
-/// A record that is to be kept.
+/// A record to store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewRecord {
-    /// What it is; see [`kind`].
+    /// The kind of record; see [`kind`].
     pub kind: Name,
-    /// What it says.
+    /// The content.
     pub content: Bytes,
-    /// How many events of a Run it holds: they are numbered by the store.
+    /// The number of events of a Run in the record. The store assigns their numbers.
     pub events: u32,
-    /// What it is about, as an Item's id: forgetting that forgets this too.
+    /// The subject, such as an Item id; erasing the subject erases this record.
     pub about: Option<Name>,
-    /// When it happened, where that is long ago: for imports.
+    /// When the event happened, for imports of older data.
     pub at: Option<Timestamp>,
 }
 
 impl NewRecord {
-    /// A record of that kind.
+    /// Creates a record of a kind.
     pub fn new(kind: impl Into<Name>, content: impl Into<Bytes>) -> Self {
         Self { kind: kind.into(), content: content.into(), events: 0, about: None, at: None }
     }
 
-    /// A record that repeats what other records of that Thread say: forgetting any of them forgets this too, in whichever log
-    /// it is. A captured turn is whole without it.
+    /// Creates a record that repeats content of other records of a Thread. Erasing any of them
+    /// erases this record too, in every log. Captured turns do not depend on it.
     pub fn copy(thread: &LogId, content: impl Into<Bytes>) -> Self {
         Self::new(kind::COPY, content).about(format!("{thread}/"))
     }
 
-    /// The same, about something.
+    /// Sets the subject.
     #[must_use]
     pub fn about(mut self, about: impl Into<Name>) -> Self {
         self.about = Some(about.into());
@@ -238,42 +240,42 @@ impl NewRecord {
 
 impl std::fmt::Debug for NewRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Contents may hold seals, so only their size is told.
+        // Contents may include Seals, so only the size is printed.
         write!(f, "NewRecord({}, {} B)", self.kind, self.content.len())
     }
 }
 
-/// Something that from now on waits for a person. What is asked is the last record of `log` in the same batch.
+/// A new request to a person. The last record of `log` in the same batch contains the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Its id, unique in the tenant.
+pub struct PendingRequest {
+    /// The id, unique within the tenant.
     pub id: Name,
-    /// What it is, as `approval` or `question`.
+    /// The kind of request, such as `approval` or `question`.
     pub kind: Name,
-    /// The log that waits.
+    /// The log that waits for the answer.
     pub log: LogId,
-    /// How long it can be answered; for ever without.
+    /// How long the request can be answered; `None` for no limit.
     pub expires_in: Option<Duration>,
 }
 
-/// What became of a batch.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// What was written, in the order of the batch's appends.
-    pub written: Vec<Written>,
-    /// Whether it had been written before, and nothing happened now.
+    /// The written ranges, in the order of the batch's appends.
+    pub written: Vec<WrittenRange>,
+    /// Whether the batch had been stored before, so that nothing was written.
     pub repeated: bool,
 }
 
-/// What was written to one log.
+/// The range written to one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The log.
+pub struct WrittenRange {
+    /// The id of the log.
     pub log: LogId,
-    /// The first sequence number that was added; one more than `last` where none was.
+    /// The first added sequence number; `last + 1` if there is none.
     pub first: u64,
-    /// The last sequence number of the log now.
+    /// The log's last sequence number now.
     pub last: u64,
-    /// The last event's number now.
+    /// The number of the last event now.
     pub events: u64,
 }

@@ -1,105 +1,105 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::sync::Arc;
 
 use crate::name::Name;
 use crate::store::{LogId, PendingStatus};
 
-/// What can go wrong with a store. Nothing was written, unless it says otherwise; nothing that was written is lost.
+/// An error of a store. Unless stated otherwise, nothing was written, and stored data is intact.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else wrote first.
-    #[error("{log} stands at {found} and not at {expected}: read what was added and decide again")]
+    /// Another writer was first.
+    #[error("{log} is at record {found}, expected {expected}: read the new records and retry")]
     Conflict {
-        /// The log.
+        /// The id of the log.
         log: LogId,
-        /// The last sequence number that the writer knew of.
+        /// The last sequence number that the writer had seen.
         expected: u64,
-        /// The last sequence number that there is.
+        /// The actual last sequence number.
         found: u64,
     },
-    /// The writer's lease is over, or somebody else holds the log.
-    #[error("{log} is not held by this writer (any more): take a lease and read it again")]
+    /// The writer's lease has expired, or another owner holds the log.
+    #[error("this writer does not hold the lease of {log}: take a lease and read the log again")]
     Fenced {
-        /// The log.
+        /// The id of the log.
         log: LogId,
     },
-    /// Somebody else holds the log.
-    #[error("{log} is held by {owner}: try again after its lease, in {left_ms} ms")]
+    /// Another owner holds the log.
+    #[error("{log} is held by {owner}: retry when its lease expires, in {left_ms} ms")]
     Held {
-        /// The log.
+        /// The id of the log.
         log: LogId,
-        /// Who holds it.
+        /// The owner of the lease.
         owner: Name,
-        /// How long its lease still runs.
+        /// The remaining time of the lease in milliseconds.
         left_ms: u64,
     },
-    /// What waited for a person was decided before, or its time was up.
-    #[error("{id} was {status} already")]
+    /// The request to a person was already decided, or has expired.
+    #[error("{id} is already {status}")]
     Taken {
-        /// Its id.
+        /// The id of the request.
         id: Name,
-        /// What became of it.
+        /// The status of the request.
         status: PendingStatus,
     },
-    /// The names under which a batch happens once belong to different earlier batches.
-    #[error("{name} was used in another request: give each message of a new request its own name")]
+    /// The idempotency keys of a batch belong to different earlier batches.
+    #[error("{name} was used in another request: use a new name for each message of a new request")]
     MixedOnce {
-        /// The name that was used.
+        /// The key that was used.
         name: Name,
     },
-    /// There is no such thing in this tenant.
+    /// The tenant has no such object.
     #[error("there is no {what} {name}")]
     NotFound {
-        /// What was looked for, as `thread`.
+        /// The type of the object, such as `thread`.
         what: &'static str,
-        /// Its name.
+        /// The name of the object.
         name: Name,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(Name),
     /// The disk or the database is full.
-    #[error("the store is full: free some space, and it goes on without a restart")]
+    #[error("the store is full: free some space; no restart is needed")]
     Full,
-    /// The store cannot be written to.
+    /// The store is read-only.
     #[error("{0} is read-only: change its permissions, or choose another store")]
     ReadOnly(Name),
-    /// Another program holds the database.
+    /// Another program has locked the database.
     #[error("{0} is locked by another program: close it there, or try again")]
     Locked(Name),
-    /// The master key is not the one that the store was written with.
+    /// The master key is not the one that encrypted the store.
     #[error("the master key does not open this store: give the key that it was written with")]
     WrongKey,
-    /// The store was written with a master key and none was given.
+    /// The store is encrypted, and no master key was given.
     #[error("this store was written with a master key: give it by file or environment")]
     KeyMissing,
-    /// A later version wrote the store.
+    /// A newer version created the store.
     #[error(
-        "the store has schema {found}, and this program knows {known} at most: use a newer version"
+        "the store has schema {found}, and this program supports up to {known}: use a newer version"
     )]
     NewerSchema {
-        /// The schema's version.
+        /// The schema version of the store.
         found: u32,
-        /// The latest version that this program knows.
+        /// The latest version that this program supports.
         known: u32,
     },
-    /// What is there is damaged.
+    /// The stored data is damaged.
     #[error("the store is damaged: {0}")]
     Corrupt(Name),
-    /// The database does not answer.
+    /// The database does not respond.
     #[error("{0} cannot be reached: {1}")]
     Unreachable(Name, Name),
     /// The store was closed.
     #[error("the store was closed")]
     Closed,
-    /// Anything else that the database says.
+    /// Any other database error.
     #[error("the database failed: {0}")]
     Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// A request that makes no sense.
+    /// Creates an error for an invalid request.
     pub fn invalid(problem: impl Into<Name>) -> Self {
         Self::Invalid(problem.into())
     }

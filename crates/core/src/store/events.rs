@@ -1,35 +1,37 @@
-//! Events of a Run: numbered from 1, packed into records, and followed by whoever wants to.
+//! Events of a Run: numbered from 1, packed into records, and followed by readers.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::fate::Why;
+use crate::fate::ElisionReason;
 use crate::name::Name;
 use crate::store::{
-    Batch, Boxed, Content, LogId, NewRecord, Receipt, Record, Store, StoreError, Tenant, kind,
+    Batch, Content, LogId, NewRecord, Receipt, Record, Store, StoreError, StoreFuture, Tenant, kind,
 };
 
-/// Writes the events of one Run: many and small, packed, and not waited for one by one.
+/// Writes the events of one Run. Events are small and frequent, so they are packed and written in
+/// the background.
 pub trait EventWriter: Send + Sync {
-    /// Adds an event, and does not wait until it is written, unless very many are still to be written. `about` names the
-    /// Item that it is a piece of: what is about different Items is packed apart, so that each can be forgotten.
+    /// Queues an event and returns before it is written, unless the queue is full. `about` names
+    /// the Item that the event belongs to; events of different Items are packed separately, so that
+    /// each can be erased.
     fn push<'a>(
         &'a self,
         event: &'a [u8],
         about: Option<&'a Name>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-    /// Writes what waits, and then this: all of it is durable when it returns.
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt>;
+    /// Writes the queued events, then the batch. Returns when all of it is durable.
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
-    /// Writes what waits.
-    fn flush(&self) -> Boxed<'_, ()>;
+    /// Writes the queued events.
+    fn flush(&self) -> StoreFuture<'_, ()>;
 }
 
-/// Packs events into the content of one record.
-pub fn pack<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord {
+/// Packs events into one record.
+pub fn pack_events<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord {
     let mut packed = Pack::default();
     for event in events {
         packed.push(event);
@@ -37,27 +39,27 @@ pub fn pack<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord {
     packed.record()
 }
 
-/// The events of a record, each with its number. Where the content is no more, why.
-pub fn unpack(record: &Record) -> Result<Vec<(u64, Bytes)>, Why> {
+/// Returns the events of a record with their numbers, or the reason why they were erased.
+pub fn unpack_events(record: &Record) -> Result<Vec<(u64, Bytes)>, ElisionReason> {
     let Some((first, last)) = record.events else { return Ok(Vec::new()) };
     match &record.content {
-        Content::Here(bytes) => Ok((first..=last).zip(split(bytes)).collect()),
+        Content::Here(bytes) => Ok((first..=last).zip(split_pack(bytes)).collect()),
         Content::Gone(why) => Err(*why),
     }
 }
 
-/// The events of a pack.
-pub fn split(packed: &Bytes) -> Vec<Bytes> {
+/// Splits a pack into its events.
+pub fn split_pack(packed: &Bytes) -> Vec<Bytes> {
     let mut bytes = packed.clone();
     let mut events = Vec::new();
-    while let Some(length) = length(&mut bytes).filter(|length| *length <= bytes.len()) {
+    while let Some(length) = read_length(&mut bytes).filter(|length| *length <= bytes.len()) {
         events.push(bytes.split_to(length));
     }
     events
 }
 
-/// A length as seven bits per byte, the lowest first.
-fn length(bytes: &mut Bytes) -> Option<usize> {
+/// Reads a LEB128 length: seven bits per byte, lowest first.
+fn read_length(bytes: &mut Bytes) -> Option<usize> {
     let mut length = 0_usize;
     for shift in (0..usize::BITS).step_by(7) {
         if !bytes.has_remaining() {
@@ -81,22 +83,22 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Events about that Item, or about none.
-    pub fn about(about: Option<Name>) -> Self {
+    /// Creates a pack for events about an Item, or about none.
+    pub fn with_subject(about: Option<Name>) -> Self {
         Self { about, ..Self::default() }
     }
 
-    /// What its events are about.
-    pub fn is_about(&self) -> Option<&Name> {
+    /// Returns the subject of the events.
+    pub fn subject(&self) -> Option<&Name> {
         self.about.as_ref()
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it has no event.
+    /// Whether the pack has no events.
     pub fn is_empty(&self) -> bool {
         self.events == 0
     }
@@ -113,7 +115,7 @@ impl Pack {
         self.events += 1;
     }
 
-    /// The record that keeps them.
+    /// Returns the record that stores the events.
     pub fn record(&self) -> NewRecord {
         let Self { bytes, events, about } = self;
         let content = bytes.clone().freeze();
@@ -121,32 +123,32 @@ impl Pack {
     }
 }
 
-/// Follows a log: what is there, and then what is added, by whichever process.
-pub struct Follow<'s> {
+/// Follows a log: existing records first, then new ones from any process.
+pub struct LogFollower<'s> {
     store: &'s dyn Store,
     tenant: Tenant,
     log: LogId,
     last: u64,
 }
 
-impl<'s> Follow<'s> {
-    /// Follows the records after that one.
+impl<'s> LogFollower<'s> {
+    /// Follows the records after a sequence number.
     pub fn new(store: &'s dyn Store, tenant: Tenant, log: LogId, after: u64) -> Self {
         Self { store, tenant, log, last: after }
     }
 
-    /// Follows the events after that one. The first record may hold earlier ones too.
+    /// Follows the events after an event number. The first record may contain earlier ones too.
     pub async fn events(
         store: &'s dyn Store,
         tenant: Tenant,
         log: LogId,
         starting_after: u64,
     ) -> Result<Self, StoreError> {
-        let last = store.place_of_event(&tenant, &log, starting_after).await?;
+        let last = store.seq_before_event(&tenant, &log, starting_after).await?;
         Ok(Self { store, tenant, log, last })
     }
 
-    /// The next records; waits until there are some.
+    /// Returns the next records; waits until there are some.
     pub async fn next(&mut self) -> Result<Vec<Record>, StoreError> {
         const PAGE: u32 = 256;
         loop {

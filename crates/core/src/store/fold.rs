@@ -1,48 +1,50 @@
-//! State as a fold of records, with checkpoints so that it need not be folded from the beginning.
+//! State folded from records, with checkpoints so that folding does not start from the beginning.
 
 use bytes::Bytes;
 
 use crate::store::{LogId, NewRecord, Record, Store, StoreError, Tenant, kind};
 
-/// How many records are read at a time.
+/// Number of records per read.
 const PAGE: u32 = 512;
 
-/// Something that is the sum of a log's records.
+/// State that is folded from a log's records.
 pub trait Fold: Default + Send {
-    /// Takes a record in.
+    /// Applies a record.
     fn apply(&mut self, record: &Record) -> Result<(), StoreError>;
 
-    /// What a checkpoint keeps of it.
+    /// Serializes the state for a checkpoint.
     fn save(&self) -> Bytes;
 
-    /// What a checkpoint kept.
+    /// Restores the state from a checkpoint.
     fn load(saved: &Bytes) -> Result<Self, StoreError>;
 }
 
-/// The sum of a log's records, and how far they were read.
+/// The folded state of a log, and how far the log was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Folded<F> {
-    /// The sum.
+pub struct FoldedLog<F> {
+    /// The folded state.
     pub state: F,
-    /// The last record that was taken in.
+    /// The sequence number of the last applied record.
     pub last: u64,
-    /// The checkpoint that it began from.
+    /// The sequence number of the last checkpoint.
     pub checkpoint: u64,
-    /// How many bytes of content were taken in since.
+    /// Bytes of content applied since that checkpoint.
     pub since: u64,
-    /// How many bytes that checkpoint had.
+    /// The size of that checkpoint in bytes.
     pub saved: u64,
-    /// Whether something was destroyed that it may have taken in: then it must be opened again, and keeps no checkpoint.
+    /// Whether applied content may have been erased. Then the log must be opened again, and no
+    /// checkpoint is written.
     pub stale: bool,
 }
 
-impl<F: Fold> Folded<F> {
-    /// The state of a log: from its last checkpoint, and the records after it. What was rewound is not in it.
+impl<F: Fold> FoldedLog<F> {
+    /// Loads the state of a log from its last checkpoint and the records after it, without rewound
+    /// records.
     pub async fn open(store: &dyn Store, tenant: &Tenant, log: &LogId) -> Result<Self, StoreError> {
         let Some(head) = store.log(tenant, log).await? else {
             return Err(StoreError::NotFound { what: "log", name: log.0.clone() });
         };
-        let mut folded = Self::default_of();
+        let mut folded = Self::empty();
         if let Some(checkpoint) = store.checkpoint(tenant, log, head.last).await?
             && let Some(bytes) = checkpoint.content.bytes()
         {
@@ -51,7 +53,7 @@ impl<F: Fold> Folded<F> {
             folded.checkpoint = checkpoint.seq;
             folded.saved = size(bytes);
         }
-        for span in head.spans(head.last) {
+        for span in head.valid_ranges(head.last) {
             folded.last = folded.last.max(span.start().saturating_sub(1));
             while folded.last < *span.end() {
                 let left = u32::try_from(span.end() - folded.last).unwrap_or(PAGE);
@@ -60,20 +62,20 @@ impl<F: Fold> Folded<F> {
                     break;
                 }
                 for record in &records {
-                    folded.take_in(record)?;
+                    folded.apply_record(record)?;
                 }
             }
         }
         Ok(folded)
     }
 
-    /// Takes a record in that was added since.
+    /// Applies a record that was added since.
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.stale |= matches!(&*record.kind, kind::FORGOTTEN | kind::EXPIRED);
-        self.take_in(record)
+        self.apply_record(record)
     }
 
-    fn take_in(&mut self, record: &Record) -> Result<(), StoreError> {
+    fn apply_record(&mut self, record: &Record) -> Result<(), StoreError> {
         self.last = record.seq;
         if &*record.kind == kind::CHECKPOINT {
             if let Some(bytes) = record.content.bytes() {
@@ -85,9 +87,9 @@ impl<F: Fold> Folded<F> {
         self.state.apply(record)
     }
 
-    /// Whether a checkpoint is worth its bytes: then the folding that it saves costs more than writing it. So all the
-    /// checkpoints of a log together are smaller than a fraction of the log.
-    pub fn is_due(&self) -> bool {
+    /// Whether a checkpoint is due: folding must cost more than writing it. All checkpoints of a
+    /// log together therefore stay below a fraction of the log.
+    pub fn is_checkpoint_due(&self) -> bool {
         const RECORDS: u64 = 64;
         const SHARE: u64 = 16;
         !self.stale
@@ -95,18 +97,18 @@ impl<F: Fold> Folded<F> {
             && self.since >= SHARE.saturating_mul(self.saved)
     }
 
-    /// The record that keeps the state so far. Tell [`Folded::kept`] where it was written.
+    /// Returns a checkpoint record. After writing it, call [`FoldedLog::checkpoint_written`].
     pub fn checkpoint(&self) -> NewRecord {
         NewRecord::new(kind::CHECKPOINT, self.state.save())
     }
 
-    /// A checkpoint of that size was written there.
-    pub fn kept(&mut self, seq: u64, bytes: u64) {
+    /// Records that a checkpoint of that size was written.
+    pub fn checkpoint_written(&mut self, seq: u64, bytes: u64) {
         (self.checkpoint, self.saved, self.since) = (seq, bytes, 0);
         self.last = self.last.max(seq);
     }
 
-    fn default_of() -> Self {
+    fn empty() -> Self {
         Self { state: F::default(), last: 0, checkpoint: 0, since: 0, saved: 0, stale: false }
     }
 }

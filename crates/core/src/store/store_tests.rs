@@ -1,4 +1,4 @@
-//! Tests of what holds for every store.
+//! Tests of the valid ranges of a log.
 
 use jiff::Timestamp;
 
@@ -22,20 +22,20 @@ fn head(rewinds: &[(u64, u64)]) -> LogHead {
 }
 
 #[test]
-fn a_log_that_was_never_rewound_holds_whole() {
-    assert_eq!(head(&[]).spans(20), [1..=20]);
-    assert_eq!(head(&[]).spans(0), []);
+fn log_without_rewinds_is_valid_completely() {
+    assert_eq!(head(&[]).valid_ranges(20), [1..=20]);
+    assert_eq!(head(&[]).valid_ranges(0), []);
 }
 
 #[test]
-fn what_was_rewound_does_not_hold() {
-    assert_eq!(head(&[(10, 4)]).spans(20), [1..=4, 10..=20]);
-    assert_eq!(head(&[(10, 4), (15, 12)]).spans(20), [1..=4, 10..=12, 15..=20]);
-    // The second goes back behind the first.
-    assert_eq!(head(&[(10, 4), (15, 2)]).spans(20), [1..=2, 15..=20]);
-    // To the beginning, and to a record that had been rewound itself.
-    assert_eq!(head(&[(10, 0)]).spans(20), [10..=20]);
-    assert_eq!(head(&[(10, 4), (15, 7)]).spans(20), [1..=4, 15..=20]);
-    // A rewind that lies ahead of where the log is read does not count yet.
-    assert_eq!(head(&[(10, 4)]).spans(9), [1..=9]);
+fn rewound_records_are_excluded() {
+    assert_eq!(head(&[(10, 4)]).valid_ranges(20), [1..=4, 10..=20]);
+    assert_eq!(head(&[(10, 4), (15, 12)]).valid_ranges(20), [1..=4, 10..=12, 15..=20]);
+    // The second rewind goes back before the first.
+    assert_eq!(head(&[(10, 4), (15, 2)]).valid_ranges(20), [1..=2, 15..=20]);
+    // Rewinds to the beginning, and to a record that was itself rewound.
+    assert_eq!(head(&[(10, 0)]).valid_ranges(20), [10..=20]);
+    assert_eq!(head(&[(10, 4), (15, 7)]).valid_ranges(20), [1..=4, 15..=20]);
+    // A rewind after the end of the range has no effect.
+    assert_eq!(head(&[(10, 4)]).valid_ranges(9), [1..=9]);
 }

@@ -1,81 +1,81 @@
-//! Captured turns that point to their parents, and how they are found again.
+//! Captured turns, linked to their parents, and their lookup keys.
 
-use crate::fate::Why;
+use crate::fate::ElisionReason;
 use crate::name::{Digest, Name};
 use crate::store::LogId;
 
-/// The name of a captured turn.
+/// The id of a captured turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub Name);
+pub struct TurnId(pub Name);
 
-crate::name::text_id!(NodeId);
+crate::name::text_id!(TurnId);
 
-/// A captured turn that is to be kept. Its contents are the records that the same batch adds to `log`.
+/// A captured turn to store. Its contents are the records that the same batch adds to `log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VaultNode {
-    /// Its name.
-    pub id: NodeId,
-    /// The turn before it. Restoring follows it, so branches are never mixed.
-    pub parent: Option<NodeId>,
-    /// By what it can be found.
+pub struct NewVaultTurn {
+    /// The id of the turn.
+    pub id: TurnId,
+    /// The previous turn. Restoring follows this link, so branches are never mixed.
+    pub parent: Option<TurnId>,
+    /// The lookup keys.
     pub keys: Vec<VaultKey>,
-    /// Where its contents are.
+    /// The log that contains the turn.
     pub log: LogId,
-    /// The digest of what stood before it, exactly as it was sent.
+    /// The digest of the prefix, exactly as it was sent.
     pub prefix: Option<Digest>,
 }
 
-/// By what a captured turn can be found. Only keyed digests of it are kept.
+/// A lookup key of a captured turn. Only its keyed digest is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VaultKey {
-    /// A handle that we gave out with the turn.
+    /// A Claim that was issued with the turn.
     Claim(Name),
-    /// An id that the provider gave the turn or one of its parts. Ids are not unique: it finds a turn only if it
-    /// names no other of the tenant.
+    /// A provider's id of the turn or one of its parts. Ids are not unique, so a lookup succeeds
+    /// only if exactly one turn of the tenant has the id.
     Id(Name),
-    /// The digest of the visible conversation up to the turn. The newest turn with it is found, and the others are
-    /// counted.
+    /// The digest of the visible conversation up to the turn. A lookup returns the newest such turn
+    /// and the number of the others.
     Chain(Digest),
 }
 
-/// A captured turn that is kept.
+/// A stored captured turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultTurn {
-    /// Its name.
-    pub id: NodeId,
-    /// The turn before it.
-    pub parent: Option<NodeId>,
-    /// Where its contents are.
+    /// The id of the turn.
+    pub id: TurnId,
+    /// The previous turn.
+    pub parent: Option<TurnId>,
+    /// The log that contains the turn.
     pub log: LogId,
-    /// The first record of it.
+    /// The first record of the turn.
     pub first: u64,
-    /// The last record of it.
+    /// The last record of the turn.
     pub last: u64,
-    /// The digest of what stood before it, exactly as it was sent.
+    /// The digest of the prefix, exactly as it was sent.
     pub prefix: Option<Digest>,
-    /// Whether some of its content is no more, and why.
-    pub gone: Option<Why>,
+    /// Why some of the content was erased, if it was.
+    pub gone: Option<ElisionReason>,
 }
 
-/// What a key found.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct VaultMatch {
     /// The turn.
     pub turn: VaultTurn,
-    /// How many other turns have the same key.
+    /// The number of other turns with the same key.
     pub siblings: u32,
 }
 
-/// A count of how often something of a tenant was destroyed, by whichever process. In one era nothing is: a turn that stood
-/// once in it stands as long as it lasts.
+/// Counts the erasures of a tenant's data by all processes. While the epoch is unchanged nothing
+/// was erased, so cached turns stay valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Era(pub u64);
+pub struct ErasureEpoch(pub u64);
 
-/// What keys found, all of it at one moment.
+/// The results of a lookup at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
-    /// One answer for each key.
-    pub found: Vec<Option<Found>>,
-    /// The era of that moment.
-    pub era: Era,
+pub struct VaultLookup {
+    /// One result per key.
+    pub found: Vec<Option<VaultMatch>>,
+    /// The epoch at that time.
+    pub era: ErasureEpoch,
 }

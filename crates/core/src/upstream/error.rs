@@ -1,105 +1,105 @@
-//! What can go wrong on the way to a provider and back.
+//! Errors of requests to a provider.
 
 use std::time::Duration;
 
 use crate::name::Name;
 
-/// What can go wrong on the way to a provider and back. No message holds a key or an address with one.
+/// An error of a request to a provider. Messages contain neither keys nor addresses with keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// No endpoint of that name is configured.
-    #[error("there is no endpoint named `{endpoint}`: configure it, or set its key")]
+    /// No endpoint with that name is configured.
+    #[error("endpoint `{endpoint}` is not configured: add it, or set its API key")]
     UnknownEndpoint {
-        /// The name.
+        /// The requested name.
         endpoint: Name,
     },
-    /// Neither the endpoint nor the caller has a key.
-    #[error("there is no key for {endpoint}: {}", advice(.variable.as_deref()))]
+    /// Neither the endpoint nor the caller has an API key.
+    #[error("no API key for {endpoint}: {}", advice(.variable.as_deref()))]
     NoCredential {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
         /// The environment variable that usually holds the key.
         variable: Option<Name>,
     },
-    /// The address belongs to the machine's own surroundings and to no provider.
+    /// The address is link-local or a cloud metadata service.
     #[error(
-        "{endpoint} is at {address}, which is link-local or a cloud's metadata service: nothing is sent there"
+        "{endpoint} is at {address}, a link-local or cloud metadata address: such requests are refused"
     )]
     Refused {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// The host or the address that it turned out to have.
+        /// The host, or the resolved address.
         address: Name,
     },
-    /// The request cannot be sent as it is.
+    /// The request cannot be sent.
     #[error("the request to {endpoint} cannot be sent: {problem}")]
     Invalid {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// What is wrong with it.
+        /// The reason.
         problem: Name,
     },
-    /// No connection came about. Nothing was sent.
+    /// The connection failed. Nothing was sent.
     #[error("{endpoint} cannot be reached: {cause}")]
     Unreachable {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// What the network said.
+        /// The network error.
         cause: Name,
     },
-    /// It took too long.
-    #[error("{endpoint} took more than {} {waiting}", short(*.limit))]
+    /// A timeout expired.
+    #[error("{endpoint} took more than {} {waiting}", format_duration(*.limit))]
     TimedOut {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// What was waited for.
-        waiting: Waiting,
-        /// How long was waited.
+        /// The phase that timed out.
+        waiting: TimeoutPhase,
+        /// The timeout.
         limit: Duration,
     },
     /// The connection broke after the request was sent.
     #[error("the connection to {endpoint} broke: {cause}")]
     Cut {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// What the network said.
+        /// The network error.
         cause: Name,
     },
-    /// The endpoint failed again and again, so it is left alone for a while. Nothing was sent.
-    #[error("{endpoint} failed repeatedly and is tried again in {}", short(*.left))]
+    /// The circuit breaker is open after repeated failures. Nothing was sent.
+    #[error("{endpoint} failed repeatedly; the next attempt is allowed in {}", format_duration(*.left))]
     Resting {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// How long it is still left alone.
+        /// The remaining time.
         left: Duration,
     },
-    /// The answer is larger than is allowed.
-    #[error("the answer of {endpoint} has more than {limit} bytes")]
+    /// The response exceeds the size limit.
+    #[error("the response of {endpoint} has more than {limit} bytes")]
     TooLarge {
-        /// The endpoint.
+        /// The name of the endpoint.
         endpoint: Name,
-        /// How many bytes it may have.
+        /// The limit in bytes.
         limit: u64,
     },
 }
 
-/// What was waited for.
+/// The phase of a request that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Waiting {
-    /// The connection.
+pub enum TimeoutPhase {
+    /// Connecting.
     Connecting,
-    /// The first byte of the answer.
+    /// Waiting for the first byte of the response.
     FirstByte,
-    /// The next byte of the answer.
+    /// Waiting for the next byte of the response.
     NextByte,
 }
 
-impl std::fmt::Display for Waiting {
+impl std::fmt::Display for TimeoutPhase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Waiting::Connecting => "to connect",
-            Waiting::FirstByte => "to begin its answer",
-            Waiting::NextByte => "to go on with its answer",
+            TimeoutPhase::Connecting => "to connect",
+            TimeoutPhase::FirstByte => "to start its response",
+            TimeoutPhase::NextByte => "to continue its response",
         })
     }
 }
@@ -111,8 +111,8 @@ fn advice(variable: Option<&str>) -> String {
     }
 }
 
-/// A time as people say it, and never as nothing.
-fn short(time: Duration) -> String {
+/// Formats a duration for people; never as zero.
+fn format_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis().max(1))
     } else {

@@ -1,14 +1,14 @@
-//! What the port's values tell of themselves.
+//! Tests of the debug output and error messages of the port.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Credential, Outgoing, UpstreamError, Waiting};
+use super::{Credential, TimeoutPhase, UpstreamError, UpstreamRequest};
 
 #[test]
-fn a_request_tells_nothing_of_its_keys_and_contents() {
-    let outgoing = Outgoing {
+fn debug_output_hides_keys_and_body() {
+    let outgoing = UpstreamRequest {
         endpoint: "gemini".into(),
         model: None,
         method: "POST".into(),
@@ -24,26 +24,26 @@ fn a_request_tells_nothing_of_its_keys_and_contents() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_explain_how_to_fix_them() {
     let missing = |variable: Option<&str>| UpstreamError::NoCredential {
         endpoint: "openai".into(),
         variable: variable.map(Into::into),
     };
     assert_eq!(
         missing(Some("OPENAI_API_KEY")).to_string(),
-        "there is no key for openai: set OPENAI_API_KEY, or send one with the request"
+        "no API key for openai: set OPENAI_API_KEY, or send one with the request"
     );
     assert_eq!(
         missing(None).to_string(),
-        "there is no key for openai: configure one, or send one with the request"
+        "no API key for openai: configure one, or send one with the request"
     );
     let slow = UpstreamError::TimedOut {
         endpoint: "openai".into(),
-        waiting: Waiting::NextByte,
+        waiting: TimeoutPhase::NextByte,
         limit: Duration::from_secs(90),
     };
-    assert_eq!(slow.to_string(), "openai took more than 90 s to go on with its answer");
+    assert_eq!(slow.to_string(), "openai took more than 90 s to continue its response");
     let resting =
         UpstreamError::Resting { endpoint: "xai".into(), left: Duration::from_millis(250) };
-    assert_eq!(resting.to_string(), "xai failed repeatedly and is tried again in 250 ms");
+    assert_eq!(resting.to_string(), "xai failed repeatedly; the next attempt is allowed in 250 ms");
 }

@@ -1,77 +1,78 @@
-//! OpenRouter's `reasoning_details`: one reasoning element per entry, tagged with its provider's format.
+//! OpenRouter's `reasoning_details`: one reasoning element per entry, tagged with its provider's
+//! format.
 //!
-//! The list says where a handle attaches: `id` names the item or the tool call that it belongs to, `index` its
-//! place in the turn. Kinds and members that we do not know are kept, as are the ways of saying nothing: a
-//! `null`, or a signature of `""`, is printed again as it came.
+//! The list specifies where a handle attaches: `id` names the item or tool call that it belongs to,
+//! `index` its position in the turn. Unknown kinds and members are kept. `null` and an empty
+//! signature are printed as they came.
 
 use std::sync::Arc;
 
 use crate::document::{Opaque, write_extras};
 use crate::format::ReasoningFormat;
-use crate::item::{Body, Item, Native, Place, Role, Side};
+use crate::item::{Body, Direction, Item, ItemPosition, NativePart, Role};
 use crate::json::{self, Json, Node, Object};
 use crate::name::{ItemId, Label, Name, Wire};
 use crate::origin::Origin;
 use crate::seal::Seal;
 use crate::thought::{Thought, ThoughtKind};
 
-/// One provider-emitted reasoning element.
+/// One reasoning element from a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReasoningItem {
-    /// Reasoning that can be read, with its signature if it has one.
+    /// Readable reasoning, with its signature if it has one.
     Text {
-        /// What every element has.
+        /// The common members.
         meta: DetailMeta,
-        /// The reasoning; absent in a fragment that brings only the signature.
+        /// The reasoning; absent in a fragment that contains only the signature.
         text: Option<Arc<str>>,
         /// The signature, exactly as issued. `""` means none.
         signature: Option<Opaque>,
     },
     /// The provider's summary of its reasoning.
     Summary {
-        /// What every element has.
+        /// The common members.
         meta: DetailMeta,
-        /// The summary.
+        /// The text of the summary.
         summary: Arc<str>,
     },
-    /// Reasoning that cannot be read.
+    /// Unreadable reasoning.
     Encrypted {
-        /// What every element has.
+        /// The common members.
         meta: DetailMeta,
         /// The sealed data, exactly as issued.
         data: Opaque,
     },
-    /// A kind that we do not know, verbatim.
+    /// An unknown kind, verbatim.
     Unknown(Json),
 }
 
-/// What every reasoning element has.
+/// The common members of reasoning elements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetailMeta {
-    /// The provider's id for the element, or the id of the tool call that it is attached to.
+    /// The provider's id of the element, or the id of the tool call that it is attached to.
     pub id: Option<Name>,
-    /// Whose shape it has; nothing where the entry does not say.
+    /// The provider format, if it is specified.
     pub format: Option<ReasoningFormat>,
-    /// Its place in the turn.
+    /// The position in the turn.
     pub index: Option<u64>,
-    /// Every other member, verbatim.
+    /// All other members, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// The slot of a chat message in which these stand.
+/// The slot of a chat message that contains these elements.
 const SLOT: &str = "reasoning_details";
 const TEXT: &str = "reasoning.text";
 const SUMMARY: &str = "reasoning.summary";
 const ENCRYPTED: &str = "reasoning.encrypted";
 
-/// Reads a whole list; nothing where the value is no list.
+/// Parses a list of elements; `None` if the value is not a list.
 pub fn parse_details(list: &Json) -> Option<Vec<ReasoningItem>> {
     let tree = list.tree();
     let root = tree.root();
     root.is_array().then(|| root.elements().map(ReasoningItem::read).collect())
 }
 
-/// Writes a whole list.
+/// Prints a list of elements.
 pub fn print_details(items: &[ReasoningItem]) -> Json {
     json::array(|list| {
         for item in items {
@@ -81,12 +82,12 @@ pub fn print_details(items: &[ReasoningItem]) -> Json {
 }
 
 impl ReasoningItem {
-    /// Reads one element. What is not one of the three kinds is kept as it is.
+    /// Parses one element. An unknown kind is kept verbatim.
     pub fn parse(element: &Json) -> Self {
         Self::read(element.tree().root())
     }
 
-    /// Reads one element of a list that is being read.
+    /// Reads one element from a parsed list.
     pub fn read(node: Node<'_>) -> Self {
         let known = match node.text_of("type").as_deref() {
             Some(TEXT) => Self::read_text(node),
@@ -118,7 +119,7 @@ impl ReasoningItem {
         Some(Self::Text { meta, text, signature: signature.map(Opaque::from) })
     }
 
-    /// The element's JSON: the members it was read with, and no others.
+    /// Returns the element as JSON, with exactly the members it was read with.
     pub fn json(&self) -> Json {
         let element = |kind, meta: &DetailMeta, own: &dyn Fn(&mut Object<'_>)| {
             json::object(|out| {
@@ -142,7 +143,7 @@ impl ReasoningItem {
         }
     }
 
-    /// What every element has; nothing for a kind that we do not know.
+    /// Returns the common members; `None` for an unknown kind.
     pub fn meta(&self) -> Option<&DetailMeta> {
         match self {
             Self::Text { meta, .. } | Self::Summary { meta, .. } | Self::Encrypted { meta, .. } => {
@@ -152,13 +153,13 @@ impl ReasoningItem {
         }
     }
 
-    /// Whose shape it has; `unknown` where it does not say.
+    /// Returns the provider format; `unknown` if it is not specified.
     pub fn format(&self) -> ReasoningFormat {
         let format = self.meta().and_then(|meta| meta.format.clone());
         format.unwrap_or_else(ReasoningFormat::unknown)
     }
 
-    /// What is opaque in it, and where; an empty value seals nothing.
+    /// Returns the opaque value and its JSON pointer; `None` if the value is empty.
     pub fn sealed(&self) -> Option<(&Opaque, &'static str)> {
         let (opaque, at) = match self {
             Self::Text { signature, .. } => (signature.as_ref()?, "/signature"),
@@ -168,8 +169,9 @@ impl ReasoningItem {
         (!opaque.is_empty()).then_some((opaque, at))
     }
 
-    /// The Item of the element, as `owner` issued it: a Thought with its Seal, or an unknown part.
-    pub fn item(&self, id: impl Into<ItemId>, place: Place, owner: &Arc<Origin>) -> Item {
+    /// Converts the element to an Item issued by `owner`: a Thought with its Seal, or an unknown
+    /// part.
+    pub fn item(&self, id: impl Into<ItemId>, place: ItemPosition, owner: &Arc<Origin>) -> Item {
         let thought = |content: &str, kind| {
             let mut thought = Thought::issued(content, kind, self.format());
             thought.index = self.meta().and_then(|meta| meta.index);
@@ -183,7 +185,7 @@ impl ReasoningItem {
             Self::Encrypted { .. } => thought("", ThoughtKind::Encrypted),
             Self::Unknown(_) => Body::Unknown,
         };
-        let mut native = Native::new(Wire::OPENAI_CHAT, Side::Response, self.json());
+        let mut native = NativePart::new(Wire::OPENAI_CHAT, Direction::Response, self.json());
         native.id = self.meta().and_then(|meta| meta.id.clone());
         native.slot = Label::Borrowed(SLOT);
         let mut item = Item::new(id, place, Role::Assistant, body);
@@ -197,9 +199,10 @@ impl ReasoningItem {
         item
     }
 
-    /// The elements that an Item makes. One that came from such a list is that entry again. A sealed summary makes
-    /// two, and what is sealed on a tool call makes an encrypted one of that call's id.
-    pub fn of(item: &Item) -> Vec<Self> {
+    /// Converts an Item to elements. An Item from such a list returns its original entry. A sealed
+    /// summary becomes two elements, and a Seal on a tool call becomes an encrypted element with
+    /// the call's id.
+    pub fn from_item(item: &Item) -> Vec<Self> {
         let native = item.native.as_ref();
         if let Some(native) = native.filter(|native| native.slot == SLOT) {
             return vec![Self::parse(&native.json)];
@@ -243,7 +246,7 @@ impl ReasoningItem {
 }
 
 impl DetailMeta {
-    /// Reads what every element has. A member that says nothing we can hold stays among the extras.
+    /// Reads the common members. A member with an unexpected type stays in the extras.
     fn read(node: Node<'_>, own: &[&str]) -> Self {
         let id = node.name_of("id");
         let format = node.text_of("format").map(|name| ReasoningFormat::new(&name));

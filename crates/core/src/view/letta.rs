@@ -1,16 +1,17 @@
 //! Letta's `ReasoningMessage` and `HiddenReasoningMessage`.
 //!
-//! One thought is one message with its own signature: thoughts are never joined, because a signature holds for
-//! its own thought only. The view leaves out the identity, the format and the owner of the signature.
+//! Each Thought is one message with its own signature. Thoughts are never joined, because a
+//! signature is valid only for its own Thought. The view omits the identity, the format and the
+//! owner of the signature.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::document::{Fields, InvalidDocument, Opaque, Word, words, write_extras};
+use crate::document::{Fields, InvalidDocument, Opaque, StringEnum, words, write_extras};
 use crate::format::ReasoningFormat;
 use crate::instant::RawInstant;
-use crate::item::{Body, Item, Place, Role};
+use crate::item::{Body, Item, ItemPosition, Role};
 use crate::json::{self, Json, Object};
 use crate::name::{ItemId, Name};
 use crate::origin::Origin;
@@ -18,71 +19,71 @@ use crate::seal::Seal;
 use crate::tag;
 use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
 
-/// What every message of Letta's has.
+/// The common members of Letta messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LettaHeader {
-    /// The message's id.
+    /// The id of the message.
     pub id: Name,
-    /// When it was created.
+    /// When the message was created.
     pub date: Timestamp,
     /// The name of the sender.
     pub name: Option<Name>,
-    /// The client's own id for the message, by which retries are recognised.
+    /// The client's id of the message, by which retries are recognized.
     pub otid: Option<Name>,
     /// The id of the sender.
     pub sender_id: Option<Name>,
     /// The step of the run.
     pub step_id: Option<Name>,
-    /// Whether it belongs to a step that failed.
+    /// Whether the message belongs to a failed step.
     pub is_err: Option<bool>,
-    /// Its number in the run's stream of events.
+    /// The number in the run's event stream.
     pub seq_id: Option<i64>,
     /// The run.
     pub run_id: Option<Name>,
-    /// Members that the document does not know, verbatim.
+    /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// An agent's reasoning that can be read.
+/// Readable reasoning of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningMessage {
-    /// What every message has.
+    /// The common members.
     pub header: LettaHeader,
-    /// Whether a reasoning model produced it, or it was asked for by prompting.
+    /// Whether a reasoning model produced the reasoning, or prompting did.
     pub source: ReasoningSource,
-    /// The reasoning.
+    /// The text of the reasoning.
     pub reasoning: Arc<str>,
-    /// The model's signature of it, exactly as issued.
+    /// The model's signature, exactly as issued.
     pub signature: Option<Opaque>,
 }
 
 words! {
     /// Why reasoning is hidden.
     HiddenState {
-        /// The provider sealed it.
+        /// The provider sealed the reasoning.
         Redacted = "redacted",
-        /// The provider did not give it.
+        /// The provider did not return the reasoning.
         Omitted = "omitted",
     }
 }
 
-/// An agent's reasoning that cannot be read.
+/// Unreadable reasoning of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenReasoningMessage {
-    /// What every message has.
+    /// The common members.
     pub header: LettaHeader,
-    /// Why it is hidden.
+    /// Why the reasoning is hidden.
     pub state: HiddenState,
-    /// The sealed data, where it is redacted.
+    /// The sealed data, if the reasoning is redacted.
     pub hidden_reasoning: Option<Opaque>,
 }
 
 /// Reasoning as Letta shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LettaReasoning {
-    /// It can be read, or at least proven.
+    /// Readable reasoning, or an empty text with a signature.
     Shown(ReasoningMessage),
-    /// It cannot be read.
+    /// Unreadable reasoning.
     Hidden(HiddenReasoningMessage),
 }
 
@@ -119,19 +120,20 @@ const HIDDEN_MEMBERS: [&str; 12] = [
 ];
 
 impl ReasoningMessage {
-    /// Reads the document: `id`, `date` and `reasoning` are required, `message_type` and `source` have defaults.
+    /// Parses the document: `id`, `date` and `reasoning` are required, `message_type` and `source`
+    /// have defaults.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "ReasoningMessage")?;
+        let fields = Fields::from_node(tree.root(), "ReasoningMessage")?;
         Ok(Self {
             header: LettaHeader::read(&fields, REASONING, &REASONING_MEMBERS)?,
-            source: fields.word("source")?.unwrap_or_default(),
+            source: fields.string_enum("source")?.unwrap_or_default(),
             reasoning: fields.required_text("reasoning")?,
             signature: fields.text("signature")?.map(Opaque::from),
         })
     }
 
-    /// The document. What is absent is left out.
+    /// Returns the document as JSON, without absent members.
     pub fn json(&self) -> Json {
         json::object(|out| {
             self.header.write(out, REASONING);
@@ -141,9 +143,9 @@ impl ReasoningMessage {
         })
     }
 
-    /// The Item of the thought. With an `owner` the signature becomes its Seal. Without one, reasoning that came from
-    /// a reasoning model keeps the document as payload, tagged [`tag::LETTA_REASONING`], and never becomes text
-    /// for another model; reasoning by prompting is a plain thought.
+    /// Converts the message to an Item. With an `owner`, the signature becomes its Seal. Without
+    /// one, native reasoning keeps the document as its payload, tagged [`tag::LETTA_REASONING`],
+    /// and never becomes text for another model. Prompted reasoning becomes a plain Thought.
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let is_issued = self.source == ReasoningSource::ReasonerModel || self.signature.is_some();
         let mut thought = thought(&self.header, &self.reasoning, ThoughtKind::Text);
@@ -160,11 +162,11 @@ impl ReasoningMessage {
 }
 
 impl HiddenReasoningMessage {
-    /// Reads the document: `id`, `date` and `state` are required, `message_type` has a default.
+    /// Parses the document: `id`, `date` and `state` are required, `message_type` has a default.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "HiddenReasoningMessage")?;
-        let state = fields.word("state")?.ok_or_else(|| {
+        let fields = Fields::from_node(tree.root(), "HiddenReasoningMessage")?;
+        let state = fields.string_enum("state")?.ok_or_else(|| {
             fields.error("state", "is missing: it must be one of redacted, omitted")
         })?;
         Ok(Self {
@@ -174,7 +176,7 @@ impl HiddenReasoningMessage {
         })
     }
 
-    /// The document. What is absent is left out.
+    /// Returns the document as JSON, without absent members.
     pub fn json(&self) -> Json {
         json::object(|out| {
             self.header.write(out, HIDDEN);
@@ -185,8 +187,8 @@ impl HiddenReasoningMessage {
         })
     }
 
-    /// The Item of the thought. With an `owner` the hidden data becomes its Seal; without one the document is kept as
-    /// payload, tagged [`tag::LETTA_REASONING`].
+    /// Converts the message to an Item. With an `owner`, the hidden data becomes its Seal. Without
+    /// one, the document is kept as the payload, tagged [`tag::LETTA_REASONING`].
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let thought = thought(&self.header, "", ThoughtKind::Encrypted);
         let sealed = self.hidden_reasoning.as_ref().map(|data| (data, "/hidden_reasoning"));
@@ -195,9 +197,10 @@ impl HiddenReasoningMessage {
 }
 
 impl LettaReasoning {
-    /// The view of a thought: shown with its own signature, or hidden where nothing can be read. Nothing for an
-    /// Item that is no Thought or was never recorded (see [`Thought::record_at`]).
-    pub fn of(item: &Item) -> Option<Self> {
+    /// Returns the view of a Thought: shown with its signature, or hidden if nothing is readable.
+    /// `None` for other Items and for Thoughts that were never recorded (see
+    /// [`Thought::set_recorded_at`]).
+    pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
         let record = thought.record.as_deref()?;
         let header = LettaHeader {
@@ -212,8 +215,8 @@ impl LettaReasoning {
             run_id: record.run_id.clone(),
             extras: record.extras.clone(),
         };
-        if let Some(kept) = Self::kept(thought) {
-            return Some(kept.with(header));
+        if let Some(kept) = Self::from_payload(thought) {
+            return Some(kept.with_header(header));
         }
         let seal = item.seals.iter().find_map(Opaque::of);
         let has_text = !thought.content.is_empty();
@@ -227,7 +230,7 @@ impl LettaReasoning {
         })
     }
 
-    /// The document.
+    /// Returns the document as JSON.
     pub fn json(&self) -> Json {
         match self {
             Self::Shown(message) => message.json(),
@@ -235,8 +238,8 @@ impl LettaReasoning {
         }
     }
 
-    /// The document that a thought without an owner kept as payload.
-    fn kept(thought: &Thought) -> Option<Self> {
+    /// Returns the document that an unowned Thought keeps as its payload.
+    fn from_payload(thought: &Thought) -> Option<Self> {
         let payload = thought.payload.as_ref()?;
         if thought.replay_compatibility.as_deref() != Some(tag::LETTA_REASONING) {
             return None;
@@ -245,7 +248,7 @@ impl LettaReasoning {
         shown.or_else(|_| HiddenReasoningMessage::parse(payload).map(Self::Hidden)).ok()
     }
 
-    fn with(mut self, header: LettaHeader) -> Self {
+    fn with_header(mut self, header: LettaHeader) -> Self {
         match &mut self {
             Self::Shown(message) => message.header = header,
             Self::Hidden(message) => message.header = header,
@@ -255,7 +258,7 @@ impl LettaReasoning {
 }
 
 impl LettaHeader {
-    /// A message of that id and date, of which nothing else is known.
+    /// Creates a header with an id and a date only.
     pub fn new(id: impl Into<Name>, date: Timestamp) -> Self {
         Self {
             id: id.into(),
@@ -286,7 +289,7 @@ impl LettaHeader {
         let date = RawInstant::Text(date).timestamp();
         Ok(Self {
             id,
-            date: date.map_err(|error| fields.error("date", format!("is wrong: {error}")))?,
+            date: date.map_err(|error| fields.error("date", format!("is invalid: {error}")))?,
             name: fields.text("name")?,
             otid: fields.text("otid")?,
             sender_id: fields.text("sender_id")?,
@@ -308,7 +311,7 @@ impl LettaHeader {
             out.bool("is_err", is_err);
         }
         if let Some(seq_id) = self.seq_id {
-            out.raw("seq_id", &Json::trusted(seq_id.to_string().into()));
+            out.raw("seq_id", &Json::from_trusted(seq_id.to_string().into()));
         }
         out.maybe_string("run_id", self.run_id.as_deref());
     }
@@ -329,7 +332,7 @@ impl LettaHeader {
     }
 }
 
-impl Word for ReasoningSource {
+impl StringEnum for ReasoningSource {
     const ALL: &'static [Self] = &[Self::ReasonerModel, Self::NonReasonerModel];
 
     fn as_str(self) -> &'static str {
@@ -355,7 +358,8 @@ fn item(
         thought.replay_compatibility = Some(Name::from(tag::LETTA_REASONING));
     }
     let body = Body::Thought(thought);
-    let mut item = Item::new(ItemId(header.id.clone()), Place::default(), Role::Assistant, body);
+    let mut item =
+        Item::new(ItemId(header.id.clone()), ItemPosition::default(), Role::Assistant, body);
     item.origin = owner.cloned();
     if let (Some(owner), Some((opaque, at))) = (owner, sealed.filter(|(o, _)| !o.is_empty())) {
         item.seals.push(Seal::new(opaque.bytes(), "letta.signature", Arc::clone(owner), at));

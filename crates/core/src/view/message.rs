@@ -1,19 +1,20 @@
 //! `LLMMessage`: one message of a conversation, in camelCase.
 //!
-//! A message has one text, a list of thoughts and a list of calls, so it cannot say in which order they came:
-//! the order stands in the Items. It has no place either for media, for hosted steps, for how a tool call went
-//! and for who issued a signature. Members that the document does not know are kept and printed again.
+//! A message has one text, a list of Thoughts and a list of calls, so it cannot express their
+//! order; the Items keep it. It also has no members for media, hosted steps, tool outcomes and the
+//! issuers of signatures. Unknown members are kept and printed again.
 
 use std::sync::Arc;
 
 use crate::document::{
-    Definitions, Fields, InvalidDocument, Opaque, Record, Shape, list_of, words, write_extras,
+    Definitions, DocumentRecord, Fields, InvalidDocument, Opaque, SchemaBuilder, array_schema,
+    words, write_extras,
 };
 use crate::json::{self, Json, Node, Object};
 use crate::name::Name;
 
 words! {
-    /// Who speaks in a message.
+    /// The role of a message's speaker.
     MessageRole {
         /// The system prompt.
         System = "system",
@@ -21,17 +22,17 @@ words! {
         User = "user",
         /// The model.
         Assistant = "assistant",
-        /// A tool's answer.
+        /// A tool result.
         Tool = "tool",
     }
 }
 
 words! {
-    /// Whether a thinking block can be read.
+    /// Whether a thinking block is readable.
     ThinkingKind {
-        /// It can.
+        /// Readable.
         Thinking = "thinking",
-        /// The provider redacted it: its content is empty and its signature is the sealed data.
+        /// Redacted by the provider: the content is empty, and the signature is the sealed data.
         RedactedThinking = "redacted_thinking",
     }
 }
@@ -39,53 +40,56 @@ words! {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who speaks.
+    /// The role of the speaker.
     pub role: MessageRole,
-    /// The text; empty where the message only thinks or calls.
+    /// The text; empty if the message has only Thoughts or calls.
     pub content: Arc<str>,
-    /// Seen by the model and by every log, never kept in the Thread. Not a flag of visibility.
+    /// Whether the model and all logs see the message, but the Thread does not store it. This is
+    /// not a visibility flag.
     pub ephemeral: bool,
-    /// What the model thought, on assistant messages; empty on most. Signed blocks go back byte for byte.
+    /// The Thoughts of an assistant message; usually empty. Signed blocks are sent back byte for
+    /// byte.
     pub thinking_blocks: Vec<ThinkingBlock>,
-    /// What the model asked for, on assistant messages. Printed as `[]` there when empty, and nowhere else.
+    /// The tool calls of an assistant message. Assistant messages print an empty list as `[]`;
+    /// others omit it.
     pub tool_calls: Vec<MessageCall>,
-    /// On tool messages: the call that is answered.
+    /// The id of the call that a tool message answers.
     pub tool_call_id: Option<Name>,
-    /// On tool messages: the tool that answers.
+    /// The name of the tool, on tool messages.
     pub tool_name: Option<Name>,
-    /// Members that the document does not know, verbatim.
+    /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// One thought of an assistant message.
+/// One Thought of an assistant message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThinkingBlock {
-    /// Whether it can be read.
+    /// Whether the block is readable.
     pub kind: ThinkingKind,
-    /// What can be read; empty when redacted.
+    /// The readable content; empty if redacted.
     pub content: Arc<str>,
     /// The provider's signature, or the sealed data of a redacted block, exactly as issued.
     pub signature: Option<Opaque>,
-    /// Whether it is a step of the provider's summary instead of the thinking itself.
+    /// Whether the block is a step of the provider's summary instead of the reasoning itself.
     pub summary: Option<bool>,
     /// The provider's opaque extras, verbatim.
     pub provider_meta: Option<Json>,
-    /// Members that the document does not know, verbatim.
+    /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
 /// One tool call of an assistant message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageCall {
-    /// Its id.
+    /// The id of the call.
     pub id: Name,
-    /// The tool.
+    /// The name of the tool.
     pub name: Name,
     /// The arguments, verbatim.
     pub args: Json,
-    /// The provider's opaque extras, verbatim: a Gemini call's `thoughtSignature` stays here.
+    /// The provider's opaque extras, verbatim, such as the `thoughtSignature` of a Gemini call.
     pub provider_meta: Option<Json>,
-    /// Members that the document does not know, verbatim.
+    /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
@@ -95,7 +99,7 @@ const BLOCK: [&str; 5] = ["type", "content", "signature", "summary", "providerMe
 const CALL: [&str; 4] = ["id", "name", "args", "providerMeta"];
 
 impl Message {
-    /// A message of plain text.
+    /// Creates a text message.
     pub fn new(role: MessageRole, content: impl Into<Arc<str>>) -> Self {
         Self {
             role,
@@ -109,70 +113,76 @@ impl Message {
         }
     }
 
-    /// Reads the document. JSON `null` means absent.
+    /// Parses the document. JSON `null` means absent.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
-        Self::read(&Fields::of(tree.root(), "LLMMessage")?)
+        Self::read(&Fields::from_node(tree.root(), "LLMMessage")?)
     }
 
-    /// The document, in camelCase. What is absent is left out, except `toolCalls` on assistant messages.
+    /// Returns the document in camelCase, without absent members, except `toolCalls` on assistant
+    /// messages.
     pub fn json(&self) -> Json {
         json::object(|out| self.write(out))
     }
 }
 
-impl Record for Message {
+impl DocumentRecord for Message {
     const NAME: &'static str = "LLMMessage";
 
     fn schema(definitions: &mut Definitions) -> Json {
         let block = {
-            let mut shape = Shape::new(definitions);
-            shape.needs::<ThinkingKind>("type", "Whether it can be read.");
-            shape.needs::<Name>("content", "What can be read; empty when redacted.");
-            shape.takes::<Name>("signature", "The provider's signature or sealed data, as issued.");
-            shape.takes::<bool>("summary", "Whether it is a step of the provider's summary.");
-            shape.takes::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
-            shape.end()
+            let mut shape = SchemaBuilder::new(definitions);
+            shape.required::<ThinkingKind>("type", "Whether the block is readable.");
+            shape.required::<Name>("content", "The readable content; empty if redacted.");
+            shape.optional::<Name>(
+                "signature",
+                "The provider's signature or sealed data, as issued.",
+            );
+            shape.optional::<bool>(
+                "summary",
+                "Whether the block is a step of the provider's summary.",
+            );
+            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.finish()
         };
         let call = {
-            let mut shape = Shape::new(definitions);
-            shape.needs::<Name>("id", "Its id.");
-            shape.needs::<Name>("name", "The tool.");
-            shape.needs::<Json>("args", "The arguments, verbatim.");
-            shape.takes::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
-            shape.end()
+            let mut shape = SchemaBuilder::new(definitions);
+            shape.required::<Name>("id", "The id of the call.");
+            shape.required::<Name>("name", "The name of the tool.");
+            shape.required::<Json>("args", "The arguments, verbatim.");
+            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.finish()
         };
-        let mut shape = Shape::new(definitions);
-        shape.needs::<MessageRole>("role", "Who speaks.");
-        shape.needs::<Name>("content", "The text; empty where the message only thinks or calls.");
-        shape.takes::<bool>(
+        let mut shape = SchemaBuilder::new(definitions);
+        shape.required::<MessageRole>("role", "The role of the speaker.");
+        shape.required::<Name>(
+            "content",
+            "The text; empty if the message has only Thoughts or calls.",
+        );
+        shape.optional::<bool>(
             "ephemeral",
-            "Seen by the model and by every log, never kept in the thread.",
+            "Seen by the model and all logs, never stored in the Thread.",
         );
-        shape.says(
+        shape.member(
             "thinkingBlocks",
-            "What the model thought, on assistant messages.",
-            &list_of(&block),
+            "The Thoughts of an assistant message.",
+            &array_schema(&block),
         );
-        shape.says(
-            "toolCalls",
-            "What the model asked for, on assistant messages.",
-            &list_of(&call),
-        );
-        shape.takes::<Name>("toolCallId", "On tool messages: the call that is answered.");
-        shape.takes::<Name>("toolName", "On tool messages: the tool that answers.");
-        shape.end()
+        shape.member("toolCalls", "The tool calls of an assistant message.", &array_schema(&call));
+        shape.optional::<Name>("toolCallId", "The id of the call that a tool message answers.");
+        shape.optional::<Name>("toolName", "The name of the tool, on tool messages.");
+        shape.finish()
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let role = fields.word("role")?.ok_or_else(|| {
+        let role = fields.string_enum("role")?.ok_or_else(|| {
             fields.error("role", "is missing: it must be one of system, user, assistant, tool")
         })?;
         let blocks = fields.list("thinkingBlocks")?;
         let calls = fields.list("toolCalls")?;
         let only_of = |key, owner, is_given: bool| {
             let is_right = !is_given || role == owner;
-            let problem = || format!("belongs on {owner} messages only");
+            let problem = || format!("is allowed only on {owner} messages");
             if is_right { Ok(()) } else { Err(fields.error(key, problem())) }
         };
         only_of("thinkingBlocks", MessageRole::Assistant, !blocks.is_empty())?;
@@ -217,7 +227,7 @@ impl Record for Message {
 }
 
 impl ThinkingBlock {
-    /// A block that can be read.
+    /// Creates a readable block.
     pub fn thinking(content: impl Into<Arc<str>>, signature: Option<Opaque>) -> Self {
         Self {
             kind: ThinkingKind::Thinking,
@@ -229,7 +239,7 @@ impl ThinkingBlock {
         }
     }
 
-    /// A block of which only sealed data is left.
+    /// Creates a block with sealed data only.
     pub fn redacted(data: Option<Opaque>) -> Self {
         Self { kind: ThinkingKind::RedactedThinking, ..Self::thinking("", data) }
     }
@@ -239,7 +249,7 @@ impl ThinkingBlock {
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let kind = fields.word("type")?.ok_or_else(|| {
+        let kind = fields.string_enum("type")?.ok_or_else(|| {
             fields.error("type", "is missing: it must be one of thinking, redacted_thinking")
         })?;
         let content = match kind {
@@ -280,7 +290,7 @@ impl MessageCall {
             id: fields.required_text("id")?,
             name: fields.required_text("name")?,
             args: args.ok_or_else(|| {
-                fields.error("args", "is missing: give {} where there are no arguments")
+                fields.error("args", "is missing: use {} if there are no arguments")
             })?,
             provider_meta: fields.present("providerMeta").map(Node::json),
             extras: fields.extras(&CALL),

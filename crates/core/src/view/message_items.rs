@@ -1,15 +1,16 @@
-//! From Items to messages and back.
+//! Converts between Items and messages.
 //!
-//! Read from a message, thoughts come first, then the text, then the calls: the document has no other order.
-//! Each such Item keeps its piece of the document as native JSON of [`Message::WIRE`], and the whole
-//! document as its envelope, so what has not changed prints as it was read.
+//! A message yields its Thoughts first, then the text, then the calls, because the document has no
+//! other order. Each Item keeps its piece of the document as native JSON of [`Message::WIRE`] and
+//! the whole document as its envelope, so an unchanged message prints as it was read.
 
 use std::sync::Arc;
 
 use crate::document::{InvalidDocument, Opaque};
 use crate::format::ReasoningFormat;
 use crate::item::{
-    Body, Envelope, Item, Native, Outcome, Part, Place, Role, Side, ToolCall, ToolResult,
+    Body, Direction, Envelope, Item, ItemPosition, NativePart, Outcome, Part, Role, ToolCall,
+    ToolResult,
 };
 use crate::json::{self, Json};
 use crate::name::{CallId, Label, Name, Wire};
@@ -20,12 +21,12 @@ use crate::thought::{Thought, ThoughtKind};
 use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
 
 impl Message {
-    /// The name by which Items read from a message remember where their native JSON comes from.
+    /// The wire name of native JSON that comes from a message.
     pub const WIRE: Wire = Wire::borrowed("llm-message");
 
-    /// The messages that the Items make up. Items of one message make one, except that each tool's answer is a
-    /// message of its own, and that what is ephemeral stays apart from what is not.
-    pub fn of(items: &[Item]) -> Vec<Message> {
+    /// Converts Items to messages. The Items of one message form one message, except that each tool
+    /// result is a separate message, and ephemeral Items are separated from others.
+    pub fn from_items(items: &[Item]) -> Vec<Message> {
         let same = |one: &Item, next: &Item| {
             one.place.message == next.place.message
                 && one.ephemeral == next.ephemeral
@@ -34,13 +35,13 @@ impl Message {
         };
         items
             .chunk_by(same)
-            .map(|group| unchanged(group).unwrap_or_else(|| compose(group)))
+            .map(|group| original_message(group).unwrap_or_else(|| compose(group)))
             .collect()
     }
 
-    /// The Items of the message, as message number `message`. With an `owner`, signatures become its Seals. Without
-    /// one nobody can be trusted with them: a thought then keeps its block as payload, tagged
-    /// [`tag::THINKING_BLOCK`], and never becomes text for another model.
+    /// Converts the message to Items, as message number `message`. With an `owner`, signatures
+    /// become its Seals. Without one, the issuer is unknown: a Thought then keeps its block as the
+    /// payload, tagged [`tag::THINKING_BLOCK`], and never becomes text for another model.
     pub fn items(
         &self,
         message: usize,
@@ -77,9 +78,9 @@ impl Message {
         };
         let item = |(part, (body, json, seals))| {
             let id = format!("message-{message}-{part}");
-            let mut native = Native::new(Self::WIRE, Side::Request, json);
+            let mut native = NativePart::new(Self::WIRE, Direction::Request, json);
             native.envelope = Some(Arc::clone(&envelope));
-            let mut item = Item::new(id, Place::new(message, part), role, body);
+            let mut item = Item::new(id, ItemPosition::new(message, part), role, body);
             item.origin = owner.filter(|_| role == Role::Assistant).cloned();
             item.native = Some(native);
             item.seals = seals;
@@ -92,7 +93,7 @@ impl Message {
     fn result(&self) -> Result<Body, InvalidDocument> {
         let call = self.tool_call_id.clone().ok_or_else(|| InvalidDocument {
             field: "LLMMessage.toolCallId".into(),
-            problem: "is missing: a tool message must name the call that it answers".into(),
+            problem: "is missing: a tool message must name its tool call".into(),
         })?;
         Ok(Body::Result(ToolResult {
             call: CallId(call.clone()),
@@ -124,7 +125,8 @@ fn thought(block: &ThinkingBlock, owner: Option<&Arc<Origin>>) -> (Body, Vec<Sea
     (Body::Thought(thought), signature.map(seal).collect())
 }
 
-/// Who speaks, in the document's words. A tool's answer is a tool's message whatever the wire calls it.
+/// Returns the document's role of an Item. A tool result always has the role `tool`, whatever its
+/// wire uses.
 fn role_of(item: &Item) -> MessageRole {
     match (&item.body, item.role) {
         (Body::Result(_), _) | (_, Role::Tool) => MessageRole::Tool,
@@ -134,8 +136,8 @@ fn role_of(item: &Item) -> MessageRole {
     }
 }
 
-/// The document that the Items were read from, while all of them are there.
-fn unchanged(group: &[Item]) -> Option<Message> {
+/// Returns the document that the Items were read from, if all of them are present.
+fn original_message(group: &[Item]) -> Option<Message> {
     let envelope_of = |item: &Item| item.native_on(&Message::WIRE)?.envelope.clone();
     let envelope = envelope_of(group.first()?)?;
     let is_same = |item: &Item| envelope_of(item).is_some_and(|own| Arc::ptr_eq(&own, &envelope));
@@ -151,7 +153,7 @@ fn compose(group: &[Item]) -> Message {
         message.ephemeral |= item.ephemeral;
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } => content.push_str(text),
-            Body::Thought(thought) => message.thinking_blocks.push(block(item, thought)),
+            Body::Thought(thought) => message.thinking_blocks.push(thinking_block(item, thought)),
             Body::Call(call) => message.tool_calls.push(MessageCall {
                 id: call.wire_id.clone().unwrap_or_else(|| call.id.0.clone()),
                 name: call.name.clone(),
@@ -178,7 +180,7 @@ fn compose(group: &[Item]) -> Message {
     message
 }
 
-fn block(item: &Item, thought: &Thought) -> ThinkingBlock {
+fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
     let tagged = thought
         .payload
         .as_ref()
@@ -203,19 +205,20 @@ fn block(item: &Item, thought: &Thought) -> ThinkingBlock {
         }
     };
     block.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
-    // A single signature says all that is opaque in a thinking block; anything more needs the part itself.
+    // A single signature covers all opaque data of a thinking block; anything more needs the native
+    // part.
     let is_told = item.seals.len() == 1 && thought.kind == ThoughtKind::Text;
     block.provider_meta = native_member(item).or_else(|| sealed_native(item).filter(|_| !is_told));
     block
 }
 
-/// The opaque extras that the Item's own document gave it.
+/// Returns the opaque extras from the Item's source document.
 fn native_member(item: &Item) -> Option<Json> {
     let native = item.native_on(&Message::WIRE)?;
     native.json.tree().root().present("providerMeta").map(crate::json::Node::json)
 }
 
-/// The part as its wire wrote it, where it holds something opaque.
+/// Returns the native part, if it contains opaque data.
 fn sealed_native(item: &Item) -> Option<Json> {
     let native = item.native.as_ref().filter(|native| native.wire != Message::WIRE)?;
     (!item.seals.is_empty()).then(|| native.json.clone())

@@ -1,7 +1,7 @@
-//! `RawThought`: the plain object that a caller's thought is made from, in camelCase.
+//! `RawThought`: the plain object from which a caller creates a Thought, in camelCase.
 //!
-//! The view leaves out what only the Item holds: kind, source, format, index, the Seals and their owners, and
-//! the sender's names. Members that the document does not know are kept and printed again.
+//! The view omits what only the Item holds: kind, source, format, index, the Seals and their
+//! owners, and the sender's names. Unknown members are kept and printed again.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::document::{Fields, InvalidDocument, write_extras};
 use crate::format::ReasoningFormat;
 use crate::identity::{Identity, RawIdentity};
 use crate::instant::RawInstant;
-use crate::item::{Body, Item, Place, Role};
+use crate::item::{Body, Item, ItemPosition, Role};
 use crate::json::{self, Json, Node};
 use crate::name::{ItemId, Label, Name};
 use crate::tag;
@@ -20,29 +20,29 @@ use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
 const KNOWN: [&str; 7] =
     ["id", "content", "identity", "payload", "replayCompatibility", "createdAt", "updatedAt"];
 
-/// A thought as a caller gives it, not yet checked. JSON `null` means absent everywhere.
+/// A Thought as supplied by a caller, before validation. JSON `null` always means absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawThought {
-    /// Its stable, unique id. Required, and not empty.
+    /// A stable, unique id. Required and non-empty.
     pub id: Option<Name>,
-    /// What can be read of it. May be absent or empty only where there is a payload.
+    /// The readable content. May be absent or empty only if there is a payload.
     pub content: Option<Arc<str>>,
-    /// Which agent had it; `assistant` where nobody says.
+    /// The agent that produced the Thought; the default is `assistant`.
     pub identity: Option<RawIdentity>,
-    /// What only one provider understands: any JSON value, verbatim. Demands `replay_compatibility`.
+    /// Provider-specific JSON, verbatim. Requires `replay_compatibility`.
     pub payload: Option<Json>,
-    /// Which wire shape it can be replayed into. Not empty.
+    /// The wire format into which the Thought can be replayed. Non-empty.
     pub replay_compatibility: Option<Name>,
-    /// When it was recorded. Required.
+    /// When the Thought was recorded. Required.
     pub created_at: Option<RawInstant>,
-    /// When it last changed. Required.
+    /// When the Thought last changed. Required.
     pub updated_at: Option<RawInstant>,
-    /// Members that the document does not know, verbatim.
+    /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
 impl RawThought {
-    /// A thought that says `content` and was recorded and last changed at `at`.
+    /// Creates a Thought with `content`, recorded and last changed at `at`.
     pub fn new(
         id: impl Into<Name>,
         content: impl Into<Arc<str>>,
@@ -58,14 +58,14 @@ impl RawThought {
         }
     }
 
-    /// The same thought, had by that agent.
+    /// Sets the agent that produced the Thought.
     #[must_use]
-    pub fn by(mut self, identity: impl Into<RawIdentity>) -> Self {
+    pub fn with_identity(mut self, identity: impl Into<RawIdentity>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// The same thought with a payload for the wire shape of that tag.
+    /// Sets a payload and the tag of its wire format.
     #[must_use]
     pub fn with_payload(mut self, payload: Json, replay_compatibility: impl Into<Name>) -> Self {
         self.payload = Some(payload);
@@ -73,19 +73,19 @@ impl RawThought {
         self
     }
 
-    /// Reads the document and checks it: the Item of a caller's thought.
+    /// Parses and validates the document, and returns the Item of a caller's Thought.
     pub fn parse(document: &Json) -> Result<Item, InvalidThought> {
         Self::read(document)?.into_item()
     }
 
-    /// Reads the document. Only the types of its members are checked.
+    /// Parses the document. Only the types of its members are checked.
     pub fn read(document: &Json) -> Result<Self, InvalidThought> {
         let tree = document.tree();
-        let fields = Fields::of(tree.root(), "")
+        let fields = Fields::from_node(tree.root(), "")
             .map_err(|_| InvalidThought::new("thought", "must be an object"))?;
         let instant = |key| match fields.present(key) {
             None => Ok(None),
-            Some(node) => RawInstant::of(node).map(Some).ok_or_else(|| {
+            Some(node) => RawInstant::from_node(node).map(Some).ok_or_else(|| {
                 InvalidThought::new(key, "must be an ISO 8601 string or a Unix timestamp")
             }),
         };
@@ -105,7 +105,7 @@ impl RawThought {
         })
     }
 
-    /// Checks everything and makes the Item of a caller's thought.
+    /// Validates the Thought and converts it to an Item.
     pub fn into_item(self) -> Result<Item, InvalidThought> {
         let id = self.id.ok_or_else(|| missing("id", "give a stable, unique string"))?;
         if id.is_empty() {
@@ -118,7 +118,7 @@ impl RawThought {
                 return Err(InvalidThought::new("replayCompatibility", "must not be empty"));
             }
             (Some(_), None) => {
-                let advice = "a payload needs the tag of the wire shape that can read it";
+                let advice = "a payload needs the tag of its wire format";
                 return Err(missing("replayCompatibility", advice));
             }
             (Some(_) | None, _) => {}
@@ -151,11 +151,11 @@ impl RawThought {
             replay_compatibility: tag,
             record: Some(Box::new(record)),
         };
-        Ok(Item::new(ItemId(id), Place::default(), Role::Assistant, Body::Thought(thought)))
+        Ok(Item::new(ItemId(id), ItemPosition::default(), Role::Assistant, Body::Thought(thought)))
     }
 
-    /// The view of an Item; see [`raw_thought_json`].
-    pub fn of(item: &Item) -> Option<Self> {
+    /// Returns the view of an Item; see [`raw_thought_json`].
+    pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
         let record = thought.record.as_deref()?;
         let (payload, tag) = replay(item, thought);
@@ -182,7 +182,7 @@ impl RawThought {
         })
     }
 
-    /// The document, in camelCase. What is absent is left out.
+    /// Returns the document in camelCase, without absent members.
     pub fn json(&self) -> Json {
         let instant = |out: &mut json::Object<'_>, key, value: &RawInstant| match value {
             RawInstant::Ready(ready) => {
@@ -228,35 +228,37 @@ impl RawThought {
     }
 }
 
-/// The `RawThought` of an Item, in camelCase. A thought that a provider issued prints what the wire said as its
-/// payload, and the wire's tag; where that cannot be replayed it prints only its text, tagged
-/// [`tag::NOT_REPLAYABLE`], because a provider's thought never becomes plain.
+/// Returns the `RawThought` of an Item, in camelCase.
 ///
-/// Nothing for an Item that is no Thought, was never recorded (see [`Thought::record_at`]), or has neither text
-/// nor payload.
+/// A Thought issued by a provider prints its native JSON as the payload, with the wire's tag. If it
+/// cannot be replayed, only its text is printed, tagged [`tag::NOT_REPLAYABLE`], because a
+/// provider's Thought never becomes plain.
+///
+/// Returns `None` for an Item that is not a Thought, was never recorded (see
+/// [`Thought::set_recorded_at`]), or has neither text nor payload.
 pub fn raw_thought_json(item: &Item) -> Option<Json> {
-    RawThought::of(item).map(|raw| raw.json())
+    RawThought::from_item(item).map(|raw| raw.json())
 }
 
-/// A thought that cannot be made, and the member that is to blame.
+/// The error for an invalid Thought, with the member that caused it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {field} {problem}", Self::CODE)]
 pub struct InvalidThought {
-    /// The member, as `createdAt` or `identity.identifier`.
+    /// The member, such as `createdAt` or `identity.identifier`.
     pub field: Name,
-    /// What is wrong with it and what to do, as the end of a sentence.
+    /// The problem and its correction, worded as the end of a sentence.
     pub problem: Label,
 }
 
 impl InvalidThought {
-    /// The code of every breach.
+    /// The error code of all violations.
     pub const CODE: &str = "E_INVALID_INITIAL_THOUGHT_VALUE";
 
     fn new(field: &str, problem: impl Into<Label>) -> Self {
         Self { field: Name::from(field), problem: problem.into() }
     }
 
-    /// The code of every breach.
+    /// Returns the error code.
     pub fn code(&self) -> &'static str {
         Self::CODE
     }
@@ -275,10 +277,10 @@ fn missing(field: &str, advice: &str) -> InvalidThought {
 fn instant(field: &str, given: Option<RawInstant>) -> Result<Timestamp, InvalidThought> {
     let advice = "give an ISO 8601 string, Unix seconds or Unix milliseconds";
     let given = given.ok_or_else(|| missing(field, advice))?;
-    given.timestamp().map_err(|error| InvalidThought::new(field, format!("is wrong: {error}")))
+    given.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
 }
 
-/// Checks who speaks. An object with members that we do not know is kept whole among the extras.
+/// Validates the speaker. An object with unknown members is kept whole in the extras.
 fn identity(
     given: Option<RawIdentity>,
     extras: &mut Vec<(Name, Json)>,
@@ -298,7 +300,7 @@ fn identity(
     Ok(identity)
 }
 
-/// The payload that a thought can be replayed from, and its tag.
+/// Returns the payload from which a Thought can be replayed, and its tag.
 fn replay(item: &Item, thought: &Thought) -> (Option<Json>, Option<Name>) {
     let own = || (thought.payload.clone(), thought.replay_compatibility.clone());
     if item.origin.is_none() || thought.payload.is_some() {

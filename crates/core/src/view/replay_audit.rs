@@ -1,9 +1,10 @@
-//! Whether one turn's reasoning can be replayed: the documents' `ReplayAudit`, and the codec that reads and writes
-//! `reasoning_details`.
+//! Checks whether one turn's reasoning can be replayed: the specification's `ReplayAudit`, and the
+//! codec for `reasoning_details`.
 //!
-//! Every element is judged for itself. A signature of `""` is none, and one that is signed does not excuse the others;
-//! what is demanded depends on whose shape an element has, because each provider attaches its handle elsewhere. This is the
-//! verdict on a turn that is held; a request that is about to be sent is audited by the codec crate, rule by rule.
+//! Every element is checked separately. An empty signature counts as none, and one signed element
+//! does not excuse the others. The requirements depend on an element's format, because each
+//! provider attaches its handle elsewhere. This audit covers a stored turn; the codec crate audits
+//! outgoing requests rule by rule.
 
 use std::collections::HashSet;
 
@@ -16,18 +17,20 @@ use crate::view::details::{ReasoningItem, parse_details, print_details};
 
 const DETAILS: &str = "reasoning_details";
 
-/// Whether a turn's reasoning must be sent back. It is what a model's profile calls its [`Contract`].
+/// When a turn's reasoning must be sent back. A model's profile calls this its [`Contract`].
 pub use crate::profile::Contract as ReplayContract;
 
-/// A translator between a provider's native reasoning and typed items: pure, and without state.
+/// A pure, stateless translator between a provider's native reasoning and typed items.
 pub trait ReasoningCodec {
-    /// The reasoning of an answer, in its order. What is of no kind we know is kept as it is.
+    /// Returns the reasoning of a response in order. Unknown kinds are kept verbatim.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
 
-    /// The assistant message with these items on it, for the next request. Without items it stays as it came.
+    /// Returns the assistant message with these items, for the next request. Without items the
+    /// message is unchanged.
     fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json;
 
-    /// When the provider that these items came from wants them back: the strictest of what their formats demand.
+    /// Returns when the provider of these items requires them back: the strictest contract of their
+    /// formats.
     fn replay_contract(&self, items: &[ReasoningItem]) -> ReplayContract {
         let contracts = items.iter().map(|item| item.format().replay_contract());
         contracts.fold(Contract::Stateless, |strictest, contract| match (strictest, contract) {
@@ -41,19 +44,19 @@ pub trait ReasoningCodec {
         })
     }
 
-    /// Whether these items satisfy that contract.
+    /// Checks whether these items satisfy that contract.
     fn audit(&self, items: &[ReasoningItem], next_turn_carries_tools: bool) -> ReplayAudit {
         audit_replay(items, self.replay_contract(items), next_turn_carries_tools)
     }
 }
 
-/// The default codec: `reasoning_details` on the message that came and on the message that goes back, for every provider
-/// that `OpenRouter` routes to.
+/// The default codec, which reads and writes `reasoning_details` for all providers of
+/// OpenRouter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRouterReasoningCodec;
 
 impl ReasoningCodec for OpenRouterReasoningCodec {
-    /// Reads a message, or a whole response whose first choice holds one.
+    /// Reads a message, or a whole response whose first choice contains one.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem> {
         let tree = response.tree();
         let message = tree.root().at("/choices/0/message").unwrap_or(tree.root());
@@ -75,19 +78,19 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
     }
 }
 
-/// Whether a turn's items satisfy the contract of the provider that they came from.
+/// Checks whether a turn's items satisfy their provider's contract.
 ///
-/// Items are all that is looked at. Where the turn's tool calls, its author or the model that is asked next are known as
-/// well, [`ReplayTurn`] judges by them too.
+/// This function looks only at the items. [`ReplayTurn`] also considers the turn's tool calls, its
+/// author and the next model.
 pub fn audit_replay(
     items: &[ReasoningItem],
     contract: ReplayContract,
     next_turn_carries_tools: bool,
 ) -> ReplayAudit {
-    ReplayTurn::of(items).audit(contract, next_turn_carries_tools)
+    ReplayTurn::new(items).audit(contract, next_turn_carries_tools)
 }
 
-/// One assistant turn, with whatever is known of it.
+/// One assistant turn and its context.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayTurn<'t> {
     items: &'t [ReasoningItem],
@@ -97,30 +100,31 @@ pub struct ReplayTurn<'t> {
 }
 
 impl<'t> ReplayTurn<'t> {
-    /// A turn of which only the reasoning is known.
-    pub fn of(items: &'t [ReasoningItem]) -> Self {
+    /// Creates a turn of which only the reasoning is known.
+    pub fn new(items: &'t [ReasoningItem]) -> Self {
         Self { items, calls: &[], issuer: None, target: None }
     }
 
-    /// The same turn, which called tools: the ids of its calls, in order.
+    /// Sets the ids of the turn's tool calls, in order.
     #[must_use]
-    pub fn calling(self, calls: &'t [Name]) -> Self {
+    pub fn with_calls(self, calls: &'t [Name]) -> Self {
         Self { calls, ..self }
     }
 
-    /// The same turn, which that model said.
+    /// Sets the model that produced the turn.
     #[must_use]
-    pub fn issued_by(self, issuer: &'t Origin) -> Self {
+    pub fn with_issuer(self, issuer: &'t Origin) -> Self {
         Self { issuer: Some(issuer), ..self }
     }
 
-    /// The same turn, which is about to be sent there.
+    /// Sets the target of the next request.
     #[must_use]
-    pub fn sent_to(self, target: &'t Target) -> Self {
+    pub fn with_target(self, target: &'t Target) -> Self {
         Self { target: Some(target), ..self }
     }
 
-    /// Judges it. Where the contract does not apply nothing is owed: what cannot be replayed can be left out.
+    /// Audits the turn. If the contract does not apply there are no violations, because reasoning
+    /// can be omitted.
     pub fn audit(self, contract: ReplayContract, next_turn_carries_tools: bool) -> ReplayAudit {
         let is_signed = |item: &&ReasoningItem| item.sealed().is_some();
         let mut formats: Vec<_> = self.items.iter().map(ReasoningItem::format).collect();
@@ -134,13 +138,13 @@ impl<'t> ReplayTurn<'t> {
         };
         let applies = match contract {
             Contract::Stateless => false,
-            Contract::RequiredWithTools => next_turn_carries_tools || self.calls_bind(),
+            Contract::RequiredWithTools => next_turn_carries_tools || self.calls_require_replay(),
             Contract::AlwaysRequired => true,
         };
         if applies {
-            self.judge_items(&mut audit.violations);
-            self.judge_order(&mut audit.violations);
-            self.judge_calls(&mut audit.violations);
+            self.check_items(&mut audit.violations);
+            self.check_order(&mut audit.violations);
+            self.check_calls(&mut audit.violations);
             let is_unsigned = audit.item_count > 0 && audit.signed_count == 0;
             if is_unsigned && audit.violations.is_empty() {
                 let formats = audit.formats.clone();
@@ -153,17 +157,18 @@ impl<'t> ReplayTurn<'t> {
         audit
     }
 
-    /// Whether the turn's own calls make its reasoning due, whatever comes next. Anthropic asks only when the next turn
-    /// brings a result; Gemini and `OpenAI` as soon as there is a call.
-    fn calls_bind(self) -> bool {
+    /// Whether the turn's own calls require its reasoning, whatever follows. Anthropic requires it
+    /// only if the next turn contains a result; Gemini and OpenAI as soon as there is a call.
+    fn calls_require_replay(self) -> bool {
         let counts = |item: &ReasoningItem| {
             matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
         };
         !self.calls.is_empty() && self.items.iter().any(counts)
     }
 
-    /// Whether each element has the handle that its own shape needs, from somebody whom the target reads.
-    fn judge_items(self, violations: &mut Vec<ReplayViolation>) {
+    /// Checks that each element has the handle its format requires, and that the target can read
+    /// it.
+    fn check_items(self, violations: &mut Vec<ReplayViolation>) {
         let mut signed = self.items.iter().filter(|item| item.sealed().is_some());
         let owner = signed.find_map(|item| item.format().vendor());
         for (item, element) in self.items.iter().enumerate() {
@@ -176,7 +181,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Whether somebody else sealed it than the turn's own author, or it goes to one who does not read it.
+    /// Whether another vendor than the turn's author sealed the element, or the target cannot read
+    /// it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
         let is_misdirected = self.issuer.zip(self.target).is_some_and(|(issuer, target)| {
@@ -190,8 +196,8 @@ impl<'t> ReplayTurn<'t> {
         is_strangers || is_misdirected
     }
 
-    /// Whether the elements stand as they were issued: each once, whole, and in their order.
-    fn judge_order(self, violations: &mut Vec<ReplayViolation>) {
+    /// Checks that the elements are as issued: each once, complete and in order.
+    fn check_order(self, violations: &mut Vec<ReplayViolation>) {
         let mut seen = HashSet::new();
         let mut highest: Option<u64> = None;
         for (item, element) in self.items.iter().enumerate() {
@@ -210,9 +216,9 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Whether the turn's first call has its signature, where signatures sit on calls: of calls made together only the
-    /// first is signed.
-    fn judge_calls(self, violations: &mut Vec<ReplayViolation>) {
+    /// Checks that the turn's first call is signed, where signatures belong to calls. Of parallel
+    /// calls, only the first is signed.
+    fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
         let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
         let Some(first) =
             self.calls.first().filter(|_| self.items.iter().any(|item| is_googles(&item)))
@@ -230,8 +236,8 @@ impl<'t> ReplayTurn<'t> {
     }
 }
 
-/// Whether an element of its format is refused without its handle: Anthropic signs every block it shows, and a blob without
-/// its data is nothing.
+/// Whether an element of its format is rejected without its handle. Anthropic signs every readable
+/// block, and an encrypted element without data is empty.
 fn must_be_sealed(element: &ReasoningItem) -> bool {
     match element {
         ReasoningItem::Text { meta, .. } => {
@@ -242,7 +248,8 @@ fn must_be_sealed(element: &ReasoningItem) -> bool {
     }
 }
 
-/// Whether two elements are pieces of one text that a stream cut: the same place, and the first without its signature.
+/// Whether two elements are stream fragments of one text: the same index, and the first is
+/// unsigned.
 fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
     let index = |item: &ReasoningItem| item.meta().and_then(|meta| meta.index);
     let are_texts =
@@ -254,7 +261,7 @@ fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
 }
 
 impl ReasoningFormat {
-    /// Whose models read what has this shape; nothing where it names nobody we know.
+    /// Returns the vendor whose models read this format; `None` for unknown formats.
     pub fn vendor(&self) -> Option<Vendor> {
         match self {
             Self::AnthropicClaudeV1 => Some(Vendor::Anthropic),
@@ -267,7 +274,7 @@ impl ReasoningFormat {
         }
     }
 
-    /// When a provider of this format wants its reasoning back.
+    /// Returns when a provider of this format requires its reasoning back.
     pub fn replay_contract(&self) -> ReplayContract {
         match self.vendor() {
             Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi) => {
@@ -278,37 +285,37 @@ impl ReasoningFormat {
     }
 }
 
-/// What was found of a turn's reasoning.
+/// The result of auditing a turn's reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayAudit {
-    /// How many reasoning elements the turn has.
+    /// The number of reasoning elements.
     pub item_count: usize,
-    /// How many of them carry a seal that is not empty.
+    /// The number of elements with a non-empty Seal.
     pub signed_count: usize,
-    /// Whose shapes they have, sorted by name, each once.
+    /// The formats, sorted by name, without duplicates.
     pub formats: Vec<ReasoningFormat>,
-    /// Every way in which replaying them would fail.
+    /// All reasons why a replay would fail.
     pub violations: Vec<ReplayViolation>,
 }
 
 impl ReplayAudit {
-    /// Whether the turn can be replayed as it is.
+    /// Whether the turn can be replayed unchanged.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
-    /// The first way in which it would fail.
+    /// Returns the first violation.
     pub fn violation(&self) -> Option<&ReplayViolation> {
         self.violations.first()
     }
 
-    /// The document's JSON: `item_count`, `signed_count`, `formats`, the first `violation` if there is one, and all of
-    /// them as `violations`.
+    /// Returns the document's JSON: `item_count`, `signed_count`, `formats`, the first `violation`
+    /// if there is one, and all `violations`.
     pub fn json(&self) -> Json {
         json::object(|out| self.write(out))
     }
 
-    /// Writes the document's members into an object that is being written.
+    /// Writes the document's members into an object.
     pub fn write(&self, out: &mut Object<'_>) {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         out.number("item_count", number(self.item_count));
@@ -331,64 +338,65 @@ fn write_formats(list: &mut Array<'_>, formats: &[ReasoningFormat]) {
     }
 }
 
-/// One way in which replaying a turn would fail. What is [missing](Self::Missing) or [invalid](Self::Invalid) is not seen
-/// in the turn alone: it takes the request that it goes in, or the answer that it came from.
+/// One reason why the replay of a turn would fail. [`Missing`](Self::Missing) and
+/// [`Invalid`](Self::Invalid) cannot be detected in the turn alone: they need the outgoing request
+/// or the original response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayViolation {
-    /// The provider demands its reasoning back, and nothing in the turn is signed.
+    /// The provider requires its reasoning back, and nothing in the turn is signed.
     MissingSignaturesForStrictProvider {
-        /// The demand.
+        /// The provider's contract.
         contract: ReplayContract,
-        /// Whose shapes the turn has.
+        /// The formats in the turn.
         formats: Vec<ReasoningFormat>,
     },
-    /// An element lacks the signature or the data that its provider issued, or has an empty one.
+    /// An element lacks its signature or data, or has an empty one.
     Unsigned {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
-        /// Whose shape it has.
+        /// The format of the element.
         format: ReasoningFormat,
     },
-    /// A tool call lacks the signature that sits on it.
+    /// A tool call lacks its signature.
     UnsignedCall {
-        /// The call's id.
+        /// The id of the call.
         call: Name,
     },
-    /// Reasoning that the provider demands back is not there at all.
+    /// Reasoning that the provider requires back is missing.
     Missing,
-    /// An element is sealed, and what it is sealed to differs: its own words, its seal's bytes, or what stood before it.
+    /// A sealed element was altered: its text, its Seal, or the content before it.
     Invalid {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
-        /// Whose shape it has.
+        /// The format of the element.
         format: ReasoningFormat,
     },
-    /// An element was sealed by another than the turn's author, or goes to one who cannot read it.
+    /// Another vendor than the turn's author sealed the element, or the target cannot read it.
     Foreign {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
-        /// Whose shape it has.
+        /// The format of the element.
         format: ReasoningFormat,
     },
-    /// An element is a further piece of the one before it, as a stream cut them.
+    /// An element is a stream fragment of the previous one.
     Fragmented {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
     },
-    /// An element stands behind one that was issued later.
+    /// An element follows one that was issued later.
     OutOfOrder {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
     },
-    /// An element repeats a seal that stands in the turn already.
+    /// An element repeats a Seal of the same turn.
     Duplicated {
-        /// The number of the element.
+        /// The index of the element.
         item: usize,
     },
 }
 
 impl ReplayViolation {
-    /// The word for it.
+    /// Returns the documented name.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::MissingSignaturesForStrictProvider { .. } => {
@@ -405,7 +413,7 @@ impl ReplayViolation {
         }
     }
 
-    /// Its JSON: the `kind`, what it is about, and a `message` for people.
+    /// Returns the violation as JSON: the `kind`, its details, and a `message` for people.
     pub fn json(&self) -> Json {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         json::object(|out| {
@@ -439,34 +447,31 @@ impl std::fmt::Display for ReplayViolation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::MissingSignaturesForStrictProvider { contract, .. } => {
-                write!(f, "the contract is {contract}, and nothing in this turn is signed")
+                write!(f, "the contract is {contract}, but no element of this turn is signed")
             }
             Self::Unsigned { item, format } => {
-                write!(f, "element {item} has the format {format} and no signature")
+                write!(f, "element {item} of format {format} has no signature")
             }
             Self::UnsignedCall { call } => {
                 write!(f, "the first tool call, {call}, has no signature")
             }
-            Self::Missing => f.write_str("reasoning that must come back is missing"),
+            Self::Missing => f.write_str("required reasoning is missing"),
             Self::Invalid { item, format } => write!(
                 f,
-                "element {item} has the format {format} and a seal that does not fit it here"
+                "element {item} of format {format} has a Seal that does not match its content"
             ),
             Self::Foreign { item, format } => write!(
                 f,
-                "element {item} has the format {format} and was sealed by another than the model that gets it"
+                "element {item} of format {format} has a Seal that the target model did not issue"
             ),
             Self::Fragmented { item } => {
-                write!(
-                    f,
-                    "element {item} is a further piece of the one before it, not an element of its own"
-                )
+                write!(f, "element {item} is a stream fragment of the previous element")
             }
             Self::OutOfOrder { item } => {
-                write!(f, "element {item} stands behind one that was issued later")
+                write!(f, "element {item} follows an element that was issued later")
             }
             Self::Duplicated { item } => {
-                write!(f, "element {item} repeats a seal that stands in this turn already")
+                write!(f, "element {item} repeats a Seal of this turn")
             }
         }
     }

@@ -1,39 +1,39 @@
-//! Kinds of failures, and what is not told of them.
+//! Tests of error kinds and of the redaction of messages.
 
-use throughline_core::{Failure, Trouble};
+use throughline_core::{Failure, ModelErrorKind};
 
-use super::{of_failure, of_status, unsealed};
+use super::{from_failure, kind_from_status, redact};
 
 #[test]
-fn what_may_be_a_key_or_a_seal_is_not_told() {
+fn messages_redact_possible_keys_and_seals() {
     let key = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789";
     let said = format!(
         "Incorrect API key provided: {key}. The model us.anthropic.claude-sonnet-4-5-20250929-v1:0 is there."
     );
-    let told = unsealed(&said);
+    let told = redact(&said);
     assert_eq!(
         &*told,
         "Incorrect API key provided: …. The model us.anthropic.claude-sonnet-4-5-20250929-v1:0 is there."
     );
-    assert_eq!(&*unsealed("ünïcödé — “fine”"), "ünïcödé — “fine”");
+    assert_eq!(&*redact("ünïcödé — “fine”"), "ünïcödé — “fine”");
 }
 
 #[test]
-fn a_status_and_a_word_say_whether_to_ask_again() {
+fn status_and_error_type_determine_the_kind() {
     for (status, kind) in [
-        (429, Trouble::RateLimit),
-        (529, Trouble::Transient),
-        (408, Trouble::Transient),
-        (400, Trouble::Other),
-        (302, Trouble::Other),
+        (429, ModelErrorKind::RateLimit),
+        (529, ModelErrorKind::Transient),
+        (408, ModelErrorKind::Transient),
+        (400, ModelErrorKind::Other),
+        (302, ModelErrorKind::Other),
     ] {
-        assert_eq!(of_status(status), kind, "{status}");
+        assert_eq!(kind_from_status(status), kind, "{status}");
     }
     for (word, kind) in [
-        ("overloaded_error", Trouble::Transient),
-        ("rate_limit_error", Trouble::RateLimit),
-        ("throttlingException", Trouble::RateLimit),
-        ("validationException", Trouble::Other),
+        ("overloaded_error", ModelErrorKind::Transient),
+        ("rate_limit_error", ModelErrorKind::RateLimit),
+        ("throttlingException", ModelErrorKind::RateLimit),
+        ("validationException", ModelErrorKind::Other),
     ] {
         let failure = Failure {
             status: None,
@@ -41,6 +41,6 @@ fn a_status_and_a_word_say_whether_to_ask_again() {
             message: "no".into(),
             body: bytes::Bytes::new(),
         };
-        assert_eq!(of_failure(&failure).kind, kind, "{word}");
+        assert_eq!(from_failure(&failure).kind, kind, "{word}");
     }
 }

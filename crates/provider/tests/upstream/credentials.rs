@@ -1,11 +1,11 @@
-//! Whose key goes out, in which header, and what of the caller's request does not.
+//! Tests of outgoing credentials and of client headers that must not be forwarded.
 
-use throughline_core::{Credential, Outgoing, Upstream, UpstreamError};
-use throughline_provider::{AwsKeys, Source};
+use throughline_core::{Credential, Upstream, UpstreamError, UpstreamRequest};
+use throughline_provider::{AwsKeys, CredentialSource};
 
-use crate::server::{Seen, Server, answer, client, endpoint, key, outgoing};
+use crate::server::{ReceivedRequest, Server, answer, client, endpoint, key, outgoing};
 
-/// Headers in which callers bring keys, and headers that speak of their connection.
+/// Headers in which clients send keys, and hop-by-hop headers.
 const CALLERS: [(&str, &str); 11] = [
     ("Authorization", "Bearer callers"),
     ("X-Api-Key", "callers"),
@@ -23,8 +23,8 @@ const CALLERS: [(&str, &str); 11] = [
 const KEY_HEADERS: [&str; 6] =
     ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"];
 
-/// What the server sees of a request with all of the caller's headers.
-async fn seen(row: &str, credential: Source, callers: Option<&str>) -> Seen {
+/// Sends a request with all client headers and returns what the server received.
+async fn seen(row: &str, credential: CredentialSource, callers: Option<&str>) -> ReceivedRequest {
     let server = Server::start(vec![answer(200, "", "ok")]).await;
     let mut request = outgoing("/path?query=1");
     let more = CALLERS.iter().map(|(name, value)| ((*name).into(), (*value).into()));
@@ -35,14 +35,14 @@ async fn seen(row: &str, credential: Source, callers: Option<&str>) -> Seen {
     server.seen().remove(0)
 }
 
-fn keys(seen: &Seen) -> Vec<(&str, &str)> {
+fn keys(seen: &ReceivedRequest) -> Vec<(&str, &str)> {
     let is_key = |name: &str| KEY_HEADERS.contains(&name);
     let found = seen.headers.iter().filter(|(name, _)| is_key(name));
     found.map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 #[tokio::test]
-async fn each_scheme_has_its_header_and_the_callers_keys_stay_behind() {
+async fn each_scheme_uses_its_header_and_drops_client_keys() {
     for (row, name, value) in [
         ("anthropic", "x-api-key", "own"),
         ("openai", "authorization", "Bearer own"),
@@ -60,7 +60,7 @@ async fn each_scheme_has_its_header_and_the_callers_keys_stay_behind() {
 }
 
 #[tokio::test]
-async fn the_callers_key_goes_out_in_the_endpoints_own_scheme() {
+async fn client_key_is_sent_in_the_endpoints_scheme() {
     for (row, callers, name, value) in [
         ("anthropic", "theirs", "x-api-key", "theirs"),
         ("anthropic", "sk-ant-oat01-x", "authorization", "Bearer sk-ant-oat01-x"),
@@ -71,14 +71,14 @@ async fn the_callers_key_goes_out_in_the_endpoints_own_scheme() {
         ("vertex", "ya29.x", "authorization", "Bearer ya29.x"),
         ("bedrock", "theirs", "authorization", "Bearer theirs"),
     ] {
-        let seen = seen(row, Source::Caller, Some(callers)).await;
+        let seen = seen(row, CredentialSource::Caller, Some(callers)).await;
         assert_eq!(keys(&seen), [(name, value)], "{row}");
     }
-    assert_eq!(keys(&seen("ollama", Source::Open, None).await), []);
+    assert_eq!(keys(&seen("ollama", CredentialSource::Open, None).await), []);
 }
 
 #[tokio::test]
-async fn everything_else_goes_out_as_it_came() {
+async fn other_headers_are_forwarded_unchanged() {
     let seen = seen("anthropic", key("own"), None).await;
     assert_eq!(seen.line, "POST /base/path?query=1 HTTP/1.1");
     assert_eq!(seen.body, b"{\"a\": 1}");
@@ -87,13 +87,13 @@ async fn everything_else_goes_out_as_it_came() {
     assert_eq!(seen.all("content-type"), ["application/json"]);
     assert_eq!(seen.all("content-length"), ["8"]);
     assert_eq!(seen.all("connection"), [""; 0]);
-    assert_eq!(seen.all("accept-encoding"), [""; 0], "nobody asked for compression");
+    assert_eq!(seen.all("accept-encoding"), [""; 0], "no compression was requested");
     assert!(seen.all("host")[0].starts_with("127.0.0.1:"));
 }
 
 #[tokio::test]
-async fn bedrock_is_signed_with_an_accounts_keys() {
-    // This server's host names no region, so that the keys' own counts.
+async fn bedrock_requests_are_signed_with_aws_keys() {
+    // The host contains no region, so the region of the keys applies.
     for (own, region) in [(None, "us-east-1"), (Some("eu-west-1"), "eu-west-1")] {
         let aws = AwsKeys {
             id: "AKIDEXAMPLE".into(),
@@ -101,7 +101,7 @@ async fn bedrock_is_signed_with_an_accounts_keys() {
             session_token: Some(Credential::new("token")),
             region: own.map(Into::into),
         };
-        let seen = seen("bedrock", Source::Aws(aws), Some("callers")).await;
+        let seen = seen("bedrock", CredentialSource::Aws(aws), Some("callers")).await;
         assert_eq!(seen.all("x-amz-date"), ["20261115T120000Z"]);
         assert_eq!(seen.all("x-amz-security-token"), ["token"]);
         let [authorization] = seen.all("authorization")[..] else { panic!("one signature") };
@@ -115,16 +115,16 @@ async fn bedrock_is_signed_with_an_accounts_keys() {
 }
 
 #[tokio::test]
-async fn nothing_goes_out_without_a_key_where_one_is_needed() {
+async fn request_without_required_key_is_rejected() {
     let server = Server::start(vec![answer(200, "", "ok")]).await;
-    let error = client(endpoint("deepseek", &server.address, Source::Caller))
+    let error = client(endpoint("deepseek", &server.address, CredentialSource::Caller))
         .send(outgoing("/chat/completions"))
         .await
         .unwrap_err();
     let variable = Some("DEEPSEEK_API_KEY".into());
     assert_eq!(error, UpstreamError::NoCredential { endpoint: "here".into(), variable });
-    // Where the endpoint's own key should be and is not, the caller's does not take its place.
-    let missing = Source::Missing("$WORK_KEY is not set".into());
+    // The client's key never replaces a missing key of the endpoint.
+    let missing = CredentialSource::Missing("$WORK_KEY is not set".into());
     let mut request = outgoing("/chat/completions");
     request.credential = Some(Credential::new("callers"));
     let error = client(endpoint("deepseek", &server.address, missing)).send(request).await;
@@ -134,8 +134,8 @@ async fn nothing_goes_out_without_a_key_where_one_is_needed() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_nobody_configured_is_unknown() {
-    let elsewhere = Outgoing { endpoint: "elsewhere".into(), ..outgoing("/") };
+async fn unconfigured_endpoint_is_unknown() {
+    let elsewhere = UpstreamRequest { endpoint: "elsewhere".into(), ..outgoing("/") };
     let http = client(endpoint("openai", "http://localhost", key("own")));
     let error = http.send(elsewhere).await.unwrap_err();
     assert_eq!(error, UpstreamError::UnknownEndpoint { endpoint: "elsewhere".into() });
@@ -157,16 +157,16 @@ async fn metadata_services_are_refused_by_name_and_by_address() {
     }
 }
 
-/// Headers that choose an account of a key go out with the caller's own key only.
+/// Account headers are forwarded only with the client's own key.
 #[tokio::test]
-async fn account_headers_go_with_the_callers_own_key() {
+async fn account_headers_require_the_clients_own_key() {
     const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
     for (credential, callers, goes) in [
         (key("own"), Some("callers"), false),
         (key("own"), None, false),
-        (Source::Open, None, false),
-        (Source::Open, Some("callers"), true),
-        (Source::Caller, Some("callers"), true),
+        (CredentialSource::Open, None, false),
+        (CredentialSource::Open, Some("callers"), true),
+        (CredentialSource::Caller, Some("callers"), true),
     ] {
         let server = Server::start(vec![answer(200, "", "ok")]).await;
         let mut request = outgoing("/path");

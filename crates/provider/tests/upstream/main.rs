@@ -1,11 +1,10 @@
-//! The client against servers on raw sockets: what goes out, what comes back, what is sent again, and what is never told;
-//! and models behind it, as the simulators are.
+//! Tests of the HTTP client against raw sockets, and of models against the simulators.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that meets the unexpected should stop"
+    reason = "a test fails by panicking"
 )]
 
 mod answers;

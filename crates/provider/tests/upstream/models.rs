@@ -1,24 +1,24 @@
-//! Models behind endpoints: what is asked and heard, with the simulators as their providers, and what is made of broken answers.
+//! Tests of models at endpoints, with the simulators as providers, and of corrupt responses.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use throughline_codec::{
-    AnthropicMessages, Asked, Case, Catalog, Codec, CodecError, Decoder, Document, Encoder,
-    Example, Finding, Findings, Framing, Rule, Severity,
+    AnthropicMessages, AuditContext, Catalog, Codec, CodecError, DecodeContext, Decoder, Document,
+    Encoder, Example, Finding, Findings, Framing, Rule, Severity,
 };
 use throughline_core::{
-    Body, Call, CallId, Credential, Encoded, Event, Item, Json, Model as _, ModelError,
-    Models as _, Name, NativeReasoning, Node, Outcome, Part, Place, Reply, Request, Role, Stop,
-    Target, Tool, ToolResult, Trouble, Upstream, Wire,
+    Body, Call, CallId, Credential, EncodedRequest, Event, Item, ItemPosition, Json, Model as _,
+    ModelError, ModelErrorKind, ModelRegistry as _, Name, NativeReasoning, Node, Outcome, Part,
+    Reply, Request, Role, StopReason, Target, Tool, ToolResult, Upstream, Wire,
 };
-use throughline_provider::{Endpoint, EndpointModel, EndpointModels, Http, Source};
+use throughline_provider::{CredentialSource, Endpoint, EndpointModel, EndpointModels, Http};
 use throughline_sim::{Options, Simulator, start};
 
-use crate::server::{Does, Server, answer, begun, client, endpoint, key, swift};
+use crate::server::{Reaction, Server, answer, begun, client, endpoint, key, swift};
 
-/// A model of every family, with the row of its provider.
+/// One model per family, with its provider row.
 const FAMILIES: [(&str, &str); 5] = [
     ("anthropic", "claude-sonnet-4-5"),
     ("openai", "gpt-5.2"),
@@ -32,7 +32,8 @@ fn upstream(simulator: &Simulator) -> Arc<dyn Upstream> {
         let base = format!("{}/at/{row}", simulator.url());
         let row = Catalog::builtin().provider(row).unwrap();
         let name = Arc::clone(&row.name);
-        Endpoint::new(name, row, &base, Source::Key(Credential::new("simulated"))).unwrap()
+        Endpoint::new(name, row, &base, CredentialSource::Key(Credential::new("simulated")))
+            .unwrap()
     });
     let now = "2026-11-15T12:00:00Z".parse().unwrap();
     Arc::new(Http::new(lines, Arc::new(move || now)).unwrap())
@@ -41,17 +42,17 @@ fn upstream(simulator: &Simulator) -> Arc<dyn Upstream> {
 fn models(simulator: &Simulator) -> EndpointModels {
     EndpointModels::new(upstream(simulator), |model| {
         let found = FAMILIES.iter().find(|(_, known)| *known == model);
-        let (row, _) = found.ok_or_else(|| ModelError::new(Trouble::Other, "nobody's"))?;
+        let (row, _) = found.ok_or_else(|| ModelError::new(ModelErrorKind::Other, "nobody's"))?;
         Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
 }
 
 fn said(message: usize, text: &str) -> Item {
     let id = format!("said {message}");
-    Item::new(id, Place::new(message, 0), Role::User, Body::Text(text.into()))
+    Item::new(id, ItemPosition::new(message, 0), Role::User, Body::Text(text.into()))
 }
 
-/// A question with thinking and two tools.
+/// Builds a request with reasoning and two tools.
 fn question(target: &Target, stream: bool) -> Call {
     let mut call = Call::new(target.clone());
     call.stream = stream;
@@ -83,12 +84,12 @@ fn result(part: usize, call: &CallId) -> Item {
         outcome: Outcome::Ok,
     };
     let id = format!("result of {}", call.0);
-    Item::new(id, Place::new(0, part), Role::Tool, Body::Result(result))
+    Item::new(id, ItemPosition::new(0, part), Role::Tool, Body::Result(result))
 }
 
-/// Asks, and hears to the end.
+/// Calls a model and collects all Events.
 async fn hear(model: &dyn throughline_core::Model, call: Call) -> Result<Vec<Event>, ModelError> {
-    let mut events = model.ask(call).await?.events;
+    let mut events = model.send(call).await?.events;
     let mut heard = Vec::new();
     while let Some(event) = events.next().await {
         heard.push(event?);
@@ -103,35 +104,35 @@ fn reply(events: &[Event]) -> Reply {
     }
 }
 
-/// The tool loop to its end, in which every answer goes back as it came.
+/// Runs a tool loop to its end and replays every reply unchanged.
 async fn converse(simulator: &Simulator, name: &str, stream: bool) {
     let model = models(simulator).model(name).unwrap();
     let mut call = question(model.target(), stream);
     for _ in 0..4 {
         let events = hear(&*model, call.clone()).await.unwrap();
         let reply = reply(&events);
-        // Some tell what they thought, and some only seal it.
+        // Some models return readable reasoning, others only Seals.
         let thinks = |item: &Item| matches!(item.body, Body::Thought(_)) || !item.seals.is_empty();
         assert!(reply.items.iter().any(thinks), "{name}");
         if stream {
             let is_piece = |event: &Event| matches!(event, Event::Delta { .. });
-            assert!(events.iter().any(is_piece), "{name} tells nothing while it goes on");
+            assert!(events.iter().any(is_piece), "{name} streams no deltas");
         }
         let calls: Vec<CallId> =
             reply.items.iter().filter_map(Item::call).map(|call| call.id.clone()).collect();
         call.extend(reply.items);
         if calls.is_empty() {
-            assert_eq!(reply.stop, Stop::Done, "{name}");
+            assert_eq!(reply.stop, StopReason::Done, "{name}");
             return;
         }
-        assert_eq!(reply.stop, Stop::Tools, "{name}");
+        assert_eq!(reply.stop, StopReason::Tools, "{name}");
         call.extend(calls.iter().enumerate().map(|(part, id)| result(part, id)));
     }
-    panic!("{name} never comes to an end");
+    panic!("{name} never ends");
 }
 
 #[tokio::test]
-async fn every_family_thinks_calls_tools_and_gets_its_seals_back() {
+async fn every_family_reasons_calls_tools_and_receives_its_seals() {
     for stream in [true, false] {
         let simulator = start(Options::default()).await.unwrap();
         for (_, name) in FAMILIES {
@@ -139,13 +140,13 @@ async fn every_family_thinks_calls_tools_and_gets_its_seals_back() {
         }
         let ledger = simulator.ledger();
         let refused: Vec<_> = ledger.entries.iter().filter_map(|e| e.refused.as_ref()).collect();
-        assert!(ledger.is_content(), "{refused:?} {ledger:#?}");
+        assert!(ledger.all_verified(), "{refused:?} {ledger:#?}");
         assert!(ledger.returned().count() >= 2 * (FAMILIES.len() - 1), "seals come back");
     }
 }
 
 #[tokio::test]
-async fn seals_that_are_bound_to_a_prefix_know_it() {
+async fn prefix_bound_seals_store_their_prefix_digest() {
     let simulator = start(Options::default()).await.unwrap();
     let models = models(&simulator);
     let model = models.model("claude-sonnet-4-5").unwrap();
@@ -159,29 +160,32 @@ async fn seals_that_are_bound_to_a_prefix_know_it() {
 }
 
 #[tokio::test]
-async fn what_would_be_refused_is_mended_or_not_sent() {
+async fn invalid_requests_are_fixed_or_not_sent() {
     let simulator = start(Options::default()).await.unwrap();
     let model = models(&simulator).model("claude-sonnet-4-5").unwrap();
-    // A call that nobody answered cannot stand, and is left out with its answer's place.
+    // A tool call without a result is invalid, and is left out.
     let mut call = question(model.target(), true);
     let first = reply(&hear(&*model, call.clone()).await.unwrap());
     call.extend(first.items);
     call.extend([said(0, "Never mind.")]);
     hear(&*model, call).await.unwrap();
     let own = EndpointModel::new(upstream(&simulator), "anthropic", model.target().clone());
-    let own = own.unwrap().speaking(&Squeamish);
+    let own = own.unwrap().with_codec(&StrictCodec);
     let error = hear(&own, question(model.target(), true)).await.unwrap_err();
-    assert_eq!(error.kind, Trouble::Other);
-    assert_eq!(&*error.message, "anthropic would refuse this: [anthropic/squeamish] it has tools");
+    assert_eq!(error.kind, ModelErrorKind::Other);
+    assert_eq!(
+        &*error.message,
+        "anthropic would reject this request: [anthropic/squeamish] it has tools"
+    );
     let ledger = simulator.ledger();
     let statuses: Vec<u16> = ledger.entries.iter().map(|entry| entry.status).collect();
-    assert_eq!(statuses, [200, 200], "what would be refused was not sent");
+    assert_eq!(statuses, [200, 200], "the invalid request was not sent");
 }
 
-/// Anthropic's wire, by somebody who knows of a refusal that nobody can mend.
-struct Squeamish;
+/// Anthropic's wire with an additional rule that cannot be fixed.
+struct StrictCodec;
 
-static SQUEAMISH: Rule = Rule {
+static NO_TOOLS_RULE: Rule = Rule {
     id: "anthropic/squeamish",
     wire: Wire::ANTHROPIC_MESSAGES,
     severity: Severity::Refuse,
@@ -195,7 +199,7 @@ static SQUEAMISH: Rule = Rule {
     example: Example { provider: "anthropic", model: "", prior: &[], failing: "", mended: "" },
 };
 
-impl Codec for Squeamish {
+impl Codec for StrictCodec {
     fn wire(&self) -> Wire {
         AnthropicMessages.wire()
     }
@@ -216,15 +220,15 @@ impl Codec for Squeamish {
         AnthropicMessages.framing()
     }
 
-    fn encode(&self, call: &Call) -> Result<Encoded, CodecError> {
+    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         AnthropicMessages.encode(call)
     }
 
-    fn decode_request(&self, request: &Request, asked: &Asked) -> Result<Call, CodecError> {
+    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
         AnthropicMessages.decode_request(request, asked)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &Asked) -> Result<Reply, CodecError> {
+    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
         AnthropicMessages.decode_reply(body, asked)
     }
 
@@ -232,7 +236,7 @@ impl Codec for Squeamish {
         AnthropicMessages.encode_reply(reply)
     }
 
-    fn decoder(&self, asked: &Asked) -> Box<dyn Decoder> {
+    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
         AnthropicMessages.decoder(asked)
     }
 
@@ -240,52 +244,52 @@ impl Codec for Squeamish {
         AnthropicMessages.encoder()
     }
 
-    fn inspect(&self, case: &Case<'_>, findings: &mut Findings<'_>) {
+    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         if let Some(tools) = case.body().get("tools") {
-            findings.add(Finding::at(&SQUEAMISH, tools, "it has tools"));
+            findings.add(Finding::at(&NO_TOOLS_RULE, tools, "it has tools"));
         }
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_leaves_nothing_that_can_be_replayed() {
+async fn broken_stream_yields_nothing_replayable() {
     for (row, name) in FAMILIES {
         for at in [1, 150, 400, 700] {
             let faults = vec![format!("cut@{at}").parse().unwrap()];
             let simulator = start(Options { faults, ..Options::default() }).await.unwrap();
             let model = models(&simulator).model(name).unwrap();
-            let mut events = match model.ask(question(model.target(), true)).await {
+            let mut events = match model.send(question(model.target(), true)).await {
                 Ok(saying) => saying.events,
                 Err(error) => {
-                    assert_eq!(error.kind, Trouble::Transient, "{row} {at}");
+                    assert_eq!(error.kind, ModelErrorKind::Transient, "{row} {at}");
                     continue;
                 }
             };
             let mut outcome = None;
             while let Some(event) = events.next().await {
-                assert!(outcome.is_none(), "{row} {at}: something came behind the end");
+                assert!(outcome.is_none(), "{row} {at}: an event after the end");
                 match event {
                     Ok(Event::Ended(reply)) => {
-                        assert_eq!(reply.stop, Stop::Cut, "{row} {at}");
+                        assert_eq!(reply.stop, StopReason::Cut, "{row} {at}");
                         assert!(reply.items.iter().all(|item| item.seals.is_empty()));
                         outcome = Some(());
                     }
                     Ok(_) => {}
                     Err(error) => {
-                        assert_eq!(error.kind, Trouble::Transient, "{row} {at}: {error}");
+                        assert_eq!(error.kind, ModelErrorKind::Transient, "{row} {at}: {error}");
                         outcome = Some(());
                     }
                 }
             }
-            assert!(outcome.is_some(), "{row} {at}: it never ended");
+            assert!(outcome.is_some(), "{row} {at}: the stream never ended");
         }
     }
 }
 
-/// The model `claude-sonnet-4-5` at a server that answers so.
-async fn behind(does: Vec<Does>) -> (Server, EndpointModel) {
+/// Creates the model `claude-sonnet-4-5` at a server with these responses.
+async fn behind(does: Vec<Reaction>) -> (Server, EndpointModel) {
     let server = Server::start(does).await;
-    let line = endpoint("anthropic", &server.address, key("the-key")).with(swift());
+    let line = endpoint("anthropic", &server.address, key("the-key")).with_options(swift());
     let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "us").unwrap();
     let model = EndpointModel::new(Arc::new(client(line)), "here", target).unwrap();
     (server, model)
@@ -294,7 +298,7 @@ async fn behind(does: Vec<Does>) -> (Server, EndpointModel) {
 const WHOLE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}"#;
 
 #[tokio::test]
-async fn the_request_is_json_and_wants_no_compression() {
+async fn request_is_json_without_compression() {
     let (server, model) = behind(vec![answer(200, "", WHOLE)]).await;
     hear(&model, question(model.target(), false)).await.unwrap();
     let seen = server.seen();
@@ -305,7 +309,7 @@ async fn the_request_is_json_and_wants_no_compression() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_is_heard_where_a_stream_was_asked_for() {
+async fn whole_response_is_accepted_instead_of_a_stream() {
     let json = "content-type: application/json\r\n";
     let (_server, model) = behind(vec![answer(200, json, WHOLE)]).await;
     let events = hear(&model, question(model.target(), true)).await.unwrap();
@@ -313,7 +317,7 @@ async fn an_answer_in_one_piece_is_heard_where_a_stream_was_asked_for() {
 }
 
 #[tokio::test]
-async fn failures_have_their_kinds_and_tell_no_secret() {
+async fn failures_are_classified_without_secrets() {
     let seal = "EuYBCkQYAiJAQm9VbmRUb1RoZVNlYWwwMTIzNDU2Nzg5";
     let error = |kind: &str| {
         format!(
@@ -321,15 +325,18 @@ async fn failures_have_their_kinds_and_tell_no_secret() {
         )
     };
     let event = |kind: &str| format!("event: error\ndata: {}\n\n", error(kind));
-    let closed = Does::Breaks(begun(&event("overloaded_error")));
+    let closed = Reaction::Breaks(begun(&event("overloaded_error")));
     for (does, kind) in [
-        (answer(400, "", error("invalid_request_error")), Trouble::Other),
-        (answer(429, "retry-after: 9000\r\n", error("rate_limit_error")), Trouble::RateLimit),
-        (answer(529, "", error("overloaded_error")), Trouble::Transient),
-        (answer(307, "location: http://elsewhere/\r\n", ""), Trouble::Other),
-        (answer(200, "content-encoding: gzip\r\n", WHOLE), Trouble::Other),
-        (closed, Trouble::Transient),
-        (Does::Breaks(Vec::new()), Trouble::Transient),
+        (answer(400, "", error("invalid_request_error")), ModelErrorKind::Other),
+        (
+            answer(429, "retry-after: 9000\r\n", error("rate_limit_error")),
+            ModelErrorKind::RateLimit,
+        ),
+        (answer(529, "", error("overloaded_error")), ModelErrorKind::Transient),
+        (answer(307, "location: http://elsewhere/\r\n", ""), ModelErrorKind::Other),
+        (answer(200, "content-encoding: gzip\r\n", WHOLE), ModelErrorKind::Other),
+        (closed, ModelErrorKind::Transient),
+        (Reaction::Breaks(Vec::new()), ModelErrorKind::Transient),
     ] {
         let (_server, model) = behind(vec![does]).await;
         let error = hear(&model, question(model.target(), true)).await.unwrap_err();
@@ -340,18 +347,18 @@ async fn failures_have_their_kinds_and_tell_no_secret() {
 }
 
 #[tokio::test]
-async fn dropping_what_a_model_says_ends_the_request() {
+async fn dropping_the_events_cancels_the_request() {
     let piece = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n";
-    let (mut server, model) = behind(vec![Does::Stalls(begun(piece))]).await;
-    let mut saying = model.ask(question(model.target(), true)).await.unwrap();
+    let (mut server, model) = behind(vec![Reaction::Stalls(begun(piece))]).await;
+    let mut saying = model.send(question(model.target(), true)).await.unwrap();
     assert!(matches!(saying.events.next().await, Some(Ok(Event::Began { .. }))));
     drop(saying);
     server.gone.recv().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_model_that_nobody_has_is_an_error() {
+async fn unknown_model_is_an_error() {
     let simulator = start(Options::default()).await.unwrap();
     let error = models(&simulator).model("llama").map(|_| ()).unwrap_err();
-    assert_eq!((error.kind, error.message), (Trouble::Other, Name::from("nobody's")));
+    assert_eq!((error.kind, error.message), (ModelErrorKind::Other, Name::from("nobody's")));
 }

@@ -1,13 +1,13 @@
-//! No key is ever told: not by what holds it, and not by what goes wrong with it.
+//! Keys never appear in `Debug` output or in errors.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use throughline_core::{Credential, Outgoing, Upstream, UpstreamError};
-use throughline_provider::{AwsKeys, EndpointOptions, Source};
+use throughline_core::{Credential, Upstream, UpstreamError, UpstreamRequest};
+use throughline_provider::{AwsKeys, CredentialSource, EndpointOptions};
 use tokio::net::TcpListener;
 
-use crate::server::{Does, Server, answer, client, endpoint, key, outgoing, swift, whole};
+use crate::server::{Reaction, Server, answer, client, endpoint, key, outgoing, swift, whole};
 
 const CANARY: &str = "sk-canary-7d1f";
 
@@ -16,18 +16,18 @@ fn says_nothing(told: &(impl Debug + ?Sized)) {
     assert!(!told.contains("canary"), "{told}");
 }
 
-fn sources() -> Vec<Source> {
+fn sources() -> Vec<CredentialSource> {
     let aws = AwsKeys {
         id: "AKID".into(),
         secret: Credential::new(CANARY),
         session_token: Some(Credential::new(CANARY)),
         region: None,
     };
-    vec![key(CANARY), Source::Aws(aws), Source::Caller]
+    vec![key(CANARY), CredentialSource::Aws(aws), CredentialSource::Caller]
 }
 
-/// A request with keys in all the places where callers have them.
-fn request() -> Outgoing {
+/// Builds a request with keys in every place where clients send them.
+fn request() -> UpstreamRequest {
     let mut request = outgoing(&format!("/v1beta/models/m:generateContent?key={CANARY}"));
     request.headers.push(("authorization".into(), format!("Bearer {CANARY}").into()));
     request.credential = Some(Credential::new(CANARY));
@@ -35,7 +35,7 @@ fn request() -> Outgoing {
 }
 
 #[tokio::test]
-async fn nothing_that_holds_a_key_shows_it() {
+async fn debug_output_hides_keys() {
     let server = Server::start(vec![answer(200, &format!("set-cookie: {CANARY}\r\n"), "ok")]).await;
     for source in sources() {
         says_nothing(&source);
@@ -51,13 +51,13 @@ async fn nothing_that_holds_a_key_shows_it() {
 }
 
 #[tokio::test]
-async fn nothing_that_goes_wrong_shows_a_key() {
+async fn errors_hide_keys() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
-    let breaks = Server::start(vec![Does::Breaks(Vec::new())]).await;
-    let garbles = Server::start(vec![Does::Breaks(b"canary what\r\n\r\n".to_vec())]).await;
-    let stalls = Server::start(vec![Does::Stalls(Vec::new())]).await;
+    let breaks = Server::start(vec![Reaction::Breaks(Vec::new())]).await;
+    let garbles = Server::start(vec![Reaction::Breaks(b"canary what\r\n\r\n".to_vec())]).await;
+    let stalls = Server::start(vec![Reaction::Stalls(Vec::new())]).await;
     let first_byte = Duration::from_millis(20);
     let options = EndpointOptions { first_byte, largest_answer: 0, ..swift() };
     let large = Server::start(vec![answer(200, "", "canary")]).await;
@@ -74,7 +74,7 @@ async fn nothing_that_goes_wrong_shows_a_key() {
     ];
     for place in places {
         for source in sources() {
-            let http = client(endpoint("gemini", place, source).with(options));
+            let http = client(endpoint("gemini", place, source).with_options(options));
             let error = match http.send(request()).await {
                 Ok(answer) => whole(answer).await.unwrap_err(),
                 Err(error) => error,
@@ -86,8 +86,8 @@ async fn nothing_that_goes_wrong_shows_a_key() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_sent_is_not_told_either() {
-    for source in [key("canary\n"), Source::Caller] {
+async fn malformed_key_is_hidden() {
+    for source in [key("canary\n"), CredentialSource::Caller] {
         let http = client(endpoint("openai", "http://127.0.0.1:1", source));
         let mut request = outgoing("/responses");
         request.credential = Some(Credential::new("canary\n"));

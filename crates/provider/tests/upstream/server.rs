@@ -1,4 +1,4 @@
-//! A server on a raw socket: it answers what the test says, byte for byte, and remembers what it was asked.
+//! A raw-socket server that writes scripted bytes and records requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,48 +7,48 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use throughline_codec::Catalog;
-use throughline_core::{Answer, Credential, Outgoing, UpstreamError};
-use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_core::{Credential, UpstreamError, UpstreamRequest, UpstreamResponse};
+use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Clone)]
-pub(crate) enum Does {
-    /// Writes these bytes, and listens for the next request on the same connection.
+pub(crate) enum Reaction {
+    /// Writes these bytes and reads the next request on the same connection.
     Answers(Vec<u8>),
-    /// Writes these bytes, and closes the connection.
+    /// Writes these bytes and closes the connection.
     Breaks(Vec<u8>),
-    /// Writes these bytes, and nothing more until the client is gone.
+    /// Writes these bytes, then nothing until the client disconnects.
     Stalls(Vec<u8>),
 }
 
-/// An answer with a body of known length. Each header ends its line.
-pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Does {
+/// Builds a response with a body of known length. Each header ends with a line break.
+pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reaction {
     let body = body.as_ref();
     let length = body.len();
     let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {length}\r\n{headers}\r\n");
-    Does::Answers([head.as_bytes(), body].concat())
+    Reaction::Answers([head.as_bytes(), body].concat())
 }
 
-/// The beginning of a streamed answer, with one piece of it.
+/// Builds the start of a streamed response with one chunk.
 pub(crate) fn begun(piece: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     format!("{head}{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) connection: usize,
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Seen {
-    /// The values of a header.
+impl ReceivedRequest {
+    /// Returns the values of a header.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let named = self.headers.iter().filter(|(key, _)| key == name);
         named.map(|(_, value)| value.as_str()).collect()
@@ -57,14 +57,14 @@ impl Seen {
 
 pub(crate) struct Server {
     pub(crate) address: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    /// Tells of each stalled connection whose client went away.
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    /// Receives a message for each stalled connection whose client disconnected.
     pub(crate) gone: mpsc::UnboundedReceiver<()>,
 }
 
 impl Server {
-    /// A server that answers the first request as the first entry says, and so on; the last entry holds for all others.
-    pub(crate) async fn start(does: Vec<Does>) -> Self {
+    /// Starts a server that uses one entry per request; the last entry repeats.
+    pub(crate) async fn start(does: Vec<Reaction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -74,7 +74,7 @@ impl Server {
         tokio::spawn(async move {
             for connection in 0.. {
                 let (socket, _) = listener.accept().await.unwrap();
-                let talk = Talk {
+                let talk = ClientConnection {
                     socket,
                     connection,
                     does: Arc::clone(&does),
@@ -88,36 +88,36 @@ impl Server {
         Self { address, seen, gone }
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-struct Talk {
+struct ClientConnection {
     socket: TcpStream,
     connection: usize,
-    does: Arc<Vec<Does>>,
+    does: Arc<Vec<Reaction>>,
     asked: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     gone: mpsc::UnboundedSender<()>,
 }
 
-impl Talk {
+impl ClientConnection {
     async fn go_on(mut self) {
         while let Some(seen) = self.read().await {
             self.seen.lock().unwrap().push(seen);
             let turn = self.asked.fetch_add(1, Ordering::SeqCst);
             match self.does[turn.min(self.does.len() - 1)].clone() {
-                Does::Answers(bytes) => self.socket.write_all(&bytes).await.unwrap(),
-                Does::Breaks(bytes) => {
+                Reaction::Answers(bytes) => self.socket.write_all(&bytes).await.unwrap(),
+                Reaction::Breaks(bytes) => {
                     self.socket.write_all(&bytes).await.unwrap();
                     return;
                 }
-                Does::Stalls(bytes) => {
+                Reaction::Stalls(bytes) => {
                     self.socket.write_all(&bytes).await.unwrap();
-                    // Ends when the client closes: cleanly, or with a reset.
+                    // Ends when the client closes the connection, cleanly or with a reset.
                     let left = self.socket.read(&mut [0; 64]).await;
-                    assert_eq!(left.unwrap_or(0), 0, "the client says more");
+                    assert_eq!(left.unwrap_or(0), 0, "the client sends more");
                     self.gone.send(()).unwrap();
                     return;
                 }
@@ -125,7 +125,7 @@ impl Talk {
         }
     }
 
-    async fn read(&mut self) -> Option<Seen> {
+    async fn read(&mut self) -> Option<ReceivedRequest> {
         let mut bytes = Vec::new();
         let head = loop {
             if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -150,36 +150,36 @@ impl Talk {
         while body.len() < length {
             self.socket.read_buf(&mut body).await.unwrap();
         }
-        Some(Seen { connection: self.connection, line, headers, body })
+        Some(ReceivedRequest { connection: self.connection, line, headers, body })
     }
 }
 
-/// A key, as an endpoint has it.
-pub(crate) fn key(text: &str) -> Source {
-    Source::Key(Credential::new(text))
+/// Creates the credentials of an endpoint.
+pub(crate) fn key(text: &str) -> CredentialSource {
+    CredentialSource::Key(Credential::new(text))
 }
 
-/// An endpoint called `here`.
-pub(crate) fn endpoint(row: &str, address: &str, credential: Source) -> Endpoint {
+/// Creates an endpoint named `here`.
+pub(crate) fn endpoint(row: &str, address: &str, credential: CredentialSource) -> Endpoint {
     let row = Catalog::builtin().provider(row).unwrap();
     Endpoint::new("here", row, address, credential).unwrap()
 }
 
-/// A client with that endpoint only. It stands at one moment in time.
+/// Creates a client with only this endpoint and a fixed clock.
 pub(crate) fn client(endpoint: Endpoint) -> Http {
     let now = "2026-11-15T12:00:00Z".parse().unwrap();
     Http::new([endpoint], Arc::new(move || now)).unwrap()
 }
 
-/// Waits of a millisecond, so that tests need not wait.
+/// Sets delays of one millisecond for fast tests.
 pub(crate) fn swift() -> EndpointOptions {
     let retry = RetryPolicy { first_wait: Duration::from_millis(1), ..RetryPolicy::default() };
     EndpointOptions { retry, ..EndpointOptions::default() }
 }
 
-/// A request to `here`.
-pub(crate) fn outgoing(path: &str) -> Outgoing {
-    Outgoing {
+/// Builds a request to `here`.
+pub(crate) fn outgoing(path: &str) -> UpstreamRequest {
+    UpstreamRequest {
         endpoint: "here".into(),
         model: None,
         method: "POST".into(),
@@ -190,8 +190,8 @@ pub(crate) fn outgoing(path: &str) -> Outgoing {
     }
 }
 
-/// All of a body.
-pub(crate) async fn whole(answer: Answer) -> Result<Vec<u8>, UpstreamError> {
+/// Reads a whole body.
+pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Vec<u8>, UpstreamError> {
     let mut body = answer.body;
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {

@@ -1,4 +1,5 @@
-//! The page, as `scripts/ui` built it from `ui/`. It lies in the binary, and asks nobody but this server for anything.
+//! Serves the page that `scripts/ui` built from `ui/`. The page is embedded in the binary and loads
+//! nothing from other servers.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -8,15 +9,15 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 
-/// The files, by their paths.
+/// The files by path.
 const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
 
-/// Nothing but what is ours, nothing in line, and no place in a page of another's.
+/// Allow only files of this server, no inline code, and no embedding in other pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The file that is asked for, if it is one of the page's.
-pub(crate) fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Response> {
+/// Returns a file of the page, if the path names one.
+pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<Response> {
     if !matches!(method, "GET" | "HEAD") {
         return None;
     }
@@ -31,7 +32,7 @@ pub(crate) fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Re
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
-    // A name with a digest in it stands for the same bytes for ever; the page itself is asked for each time.
+    // A name with a digest always has the same bytes. The page itself is requested each time.
     let lasting = if name.starts_with("assets/") {
         "public, max-age=31536000, immutable"
     } else {
@@ -42,7 +43,7 @@ pub(crate) fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Re
             response.headers_mut().insert(name, value);
         }
     };
-    put(CONTENT_TYPE, kind(name));
+    put(CONTENT_TYPE, content_type(name));
     put(ETAG, &tag);
     put(CACHE_CONTROL, lasting);
     put(CONTENT_SECURITY_POLICY, POLICY);
@@ -51,7 +52,7 @@ pub(crate) fn answer(method: &str, path: &str, headers: &HeaderMap) -> Option<Re
     Some(response)
 }
 
-fn kind(name: &str) -> &'static str {
+fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
@@ -66,11 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_there_and_asks_nobody_else() {
-        let page = answer("GET", "/", &HeaderMap::new());
+    fn page_is_served_and_loads_nothing_external() {
+        let page = serve("GET", "/", &HeaderMap::new());
         assert!(page.is_some_and(|page| page.headers().contains_key(CONTENT_SECURITY_POLICY)));
-        assert!(answer("POST", "/", &HeaderMap::new()).is_none());
-        assert!(answer("GET", "/assets/../Cargo.toml", &HeaderMap::new()).is_none());
+        assert!(serve("POST", "/", &HeaderMap::new()).is_none());
+        assert!(serve("GET", "/assets/../Cargo.toml", &HeaderMap::new()).is_none());
         for (name, bytes) in FILES {
             let text = String::from_utf8_lossy(bytes);
             assert!(!text.contains("src=\"http") && !text.contains("@import"), "{name}");
@@ -78,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_is_not_sent_it_again() {
-        let first = answer("GET", "/", &HeaderMap::new());
+    fn matching_etag_returns_not_modified() {
+        let first = serve("GET", "/", &HeaderMap::new());
         let tag = first.and_then(|page| page.headers().get(ETAG).cloned());
         let headers: HeaderMap = tag.map(|tag| (IF_NONE_MATCH, tag)).into_iter().collect();
-        let again = answer("GET", "/", &headers).map(|page| page.status());
+        let again = serve("GET", "/", &headers).map(|page| page.status());
         assert_eq!(again, Some(StatusCode::NOT_MODIFIED));
     }
 }

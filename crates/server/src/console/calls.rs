@@ -1,61 +1,61 @@
-//! Calls of the gateway: the list of them, and the whole story of one, as people are shown it.
+//! Lists the gateway's calls, and shows one with secrets redacted.
 
 use jiff::Timestamp;
 use throughline_codec::{CODECS, put_evidence};
 use throughline_core::{
-    Json, LogHead, LogId, LogKind, Name, Node, NodeId, Record, Tenant, Tree, json,
+    Json, LogHead, LogId, LogKind, Name, Node, Record, Tenant, Tree, TurnId, json,
 };
 
-use crate::console::{archive, shown, tree_of};
-use crate::gateway::Answered;
-use crate::letta::{Asked, Denied, Told};
-use crate::replay::TURN;
-use crate::story::{self, STORY};
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::console::{archive, parse_stored, redact};
+use crate::response::GatewayResponse;
+use throughline_replay::STORY;
+use throughline_replay::TURN;
 
-/// How many of a thread's last records are looked at.
-const LAST: u64 = 2000;
-/// How many threads are read at a time, and looked at for one page of the list.
+/// How many of a thread's last records are read.
+const RECORDS_PER_THREAD: u64 = 2000;
+/// How many threads are read at a time, and at most for one page of the list.
 const THREADS: u32 = 64;
 const MOST_LOOKED: usize = 2000;
-/// The most calls of one thread in the list, and about how many there are on a page.
-const EACH: usize = 200;
+/// The most calls of one thread in the list, and about how many are on a page.
+const MAX_CALLS_PER_THREAD: usize = 200;
 const MOST: usize = 200;
 
-/// What the thread of a conversation is called, before the name of its first call.
+/// Prefix of the name of a conversation's thread, before the id of its first call.
 const CONVERSATION: &str = "conversation-";
-/// What the log of a call is called that has no answer.
-const UNANSWERED: &str = "call-";
+/// Prefix of the name of the log of a call without a reply.
+const UNANSWERED_PREFIX: &str = "call-";
 
 /// Whether a log of that name is a client's conversation.
 pub(crate) fn is_conversation(log: &str) -> bool {
-    log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED)
+    log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED_PREFIX)
 }
 
-/// A call, without what was said in it.
-pub(crate) struct Kept {
-    pub(crate) id: NodeId,
+/// A recorded call without its bodies.
+pub(crate) struct RecordedCall {
+    pub(crate) id: TurnId,
     pub(crate) thread: LogId,
     pub(crate) at: Timestamp,
-    /// The record that tells it.
+    /// The record that contains the call.
     pub(crate) seq: u64,
     account: Json,
 }
 
-impl Kept {
-    /// The call that a record tells of.
-    fn of(record: &Record, log: &LogId, thread: &LogId) -> Option<Self> {
-        let tree = tree_of(record.content.bytes()?)?;
+impl RecordedCall {
+    /// Reads the call in a record.
+    fn from_record(record: &Record, log: &LogId, thread: &LogId) -> Option<Self> {
+        let tree = parse_stored(record.content.bytes()?)?;
         let root = tree.root();
         let (id, account) = match &*record.kind {
             TURN => (root.name_of("call")?, root.get(STORY)?.json()),
-            STORY => (Name::from(log.0.strip_prefix(UNANSWERED)?), root.json()),
+            STORY => (Name::from(log.0.strip_prefix(UNANSWERED_PREFIX)?), root.json()),
             _ => return None,
         };
-        let (id, at, seq) = (NodeId(id), record.at, record.seq);
+        let (id, at, seq) = (TurnId(id), record.at, record.seq);
         Some(Self { id, thread: thread.clone(), at, seq, account })
     }
 
-    /// The model that answered, or was to.
+    /// The model of the call, and its provider.
     pub(crate) fn model(&self) -> (Name, Name) {
         let tree = self.account.tree();
         let root = tree.root();
@@ -91,27 +91,34 @@ impl Kept {
     }
 }
 
-/// The newest calls of a thread, the newest first.
-pub(crate) async fn of_thread(
-    asked: &Asked<'_>,
+/// The newest calls of a thread, newest first.
+pub(crate) async fn calls_of_thread(
+    asked: &ApiRequest<'_>,
     thread: &LogHead,
     most: usize,
-) -> Result<Vec<Kept>, Denied> {
+) -> Result<Vec<RecordedCall>, ApiError> {
     let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let (mut after, mut calls) = (thread.last.saturating_sub(LAST), Vec::new());
+    let (mut after, mut calls) = (thread.last.saturating_sub(RECORDS_PER_THREAD), Vec::new());
     if is_conversation(&thread.log.0) {
         loop {
             let records = store.read(tenant, &thread.log, after, 512).await?;
             let Some(last) = records.last() else { break };
             after = last.seq;
-            calls.extend(records.iter().filter_map(|one| Kept::of(one, &thread.log, &thread.log)));
+            calls.extend(
+                records
+                    .iter()
+                    .filter_map(|one| RecordedCall::from_record(one, &thread.log, &thread.log)),
+            );
         }
-        // Those that have no answer have a log each.
+        // Calls without a reply have a log each.
         for head in store.runs_of(tenant, &thread.log, None, 128).await? {
-            if head.log.0.starts_with(UNANSWERED) {
+            if head.log.0.starts_with(UNANSWERED_PREFIX) {
                 let records = store.read(tenant, &head.log, 0, 1).await?;
-                calls
-                    .extend(records.iter().filter_map(|one| Kept::of(one, &head.log, &thread.log)));
+                calls.extend(
+                    records
+                        .iter()
+                        .filter_map(|one| RecordedCall::from_record(one, &head.log, &thread.log)),
+                );
             }
         }
     }
@@ -120,8 +127,9 @@ pub(crate) async fn of_thread(
     Ok(calls)
 }
 
-/// The calls of the tenant's threads, those first that were written to last. A page ends with a thread.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+/// Lists the calls of the tenant's threads. Threads that were written to last come first, and a
+/// page ends with a thread.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     let (tenant, query) = (&asked.caller.tenant, &asked.query);
     let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(100).min(MOST);
     let sought = query.get("search").map(|sought| sought.to_lowercase());
@@ -136,7 +144,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             break None;
         }
         for thread in &page {
-            for call in of_thread(asked, thread, EACH).await? {
+            for call in calls_of_thread(asked, thread, MAX_CALLS_PER_THREAD).await? {
                 let row = call.row();
                 if is_sought(&row) {
                     found.push(((call.at, call.seq), row));
@@ -155,31 +163,31 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         o.raw("calls", &json::array_of(&rows));
         o.maybe_string("next", next.as_ref().map(|next| &*next.0));
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
-/// Whose calls are the caller's own: its key's, and those that it made with a provider's key of its own.
-fn tenants(asked: &Asked<'_>) -> Vec<Tenant> {
+/// The tenants whose calls the caller may see: its key's, and that of its own provider key.
+fn tenants(asked: &ApiRequest<'_>) -> Vec<Tenant> {
     let claims = asked.gateway.replay.claims();
     let own = asked.caller.credential.as_ref();
-    let own = own.map(|key| Tenant(claims.name_of_caller(key.reveal())));
+    let own = own.map(|key| Tenant(claims.caller_tenant(key.reveal())));
     std::iter::once(asked.caller.tenant.clone()).chain(own).collect()
 }
 
-/// The whole story of a call, without the usual secrets, and with what is known of the rules that it met.
-pub(crate) async fn view(asked: &Asked<'_>) -> Told {
-    let node = NodeId(asked.id(0));
+/// Shows a call with secrets redacted, and with the rules it met.
+pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
+    let node = TurnId(asked.id(0));
     let policy = asked.policy();
     for tenant in tenants(asked) {
         if let Some(found) = asked.gateway.replay.stories().find(&tenant, &node).await? {
-            let told = shown(&policy, &story::tell(&node, &found));
-            return Ok(Answered::json(200, &with_rules(&told)));
+            let told = redact(&policy, &throughline_replay::call_json(&node, &found));
+            return Ok(GatewayResponse::json(200, &with_rules(&told)));
         }
     }
-    Err(Denied::missing("call", &node.0))
+    Err(ApiError::not_found("call", &node.0))
 }
 
-/// The story, and each rule that it names.
+/// Adds each rule that a call record names.
 fn with_rules(told: &Json) -> Json {
     let tree = told.tree();
     let root = tree.root();
@@ -205,21 +213,23 @@ fn with_rules(told: &Json) -> Json {
     })
 }
 
-/// What was asked first in a conversation.
+/// The first question of a conversation.
 pub(crate) async fn first_question(
-    asked: &Asked<'_>,
+    asked: &ApiRequest<'_>,
     log: &LogId,
-) -> Result<Option<String>, Denied> {
-    let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED));
+) -> Result<Option<String>, ApiError> {
+    let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED_PREFIX));
     let Some(name) = name else { return Ok(None) };
-    let node = NodeId(Name::from(name));
+    let node = TurnId(Name::from(name));
     let found = asked.gateway.replay.stories().find(&asked.caller.tenant, &node).await?;
     let texts = found.and_then(|found| found.texts.ok());
-    Ok(texts.and_then(|texts| Tree::parse(texts.came).ok()).and_then(|tree| question(tree.root())))
+    Ok(texts
+        .and_then(|texts| Tree::parse(texts.came).ok())
+        .and_then(|tree| first_user_text(tree.root())))
 }
 
-/// What a user says first in a request, on whichever wire.
-fn question(request: Node<'_>) -> Option<String> {
+/// The first user message of a request on any wire.
+fn first_user_text(request: Node<'_>) -> Option<String> {
     let said = ["messages", "input", "contents"].iter().find_map(|key| request.get(key))?;
     if let Some(text) = said.text() {
         return Some(text.into_owned());

@@ -1,18 +1,19 @@
-//! The doctor over HTTP: a request that somebody pastes, its audit, its repair, and its translation. The same code as the
-//! commands `audit`, `repair` and `translate` use.
+//! The doctor over HTTP: audits, repairs and translates a pasted request. It uses the same code as
+//! the commands `audit`, `repair` and `translate`.
 
 use bytes::Bytes;
 use throughline_codec::{
-    Asked as AskedOf, CODECS, Codec, CodecError, Document, Reach, Transcript, audit, audit_json,
-    codec, fates_json, guess, mended_json, repair,
+    CODECS, Codec, CodecError, DecodeContext as AskedOf, Document, RepairLevel, Transcript,
+    applied_fixes_json, audit, audit_json, codec, detect, fates_json, repair,
 };
 use throughline_core::{Json, Name, Request, Target, Wire, json};
 
-use crate::gateway::{Answered, limited_tree};
-use crate::letta::{Asked, Denied, Told};
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::gateway::limited_tree;
+use crate::response::GatewayResponse;
 
-/// Whom a request can be for.
-pub(crate) fn rows(asked: &Asked<'_>) -> Answered {
+/// Lists the wires and the providers that a request can be for.
+pub(crate) fn list_targets(asked: &ApiRequest<'_>) -> GatewayResponse {
     let told = json::object(|o| {
         o.array("wires", |list| {
             for codec in CODECS {
@@ -27,29 +28,29 @@ pub(crate) fn rows(asked: &Asked<'_>) -> Answered {
             }
         });
     });
-    Answered::json(200, &told)
+    GatewayResponse::json(200, &told)
 }
 
-/// A request, and whom it goes to.
-struct Patient {
+/// A request and its target.
+struct DoctorInput {
     codec: &'static dyn Codec,
     request: Request,
     target: Target,
 }
 
-/// What a provider would say to a request, what it takes instead, and how it is said to another one.
-pub(crate) async fn look(asked: &Asked<'_>) -> Told {
+/// Audits and repairs a request, and translates it if another provider is named.
+pub(crate) async fn diagnose(asked: &ApiRequest<'_>) -> ApiResult {
     let length = asked.body.bytes().len();
     let heavy = &asked.gateway.operations.heavy;
-    heavy.run(asked.caller, length, async { examine(asked) }).await?
+    heavy.run(asked.caller, length, async { diagnosis(asked) }).await?
 }
 
-fn examine(asked: &Asked<'_>) -> Told {
-    let patient = patient(asked)?;
-    let transcript = Transcript::of(patient.codec, &patient.request);
-    let audited = audit(&transcript, &patient.target).map_err(|error| bad(&error))?;
-    let repaired = repair(&transcript, &patient.target, Reach::Refused);
-    let repaired = repaired.map_err(|error| bad(&error))?;
+fn diagnosis(asked: &ApiRequest<'_>) -> ApiResult {
+    let patient = parse_input(asked)?;
+    let transcript = Transcript::new(patient.codec, &patient.request);
+    let audited = audit(&transcript, &patient.target).map_err(|error| codec_error(&error))?;
+    let repaired = repair(&transcript, &patient.target, RepairLevel::Refused);
+    let repaired = repaired.map_err(|error| codec_error(&error))?;
     let translated = translation(asked, &patient)?;
     let told = json::object(|o| {
         o.string("wire", patient.codec.wire().as_str());
@@ -58,7 +59,7 @@ fn examine(asked: &Asked<'_>) -> Told {
         o.raw("audit", &audit_json(&audited));
         o.object("repair", |o| {
             o.string("verdict", repaired.audit.verdict().as_str());
-            o.raw("mended", &mended_json(&repaired.mended));
+            o.raw("mended", &applied_fixes_json(&repaired.mended));
             o.raw("left", &audit_json(&repaired.audit));
             o.string("request", text(&repaired.request.body));
         });
@@ -66,45 +67,46 @@ fn examine(asked: &Asked<'_>) -> Told {
             o.raw("translation", translated);
         }
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
-fn patient(asked: &Asked<'_>) -> Result<Patient, Denied> {
+fn parse_input(asked: &ApiRequest<'_>) -> Result<DoctorInput, ApiError> {
     let (body, catalog) = (asked.body.root(), &asked.gateway.catalog);
-    let wrong = |message: String| Denied::new(422, message);
+    let wrong = |message: String| ApiError::new(422, message);
     let pasted = body.present("request");
     let pasted = pasted.ok_or_else(|| wrong("request: paste one".to_owned()))?;
     let bytes = match pasted.text() {
         Some(text) => Bytes::from(text.into_owned()),
         None => pasted.json().bytes().clone(),
     };
-    // What is pasted as text was not measured with the body around it, nor the request inside that body.
+    // The limits on the outer body do not cover the pasted request, so the request is measured
+    // here.
     let gateway = asked.gateway;
     limited_tree(&bytes, gateway.depth_limit, &gateway.operations.limits.sizes)?;
     let wire = match body.name_of("wire").filter(|wire| !wire.is_empty()) {
         Some(wire) => Wire::new(wire.to_string()),
-        None => guessed(&bytes)?,
+        None => detect_wire(&bytes)?,
     };
-    let codec = codec(&wire).ok_or_else(|| wrong(format!("wire: nobody here speaks {wire}")))?;
+    let codec = codec(&wire).ok_or_else(|| wrong(format!("wire: no codec for `{wire}`")))?;
     let mut request = Request { path: Name::from(""), headers: Vec::new(), body: bytes };
     let model = body.name_of("model").filter(|model| !model.is_empty());
     let model = model.or_else(|| codec.model_of(&request)).ok_or_else(|| {
-        wrong("the request does not name its model: say which one is asked".to_owned())
+        wrong("the request does not name its model: specify one in `model`".to_owned())
     })?;
     let row = match body.name_of("provider").filter(|name| !name.is_empty()) {
-        Some(name) => catalog.provider_on(&name, &wire),
-        None => catalog.provider_of(&wire, &model),
+        Some(name) => catalog.provider_on_wire(&name, &wire),
+        None => catalog.provider_for_model(&wire, &model),
     };
-    let row = row.ok_or_else(|| wrong(format!("provider: that one does not speak {wire}")))?;
+    let row = row.ok_or_else(|| wrong(format!("provider: this provider does not use {wire}")))?;
     let target = catalog.target(&row, &model, "default");
     request.path = Name::from(codec.path(&target, false));
-    Ok(Patient { codec, request, target })
+    Ok(DoctorInput { codec, request, target })
 }
 
-fn guessed(bytes: &Bytes) -> Result<Wire, Denied> {
-    let wrong = |message: &str| Denied::new(422, message);
-    let guess = guess(bytes).ok_or_else(|| {
-        wrong("this is no request of a provider that is known here: is it whole, and is it JSON?")
+fn detect_wire(bytes: &Bytes) -> Result<Wire, ApiError> {
+    let wrong = |message: &str| ApiError::new(422, message);
+    let guess = detect(bytes).ok_or_else(|| {
+        wrong("this is not a request of a known provider: check that it is complete and JSON")
     })?;
     if guess.document != Document::Request {
         return Err(wrong("this is an answer, not a request: paste what is sent to the provider"));
@@ -112,22 +114,22 @@ fn guessed(bytes: &Bytes) -> Result<Wire, Denied> {
     Ok(guess.wire)
 }
 
-/// The request in another provider's words, where one is named.
-fn translation(asked: &Asked<'_>, patient: &Patient) -> Result<Option<Json>, Denied> {
+/// Translates the request for another provider, if one is named.
+fn translation(asked: &ApiRequest<'_>, patient: &DoctorInput) -> Result<Option<Json>, ApiError> {
     let (body, catalog) = (asked.body.root(), &asked.gateway.catalog);
     let Some(name) = body.name_of("to_provider").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
-    let unknown = || Denied::new(422, format!("to_provider: there is no {name}"));
+    let unknown = || ApiError::new(422, format!("to_provider: there is no {name}"));
     let row = catalog.provider(&name).ok_or_else(unknown)?;
     let to = codec(&row.wire).ok_or_else(unknown)?;
     let model = body.name_of("to_model").filter(|model| !model.is_empty());
     let model = model.unwrap_or_else(|| Name::from(patient.target.model()));
     let source = AskedOf::of(patient.target.clone());
     let call = patient.codec.decode_request(&patient.request, &source);
-    let mut call = call.map_err(|error| bad(&error))?;
+    let mut call = call.map_err(|error| codec_error(&error))?;
     call.target = catalog.target(&row, &model, "default");
-    let encoded = to.encode(&call).map_err(|error| bad(&error))?;
+    let encoded = to.encode(&call).map_err(|error| codec_error(&error))?;
     let fates = fates_json(&call, &encoded);
     Ok(Some(json::object(|o| {
         for (name, value) in fates.tree().root().members() {
@@ -141,6 +143,6 @@ fn text(bytes: &Bytes) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-fn bad(error: &CodecError) -> Denied {
-    Denied::new(422, error.to_string())
+fn codec_error(error: &CodecError) -> ApiError {
+    ApiError::new(422, error.to_string())
 }

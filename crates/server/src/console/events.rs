@@ -1,6 +1,7 @@
-//! The events of a run as server-sent events. Each has its number, after which a reader goes on when its connection was lost.
+//! Streams the events of a run as server-sent events. Each event has a number, from which a client
+//! continues after a lost connection.
 //!
-//! Pieces of one text that come together are told together, under the number of the last of them.
+//! Consecutive pieces of one text are sent together, under the number of the last piece.
 
 use std::time::Duration;
 
@@ -9,41 +10,47 @@ use futures_util::stream;
 use jiff::Timestamp;
 use throughline_agent::Runner;
 use throughline_core::{
-    Json, LogId, Name, Record, RedactionPolicy, StoreError, Tenant, json, unpack,
+    Json, LogId, Name, Record, RedactionPolicy, StoreError, Tenant, json, unpack_events,
 };
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
-use crate::console::pieces::Pieces;
-use crate::console::tree_of;
-use crate::exchange::Cut;
-use crate::gateway::{Answered, Outgoing};
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::console::parse_stored;
+use crate::console::stream_redactor::StreamRedactor;
 use crate::letta::runs::{is_open, is_run};
-use crate::letta::{Asked, Denied, Told};
+use crate::response::StreamAborted;
+use crate::response::{GatewayResponse, ResponseBody};
 
-/// How many events before the first one are read along, so that a text that is being written is looked at as before.
+/// How many events before the first one are read as context, so that a text in progress is redacted
+/// as before.
 const CONTEXT: u64 = 512;
-/// How many records are read at first, and at most: who opens a long run reads its beginning at once.
+/// How many records are read at first and at most. The first read is small, so that the beginning
+/// of a long run appears at once.
 const FIRST: u32 = 2;
 const MOST: u32 = 256;
 /// About how many bytes are sent at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Follows a run from any event on, until it is over.
-pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
+/// Follows a run from any event until the run ends.
+pub(crate) async fn follow(asked: &ApiRequest<'_>) -> ApiResult {
     let (tenant, run) = (asked.caller.tenant.clone(), LogId(asked.id(0)));
     let head = asked.api.store().log(&tenant, &run).await?.filter(is_run);
-    head.ok_or_else(|| Denied::missing("run", &run.0))?;
+    head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
     let number = |name: &str| asked.query.get(name).and_then(|number| number.parse::<u64>().ok());
     let after = number("after").unwrap_or(0);
-    let stretch =
-        Stretch { after, until: number("limit").map(|limit| after.saturating_add(limit.max(1))) };
+    let stretch = EventRange {
+        after,
+        until: number("limit").map(|limit| after.saturating_add(limit.max(1))),
+    };
     let (runner, ping, policy) = (asked.api.runner.clone(), asked.api.ping, asked.policy());
-    let (sender, receiver) = channel::<Result<Bytes, Cut>>(16);
-    // It ends with its reader, or with the run.
+    let (sender, receiver) = channel::<Result<Bytes, StreamAborted>>(16);
+    // The task ends with its reader, or with the run.
     tokio::spawn(async move {
-        if let Err(error) = tell(&runner, (tenant, run), stretch, ping, &sender, policy).await {
-            drop(sender.send(Err(Cut(error.to_string()))).await);
+        if let Err(error) =
+            stream_events(&runner, (tenant, run), stretch, ping, &sender, policy).await
+        {
+            drop(sender.send(Err(StreamAborted(error.to_string()))).await);
         }
     });
     let pieces = stream::unfold(receiver, |mut receiver| async move {
@@ -51,29 +58,33 @@ pub(crate) async fn follow(asked: &Asked<'_>) -> Told {
     });
     let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
     let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
-    Ok(Answered { status: 200, headers: headers.into(), body: Outgoing::Stream(Box::pin(pieces)) })
+    Ok(GatewayResponse {
+        status: 200,
+        headers: headers.into(),
+        body: ResponseBody::Stream(Box::pin(pieces)),
+    })
 }
 
-/// Which events are asked for: those behind one, up to another or to the end.
+/// The requested events: those after one, up to another or to the end.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct EventRange {
     after: u64,
     until: Option<u64>,
 }
 
-async fn tell(
+async fn stream_events(
     runner: &Runner,
     (tenant, run): (Tenant, LogId),
-    Stretch { after, until }: Stretch,
+    EventRange { after, until }: EventRange,
     ping: Duration,
-    sender: &Sender<Result<Bytes, Cut>>,
+    sender: &Sender<Result<Bytes, StreamAborted>>,
     policy: RedactionPolicy,
 ) -> Result<(), StoreError> {
     let (store, from) = (&*runner.store, after.saturating_sub(CONTEXT));
-    let mut place = store.place_of_event(&tenant, &run, from).await?;
-    let (mut telling, mut page) = (Telling::after(after, policy), FIRST);
+    let mut place = store.seq_before_event(&tenant, &run, from).await?;
+    let (mut telling, mut page) = (EventFeed::after(after, policy), FIRST);
     loop {
-        // It is looked at before it is listened to: what comes meanwhile is heard then.
+        // The head is read before the records, so that no event in between is missed.
         let head = store.log(&tenant, &run).await?;
         if head.is_none_or(|head| !is_open(&head) && head.events <= telling.heard) {
             drop(sender.send(Ok(Bytes::from_static(b"event: end\ndata: {}\n\n"))).await);
@@ -94,7 +105,7 @@ async fn tell(
         };
         (place, page) = (last.seq, (4 * page).min(MOST));
         for record in &records {
-            telling.hear(record);
+            telling.push_record(record);
             if telling.out.len() >= CHUNK && !telling.send(sender).await {
                 return Ok(());
             }
@@ -113,54 +124,54 @@ async fn tell(
     }
 }
 
-/// What was heard, and what is to be sent of it.
-struct Telling {
+/// The events received so far, and the bytes to send.
+struct EventFeed {
     policy: RedactionPolicy,
-    /// What the reader has.
+    /// The last event that the client has.
     after: u64,
-    /// The last event that was heard.
+    /// The last event that was read.
     heard: u64,
-    /// The text that is being written.
-    text: Option<Text>,
+    /// The text in progress.
+    text: Option<OpenText>,
     out: Vec<u8>,
 }
 
-/// A text that is being written, by its event without the text.
-struct Text {
-    of: Piece,
-    pieces: Pieces,
-    /// What is to be sent of it.
+/// A text in progress.
+struct OpenText {
+    of: TextKey,
+    pieces: StreamRedactor,
+    /// The part that is ready to be sent.
     ready: String,
     at: Timestamp,
     number: u64,
 }
 
-/// What pieces of one text have in common.
+/// The attributes that all pieces of one text share.
 #[derive(PartialEq, Eq)]
-struct Piece {
+struct TextKey {
     kind: Name,
     turn: Option<Json>,
     id: Option<Name>,
 }
 
-impl Telling {
+impl EventFeed {
     fn after(after: u64, policy: RedactionPolicy) -> Self {
         Self { policy, after, heard: after, text: None, out: Vec::new() }
     }
 
-    /// Sends what is ready; says whether anybody still listens.
-    async fn send(&mut self, sender: &Sender<Result<Bytes, Cut>>) -> bool {
+    /// Sends the ready bytes; returns whether the client is still connected.
+    async fn send(&mut self, sender: &Sender<Result<Bytes, StreamAborted>>) -> bool {
         self.flush();
         let out = std::mem::take(&mut self.out);
         out.is_empty() || sender.send(Ok(Bytes::from(out))).await.is_ok()
     }
 
-    fn hear(&mut self, record: &Record) {
+    fn push_record(&mut self, record: &Record) {
         self.heard = self.heard.max(record.events.map_or(0, |(_, last)| last));
-        match unpack(record) {
+        match unpack_events(record) {
             Ok(events) => {
                 for (number, event) in events {
-                    self.take(number, record.at, event);
+                    self.push_event(number, record.at, event);
                 }
             }
             Err(why) => {
@@ -173,17 +184,17 @@ impl Telling {
                     o.string("why", &why.to_string());
                 });
                 self.flush();
-                self.put(last, record.at, &said);
+                self.write_event(last, record.at, &said);
             }
         }
     }
 
-    fn take(&mut self, number: u64, at: Timestamp, event: Bytes) {
-        if let Some((piece, text)) = piece(&event) {
-            if self.leaves_out(&piece) {
+    fn push_event(&mut self, number: u64, at: Timestamp, event: Bytes) {
+        if let Some((piece, text)) = text_piece(&event) {
+            if self.omits_pieces(&piece) {
                 return;
             }
-            return self.write(number, at, piece, &text);
+            return self.push_piece(number, at, piece, &text);
         }
         self.flush();
         self.text = None;
@@ -193,23 +204,23 @@ impl Telling {
         let Ok(event) = Json::parse(event) else { return };
         let name = event.tree().root().text_of("type").unwrap_or_default().into_owned();
         let said = self.policy.redact_event(&name, &event).into_owned();
-        self.put(number, at, &said);
+        self.write_event(number, at, &said);
     }
 
-    /// Whether pieces of this text are left out: a pattern of the configuration may match across any number of pieces. The
-    /// event that ends the text has all of it, redacted.
-    fn leaves_out(&self, piece: &Piece) -> bool {
+    /// Whether pieces of this text are left out, because a configured pattern may match across any
+    /// number of pieces. The event that ends the text contains all of it, redacted.
+    fn omits_pieces(&self, piece: &TextKey) -> bool {
         let policy = &self.policy;
         let is_thought = &*piece.kind == "thought";
         !policy.secret_patterns.is_empty() || (is_thought && !policy.thinking_patterns.is_empty())
     }
 
-    /// A piece of a text has come.
-    fn write(&mut self, number: u64, at: Timestamp, of: Piece, text: &str) {
+    /// Adds a piece to the text in progress.
+    fn push_piece(&mut self, number: u64, at: Timestamp, of: TextKey, text: &str) {
         if self.text.as_ref().is_none_or(|known| known.of != of) {
             self.flush();
-            let (pieces, ready) = (Pieces::default(), String::new());
-            self.text = Some(Text { of, pieces, ready, at, number });
+            let (pieces, ready) = (StreamRedactor::default(), String::new());
+            self.text = Some(OpenText { of, pieces, ready, at, number });
         }
         let Some(known) = &mut self.text else { return };
         let ready = known.pieces.push(text, &self.policy);
@@ -219,14 +230,14 @@ impl Telling {
         }
     }
 
-    /// Puts what is ready of the text that is being written.
+    /// Writes the ready part of the text in progress.
     fn flush(&mut self) {
         let Some(text) = &mut self.text else { return };
         let ready = std::mem::take(&mut text.ready);
         if ready.is_empty() {
             return;
         }
-        let Piece { kind, turn, id } = &text.of;
+        let TextKey { kind, turn, id } = &text.of;
         let said = json::object(|o| {
             o.string("type", kind);
             if &**kind == "thought" {
@@ -238,10 +249,10 @@ impl Telling {
             o.maybe_string("id", id.as_deref()).string("text", &ready);
         });
         let (number, at) = (text.number, text.at);
-        self.put(number, at, &said);
+        self.write_event(number, at, &said);
     }
 
-    fn put(&mut self, number: u64, at: Timestamp, said: &Json) {
+    fn write_event(&mut self, number: u64, at: Timestamp, said: &Json) {
         let data = json::object(|o| {
             o.number("n", number).string("at", &at.to_string()).raw("said", said);
         });
@@ -251,9 +262,9 @@ impl Telling {
     }
 }
 
-/// The event as a piece of a text, if it is one.
-fn piece(event: &Bytes) -> Option<(Piece, String)> {
-    let tree = tree_of(event)?;
+/// Reads an event as a piece of a text, if it is one.
+fn text_piece(event: &Bytes) -> Option<(TextKey, String)> {
+    let tree = parse_stored(event)?;
     let said = tree.root();
     let kind = said.name_of("type")?;
     let is_piece = match &*kind {
@@ -263,5 +274,5 @@ fn piece(event: &Bytes) -> Option<(Piece, String)> {
     };
     let text = is_piece.then(|| said.text_of("text").unwrap_or_default().into_owned())?;
     let turn = said.get("turn").map(throughline_core::Node::json);
-    Some((Piece { kind, turn, id: said.name_of("id") }, text))
+    Some((TextKey { kind, turn, id: said.name_of("id") }, text))
 }

@@ -1,29 +1,29 @@
-//! Runs: the list of them, and one of them.
+//! Lists runs, and shows one.
 
 use std::sync::Arc;
 
-use throughline_agent::{AgentConfig, Casting, Phase, Progress};
-use throughline_core::{Era, Json, LogHead, LogId, LogKind, json};
+use throughline_agent::{AgentConfig, Phase, Progress};
+use throughline_core::{ErasureEpoch, Json, LogHead, LogId, LogKind, json};
 
-use crate::console::summary::Summary;
-use crate::console::{archive, decimal, era};
-use crate::gateway::Answered;
+use crate::api::Summary;
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::console::{archive, decimal, erasure_epoch};
 use crate::letta::runs::is_run;
-use crate::letta::{Asked, Denied, Told};
+use crate::response::GatewayResponse;
 
-/// How many logs are looked at for one page.
+/// How many logs are read for one page.
 const MOST_LOOKED: usize = 2000;
 /// The largest page.
 const MOST: usize = 200;
 
-/// The runs of the tenant, the newest first. Those that are sought are found by their title, ids and models.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+/// Lists the tenant's runs, newest first. A search matches titles, ids and models.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     let query = &asked.query;
     let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(50);
     let sought = query.get("search").map(|sought| sought.to_lowercase());
     let (status, model) = (query.get("status"), query.get("model"));
     let mut after = query.get("after").cloned().map(LogId);
-    let era = era(asked).await?;
+    let era = erasure_epoch(asked).await?;
     let (mut found, mut looked) = (Vec::new(), 0);
     let next = loop {
         let tenant = &asked.caller.tenant;
@@ -47,7 +47,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
             if sought.as_ref().is_some_and(|sought| !has(sought)) {
                 continue;
             }
-            found.push(put_row(head, &summary));
+            found.push(row_json(head, &summary));
             if found.len() >= limit.min(MOST) {
                 break;
             }
@@ -62,7 +62,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         o.raw("runs", &json::array_of(&found));
         o.maybe_string("next", next.as_ref().map(|next| &*next.0));
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
 fn is_inbox(head: &LogHead) -> bool {
@@ -71,20 +71,24 @@ fn is_inbox(head: &LogHead) -> bool {
 
 /// The summary of a run, with its title redacted by the policy of the server.
 pub(crate) async fn summary(
-    asked: &Asked<'_>,
+    asked: &ApiRequest<'_>,
     head: &LogHead,
-    era: Era,
-) -> Result<Arc<Summary>, Denied> {
+    era: ErasureEpoch,
+) -> Result<Arc<Summary>, ApiError> {
     let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    Ok(asked.api.summaries.of(store, tenant, head, era, &asked.policy()).await?)
+    Ok(asked.api.summaries.get(store, tenant, head, era, &asked.policy()).await?)
 }
 
-/// A run, as a row of a list.
-pub(crate) async fn row(asked: &Asked<'_>, head: &LogHead, era: Era) -> Result<Json, Denied> {
-    Ok(put_row(head, &*summary(asked, head, era).await?))
+/// A run as a row of a list.
+pub(crate) async fn row(
+    asked: &ApiRequest<'_>,
+    head: &LogHead,
+    era: ErasureEpoch,
+) -> Result<Json, ApiError> {
+    Ok(row_json(head, &*summary(asked, head, era).await?))
 }
 
-fn put_row(head: &LogHead, summary: &Summary) -> Json {
+fn row_json(head: &LogHead, summary: &Summary) -> Json {
     json::object(|o| {
         put_head(o, head);
         o.maybe_string("title", summary.title.as_deref()).array("models", |list| {
@@ -103,17 +107,17 @@ fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
     o.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
 }
 
-/// One run: its status, its agent, its counts, and how near it is to its limits.
-pub(crate) async fn one(asked: &Asked<'_>) -> Told {
+/// Shows one run: its status, its agent, its counts, and how much of its limits it has used.
+pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
     let (tenant, run) = (&asked.caller.tenant, LogId(asked.id(0)));
     let head = asked.api.store().log(tenant, &run).await?.filter(is_run);
-    let head = head.ok_or_else(|| Denied::missing("run", &run.0))?;
+    let head = head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
     if head.gone.is_some() {
-        // Who took part is no more, either.
-        return Ok(Answered::json(200, &json::object(|o| put_head(o, &head))));
+        // The agents of an erased run were erased, too.
+        return Ok(GatewayResponse::json(200, &json::object(|o| put_head(o, &head))));
     }
     let (casting, progress) = asked.api.runner.progress(tenant, &run).await?;
-    let counts = summary(asked, &head, era(asked).await?).await?.counts();
+    let counts = summary(asked, &head, erasure_epoch(asked).await?).await?.counts();
     let agent = casting.agents.get(&progress.agent);
     let reason = match &progress.phase {
         Phase::Ended { reason, .. } => Some(&**reason),
@@ -124,7 +128,7 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
         o.string("agent", &progress.agent).maybe_string("reason", reason);
         let model = progress.model.as_ref().or(agent.map(|agent| &agent.model));
         o.maybe_string("model", model.map(|model| &**model));
-        counts.put(o);
+        counts.write_members(o);
         o.object("tokens", |o| {
             let spent = &progress.spent;
             o.number("inputTokens", spent.input).number("cachedInputTokens", spent.cached);
@@ -133,19 +137,19 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
         o.raw("cost_usd", &decimal(progress.spent.cost_usd));
         o.raw("limits", &limits(agent, &progress));
         o.array("missing_tools", |list| {
-            for tool in missing_tools(asked, &casting) {
+            for tool in asked.missing_tools(&casting) {
                 list.string(tool);
             }
         });
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
-/// Each limit of the run, with how much of it is used.
+/// Each limit of the run, and how much of it is used.
 fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Json {
     json::array(|list| {
         let Some(agent) = agent else { return };
-        let limits = agent.limits.over(agent.profile);
+        let limits = agent.limits.with_defaults_from(agent.profile);
         let mut limit = |name: &str, used: &Json, allowed: Option<Json>| {
             let Some(allowed) = allowed else { return };
             list.object(|o| {
@@ -158,11 +162,4 @@ fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Json {
         limit("maxTotalOutputTokens", &spent.output.into(), tokens);
         limit("maxCostUsd", &decimal(spent.cost_usd), limits.max_cost_usd.map(decimal));
     })
-}
-
-/// The tools that the run has and this process has not: it cannot be gone on with here.
-pub(crate) fn missing_tools<'c>(asked: &Asked<'_>, casting: &'c Casting) -> Vec<&'c str> {
-    let known = &asked.api.runner.tools;
-    let own = casting.tools.iter().filter(|tool| !tool.client);
-    own.map(|tool| &*tool.name).filter(|name| !known.contains_key(*name)).collect()
 }

@@ -1,42 +1,43 @@
-//! Threads: the list of them, and one of them with its runs and calls.
+//! Lists threads, and shows one with its runs and calls.
 
 use throughline_core::{Body, Json, LogHead, LogId, LogKind, Store, Tenant, json};
 
-use crate::console::{archive, calls, era, first_words, runs};
-use crate::gateway::Answered;
-use crate::letta::reader::seen;
-use crate::letta::{Asked, Denied, Told};
+use crate::api::first_words;
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::console::{archive, calls, erasure_epoch, runs};
+use crate::letta::item_reader::seen;
+use crate::response::GatewayResponse;
 
-/// How many of a thread's first records are looked at for its title.
+/// How many of a thread's first records are read for its title.
 const FIRST: u32 = 24;
-/// How many runs and calls of a thread are told.
+/// How many runs and calls of a thread are shown.
 const MOST: usize = 200;
 
-/// What a thread is for.
+/// The use of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// Agents ran on it.
+enum ThreadUse {
+    /// Agents ran on the thread.
     Agent,
-    /// A client spoke through the gateway.
+    /// A client's conversation through the gateway.
     Gateway,
-    /// It is kept, and nobody here knows more.
+    /// A stored thread whose use is unknown.
     Kept,
 }
 
-/// What a thread is for, by its name; nothing where it is a book of our own.
-fn purpose(id: &str) -> Option<Purpose> {
-    if id.starts_with("letta.") || id.starts_with(crate::objects::LOG) {
+/// The use of a thread by its name; `None` for an internal log.
+fn thread_use(id: &str) -> Option<ThreadUse> {
+    if id.starts_with("letta.") || id.starts_with(throughline_replay::OBJECT_LOG) {
         return None;
     }
     if calls::is_conversation(id) {
-        return Some(Purpose::Gateway);
+        return Some(ThreadUse::Gateway);
     }
     let is_agents = ["agent-", "conv-", "thread_"].iter().any(|begins| id.starts_with(begins));
-    Some(if is_agents { Purpose::Agent } else { Purpose::Kept })
+    Some(if is_agents { ThreadUse::Agent } else { ThreadUse::Kept })
 }
 
-/// The threads of the tenant, the newest first.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
+/// Lists the tenant's threads, newest first.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     let query = &asked.query;
     let limit: usize = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(50);
     let sought = query.get("search").map(|sought| sought.to_lowercase());
@@ -49,7 +50,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         let mut place = last.clone();
         for head in &page {
             place = head.log.clone();
-            let Some(purpose) = purpose(&head.log.0) else { continue };
+            let Some(purpose) = thread_use(&head.log.0) else { continue };
             let title = title(asked.api.store(), tenant, head, purpose, asked).await?;
             let words = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
             if sought.as_ref().is_some_and(|sought| !words.to_lowercase().contains(sought)) {
@@ -69,17 +70,17 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         o.raw("threads", &json::array_of(&found));
         o.maybe_string("next", next.as_ref().map(|next| &*next.0));
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
-fn row(head: &LogHead, purpose: Purpose, title: Option<&str>) -> Json {
+fn row(head: &LogHead, purpose: ThreadUse, title: Option<&str>) -> Json {
     json::object(|o| {
         o.string("id", &head.log.0).string(
             "kind",
             match purpose {
-                Purpose::Agent => "agent",
-                Purpose::Gateway => "gateway",
-                Purpose::Kept => "kept",
+                ThreadUse::Agent => "agent",
+                ThreadUse::Gateway => "gateway",
+                ThreadUse::Kept => "kept",
             },
         );
         o.maybe_string("title", title).number("records", head.last).number("bytes", head.bytes);
@@ -89,22 +90,22 @@ fn row(head: &LogHead, purpose: Purpose, title: Option<&str>) -> Json {
     })
 }
 
-/// What a thread is about: the first words on it.
+/// The title of a thread: its first words.
 async fn title(
     store: &dyn Store,
     tenant: &Tenant,
     head: &LogHead,
-    purpose: Purpose,
-    asked: &Asked<'_>,
-) -> Result<Option<String>, Denied> {
+    purpose: ThreadUse,
+    asked: &ApiRequest<'_>,
+) -> Result<Option<String>, ApiError> {
     let policy = asked.policy();
-    if purpose == Purpose::Gateway
+    if purpose == ThreadUse::Gateway
         && let Some(words) = calls::first_question(asked, &head.log).await?
     {
         return Ok(Some(first_words(&policy.redact_text(&words), 140)));
     }
     let records = store.read(tenant, &head.log, 0, FIRST).await?;
-    // What is not an Item of ours has no words for us.
+    // Records that are not Items have no text to show.
     let items = seen(&records).unwrap_or_default();
     let words = items.into_iter().find_map(|seen| match seen.item.body {
         Body::Text(text) if !text.trim().is_empty() => Some(text),
@@ -113,16 +114,16 @@ async fn title(
     Ok(words.map(|words| first_words(&policy.redact_text(&words), 140)))
 }
 
-/// One thread, with its newest runs and calls.
-pub(crate) async fn one(asked: &Asked<'_>) -> Told {
-    let thread = of(asked).await?;
-    let runs = crate::letta::runs::heads(asked, &thread.log, None, MOST).await?;
-    let (mut rows, era) = (Vec::new(), era(asked).await?);
+/// Shows one thread with its newest runs and calls.
+pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
+    let thread = requested_thread(asked).await?;
+    let runs = crate::letta::runs::run_heads(asked, &thread.log, None, MOST).await?;
+    let (mut rows, era) = (Vec::new(), erasure_epoch(asked).await?);
     for head in runs.iter().filter(|head| !throughline_agent::is_inbox(&head.log)) {
         rows.push(runs::row(asked, head, era).await?);
     }
-    let calls = calls::of_thread(asked, &thread, MOST).await?;
-    let purpose = purpose(&thread.log.0).unwrap_or(Purpose::Kept);
+    let calls = calls::calls_of_thread(asked, &thread, MOST).await?;
+    let purpose = thread_use(&thread.log.0).unwrap_or(ThreadUse::Kept);
     let title = title(asked.api.store(), &asked.caller.tenant, &thread, purpose, asked).await?;
     let head = row(&thread, purpose, title.as_deref());
     let told = json::object(|o| {
@@ -136,13 +137,13 @@ pub(crate) async fn one(asked: &Asked<'_>) -> Told {
             }
         });
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
 /// The thread that the path names.
-pub(crate) async fn of(asked: &Asked<'_>) -> Result<LogHead, Denied> {
+pub(crate) async fn requested_thread(asked: &ApiRequest<'_>) -> Result<LogHead, ApiError> {
     let id = asked.id(0);
     let head = asked.api.store().log(&asked.caller.tenant, &LogId(id.clone())).await?;
     let head = head.filter(|head| head.kind == LogKind::Thread);
-    head.ok_or_else(|| Denied::missing("thread", &id))
+    head.ok_or_else(|| ApiError::not_found("thread", &id))
 }

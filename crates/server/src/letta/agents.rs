@@ -1,56 +1,57 @@
-//! Agents: made, listed, shown, changed, deleted; their tools and their memory.
+//! Handlers for agents, their tools and their memory blocks.
 
 use throughline_agent::ToolSpec;
 use throughline_core::{Json, LogId, Name, Node, Tree, json};
 
-use crate::gateway::Answered;
-use crate::letta::declared;
-use crate::letta::denied::Denied;
-use crate::letta::kept::{Kept, Members};
-use crate::letta::listing::Paging;
-use crate::letta::messages::{may_be, stop_all};
-use crate::letta::{Asked, Told, shapes};
+use crate::api::ApiError;
+use crate::api::{ApiRequest, ApiResult};
+use crate::letta::agent_config;
+use crate::letta::agent_store::{AgentRecord, Members};
+use crate::letta::message_list::Paging;
+use crate::letta::messages::{cancel_active_run, check_models_allowed};
+use crate::letta::resource_json;
+use crate::response::GatewayResponse;
 
-/// Makes an agent. What it is declared with is checked now, and not when somebody first speaks to it.
-pub(crate) async fn create(asked: &Asked<'_>) -> Told {
+/// Creates an agent. Its members are validated now rather than on the first message.
+pub(crate) async fn create(asked: &ApiRequest<'_>) -> ApiResult {
     let root = asked.body.root();
     if !root.is_object() {
-        return Err(Denied::new(422, "the body must be an object"));
+        return Err(ApiError::new(422, "the body must be an object"));
     }
     let mut members = Members::of(root);
     let id = asked.api.fresh("agent");
     if members.text("name").is_none_or(|name| name.is_empty()) {
         members.set("name", json::string(&id));
     }
-    number_blocks(asked, &mut members);
-    check(asked, &id, &members).await?;
-    asked.house().create_agent(&id, &members).await?;
+    assign_block_ids(asked, &mut members);
+    validate(asked, &id, &members).await?;
+    asked.agent_store().create_agent(&id, &members).await?;
     let kept = asked.agent(&id).await?;
-    shapes::agent(asked, &kept).await
+    resource_json::agent(asked, &kept).await
 }
 
-/// Whether an agent can be declared so.
-async fn check(asked: &Asked<'_>, id: &Name, members: &Members) -> Result<(), Denied> {
+/// Checks that an agent can have these members.
+async fn validate(asked: &ApiRequest<'_>, id: &Name, members: &Members) -> Result<(), ApiError> {
     let now = asked.api.runner.clock.now();
-    let kept = Kept::draft(id.clone(), members.clone(), now);
-    let config = declared::config(&kept, None, &declared::Overrides::default())?;
+    let kept = AgentRecord::draft(id.clone(), members.clone(), now);
+    let config = agent_config::to_agent_config(&kept, None, &agent_config::Overrides::default())?;
     if config.model.is_empty() {
-        return Err(Denied::new(422, "model: is missing: name one of GET /v1/models/"));
+        return Err(ApiError::new(422, "model: is missing: use a name from GET /v1/models/"));
     }
-    may_be(asked, &config).await?;
+    check_models_allowed(asked, &config).await?;
     asked
         .api
         .runner
         .models
         .model(&config.model)
-        .map_err(|error| Denied::new(422, format!("model: {error}")))?;
-    declared::equipped(&asked.api.runner, members)?;
-    config.resolved_reasoning().map_err(|error| Denied::new(422, error.to_string()))?;
+        .map_err(|error| ApiError::new(422, format!("model: {error}")))?;
+    agent_config::runner_with_tools(&asked.api.runner, members)?;
+    config.resolved_reasoning().map_err(|error| ApiError::new(422, error.to_string()))?;
     Ok(())
 }
 
-/// Gives each block of the memory an id.
-fn number_blocks(asked: &Asked<'_>, members: &mut Members) {
+/// Gives each memory block an id.
+fn assign_block_ids(asked: &ApiRequest<'_>, members: &mut Members) {
     let Some(blocks) = members.get("memory_blocks").map(Json::tree) else { return };
     let numbered = json::array(|list| {
         for block in blocks.root().elements() {
@@ -66,24 +67,25 @@ fn number_blocks(asked: &Asked<'_>, members: &mut Members) {
     members.set("memory_blocks", numbered);
 }
 
-/// The agents, page by page, with those that fit alone.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
-    let paging = Paging::of(&asked.query, 50)?;
+/// Lists the agents that match the query, page by page.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
+    let paging = Paging::parse(&asked.query, 50)?;
     let mut fitting = Vec::new();
-    for id in asked.house().agents().await? {
-        let kept = asked.house().agent(&id).await?;
+    for id in asked.agent_store().agents().await? {
+        let kept = asked.agent_store().agent(&id).await?;
         fitting.extend(kept);
     }
-    let page = paging.cut(fitting, |kept, id| *kept.id == *id, |kept| fits(asked, kept))?;
+    let page =
+        paging.cut_page(fitting, |kept, id| *kept.id == *id, |kept| matches_query(asked, kept))?;
     let mut told = Vec::with_capacity(page.len());
     for kept in &page {
-        told.push(shapes::agent_json(asked, kept).await?);
+        told.push(resource_json::agent_json(asked, kept).await?);
     }
-    Ok(shapes::list(200, &told))
+    Ok(resource_json::list(200, &told))
 }
 
-fn fits(asked: &Asked<'_>, kept: &Kept) -> bool {
-    let name = declared::name(kept);
+fn matches_query(asked: &ApiRequest<'_>, kept: &AgentRecord) -> bool {
+    let name = agent_config::name(kept);
     let is_named = asked.query.get("name").is_none_or(|wanted| *wanted == name);
     let has_text = asked
         .query
@@ -92,7 +94,7 @@ fn fits(asked: &Asked<'_>, kept: &Kept) -> bool {
     let tags = kept.members.texts("tags");
     let wanted = asked.query.all("tags");
     let has = |tag: &Name| tags.contains(tag);
-    let is_tagged = if asked.query.is("match_all_tags") == Some(true) {
+    let is_tagged = if asked.query.bool("match_all_tags") == Some(true) {
         wanted.iter().all(has)
     } else {
         wanted.is_empty() || wanted.iter().any(has)
@@ -100,76 +102,76 @@ fn fits(asked: &Asked<'_>, kept: &Kept) -> bool {
     is_named && has_text && is_tagged
 }
 
-pub(crate) async fn count(asked: &Asked<'_>) -> Told {
-    let count = asked.house().agents().await?.len();
-    Ok(Answered::json(200, &Json::from(u64::try_from(count).unwrap_or(u64::MAX))))
+pub(crate) async fn count(asked: &ApiRequest<'_>) -> ApiResult {
+    let count = asked.agent_store().agents().await?.len();
+    Ok(GatewayResponse::json(200, &Json::from(u64::try_from(count).unwrap_or(u64::MAX))))
 }
 
-pub(crate) async fn retrieve(asked: &Asked<'_>) -> Told {
+pub(crate) async fn retrieve(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
-    shapes::agent(asked, &kept).await
+    resource_json::agent(asked, &kept).await
 }
 
-/// Changes what an agent is declared with. Its next run heeds it.
-pub(crate) async fn update(asked: &Asked<'_>) -> Told {
+/// Updates an agent. The change applies from its next run.
+pub(crate) async fn update(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
     let mut members = kept.members.clone();
     members.merge(asked.body.root().members());
-    number_blocks(asked, &mut members);
-    change(asked, &kept, &members).await
+    assign_block_ids(asked, &mut members);
+    save_members(asked, &kept, &members).await
 }
 
-async fn change(asked: &Asked<'_>, kept: &Kept, members: &Members) -> Told {
-    check(asked, &kept.id, members).await?;
-    asked.house().change(kept, members).await?;
+async fn save_members(asked: &ApiRequest<'_>, kept: &AgentRecord, members: &Members) -> ApiResult {
+    validate(asked, &kept.id, members).await?;
+    asked.agent_store().change(kept, members).await?;
     let kept = asked.agent(&kept.id).await?;
-    shapes::agent(asked, &kept).await
+    resource_json::agent(asked, &kept).await
 }
 
-pub(crate) async fn delete(asked: &Asked<'_>) -> Told {
+pub(crate) async fn delete(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
     for thread in
         std::iter::once(kept.thread()).chain(kept.conversations.iter().cloned().map(LogId))
     {
-        stop_all(asked, &thread).await?;
+        cancel_active_run(asked, &thread).await?;
     }
-    asked.house().delete(&kept).await?;
-    Ok(Answered::json(200, &Json::null()))
+    asked.agent_store().delete(&kept).await?;
+    Ok(GatewayResponse::json(200, &Json::null()))
 }
 
-/// The tools that agents can have, page by page, in the order of their names.
-pub(crate) fn all_tools(asked: &Asked<'_>) -> Told {
+/// Lists the tools that agents can use, page by page, sorted by name.
+pub(crate) fn all_tools(asked: &ApiRequest<'_>) -> ApiResult {
     tools_page(asked, asked.api.runner.tools.values().map(|tool| tool.spec()).collect())
 }
 
-fn tools_page(asked: &Asked<'_>, specs: Vec<ToolSpec>) -> Told {
-    let paging = Paging::in_order(&asked.query, 50)?;
+fn tools_page(asked: &ApiRequest<'_>, specs: Vec<ToolSpec>) -> ApiResult {
+    let paging = Paging::parse_fixed_order(&asked.query, 50)?;
     let (name, search) = (asked.query.get("name"), asked.query.get("search"));
     let fits = |spec: &ToolSpec| {
         name.is_none_or(|name| spec.name == *name)
             && search.is_none_or(|text| spec.name.to_lowercase().contains(&text.to_lowercase()))
     };
     let is_it = |spec: &ToolSpec, id: &str| id.strip_prefix("tool-") == Some(&*spec.name);
-    let page = paging.cut(specs, is_it, fits)?;
-    Ok(shapes::list(200, &page.iter().map(shapes::tool).collect::<Vec<_>>()))
+    let page = paging.cut_page(specs, is_it, fits)?;
+    Ok(resource_json::list(200, &page.iter().map(resource_json::tool).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn tools(asked: &Asked<'_>) -> Told {
+pub(crate) async fn tools(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
-    tools_page(asked, declared::specs(&asked.api.runner, &kept.members))
+    tools_page(asked, agent_config::tool_specs(&asked.api.runner, &kept.members))
 }
 
-/// Whether a person must allow a tool: a rule of the agent's.
-pub(crate) async fn tool_approval(asked: &Asked<'_>) -> Told {
+/// Sets whether a tool requires approval, as a rule of the agent.
+pub(crate) async fn tool_approval(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
     let tool = asked.id(1);
     let wanted = asked.body.root().get("requires_approval").and_then(Node::bool);
-    let wanted = wanted.or_else(|| asked.query.is("requires_approval"));
+    let wanted = wanted.or_else(|| asked.query.bool("requires_approval"));
     let wanted =
-        wanted.ok_or_else(|| Denied::new(422, "requires_approval: must be true or false"))?;
-    let specs = declared::specs(&asked.api.runner, &kept.members);
+        wanted.ok_or_else(|| ApiError::new(422, "requires_approval: must be true or false"))?;
+    let specs = agent_config::tool_specs(&asked.api.runner, &kept.members);
     if !specs.iter().any(|spec| spec.name == tool) {
-        return Err(Denied::missing("tool", &tool));
+        return Err(ApiError::not_found("tool", &tool));
     }
     let rules = kept.members.get("tool_rules").map(Json::tree);
     let rules = rules.iter().flat_map(|rules| rules.root().elements());
@@ -189,33 +191,33 @@ pub(crate) async fn tool_approval(asked: &Asked<'_>) -> Told {
     });
     let mut members = kept.members.clone();
     members.set("tool_rules", rules);
-    change(asked, &kept, &members).await
+    save_members(asked, &kept, &members).await
 }
 
-fn blocks_of(kept: &Kept) -> Tree {
+fn blocks_of(kept: &AgentRecord) -> Tree {
     let blocks = kept.members.get("memory_blocks").cloned();
     blocks.unwrap_or_else(|| json::array(|_| {})).tree()
 }
 
-pub(crate) async fn blocks(asked: &Asked<'_>) -> Told {
+pub(crate) async fn blocks(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
-    let paging = Paging::in_order(&asked.query, 50)?;
+    let paging = Paging::parse_fixed_order(&asked.query, 50)?;
     let blocks: Vec<Json> = blocks_of(&kept).root().elements().map(Node::json).collect();
     let is_it =
         |block: &Json, id: &str| block.tree().root().get("id").is_some_and(|one| one.is(id));
-    Ok(shapes::list(200, &paging.cut(blocks, is_it, |_| true)?))
+    Ok(resource_json::list(200, &paging.cut_page(blocks, is_it, |_| true)?))
 }
 
-pub(crate) async fn block(asked: &Asked<'_>) -> Told {
+pub(crate) async fn block(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
     let (blocks, label) = (blocks_of(&kept), asked.id(1));
     let found = blocks.root().elements().find(|block| is_labelled(*block, &label));
-    let found = found.ok_or_else(|| Denied::missing("block", &label))?;
-    Ok(Answered::json(200, &found.json()))
+    let found = found.ok_or_else(|| ApiError::not_found("block", &label))?;
+    Ok(GatewayResponse::json(200, &found.json()))
 }
 
-/// Changes a block of the memory.
-pub(crate) async fn update_block(asked: &Asked<'_>) -> Told {
+/// Updates a memory block.
+pub(crate) async fn update_block(asked: &ApiRequest<'_>) -> ApiResult {
     let kept = asked.agent(&asked.id(0)).await?;
     let (blocks, label) = (blocks_of(&kept), asked.id(1));
     let mut changed: Option<Json> = None;
@@ -232,11 +234,11 @@ pub(crate) async fn update_block(asked: &Asked<'_>) -> Told {
             changed = Some(block);
         }
     });
-    let changed = changed.ok_or_else(|| Denied::missing("block", &label))?;
+    let changed = changed.ok_or_else(|| ApiError::not_found("block", &label))?;
     let mut members = kept.members.clone();
     members.set("memory_blocks", all);
-    asked.house().change(&kept, &members).await?;
-    Ok(Answered::json(200, &changed))
+    asked.agent_store().change(&kept, &members).await?;
+    Ok(GatewayResponse::json(200, &changed))
 }
 
 fn is_labelled(block: Node<'_>, label: &str) -> bool {

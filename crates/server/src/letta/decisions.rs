@@ -1,30 +1,30 @@
-//! Decisions for a run that waits: each is checked against what waits before any of them is told.
+//! Sends decisions to a waiting run. All of them are validated before any is sent.
 
 use std::collections::HashSet;
 
-use throughline_agent::{Ended, OpenCall, Progress, Stage, State, ToolAnswer, Word};
+use throughline_agent::{OpenCall, Progress, RunCommand, Stage, State, ToolAnswer, ToolCompletion};
 use throughline_core::{
     Body, Json, LogHead, LogId, Name, Outcome, ToolApprovalResolution, UserQuestionResolution, json,
 };
 use tokio::time::timeout;
 
-use crate::letta::Asked;
-use crate::letta::denied::Denied;
-use crate::letta::project::asks;
-use crate::letta::request::Decision;
-use crate::letta::union::MESSAGE;
+use crate::api::ApiError;
+use crate::api::ApiRequest;
+use crate::letta::message::MESSAGE;
+use crate::letta::message_request::Decision;
+use crate::letta::projector::needs_decision;
 
-/// Tells the run that waits what was decided. Gives its number of events before that.
-pub(crate) async fn tell(
-    asked: &Asked<'_>,
+/// Sends the decisions to the waiting run. Returns its number of events before them.
+pub(crate) async fn send(
+    asked: &ApiRequest<'_>,
     head: &LogHead,
     decisions: &[Decision],
-) -> Result<u64, Denied> {
+) -> Result<u64, ApiError> {
     let (api, tenant, run) = (asked.api, &asked.caller.tenant, &head.log);
     let (_, progress) = api.runner.progress(tenant, run).await?;
-    let words = words(&progress, run, decisions)?;
+    let words = to_commands(&progress, run, decisions)?;
     for word in words {
-        api.drives.hand().tell(tenant, run, word).await?;
+        api.drives.runner_with_new_owner().send_command(tenant, run, word).await?;
     }
     let is_for_all = decisions.iter().any(|one| one.call().is_none());
     let is_meant = |call: &OpenCall| {
@@ -33,15 +33,20 @@ pub(crate) async fn tell(
     };
     let calls: Vec<&Name> =
         progress.calls.iter().filter(|call| is_meant(call)).map(|call| &call.id).collect();
-    are_heard(asked, run, &calls).await?;
+    wait_until_processed(asked, run, &calls).await?;
     Ok(head.events)
 }
 
-/// How often a run is driven for a word that was left for it, before that is given up.
+/// Number of times to drive a run that has unprocessed commands before giving up.
 const TRIES: u32 = 8;
 
-/// Waits until what was decided is settled. Who held the run at that moment may have left it without a look at what was left for it.
-async fn are_heard(asked: &Asked<'_>, run: &LogId, calls: &[&Name]) -> Result<(), Denied> {
+/// Waits until the run has processed the decisions. The lease holder may have released the run
+/// without reading its inbox, so the run is driven again.
+async fn wait_until_processed(
+    asked: &ApiRequest<'_>,
+    run: &LogId,
+    calls: &[&Name],
+) -> Result<(), ApiError> {
     let (api, tenant) = (asked.api, &asked.caller.tenant);
     for _ in 0..TRIES {
         let last = api.store().log(tenant, run).await?.map_or(0, |head| head.last);
@@ -51,14 +56,18 @@ async fn are_heard(asked: &Asked<'_>, run: &LogId, calls: &[&Name]) -> Result<()
             return Ok(());
         }
         api.drives.drive(tenant, run);
-        // If nothing happens in that time, somebody looks again.
+        // On timeout, the next iteration checks again.
         drop(timeout(api.runner.lease, api.store().wait(tenant, run, last)).await);
     }
-    Err(Denied::new(503, format!("run {run} does not hear what was decided: try again")))
+    Err(ApiError::new(503, format!("run {run} has not processed the decision yet: try again")))
 }
 
-/// What the decisions are to the run.
-fn words(progress: &Progress, run: &LogId, decisions: &[Decision]) -> Result<Vec<Word>, Denied> {
+/// Converts decisions to commands for the run.
+fn to_commands(
+    progress: &Progress,
+    run: &LogId,
+    decisions: &[Decision],
+) -> Result<Vec<RunCommand>, ApiError> {
     let mut seen = HashSet::new();
     let mut words = Vec::new();
     let mut returned = Vec::new();
@@ -68,52 +77,58 @@ fn words(progress: &Progress, run: &LogId, decisions: &[Decision]) -> Result<Vec
                 let waiting = progress.calls.iter().filter(|call| is_approval(call));
                 let all: Vec<Name> = waiting.map(|call| call.id.clone()).collect();
                 if all.is_empty() {
-                    return Err(Denied::new(
+                    return Err(ApiError::new(
                         409,
                         format!("no call of run {run} waits for an approval"),
                     ));
                 }
-                words.extend(all.into_iter().map(|call| decide(call, *approve, reason.clone())));
+                words.extend(
+                    all.into_iter().map(|call| approval_command(call, *approve, reason.clone())),
+                );
             }
             Decision::Approval { call: Some(call), approve, reason } => {
-                let open = open(progress, run, call, &mut seen)?;
+                let open = find_pending_call(progress, run, call, &mut seen)?;
                 if !is_approval(open) {
-                    let problem = format!("call {call} waits for no approval: {}", waits(open));
-                    return Err(Denied::new(409, problem));
+                    let problem =
+                        format!("call {call} does not wait for approval: {}", describe_wait(open));
+                    return Err(ApiError::new(409, problem));
                 }
-                words.push(decide(call.clone(), *approve, reason.clone()));
+                words.push(approval_command(call.clone(), *approve, reason.clone()));
             }
             Decision::Return { call, parts, is_error } => {
                 let outcome = if *is_error { Outcome::Error } else { Outcome::Ok };
                 let answer = ToolAnswer { outcome, parts: parts.clone() };
-                match &open(progress, run, call, &mut seen)?.stage {
-                    Stage::Client { .. } => returned.push(Ended { call: call.clone(), answer }),
+                match &find_pending_call(progress, run, call, &mut seen)?.stage {
+                    Stage::Client { .. } => {
+                        returned.push(ToolCompletion { call: call.clone(), answer });
+                    }
                     Stage::Question { id } => {
-                        words.push(Word::Answer(answered(id, &answer.said())?));
+                        words.push(RunCommand::Answer(parse_answer(id, &answer.to_text())?));
                     }
                     _ => {
-                        let problem = format!("call {call} waits for no answer of the caller's");
-                        return Err(Denied::new(409, problem));
+                        let problem =
+                            format!("call {call} does not wait for a result from the client");
+                        return Err(ApiError::new(409, problem));
                     }
                 }
             }
         }
     }
     if !returned.is_empty() {
-        words.push(Word::Return(returned));
+        words.push(RunCommand::Return(returned));
     }
     Ok(words)
 }
 
-/// The call that waits, if it is one and was not decided in the same request.
-fn open<'p>(
+/// The open call with this id. Fails if it is not pending or was already decided in this request.
+fn find_pending_call<'p>(
     progress: &'p Progress,
     run: &LogId,
     call: &Name,
     seen: &mut HashSet<Name>,
-) -> Result<&'p OpenCall, Denied> {
+) -> Result<&'p OpenCall, ApiError> {
     if !seen.insert(call.clone()) {
-        return Err(Denied::new(422, format!("call {call} is decided twice")));
+        return Err(ApiError::new(422, format!("call {call} is decided twice")));
     }
     let found = progress.calls.iter().find(|open| open.id == *call);
     let found = found.filter(|open| open.stage.pending().is_some());
@@ -125,8 +140,8 @@ fn open<'p>(
             .map(|open| &*open.id)
             .collect();
         let waiting = if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") };
-        let message = format!("no call {call} waits in run {run}; those that wait: {waiting}");
-        Denied::new(409, message)
+        let message = format!("no call {call} waits in run {run}; waiting calls: {waiting}");
+        ApiError::new(409, message)
     })
 }
 
@@ -134,29 +149,29 @@ fn is_approval(call: &OpenCall) -> bool {
     matches!(call.stage, Stage::Approval { .. })
 }
 
-fn waits(call: &OpenCall) -> &'static str {
+fn describe_wait(call: &OpenCall) -> &'static str {
     match call.stage {
-        Stage::Client { .. } => "it waits for what the caller's tool returns",
+        Stage::Client { .. } => "it waits for the result of the client's tool",
         Stage::Question { .. } => "it waits for the answer to a question",
-        _ => "it waits for nothing",
+        _ => "it is not waiting",
     }
 }
 
-fn decide(call: Name, approve: bool, reason: Option<Name>) -> Word {
+fn approval_command(call: Name, approve: bool, reason: Option<Name>) -> RunCommand {
     let mut resolution = ToolApprovalResolution::new(call, approve);
     resolution.comment = reason;
-    Word::Decide(resolution)
+    RunCommand::Decide(resolution)
 }
 
-/// An answer to a question that came as a tool's: the documented resolution, or plain words for the only question.
-fn answered(id: &Name, text: &str) -> Result<UserQuestionResolution, Denied> {
+/// Parses an answer that was sent as a tool result: the documented resolution of a question.
+fn parse_answer(id: &Name, text: &str) -> Result<UserQuestionResolution, ApiError> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());
     let Some(members) = members else {
-        return Err(Denied::new(
+        return Err(ApiError::new(
             422,
             format!(
-                "question {id}: answer with an object that has answers, as docs/agent-api.md says"
+                "question {id}: send an object with the member answers (see docs/agent-api.md)"
             ),
         ));
     };
@@ -166,10 +181,11 @@ fn answered(id: &Name, text: &str) -> Result<UserQuestionResolution, Denied> {
             o.node(&name.text().unwrap_or_default(), value);
         }
     });
-    UserQuestionResolution::parse(&resolution).map_err(|error| Denied::new(422, error.to_string()))
+    UserQuestionResolution::parse(&resolution)
+        .map_err(|error| ApiError::new(422, error.to_string()))
 }
 
-/// The message in which a run that waits asks: the first of the calls that somebody must decide on.
+/// The id of the message that requests the pending decision: that of the first undecided call.
 pub(crate) fn request_id(state: &State) -> Name {
     let waiting = |id: &Name| {
         let calls = state.progress.calls.iter();
@@ -178,10 +194,10 @@ pub(crate) fn request_id(state: &State) -> Name {
     let items = state.window.items.iter().map(|kept| &kept.item);
     let step = items.clone().find(|item| item.call().is_some_and(|call| waiting(&call.id.0)));
     let message = step.map(|item| item.place.message);
-    // The request names all calls of that answer that somebody has a say in, and has the first one's id.
+    // The request lists all calls of that answer that need a decision, and has the id of the first.
     let mut asking = items.filter(|item| Some(item.place.message) == message);
     let first = asking.find(|item| match &item.body {
-        Body::Call(call) => asks(&state.cast.casting, call),
+        Body::Call(call) => needs_decision(&state.cast.casting, call),
         _ => false,
     });
     let id = first.or(step).map_or("", |item| &*item.id.0);

@@ -1,205 +1,232 @@
-//! Saying something to an agent, and what was said.
+//! Handlers that send messages to an agent and list them.
 
 use std::time::Duration;
 
-use throughline_agent::{AgentConfig, Casting, RunError, Start, Word};
+use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec};
 use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
 
-use crate::gateway::Answered;
+use crate::api::ApiError;
+use crate::api::RunNote;
+use crate::api::{ApiRequest, ApiResult};
+use crate::letta::agent_config;
+use crate::letta::agent_store::{AgentRecord, AgentStore};
 use crate::letta::decisions;
-use crate::letta::declared;
-use crate::letta::denied::Denied;
-use crate::letta::kept::{House, Kept};
-use crate::letta::listing::{Listing, Paging};
-use crate::letta::project::Known;
-use crate::letta::request::{RunNote, SayRequest};
-use crate::letta::stream::{From, Telling};
-use crate::letta::{Asked, Told, runs, shapes};
+use crate::letta::message_list::{MessageList, Paging};
+use crate::letta::message_request::MessageRequest;
+use crate::letta::projector::RunContext;
+use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
+use crate::letta::{resource_json, runs};
+use crate::response::GatewayResponse;
 
-/// How long a cancellation waits for the process that drives the run.
+/// Time to wait for the driving process to confirm a cancellation.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
-/// How an answer is given.
+/// The form of the response to a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    /// Whole, unless the request says otherwise.
+pub(crate) enum ResponseMode {
+    /// One JSON response, unless the request asks for a stream.
     Whole,
-    /// As a stream.
     Stream,
-    /// As a stream, unless the request says otherwise.
+    /// A stream, unless the request turns streaming off.
     Conversation,
-    /// Not at all: only the run is told.
+    /// Only the run, immediately.
     Later,
 }
 
-/// An agent, and the conversation with it that is meant.
-pub(crate) struct Place {
-    pub(crate) agent: Kept,
-    pub(crate) conversation: Option<Kept>,
+/// An agent, optionally one of its conversations, and the Thread of either.
+pub(crate) struct ResolvedConversation {
+    pub(crate) agent: AgentRecord,
+    pub(crate) conversation: Option<AgentRecord>,
     pub(crate) thread: LogId,
 }
 
-impl Asked<'_> {
-    pub(crate) fn house(&self) -> House<'_> {
-        House { store: self.api.store(), tenant: &self.caller.tenant }
+impl ApiRequest<'_> {
+    pub(crate) fn agent_store(&self) -> AgentStore<'_> {
+        AgentStore { store: self.api.store(), tenant: &self.caller.tenant }
     }
 
-    pub(crate) async fn agent(&self, id: &str) -> Result<Kept, Denied> {
-        let found = self.house().agent(id).await?;
-        found.ok_or_else(|| Denied::missing("agent", id))
+    pub(crate) async fn agent(&self, id: &str) -> Result<AgentRecord, ApiError> {
+        let found = self.agent_store().agent(id).await?;
+        found.ok_or_else(|| ApiError::not_found("agent", id))
     }
 
-    /// Where a path points to: an agent's own Thread, or a conversation's. `default` is the agent's that is named beside it.
-    pub(crate) async fn place(&self, id: &str) -> Result<Place, Denied> {
+    /// Resolves a path id to an agent's main Thread or to a conversation. `default` is the main
+    /// Thread of the agent named by `agent_id`.
+    pub(crate) async fn resolve_conversation(
+        &self,
+        id: &str,
+    ) -> Result<ResolvedConversation, ApiError> {
         let named = self.body.root().name_of("agent_id");
         let named = named.or_else(|| self.query.get("agent_id").cloned());
         let id = match (id, named) {
             ("default", Some(agent)) => agent,
             ("default", None) => {
-                return Err(Denied::new(422, "agent_id: say whose default conversation is meant"));
+                return Err(ApiError::new(
+                    422,
+                    "agent_id: is missing: name the agent of the default conversation",
+                ));
             }
             (id, _) => Name::from(id),
         };
-        if let Some(agent) = self.house().agent(&id).await? {
+        if let Some(agent) = self.agent_store().agent(&id).await? {
             let other = self.query.get("conversation_id").filter(|other| &***other != "default");
             let Some(other) = other else {
                 let thread = agent.thread();
-                return Ok(Place { agent, conversation: None, thread });
+                return Ok(ResolvedConversation { agent, conversation: None, thread });
             };
             return self.conversation(&other.clone()).await;
         }
         self.conversation(&id).await
     }
 
-    /// Whether the agent of a run is still there, and its conversation. What was deleted takes its runs with it.
-    pub(crate) async fn is_there(&self, casting: &Casting, thread: &LogId) -> Result<bool, Denied> {
+    /// Whether the agent and the conversation of a run still exist. Deleting either hides its runs.
+    pub(crate) async fn has_agent_and_thread(
+        &self,
+        casting: &RunSpec,
+        thread: &LogId,
+    ) -> Result<bool, ApiError> {
         let note = RunNote::of(casting);
-        if note.adopted || !RunNote::is_in(casting) {
+        if note.adopted || !RunNote::is_present(casting) {
             return Ok(true);
         }
-        let Some(agent) = self.house().agent(&note.agent).await? else { return Ok(false) };
+        let Some(agent) = self.agent_store().agent(&note.agent).await? else { return Ok(false) };
         let is_own = agent.thread() == *thread;
-        Ok(is_own || self.house().conversation(&thread.0).await?.is_some())
+        Ok(is_own || self.agent_store().conversation(&thread.0).await?.is_some())
     }
 
-    pub(crate) async fn conversation(&self, id: &str) -> Result<Place, Denied> {
-        let missing = || Denied::missing("conversation", id);
-        let conversation = self.house().conversation(id).await?.ok_or_else(missing)?;
+    pub(crate) async fn conversation(&self, id: &str) -> Result<ResolvedConversation, ApiError> {
+        let missing = || ApiError::not_found("conversation", id);
+        let conversation = self.agent_store().conversation(id).await?.ok_or_else(missing)?;
         let agent = conversation.agent.clone().unwrap_or_default();
-        let agent = self.house().agent(&agent).await?.ok_or_else(missing)?;
+        let agent = self.agent_store().agent(&agent).await?.ok_or_else(missing)?;
         let thread = conversation.thread();
-        Ok(Place { agent, conversation: Some(conversation), thread })
+        Ok(ResolvedConversation { agent, conversation: Some(conversation), thread })
     }
 }
 
-/// Says something, or decides what a run waits for.
-pub(crate) async fn say(asked: &Asked<'_>, how: How) -> Told {
-    let request = SayRequest::parse(asked.body.root())?;
-    let place = asked.place(&asked.id(0)).await?;
+/// Starts a run with a message, or sends decisions to a waiting run.
+pub(crate) async fn send_messages(asked: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
+    let request = MessageRequest::parse(asked.body.root())?;
+    let place = asked.resolve_conversation(&asked.id(0)).await?;
     let tenant = &asked.caller.tenant;
-    // A new run has a place in its tenant's share from here on, and a run that waited takes its turn.
+    // The guard reserves a slot in the tenant's share for a new run; a resumed run queues for its
+    // slot.
     let (run, event, starting) = if request.decisions.is_empty() {
-        let starting = asked.api.drives.start_run(tenant)?;
-        (begin(asked, &place, &request).await?, 0, Some(starting))
+        let starting = asked.api.drives.reserve_run(tenant)?;
+        (start_run(asked, &place, &request).await?, 0, Some(starting))
     } else {
-        let (run, event) = decide(asked, &place, &request).await?;
+        let (run, event) = send_decisions(asked, &place, &request).await?;
         (run, event, None)
     };
     let head = asked.api.store().log(tenant, &run).await?;
-    // Where something else is still to be decided, nothing goes on.
+    // A run with other pending decisions stays waiting.
     if head.is_some_and(|head| head.status.as_deref() != Some("waiting")) {
         asked.api.drives.drive(tenant, &run);
     }
     drop(starting);
-    if how == How::Later {
-        return runs::told(asked, &run).await;
+    if how == ResponseMode::Later {
+        return runs::run_response(asked, &run).await;
     }
-    let known = known(asked, &run).await?;
+    let known = load_run(asked, &run).await?;
     let wishes = request.wishes;
-    let from = From { seq_id: 0, event };
-    let telling = Telling { known, from, pings: wishes.pings, types: wishes.types };
+    let from = StreamPosition { seq_id: 0, event };
+    let telling = RunStreamOptions { known, from, pings: wishes.pings, types: wishes.types };
     let streams = match how {
-        How::Stream => true,
-        How::Conversation => wishes.streaming.unwrap_or(true),
-        How::Whole | How::Later => wishes.streaming.unwrap_or(false),
+        ResponseMode::Stream => true,
+        ResponseMode::Conversation => wishes.streaming.unwrap_or(true),
+        ResponseMode::Whole | ResponseMode::Later => wishes.streaming.unwrap_or(false),
     };
     if streams {
         return Ok(asked.api.stream(telling));
     }
-    Ok(Answered::json(200, &asked.api.whole(telling).await?))
+    Ok(GatewayResponse::json(200, &asked.api.whole(telling).await?))
 }
 
-/// Tells the run that waits what was decided: the run, and its number of events before that. What was decided before under
-/// the same names is not told again.
-async fn decide(
-    asked: &Asked<'_>,
-    place: &Place,
-    request: &SayRequest,
-) -> Result<(LogId, u64), Denied> {
+/// Sends the decisions to the waiting run. Returns the run and its number of events before them.
+/// Decisions already recorded under the same otids are not sent again.
+async fn send_decisions(
+    asked: &ApiRequest<'_>,
+    place: &ResolvedConversation,
+    request: &MessageRequest,
+) -> Result<(LogId, u64), ApiError> {
     let (runner, tenant) = (&asked.api.runner, &asked.caller.tenant);
-    let names = request.decided_once(&place.thread.0);
-    if let Some((run, note)) = runner.noted(tenant, &names).await? {
+    let names = request.decision_keys(&place.thread.0);
+    if let Some((run, note)) = runner.find_annotation(tenant, &names).await? {
         let tree = note.tree();
-        must_be_same(tree.root().name_of("digest").as_ref(), request, &run)?;
+        check_same_content(tree.root().name_of("digest").as_ref(), request, &run)?;
         let event = tree.root().get("event").and_then(Node::u64);
         return Ok((run, event.unwrap_or(0)));
     }
-    let head = waiting(asked, place).await?;
-    let event = decisions::tell(asked, &head, &request.decisions).await?;
+    let head = run_to_decide(asked, place).await?;
+    let event = decisions::send(asked, &head, &request.decisions).await?;
     if !names.is_empty() {
         let note = json::object(|o| {
             o.number("event", event).string("digest", &request.digest());
         });
-        runner.note(tenant, &head.log, &names, &note).await?;
+        runner.annotate(tenant, &head.log, &names, &note).await?;
     }
     Ok((head.log, event))
 }
 
-/// Begins a run, or finds the one that the same request began.
-async fn begin(asked: &Asked<'_>, place: &Place, request: &SayRequest) -> Result<LogId, Denied> {
+/// Starts a run, or returns the run that the same request started before.
+async fn start_run(
+    asked: &ApiRequest<'_>,
+    place: &ResolvedConversation,
+    request: &MessageRequest,
+) -> Result<LogId, ApiError> {
     let most = asked.api.caps.max_steps;
     if let Some(steps) = request.overrides.steps.filter(|steps| *steps > most) {
         let message =
             format!("max_steps: {steps} is more than this server allows: send at most {most}");
-        return Err(Denied::new(422, message));
+        return Err(ApiError::new(422, message));
     }
-    let mut config =
-        declared::config(&place.agent, place.conversation.as_ref(), &request.overrides)?;
-    asked.api.caps.lower(&mut config);
-    may_be(asked, &config).await?;
-    let runner = declared::equipped(&asked.api.runner, &place.agent.members)?;
+    let mut config = agent_config::to_agent_config(
+        &place.agent,
+        place.conversation.as_ref(),
+        &request.overrides,
+    )?;
+    asked.api.caps.apply_to(&mut config);
+    check_models_allowed(asked, &config).await?;
+    let runner = agent_config::runner_with_tools(&asked.api.runner, &place.agent.members)?;
     let key = asked.caller.admission.key_id();
-    let mut casting = Casting::solo(config, request.client_tools.clone());
+    let mut casting = RunSpec::single_agent(config, request.client_tools.clone());
     casting.note = Some(request.note(&place.agent.id, key));
-    let start = Start {
+    let start = RunRequest {
         tenant: asked.caller.tenant.clone(),
         thread: Some(place.thread.clone()),
         casting,
         said: request.said.clone(),
-        once: request.once(&place.thread.0),
+        once: request.idempotency_keys(&place.thread.0),
     };
-    match runner.begin(start).await {
+    match runner.start(start).await {
         Ok(begun) => {
             if begun.repeated {
                 let (casting, _) =
                     asked.api.runner.progress(&asked.caller.tenant, &begun.run).await?;
-                must_be_same(RunNote::of(&casting).digest.as_ref(), request, &begun.run)?;
+                check_same_content(RunNote::of(&casting).digest.as_ref(), request, &begun.run)?;
             }
             Ok(begun.run)
         }
-        Err(RunError::Busy { run, status }) => Err(busy(asked, place, &LogId(run), &status).await?),
-        // Somebody else began a run on the same Thread at the same moment.
+        Err(RunError::Busy { run, status }) => {
+            Err(busy_error(asked, place, &LogId(run), &status).await?)
+        }
+        // A concurrent request started a run on the same Thread.
         Err(RunError::Store(StoreError::Conflict { .. })) => {
             let newest = asked.newest_run(&place.thread).await?;
             let run = newest.map_or_else(|| LogId::from(""), |head| head.log);
-            Err(busy(asked, place, &run, "running").await?)
+            Err(busy_error(asked, place, &run, "running").await?)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Checks that a request under otids that were used before says the same as then. Older runs do not know what that was.
-fn must_be_same(before: Option<&Name>, request: &SayRequest, run: &LogId) -> Result<(), Denied> {
+/// Checks that a retry under the same otids has the same content. Runs of older versions have no
+/// digest.
+fn check_same_content(
+    before: Option<&Name>,
+    request: &MessageRequest,
+    run: &LogId,
+) -> Result<(), ApiError> {
     if before.is_none_or(|before| *before == request.digest()) {
         return Ok(());
     }
@@ -208,71 +235,81 @@ fn must_be_same(before: Option<&Name>, request: &SayRequest, run: &LogId) -> Res
         "otid {} was used before with other content, for run {run}: send new content under a new otid",
         otids.join(", ")
     );
-    Err(Denied::new(409, message))
+    Err(ApiError::new(409, message))
 }
 
-/// A run is in the way, and is named.
-async fn busy(
-    asked: &Asked<'_>,
-    place: &Place,
+/// The error for a conversation whose run blocks the request.
+async fn busy_error(
+    asked: &ApiRequest<'_>,
+    place: &ResolvedConversation,
     run: &LogId,
     status: &str,
-) -> Result<Denied, Denied> {
+) -> Result<ApiError, ApiError> {
     let (tenant, runner) = (&asked.caller.tenant, &asked.api.runner);
     if status == "waiting" {
         let state = runner.state(tenant, run).await?;
         let pending = decisions::request_id(&state);
         let message = format!(
-            "run {run} waits for a decision on {pending}: approve or deny it, return what its tool returned, or cancel the run"
+            "run {run} waits for a decision on {pending}: approve or deny it, return its tool result, or cancel the run"
         );
-        return Ok(Denied::pending(&run.0, &pending, &message));
+        return Ok(ApiError::pending_approval(&run.0, &pending, &message));
     }
-    let message = format!("run {run} is at work in this conversation: wait for it, or cancel it");
-    Ok(Denied::busy(&place.thread.0, &run.0, &message))
+    let message = format!("run {run} is active in this conversation: wait for it, or cancel it");
+    Ok(ApiError::busy(&place.thread.0, &run.0, &message))
 }
 
-/// Whether the caller's key may have an agent like that: it must be allowed every model that the agent may ask.
-pub(crate) async fn may_be(asked: &Asked<'_>, config: &AgentConfig) -> Result<(), Denied> {
+/// Checks that the caller's key may use every model that the agent can call.
+pub(crate) async fn check_models_allowed(
+    asked: &ApiRequest<'_>,
+    config: &AgentConfig,
+) -> Result<(), ApiError> {
     for model in config.models() {
-        may_ask(asked, model).await?;
+        check_model_allowed(asked, model).await?;
     }
     Ok(())
 }
 
-/// Whether the caller's key may ask for a model, and has something left for it.
-pub(crate) async fn may_ask(asked: &Asked<'_>, model: &str) -> Result<(), Denied> {
+/// Checks that the caller's key may use this model and has budget left.
+pub(crate) async fn check_model_allowed(
+    asked: &ApiRequest<'_>,
+    model: &str,
+) -> Result<(), ApiError> {
     let admission = &asked.caller.admission;
     if !admission.allows(model) {
-        return Err(Denied::new(403, format!("this key may not ask for the model {model}")));
+        return Err(ApiError::new(403, format!("this key may not use the model {model}")));
     }
     if !admission.has_budget() {
         return Ok(());
     }
-    let reached = asked.gateway.directory.reach(model).map_err(|error| Denied::new(422, error))?;
-    Ok(asked.gateway.operations.meter.allow(admission, &reached).await?)
+    let reached =
+        asked.gateway.directory.reach(model).map_err(|error| ApiError::new(422, error))?;
+    Ok(asked.gateway.operations.meter.check_allowance(admission, &reached).await?)
 }
 
-/// The run that waits for somebody.
-async fn waiting(asked: &Asked<'_>, place: &Place) -> Result<LogHead, Denied> {
+/// The newest run of the Thread, for which the decisions are meant.
+async fn run_to_decide(
+    asked: &ApiRequest<'_>,
+    place: &ResolvedConversation,
+) -> Result<LogHead, ApiError> {
     let newest = asked.newest_run(&place.thread).await?;
     newest.ok_or_else(|| {
-        let message = format!("nothing in {} waits for a decision", place.thread);
-        Denied::new(409, message)
+        let message = format!("no run in {} waits for a decision", place.thread);
+        ApiError::new(409, message)
     })
 }
 
-/// What is known of a run before its events are read.
-pub(crate) async fn known(asked: &Asked<'_>, run: &LogId) -> Result<Known, Denied> {
+/// Loads a run's identity and configuration, or returns 404.
+pub(crate) async fn load_run(asked: &ApiRequest<'_>, run: &LogId) -> Result<RunContext, ApiError> {
     let tenant = asked.caller.tenant.clone();
-    let missing = || Denied::missing("run", &run.0);
+    let missing = || ApiError::not_found("run", &run.0);
     let head = asked.api.store().log(&tenant, run).await?.filter(runs::is_run);
     let head = head.ok_or_else(missing)?;
     let (casting, progress) = asked.api.runner.progress(&tenant, run).await?;
     let thread = head.of.ok_or_else(missing)?;
-    if !asked.is_there(&casting, &thread).await? {
+    if !asked.has_agent_and_thread(&casting, &thread).await? {
         return Err(missing());
     }
-    Ok(Known {
+    Ok(RunContext {
         tenant,
         run: run.clone(),
         thread,
@@ -282,18 +319,18 @@ pub(crate) async fn known(asked: &Asked<'_>, run: &LogId) -> Result<Known, Denie
     })
 }
 
-/// The messages of an agent or a conversation, page by page.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
-    let place = asked.place(&asked.id(0)).await?;
-    let paging = Paging::of(&asked.query, 100)?;
-    let mut listing = Listing::new(&asked.api.runner, &asked.caller.tenant, &place.thread);
+/// Lists the messages of an agent or a conversation, page by page.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
+    let place = asked.resolve_conversation(&asked.id(0)).await?;
+    let paging = Paging::parse(&asked.query, 100)?;
+    let mut listing = MessageList::new(&asked.api.runner, &asked.caller.tenant, &place.thread);
     let page = listing.page(&paging).await?;
-    Ok(Answered::json(200, &json::array_of(&page)))
+    Ok(GatewayResponse::json(200, &json::array_of(&page)))
 }
 
-/// Stops the runs of an agent or a conversation: those that are named, or the one that is on.
-pub(crate) async fn cancel(asked: &Asked<'_>) -> Told {
-    let place = asked.place(&asked.id(0)).await?;
+/// Cancels runs of an agent or a conversation: the listed ones, or the active ones.
+pub(crate) async fn cancel(asked: &ApiRequest<'_>) -> ApiResult {
+    let place = asked.resolve_conversation(&asked.id(0)).await?;
     let named = asked.body.root().present("run_ids");
     let named: Vec<Name> =
         named.into_iter().flat_map(Node::elements).filter_map(Node::name).collect();
@@ -306,67 +343,74 @@ pub(crate) async fn cancel(asked: &Asked<'_>) -> Told {
         for thread in &threads {
             let newest = asked.newest_run(thread).await?.filter(runs::is_open);
             if let Some(head) = newest {
-                ended.push((head.log.0.clone(), stop(asked, &head.log).await));
+                ended.push((head.log.0.clone(), cancel_run(asked, &head.log).await));
             }
         }
     } else {
         for run in named {
-            let known = known(asked, &LogId(run.clone())).await?;
+            let known = load_run(asked, &LogId(run.clone())).await?;
             if !threads.contains(&known.thread) {
-                return Err(Denied::missing("run", &run));
+                return Err(ApiError::not_found("run", &run));
             }
-            ended.push((run, stop(asked, &known.run).await));
+            ended.push((run, cancel_run(asked, &known.run).await));
         }
     }
     let said: Vec<(Name, Json)> =
         ended.into_iter().map(|(run, how)| (run, json::string(&how))).collect();
     let said = json::object_of(said.iter().map(|(run, how)| (&**run, how)));
-    Ok(Answered::json(200, &said))
+    Ok(GatewayResponse::json(200, &said))
 }
 
-/// Stops what is on in a Thread.
-pub(crate) async fn stop_all(asked: &Asked<'_>, thread: &LogId) -> Result<(), Denied> {
+/// Cancels the active run of a Thread.
+pub(crate) async fn cancel_active_run(
+    asked: &ApiRequest<'_>,
+    thread: &LogId,
+) -> Result<(), ApiError> {
     if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
-        stop(asked, &head.log).await;
+        cancel_run(asked, &head.log).await;
     }
     Ok(())
 }
 
-/// Stops a run, and says what came of it.
-async fn stop(asked: &Asked<'_>, run: &LogId) -> Name {
+/// Cancels a run and returns the outcome.
+async fn cancel_run(asked: &ApiRequest<'_>, run: &LogId) -> Name {
     let tenant = &asked.caller.tenant;
-    let hand = asked.api.drives.hand();
-    // A holder that is gone does not answer: the next holder of the run cancels it.
-    match hand.tell_within(tenant, run, Word::Cancel(None), CANCEL_WAIT).await {
+    let hand = asked.api.drives.runner_with_new_owner();
+    // If the lease holder is gone, the next holder of the run processes the cancellation.
+    match hand.send_command_within(tenant, run, RunCommand::Cancel(None), CANCEL_WAIT).await {
         Ok(()) => Name::from("cancelled"),
         Err(error) => Name::from(format!("failed: {error}")),
     }
 }
 
-/// Lets an agent begin again: its Thread goes on from before its first message.
-pub(crate) async fn reset(asked: &Asked<'_>) -> Told {
+/// Rewinds an agent's Thread to before its first message.
+pub(crate) async fn reset(asked: &ApiRequest<'_>) -> ApiResult {
     let agent = asked.agent(&asked.id(0)).await?;
     rewind(asked, &agent.thread(), 0).await?;
-    shapes::agent(asked, &agent).await
+    resource_json::agent(asked, &agent).await
 }
 
-/// Lets a Thread go on from an earlier record, if no run is on it.
-pub(crate) async fn rewind(asked: &Asked<'_>, thread: &LogId, to: u64) -> Result<u64, Denied> {
+/// Rewinds a Thread to an earlier record. Fails if a run is active.
+pub(crate) async fn rewind(
+    asked: &ApiRequest<'_>,
+    thread: &LogId,
+    to: u64,
+) -> Result<u64, ApiError> {
     if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
-        let message = format!("run {} is on in this conversation: cancel it first", head.log);
-        return Err(Denied::busy(&thread.0, &head.log.0, &message));
+        let message = format!("run {} is active in this conversation: cancel it first", head.log);
+        return Err(ApiError::busy(&thread.0, &head.log.0, &message));
     }
     let tenant = &asked.caller.tenant;
     let head = asked.api.store().log(tenant, thread).await?;
-    let head = head.ok_or_else(|| Denied::missing("thread", &thread.0))?;
+    let head = head.ok_or_else(|| ApiError::not_found("thread", &thread.0))?;
     if to > head.last {
-        return Err(Denied::new(
+        return Err(ApiError::new(
             422,
-            format!("{thread} ends at {}: rewind it to there or before", head.last),
+            format!("{thread} ends at record {}: rewind to that record or earlier", head.last),
         ));
     }
-    let mut append = Append::to(thread.clone()).expecting(head.last);
+    let mut append = Append::new(thread.clone()).expect_last(head.last);
     append.rewind_to = Some(to);
-    let receipt = asked.api.store().commit(Batch::of(tenant.clone()).append(append)).await?;
+    let receipt = asked.api.store().commit(Batch::new(tenant.clone()).append(append)).await?;
     Ok(receipt.written.first().map_or(head.last, |written| written.last))
 }

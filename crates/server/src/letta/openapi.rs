@@ -1,19 +1,19 @@
-//! The agent API as an `OpenAPI` document, and as a page that people can read.
+//! The agent API as an `OpenAPI` document and as an HTML page.
 
 use throughline_core::{Json, json};
 
-use crate::letta::gives::{self, Gives};
-use crate::letta::routes::{Route, routes};
-use crate::letta::takes;
+use crate::api::{Route, routes};
+use crate::letta::request_schema;
+use crate::letta::response_schema::{self, ResponseKind};
 
-/// The document. It is made from the routes, so it cannot miss one.
+/// Builds the `OpenAPI` document from the route table, so it covers every route.
 pub fn document() -> Json {
     json::object(|o| {
         o.string("openapi", "3.1.0").object("info", |o| {
             o.string("title", "Throughline agents").string("version", env!("CARGO_PKG_VERSION"));
             o.string(
                 "description",
-                "Durable agents in Letta's shapes. Everything stands under /v1 and once more under /letta/v1.",
+                "Durable agents in Letta's formats. All routes exist under /v1 and under /letta/v1.",
             );
         });
         o.array("servers", |list| {
@@ -28,7 +28,7 @@ pub fn document() -> Json {
             for path in paths() {
                 o.object(path, |o| {
                     for route in routes().iter().filter(|route| route.path == path) {
-                        o.object(&route.method.to_lowercase(), |o| operation(o, route));
+                        o.object(&route.method.to_lowercase(), |o| write_operation(o, route));
                     }
                 });
             }
@@ -50,7 +50,7 @@ pub fn document() -> Json {
                         list.string("detail");
                     });
                 });
-                gives::schemas(o);
+                response_schema::write_schemas(o);
             });
         });
         o.array("security", |list| {
@@ -61,7 +61,7 @@ pub fn document() -> Json {
     })
 }
 
-/// The paths, each once, in the order of the routes.
+/// The distinct paths, in route order.
 fn paths() -> Vec<&'static str> {
     let mut paths: Vec<&str> = Vec::new();
     for route in routes() {
@@ -72,7 +72,7 @@ fn paths() -> Vec<&'static str> {
     paths
 }
 
-fn operation(o: &mut json::Object<'_>, route: &Route) {
+fn write_operation(o: &mut json::Object<'_>, route: &Route) {
     o.string("operationId", &format!("{:?}", route.op)).string("summary", route.says);
     let area = route.path.split('/').nth(2).unwrap_or_default();
     o.array("tags", |list| {
@@ -83,7 +83,7 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
         .split('/')
         .filter_map(|step| step.strip_prefix('{')?.strip_suffix('}'))
         .collect();
-    let query = takes::query(route.op);
+    let query = request_schema::query_parameters(route.op);
     if !ids.is_empty() || !query.is_empty() {
         o.array("parameters", |list| {
             for id in ids {
@@ -108,7 +108,7 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
                 o.object("application/json", |o| {
                     o.object("schema", |o| {
                         o.string("type", "object").object("properties", |o| {
-                            for (name, kind, says) in takes::body(route.op) {
+                            for (name, kind, says) in request_schema::body(route.op) {
                                 o.raw(name, &schema(kind, Some(says)));
                             }
                         });
@@ -118,14 +118,16 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
         });
     }
     o.object("responses", |o| {
-        let (whole, frames) = match gives::response(route.op) {
-            Gives::One(name) => (Some(gives::of(name)), None),
-            Gives::List(name) => (Some(gives::of(&format!("[{name}]"))), None),
-            Gives::Number => (Some(gives::of("integer")), None),
-            Gives::Nothing => (Some(schema("null", None)), None),
-            Gives::Frames => (None, Some(gives::of("Message"))),
-            Gives::Either => (Some(gives::of("Answer")), Some(gives::of("Message"))),
-            Gives::Events => (None, Some(gives::of("RunEvent"))),
+        let (whole, frames) = match response_schema::response(route.op) {
+            ResponseKind::One(name) => (Some(response_schema::of(name)), None),
+            ResponseKind::List(name) => (Some(response_schema::of(&format!("[{name}]"))), None),
+            ResponseKind::Number => (Some(response_schema::of("integer")), None),
+            ResponseKind::Nothing => (Some(schema("null", None)), None),
+            ResponseKind::Frames => (None, Some(response_schema::of("Message"))),
+            ResponseKind::Either => {
+                (Some(response_schema::of("Answer")), Some(response_schema::of("Message")))
+            }
+            ResponseKind::Events => (None, Some(response_schema::of("RunEvent"))),
         };
         o.object("200", |o| {
             o.string("description", route.says).object("content", |o| {
@@ -139,9 +141,9 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
             });
         });
         for (status, says) in [
-            ("404", "There is no such thing in this tenant."),
-            ("409", "Something is in the way, which is named."),
-            ("422", "The request is not what it has to be."),
+            ("404", "The object does not exist in this tenant."),
+            ("409", "A conflicting run or request, named in the detail."),
+            ("422", "The request is invalid."),
         ] {
             o.object(status, |o| {
                 o.string("description", says).object("content", |o| {
@@ -156,7 +158,7 @@ fn operation(o: &mut json::Object<'_>, route: &Route) {
     });
 }
 
-/// The schema of a value of that type.
+/// The schema of a JSON type.
 fn schema(kind: &str, says: Option<&str>) -> Json {
     json::object(|o| {
         o.string("type", kind).maybe_string("description", says);
@@ -166,8 +168,8 @@ fn schema(kind: &str, says: Option<&str>) -> Json {
     })
 }
 
-/// The same for people.
-pub(crate) fn page() -> String {
+/// The route table as an HTML page.
+pub(crate) fn html_page() -> String {
     let mut rows = String::new();
     for route in routes() {
         rows.push_str("<tr><td>");
@@ -182,8 +184,8 @@ pub(crate) fn page() -> String {
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Throughline agents</title>\n",
         "<style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:70rem;padding:0 1rem}",
         "td{padding:.3rem .8rem .3rem 0;vertical-align:top}code{white-space:nowrap}</style>\n",
-        "<h1>Throughline agents</h1>\n<p>Durable agents in Letta's shapes. Everything stands under <code>/v1</code> ",
-        "and once more under <code>/letta/v1</code>. The same as a document: ",
+        "<h1>Throughline agents</h1>\n<p>Durable agents in Letta's formats. All routes exist under <code>/v1</code> ",
+        "and under <code>/letta/v1</code>. As an OpenAPI document: ",
         "<a href=\"/openapi.json\">openapi.json</a>.</p>\n<table>\n",
         &rows,
         "</table>\n</html>\n",

@@ -1,40 +1,42 @@
-//! Runs: listed, shown, read, followed.
+//! Handlers that list, show, read and follow runs.
 
 use throughline_agent::Phase;
 use throughline_core::{
-    Follow, Json, LogHead, LogId, Name, Node, ReflectionUsage, RunEvent, StoreError, json, unpack,
+    Json, LogFollower, LogHead, LogId, Name, Node, ReflectionUsage, RunEvent, StoreError, json,
+    unpack_events,
 };
 
-use crate::gateway::Answered;
-use crate::letta::denied::Denied;
-use crate::letta::listing::Paging;
-use crate::letta::messages::known;
-use crate::letta::project::{Known, Projector, Step, rest};
-use crate::letta::request::RunNote;
-use crate::letta::stream::{From, Telling};
-use crate::letta::union::{Letter, date};
-use crate::letta::{Asked, Told, shapes};
+use crate::api::ApiError;
+use crate::api::RunNote;
+use crate::api::{ApiRequest, ApiResult};
+use crate::letta::message::{LettaMessage, format_date};
+use crate::letta::message_list::Paging;
+use crate::letta::messages::load_run;
+use crate::letta::projector::{Projector, RunContext, Step, stop_for_status};
+use crate::letta::resource_json;
+use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
+use crate::response::GatewayResponse;
 
-/// How many logs are looked at for each run that is wanted: a run has an inbox beside it.
+/// Logs fetched per requested run: a run also has an inbox log.
 const LOGS: u32 = 4;
 
-/// Whether a log is a run's own.
+/// Whether a log belongs to a run.
 pub(crate) fn is_run(head: &LogHead) -> bool {
     head.status.is_some() && head.of.is_some()
 }
 
-/// Whether a run is not over.
+/// Whether a run is active or waiting.
 pub(crate) fn is_open(head: &LogHead) -> bool {
     matches!(head.status.as_deref(), Some("running" | "waiting"))
 }
 
-/// The runs of a Thread, the newest first: no more than that many, older than that one.
-pub(crate) async fn heads(
-    asked: &Asked<'_>,
+/// The runs of a Thread, newest first: at most `most`, all older than `before`.
+pub(crate) async fn run_heads(
+    asked: &ApiRequest<'_>,
     thread: &LogId,
     before: Option<&LogId>,
     most: usize,
-) -> Result<Vec<LogHead>, Denied> {
+) -> Result<Vec<LogHead>, ApiError> {
     let (tenant, mut before) = (&asked.caller.tenant, before.cloned());
     let limit = u32::try_from(most).unwrap_or(u32::MAX / LOGS).saturating_mul(LOGS).max(16);
     let mut found = Vec::new();
@@ -48,25 +50,25 @@ pub(crate) async fn heads(
     Ok(found)
 }
 
-/// Why a run stopped, in Letta's words; nothing while it is at work.
+/// Letta's stop reason of a run; `None` while the run is active.
 pub(crate) async fn stop_reason(
-    asked: &Asked<'_>,
+    asked: &ApiRequest<'_>,
     head: &LogHead,
-) -> Result<Option<&'static str>, Denied> {
+) -> Result<Option<&'static str>, ApiError> {
     let (_, progress) = asked.api.runner.progress(&asked.caller.tenant, &head.log).await?;
-    Ok(reason_of(head, &progress.phase))
+    Ok(stop_reason_of(head, &progress.phase))
 }
 
-fn reason_of(head: &LogHead, phase: &Phase) -> Option<&'static str> {
+fn stop_reason_of(head: &LogHead, phase: &Phase) -> Option<&'static str> {
     let reason = match phase {
         Phase::Ended { reason, .. } => &**reason,
         Phase::Asking { .. } | Phase::Working | Phase::Waiting => "",
     };
-    rest(head.status.as_deref()?, reason).map(|rest| rest.reason)
+    stop_for_status(head.status.as_deref()?, reason).map(|rest| rest.reason)
 }
 
-/// A run, as Letta shows it. One that waits has completed what it could, as in Letta.
-async fn run_json(asked: &Asked<'_>, head: &LogHead) -> Result<Json, Denied> {
+/// A run in Letta's format. As in Letta, a waiting run has the status `completed`.
+async fn run_json(asked: &ApiRequest<'_>, head: &LogHead) -> Result<Json, ApiError> {
     let (casting, progress) = asked.api.runner.progress(&asked.caller.tenant, &head.log).await?;
     let note = RunNote::of(&casting);
     let status = match head.status.as_deref() {
@@ -75,15 +77,15 @@ async fn run_json(asked: &Asked<'_>, head: &LogHead) -> Result<Json, Denied> {
         Some("cancelled") => "cancelled",
         _ => "running",
     };
-    let reason = reason_of(head, &progress.phase);
+    let reason = stop_reason_of(head, &progress.phase);
     let thread = head.of.as_ref().map(|of| &*of.0).filter(|of| **of != *note.agent);
     let is_over = !matches!(head.status.as_deref(), Some("running"));
     Ok(json::object(|o| {
         o.string("id", &head.log.0).string("agent_id", &note.agent).string("status", status);
-        o.bool("background", note.background).string("created_at", &date(head.created));
+        o.bool("background", note.background).string("created_at", &format_date(head.created));
         o.maybe_string("conversation_id", thread).maybe_string("stop_reason", reason);
         if is_over {
-            o.string("completed_at", &date(head.updated));
+            o.string("completed_at", &format_date(head.updated));
         }
         o.object("metadata", |o| {
             o.maybe_string("throughline_status", head.status.as_deref());
@@ -91,43 +93,43 @@ async fn run_json(asked: &Asked<'_>, head: &LogHead) -> Result<Json, Denied> {
     }))
 }
 
-/// The run, told.
-pub(crate) async fn told(asked: &Asked<'_>, run: &LogId) -> Told {
+/// The response that describes a run.
+pub(crate) async fn run_response(asked: &ApiRequest<'_>, run: &LogId) -> ApiResult {
     let head = asked.api.store().log(&asked.caller.tenant, run).await?.filter(is_run);
-    let head = head.ok_or_else(|| Denied::missing("run", &run.0))?;
-    Ok(Answered::json(200, &run_json(asked, &head).await?))
+    let head = head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
+    Ok(GatewayResponse::json(200, &run_json(asked, &head).await?))
 }
 
-pub(crate) async fn retrieve(asked: &Asked<'_>) -> Told {
-    let known = known(asked, &LogId(asked.id(0))).await?;
-    told(asked, &known.run).await
+pub(crate) async fn retrieve(asked: &ApiRequest<'_>) -> ApiResult {
+    let known = load_run(asked, &LogId(asked.id(0))).await?;
+    run_response(asked, &known.run).await
 }
 
-/// The runs of an agent, a conversation, or all agents.
-pub(crate) async fn list(asked: &Asked<'_>) -> Told {
-    let paging = Paging::of(&asked.query, 50)?;
+/// Lists the runs of an agent, of a conversation, or of all agents.
+pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
+    let paging = Paging::parse(&asked.query, 50)?;
     let query = &asked.query;
     let mut agents = query.all("agent_ids");
     agents.extend(query.get("agent_id").cloned());
     if agents.is_empty() {
-        agents = asked.house().agents().await?;
+        agents = asked.agent_store().agents().await?;
     }
     let conversation = query.get("conversation_id");
     let mut threads = Vec::new();
     for id in &agents {
-        let Some(agent) = asked.house().agent(id).await? else { continue };
+        let Some(agent) = asked.agent_store().agent(id).await? else { continue };
         threads.push(agent.thread());
         threads.extend(agent.conversations.into_iter().map(LogId));
     }
     threads.retain(|thread| conversation.is_none_or(|wanted| thread.0 == *wanted));
     let mut all = Vec::new();
     for thread in &threads {
-        all.extend(heads(asked, thread, None, usize::MAX).await?);
+        all.extend(run_heads(asked, thread, None, usize::MAX).await?);
     }
     all.sort_by(|one, other| (one.created, &one.log).cmp(&(other.created, &other.log)));
     let statuses = query.all("statuses");
-    let is_active = query.is("active") == Some(true);
-    let (wanted, background) = (query.get("stop_reason"), query.is("background"));
+    let is_active = query.bool("active") == Some(true);
+    let (wanted, background) = (query.get("stop_reason"), query.bool("background"));
     let mut shown = Vec::with_capacity(all.len());
     for head in all {
         let told = run_json(asked, &head).await?;
@@ -145,26 +147,29 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Told {
         });
         is_on && is_status && is_reason && is_background
     };
-    let page = paging.cut(shown, |(head, _), id| *head.log.0 == *id, fits)?;
-    Ok(shapes::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
+    let page = paging.cut_page(shown, |(head, _), id| *head.log.0 == *id, fits)?;
+    Ok(resource_json::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
 }
 
-/// All that a run told so far.
-struct Heard {
-    letters: Vec<Letter>,
+/// All output of a run so far.
+struct RunOutput {
+    letters: Vec<LettaMessage>,
     steps: Vec<Step>,
     usage: Json,
 }
 
-async fn heard(asked: &Asked<'_>, known: Known) -> Result<Heard, StoreError> {
+async fn read_run_output(
+    asked: &ApiRequest<'_>,
+    known: RunContext,
+) -> Result<RunOutput, StoreError> {
     let (tenant, run) = (known.tenant.clone(), known.run.clone());
     let last = asked.api.store().log(&tenant, &run).await?.map_or(0, |head| head.events);
-    let mut projector = Projector::new(asked.api.store(), known, false).with_users();
-    let mut follow = Follow::new(asked.api.store(), tenant, run, 0);
+    let mut projector = Projector::new(asked.api.store(), known, false).with_user_messages();
+    let mut follow = LogFollower::new(asked.api.store(), tenant, run, 0);
     let (mut letters, mut read) = (Vec::new(), 0);
     while read < last {
         for record in &follow.next().await? {
-            for (number, event) in unpack(record).unwrap_or_default() {
+            for (number, event) in unpack_events(record).unwrap_or_default() {
                 read = number;
                 let event = Json::parse(event).ok().and_then(|event| RunEvent::parse(&event).ok());
                 let Some(event) = event else { continue };
@@ -173,27 +178,27 @@ async fn heard(asked: &Asked<'_>, known: Known) -> Result<Heard, StoreError> {
         }
     }
     let (steps, usage) = (projector.steps().to_vec(), projector.used());
-    Ok(Heard { letters, steps, usage })
+    Ok(RunOutput { letters, steps, usage })
 }
 
-pub(crate) async fn messages(asked: &Asked<'_>) -> Told {
-    // A run is read from its beginning, unless the query says otherwise.
-    let paging = Paging::in_order(&asked.query, 100)?;
-    let known = known(asked, &LogId(asked.id(0))).await?;
-    let mut letters = heard(asked, known).await?.letters;
+pub(crate) async fn messages(asked: &ApiRequest<'_>) -> ApiResult {
+    // By default a run is listed from its start.
+    let paging = Paging::parse_fixed_order(&asked.query, 100)?;
+    let known = load_run(asked, &LogId(asked.id(0))).await?;
+    let mut letters = read_run_output(asked, known).await?.letters;
     letters.retain(|letter| letter.kind.ends_with("_message") && letter.kind != "error_message");
-    let page = paging.cut(letters, |letter, id| *letter.id == *id, |_| true)?;
-    Ok(shapes::list(200, &page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
+    let page = paging.cut_page(letters, |letter, id| *letter.id == *id, |_| true)?;
+    Ok(resource_json::list(200, &page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn steps(asked: &Asked<'_>) -> Told {
-    let paging = Paging::of(&asked.query, 100)?;
-    let known = known(asked, &LogId(asked.id(0))).await?;
+pub(crate) async fn steps(asked: &ApiRequest<'_>) -> ApiResult {
+    let paging = Paging::parse(&asked.query, 100)?;
+    let known = load_run(asked, &LogId(asked.id(0))).await?;
     let (agent, run) = (known.note.agent.clone(), known.run.0.clone());
-    let steps = heard(asked, known).await?.steps;
-    let page = paging.cut(steps, |step, id| *step.id == *id, |_| true)?;
+    let steps = read_run_output(asked, known).await?.steps;
+    let page = paging.cut_page(steps, |step, id| *step.id == *id, |_| true)?;
     let told: Vec<Json> = page.iter().map(|step| step_json(step, &agent, &run)).collect();
-    Ok(shapes::list(200, &told))
+    Ok(resource_json::list(200, &told))
 }
 
 fn step_json(step: &Step, agent: &str, run: &str) -> Json {
@@ -218,10 +223,10 @@ fn step_json(step: &Step, agent: &str, run: &str) -> Json {
     })
 }
 
-/// What a run used, as OpenAI counts it.
-pub(crate) async fn usage(asked: &Asked<'_>) -> Told {
-    let known = known(asked, &LogId(asked.id(0))).await?;
-    let usage = heard(asked, known).await?.usage;
+/// The usage of a run in OpenAI's format.
+pub(crate) async fn usage(asked: &ApiRequest<'_>) -> ApiResult {
+    let known = load_run(asked, &LogId(asked.id(0))).await?;
+    let usage = read_run_output(asked, known).await?.usage;
     let tree = usage.tree();
     let number = |key: &str| tree.root().get(key).and_then(Node::u64).unwrap_or(0);
     let told = json::object(|o| {
@@ -235,22 +240,22 @@ pub(crate) async fn usage(asked: &Asked<'_>) -> Told {
             o.number("reasoning_tokens", number("reasoning_tokens"));
         });
     });
-    Ok(Answered::json(200, &told))
+    Ok(GatewayResponse::json(200, &told))
 }
 
-/// Follows a run from any message on.
-pub(crate) async fn stream(asked: &Asked<'_>) -> Told {
+/// Streams a run, starting after any message.
+pub(crate) async fn stream(asked: &ApiRequest<'_>) -> ApiResult {
     follow(asked, LogId(asked.id(0))).await
 }
 
-/// Follows a run, as the body or the query says.
-pub(crate) async fn follow(asked: &Asked<'_>, run: LogId) -> Told {
-    let known = known(asked, &run).await?;
+/// Streams a run with the options in the body or the query.
+pub(crate) async fn follow(asked: &ApiRequest<'_>, run: LogId) -> ApiResult {
+    let known = load_run(asked, &run).await?;
     let root = asked.body.root();
     let after = root.present("starting_after").and_then(Node::u64);
     let after = after.or_else(|| asked.query.get("starting_after")?.parse().ok());
     let pings = root.present("include_pings").and_then(Node::bool);
-    let pings = pings.or_else(|| asked.query.is("include_pings")).unwrap_or(true);
-    let from = From { seq_id: after.unwrap_or(0), event: 0 };
-    Ok(asked.api.stream(Telling { known, from, pings, types: Vec::<Name>::new() }))
+    let pings = pings.or_else(|| asked.query.bool("include_pings")).unwrap_or(true);
+    let from = StreamPosition { seq_id: after.unwrap_or(0), event: 0 };
+    Ok(asked.api.stream(RunStreamOptions { known, from, pings, types: Vec::<Name>::new() }))
 }

@@ -1,4 +1,4 @@
-//! A connection that is cut when its caller says nothing at first, or does not read what it is sent.
+//! A connection that is closed if its client first sends nothing, or does not read what it is sent.
 
 use std::future::Future;
 use std::io;
@@ -10,28 +10,28 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// By so many bytes it is known which protocol a caller speaks. No request is shorter.
-const GREETING: usize = 24;
+/// Number of bytes that identify the protocol. No request is shorter.
+const PREFACE_BYTES: usize = 24;
 
-/// A connection with limits to its patience.
-pub(super) struct Socket {
+/// A TCP connection with timeouts.
+pub(super) struct ClientSocket {
     stream: TcpStream,
-    /// How many bytes of the greeting have come.
+    /// How many of the first bytes have arrived.
     greeting: usize,
-    /// When the greeting is too late, and later, when what was written is.
+    /// The deadline for the first bytes, and later for a pending write.
     alarm: Pin<Box<Sleep>>,
     slow_reader: Duration,
-    /// Whether something waits to be written.
+    /// Whether a write is pending.
     waits: bool,
 }
 
-impl Socket {
+impl ClientSocket {
     pub(super) fn new(stream: TcpStream, greeting: Duration, slow_reader: Duration) -> Self {
         Self { stream, greeting: 0, alarm: Box::pin(sleep(greeting)), slow_reader, waits: false }
     }
 
-    /// Passes on what became of a write; one that has waited for too long fails.
-    fn patient<T>(
+    /// Returns the result of a write, or a timeout error if the write was pending for too long.
+    fn check_write_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
@@ -51,7 +51,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.greeting >= GREETING {
+        if self.greeting >= PREFACE_BYTES {
             return read;
         }
         if read.is_ready() {
@@ -71,14 +71,14 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.patient(context, written)
+        self.check_write_timeout(context, written)
     }
 
     fn poll_write_vectored(
@@ -87,7 +87,7 @@ impl AsyncWrite for Socket {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.patient(context, written)
+        self.check_write_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

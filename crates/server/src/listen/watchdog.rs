@@ -1,10 +1,11 @@
-//! Answers health probes while no worker of the runtime can.
+//! Answers health probes while all workers of the runtime are blocked.
 //!
-//! The gateway accepts connections on its asynchronous runtime. If all workers are blocked, nothing is accepted, and an
-//! orchestrator that gets no answer to its probe would kill the process. So a thread shares the listening socket. As
-//! long as a task of the runtime ticks, the thread only sleeps, and requests cost nothing more. When the ticks stop, the
-//! thread accepts connections itself: it answers `/healthz` and `/readyz`, and keeps all other connections, unread, for
-//! the runtime, which serves them once it runs again.
+//! The gateway accepts connections on its asynchronous runtime. If all workers are blocked, nothing
+//! is accepted, and an orchestrator that gets no answer to its probe would kill the process. So a
+//! thread shares the listening socket. As long as a task of the runtime ticks, the thread only
+//! sleeps and adds no cost to requests. When the ticks stop, the thread accepts connections itself.
+//! It answers `/healthz` and `/readyz` and queues all other connections, unread, for the runtime,
+//! which serves them once it runs again.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,49 +18,49 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the runtime shows that it runs.
+/// How often the runtime signals that it runs.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the runtime may show nothing before the thread accepts connections.
+/// How long the runtime may send no signal before the thread accepts connections.
 const STALL: Duration = Duration::from_millis(500);
-/// How often the thread looks for connections and requests then.
+/// How often the thread then polls connections.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a connection may stay silent before it is left to the runtime.
-const SILENCE: Duration = Duration::from_secs(2);
-/// The most connections that the thread reads from at once.
+/// How long a connection may send nothing before it is left to the runtime.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of connections that the thread reads from at once.
 const MOST: usize = 256;
 
-/// The probes that are answered, each with its answer.
+/// The probes and their responses.
 const PROBES: [(&[u8], &str, &str); 2] = [
     (b"GET /healthz ", "200 OK", r#"{"status":"ok"}"#),
     (b"GET /readyz ", "503 Service Unavailable", r#"{"status":"all workers are busy"}"#),
 ];
 
-/// The thread, and what connects the runtime with it.
+/// The runtime's handle to the watchdog thread.
 pub(super) struct Watchdog {
-    shared: Arc<Shared>,
+    shared: Arc<WatchdogState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WatchdogState {
     ticks: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Watchdog {
-    /// Watches over the runtime that accepts on that socket. The connections that the thread leaves to the runtime come
-    /// through the channel.
+    /// Starts the thread for the runtime that accepts on that socket. Connections that the thread
+    /// leaves to the runtime arrive through the channel.
     pub(super) fn start(listener: &impl AsFd) -> io::Result<(Self, UnboundedReceiver<TcpStream>)> {
         let listener = TcpListener::from(listener.as_fd().try_clone_to_owned()?);
         let (hand_over, handed) = unbounded_channel();
-        let shared = Arc::new(Shared::default());
-        let watch = Watch { listener, hand_over, shared: Arc::clone(&shared), seen: 0 };
+        let shared = Arc::new(WatchdogState::default());
+        let watch = WatchdogThread { listener, hand_over, shared: Arc::clone(&shared), seen: 0 };
         let thread = thread::Builder::new().name("watchdog".to_owned());
         let thread = thread.spawn(move || watch.run())?;
         Ok((Self { shared, thread: Some(thread) }, handed))
     }
 
-    /// Ticks for as long as it is polled.
+    /// Ticks as long as it is polled.
     pub(super) fn ticks(&self) -> impl Future<Output = ()> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move {
@@ -83,23 +84,22 @@ impl Drop for Watchdog {
     }
 }
 
-/// What the thread has.
-struct Watch {
+/// The state of the watchdog thread.
+struct WatchdogThread {
     listener: TcpListener,
     hand_over: UnboundedSender<TcpStream>,
-    shared: Arc<Shared>,
-    /// The tick that was seen last.
+    shared: Arc<WatchdogState>,
     seen: u64,
 }
 
 /// A connection that the thread accepted.
-struct Accepted {
+struct AcceptedConnection {
     stream: TcpStream,
     since: Instant,
 }
 
-/// What a connection turns out to be.
-enum Caller {
+/// The kind of client on a connection.
+enum ClientKind {
     Probe(&'static str, &'static str),
     Other,
     Undecided,
@@ -107,48 +107,48 @@ enum Caller {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a stall is measured by a monotonic clock")]
-fn instant() -> Instant {
+fn now() -> Instant {
     Instant::now()
 }
 
-impl Watch {
+impl WatchdogThread {
     fn run(mut self) {
-        let mut last = instant();
+        let mut last = now();
         while !self.shared.is_over.load(Ordering::Relaxed) {
             thread::park_timeout(TICK);
             if self.has_ticked() {
-                last = instant();
+                last = now();
             } else if last.elapsed() >= STALL {
-                self.stand_in();
-                last = instant();
+                self.accept_until_tick();
+                last = now();
             }
         }
     }
 
-    /// Whether the runtime has ticked since this was asked last.
+    /// Whether the runtime has ticked since the last check.
     fn has_ticked(&mut self) -> bool {
         let ticks = self.shared.ticks.load(Ordering::Relaxed);
         std::mem::replace(&mut self.seen, ticks) != ticks
     }
 
     /// Accepts connections until the runtime ticks again.
-    fn stand_in(&mut self) {
-        let mut open: Vec<Accepted> = Vec::new();
+    fn accept_until_tick(&mut self) {
+        let mut open: Vec<AcceptedConnection> = Vec::new();
         while !self.has_ticked() && !self.shared.is_over.load(Ordering::Relaxed) {
             while open.len() < MOST
                 && let Ok((stream, _)) = self.listener.accept()
             {
                 if stream.set_nonblocking(true).is_ok() {
-                    open.push(Accepted { stream, since: instant() });
+                    open.push(AcceptedConnection { stream, since: now() });
                 }
             }
             let mut undecided = Vec::with_capacity(open.len());
             for mut accepted in open.drain(..) {
-                match accepted.caller() {
-                    Caller::Probe(status, body) => accepted.answer(status, body),
-                    Caller::Undecided => undecided.push(accepted),
-                    Caller::Other => drop(self.hand_over.send(accepted.stream)),
-                    Caller::Gone => {}
+                match accepted.client_kind() {
+                    ClientKind::Probe(status, body) => accepted.answer_probe(status, body),
+                    ClientKind::Undecided => undecided.push(accepted),
+                    ClientKind::Other => drop(self.hand_over.send(accepted.stream)),
+                    ClientKind::Gone => {}
                 }
             }
             open = undecided;
@@ -160,12 +160,12 @@ impl Watch {
     }
 }
 
-impl Accepted {
-    /// Who it is, by the first bytes, which stay where they are.
-    fn caller(&self) -> Caller {
+impl AcceptedConnection {
+    /// Classifies the client by its first bytes, without consuming them.
+    fn client_kind(&self) -> ClientKind {
         let mut first = [0; 32];
         match self.stream.peek(&mut first) {
-            Ok(0) => Caller::Gone,
+            Ok(0) => ClientKind::Gone,
             Ok(count) => {
                 let said = first.get(..count).unwrap_or_default();
                 let begins = |(probe, ..): &&(&[u8], &str, &str)| {
@@ -174,21 +174,25 @@ impl Accepted {
                 };
                 match PROBES.iter().find(begins) {
                     Some((probe, status, body)) if said.len() >= probe.len() => {
-                        Caller::Probe(status, body)
+                        ClientKind::Probe(status, body)
                     }
-                    Some(_) if self.since.elapsed() < SILENCE => Caller::Undecided,
-                    Some(_) | None => Caller::Other,
+                    Some(_) if self.since.elapsed() < READ_TIMEOUT => ClientKind::Undecided,
+                    Some(_) | None => ClientKind::Other,
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if self.since.elapsed() < SILENCE { Caller::Undecided } else { Caller::Other }
+                if self.since.elapsed() < READ_TIMEOUT {
+                    ClientKind::Undecided
+                } else {
+                    ClientKind::Other
+                }
             }
-            Err(_) => Caller::Gone,
+            Err(_) => ClientKind::Gone,
         }
     }
 
-    /// Answers a probe. The head is read first: unread bytes would reset the connection.
-    fn answer(&mut self, status: &str, body: &str) {
+    /// Answers a probe. The head is read first, because unread bytes would reset the connection.
+    fn answer_probe(&mut self, status: &str, body: &str) {
         let mut head = [0; 8192];
         drop(self.stream.read(&mut head));
         let answer = format!(

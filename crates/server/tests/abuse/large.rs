@@ -1,6 +1,7 @@
-//! Large requests: what they take of memory and work, and that probes are answered meanwhile.
+//! Memory and work of large requests, with probes answered meanwhile.
 //!
-//! The gateway runs in a process of its own, so that its memory is its own. Caller and provider are plain sockets here.
+//! The gateway runs in a separate process, so that its memory can be measured. Caller and provider
+//! are plain sockets in this process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,21 +12,22 @@ use std::time::{Duration, Instant};
 use throughline_core::work;
 use throughline_testkit::{Child, Folder, LARGE_REQUESTS, LargeRequest, child_task, figure};
 
-use crate::house::{ANSWER, House, Plan, Provider, store};
+use crate::house::{ANSWER, RawGateway, RawGatewayOptions, RawProvider, store};
 
 const MIB: usize = 1 << 20;
 
-/// The most memory above idle for each byte of a request from 1 MiB on: where it is accepted, and where it is refused.
-const ACCEPTED: f64 = 24.0;
-const REFUSED: f64 = 4.0;
+/// Maximum memory above idle per byte of a request of at least 1 MiB, for accepted and refused
+/// requests.
+const MAX_FACTOR_ACCEPTED: f64 = 24.0;
+const MAX_FACTOR_REJECTED: f64 = 4.0;
 
 /// The gateway of the test below, in its own process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_for_large_requests() {
     let Some(provider) = child_task() else { return };
     let folder = Folder::new("large");
-    let plan = Plan { own_wires: true, ..Plan::default() };
-    let house = House::open(&Provider::at(&provider), &store(&folder).await, plan);
+    let plan = RawGatewayOptions { own_wires: true, ..RawGatewayOptions::default() };
+    let house = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, plan);
     // Writes the number of steps so far to each connection.
     let steps = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = steps.local_addr().unwrap();
@@ -39,19 +41,19 @@ async fn gateway_for_large_requests() {
 }
 
 /// The gateway, and a thread that requests `/healthz` every 20 ms.
-struct Watched {
+struct ProbedGateway {
     child: Child,
     address: String,
     steps: String,
     is_over: Arc<AtomicBool>,
     probes: Arc<AtomicU64>,
-    /// The probes that were answered before a large request was.
+    /// Probes answered before a large request was.
     during: AtomicU64,
-    /// The slowest answer to a probe, in microseconds.
+    /// The slowest probe in microseconds.
     slowest: Arc<AtomicU64>,
 }
 
-impl Watched {
+impl ProbedGateway {
     fn start(provider: &str) -> Self {
         let mut child = Child::start("large::gateway_for_large_requests", provider);
         let ready = std::iter::from_fn(|| child.line()).find(|line| line.starts_with("ready "));
@@ -88,7 +90,7 @@ impl Watched {
         said.parse().unwrap()
     }
 
-    /// A number of kilobytes from its status.
+    /// A value in kilobytes from the process status.
     fn kilobytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -96,7 +98,8 @@ impl Watched {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio of two sizes below 2^50")]
-    /// Sends a request, and a probe before its answer is read: its status, the error, the most memory above idle for each byte, and the steps.
+    /// Sends a request, and a probe before reading the response. Returns the status, the error, the
+    /// peak memory above idle per byte, and the steps.
     fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
@@ -109,19 +112,19 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ProbedGateway {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         self.child.kill();
     }
 }
 
-/// One request on a connection of its own: the status and the body of the answer.
+/// Sends one request on its own connection; returns the status and body.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     write(address, method, path, body).map_or((0, String::new()), read)
 }
 
-/// Whether no byte of an answer has come yet.
+/// Whether no byte of the response has arrived yet.
 fn is_pending(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
@@ -129,7 +132,7 @@ fn is_pending(stream: &TcpStream) -> bool {
     peeked.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// A connection on which a request was written.
+/// Opens a connection and writes a request.
 fn write(address: &str, method: &str, path: &str, body: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).ok()?;
     let head = format!(
@@ -142,7 +145,7 @@ fn write(address: &str, method: &str, path: &str, body: &str) -> Option<TcpStrea
     Some(stream)
 }
 
-/// The status and the body of the answer on a connection.
+/// Reads the status and body of a response.
 fn read(mut stream: TcpStream) -> (u16, String) {
     let mut said = String::new();
     stream.read_to_string(&mut said).ok();
@@ -150,7 +153,7 @@ fn read(mut stream: TcpStream) -> (u16, String) {
     (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
 
-/// A provider that reads each request to its end, and answers on the wire of the path.
+/// A provider that reads each request to its end and answers on the wire of the path.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -201,7 +204,7 @@ fn path_of(shape: &LargeRequest) -> String {
     }
 }
 
-/// The body of a shape with that many items, and a text that fills it up.
+/// A body with this many items, padded with text to this size.
 fn filled(shape: &LargeRequest, items: usize, bytes: usize) -> String {
     let body = (shape.body)(items);
     let missing = bytes.saturating_sub(body.len());
@@ -230,12 +233,13 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
         (status, said)
     };
     // As many items as fit into 8 MiB: refused before anything is indexed.
-    let watched = Watched::start(&provider);
+    let watched = ProbedGateway::start(&provider);
     for shape in LARGE_REQUESTS {
         let each = (shape.body)(2_000).len() / 2_000;
         let body = (shape.body)(8 * MIB / each + 2_000);
         let sent = watched.send(&path_of(shape), &body);
-        let (status, said) = told(format!("refused: {}", shape.name), body.len(), REFUSED, sent);
+        let (status, said) =
+            told(format!("refused: {}", shape.name), body.len(), MAX_FACTOR_REJECTED, sent);
         assert_eq!(status, 413, "{}: {said}", shape.name);
         assert!(said.contains("_limit)"), "the limit is named: {said}");
     }
@@ -244,15 +248,16 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
     figure("slowest answer to a probe", format!("{} ms", slowest.load(Ordering::SeqCst) / 1000));
     drop(watched);
     let mut during = 0;
-    // As many as are accepted, in a gateway that has seen no other.
-    for (name, items, bytes) in WORST {
+    // The accepted maximum, in a gateway that has handled no other large request.
+    for (name, items, bytes) in WORST_CASES {
         let shape = LARGE_REQUESTS.iter().find(|shape| shape.name == name).unwrap();
-        let watched = Watched::start(&provider);
-        // A small request first: what the first of all takes is not the large one's.
+        let watched = ProbedGateway::start(&provider);
+        // A small request first, so that one-time costs do not count.
         watched.send(&path_of(shape), &(shape.body)(4));
         let body = filled(shape, items, bytes);
         let sent = watched.send(&path_of(shape), &body);
-        let (status, said) = told(format!("accepted: {name}"), body.len(), ACCEPTED, sent);
+        let (status, said) =
+            told(format!("accepted: {name}"), body.len(), MAX_FACTOR_ACCEPTED, sent);
         assert_eq!(status, 200, "{name}: {said}");
         during += watched.during.load(Ordering::SeqCst);
     }
@@ -261,8 +266,8 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The shapes that take the most, with as many items as are accepted.
-const WORST: [(&str, usize, usize); 9] = [
+/// The most expensive shapes, with as many items as are accepted.
+const WORST_CASES: [(&str, usize, usize); 9] = [
     ("responses: lone function_call_output", 4_900, MIB),
     ("chat: lone tool messages", 4_900, MIB),
     ("chat: lone tool messages", 13_500, 5 * MIB / 2),

@@ -1,10 +1,10 @@
-//! The chain is the same in every dialect, and differs with everything that can be seen.
+//! The chain is equal in every dialect and changes with all visible content.
 
 use crate::common::{call_of, codec_of, target, targets};
 use serde_json::{Value, json};
-use throughline_codec::Asked;
+use throughline_codec::DecodeContext;
 use throughline_core::{Call, Digest, Tenant};
-use throughline_server::Chain;
+use throughline_replay::Chain;
 
 fn digests(call: &Call) -> Vec<Option<Digest>> {
     of(call, "acme", None)
@@ -17,7 +17,7 @@ fn of(call: &Call, tenant: &str, end_user: Option<&str>) -> Vec<Option<Digest>> 
 
 type Change = fn(&mut Value);
 
-/// A conversation with everything that a chain counts, and much that it does not.
+/// A conversation with everything that a chain covers and much that it ignores.
 fn conversation() -> Value {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9000,
       "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
@@ -50,9 +50,9 @@ fn claude(body: &Value) -> Call {
     )
 }
 
-/// Every dialect's words for the conversation, said again in every other's.
+/// Translates the conversation of every dialect to every other.
 #[test]
-fn the_same_conversation_has_the_same_chain_in_every_dialect() {
+fn equal_conversations_have_equal_chains_in_every_dialect() {
     let first = claude(&conversation());
     let expected = digests(&first);
     assert_eq!(expected.len(), 3);
@@ -77,11 +77,11 @@ fn said(
 ) -> Call {
     let call = Call { target: target.clone(), ..call.clone() };
     let request = codec.encode(&call).unwrap().request;
-    codec.decode_request(&request, &Asked::of(target.clone())).unwrap()
+    codec.decode_request(&request, &DecodeContext::of(target.clone())).unwrap()
 }
 
 #[test]
-fn what_cannot_be_seen_does_not_count() {
+fn invisible_changes_do_not_affect_the_chain() {
     let expected = digests(&claude(&conversation()));
     let same: [Change; 6] = [
         |body| {
@@ -104,7 +104,7 @@ fn what_cannot_be_seen_does_not_count() {
 }
 
 #[test]
-fn what_can_be_seen_counts_from_its_place_on() {
+fn visible_changes_affect_the_chain_from_their_position_on() {
     let expected = digests(&claude(&conversation()));
     let changes: [(usize, Change); 8] = [
         (0, |body| body["system"] = json!("Be brief. Be unkind.")),
@@ -125,9 +125,9 @@ fn what_can_be_seen_counts_from_its_place_on() {
     }
 }
 
-/// ASCII takes a shorter way, on which the same counts as white space.
+/// ASCII text has a fast path, which must treat the same characters as white space.
 #[test]
-fn every_kind_of_white_space_is_left_out() {
+fn all_white_space_is_ignored() {
     let said = |text: &str| {
         let mut body = conversation();
         body["messages"][0]["content"] = json!(text);
@@ -143,7 +143,7 @@ fn every_kind_of_white_space_is_left_out() {
 }
 
 #[test]
-fn tenants_and_end_users_have_chains_of_their_own() {
+fn chains_differ_by_tenant_and_end_user() {
     let call = claude(&conversation());
     let all = [
         of(&call, "acme", None),
@@ -156,9 +156,10 @@ fn tenants_and_end_users_have_chains_of_their_own() {
     }
 }
 
-/// The key of an answer is the key that the next request has behind it, whether it goes on with a turn or begins one.
+/// The key of a reply equals the key that the next request computes, for a new and a continued
+/// turn.
 #[test]
-fn an_answer_has_the_digest_that_the_next_request_finds() {
+fn reply_digest_equals_the_digest_in_the_next_request() {
     let target = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");
     let whole = claude(&conversation());
     let expected = digests(&whole);
@@ -172,7 +173,7 @@ fn an_answer_has_the_digest_that_the_next_request_finds() {
             "model": "claude-sonnet-4-5", "stop_reason": "end_turn", "usage": {}});
         let reply = crate::common::reply_of(codec_of("anthropic-messages"), &target, &answer);
         assert_eq!(chain.after(&reply.items), expected[turn]);
-        // The same answer behind its own beginning, which the caller put into the model's mouth.
+        // The same reply after a prefilled assistant text.
         let blocks = said["content"].as_array().unwrap();
         let (begun, rest) = blocks.split_at(1);
         if !rest.is_empty() {

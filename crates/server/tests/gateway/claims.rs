@@ -1,10 +1,10 @@
-//! Claims are read by whoever made them, for the tenant they were given to, and by nobody else; and none leaves the house.
+//! Claims are valid only for their issuer and tenant, and none is sent to a provider.
 
 use crate::common::{KEY, call_of, codec_of, target};
 use proptest::prelude::*;
 use serde_json::json;
-use throughline_core::{Did, Tenant, Why};
-use throughline_server::Claims;
+use throughline_core::{Disposition, ElisionReason, Tenant};
+use throughline_replay::Claims;
 use throughline_testkit::proptest_config;
 
 fn tenant() -> Tenant {
@@ -12,9 +12,9 @@ fn tenant() -> Tenant {
 }
 
 #[test]
-fn a_claim_comes_back_as_the_turn_that_it_was_made_for() {
+fn claim_resolves_to_its_turn() {
     let claims = Claims::new(KEY);
-    let node = Claims::fresh_node().unwrap();
+    let node = Claims::new_turn_id().unwrap();
     let claim = claims.claim(&tenant(), &node);
     assert_eq!(claims.read(&tenant(), &claim), Some(node.clone()));
     assert_eq!(claim.len() % 4, 0, "a client may take it for base64");
@@ -30,9 +30,9 @@ fn a_claim_comes_back_as_the_turn_that_it_was_made_for() {
 }
 
 #[test]
-fn another_tenants_claim_and_another_houses_claim_are_none() {
+fn claims_of_other_tenants_and_keys_are_rejected() {
     let (ours, theirs) = (Claims::new(KEY), Claims::new([8; 32]));
-    let node = Claims::fresh_node().unwrap();
+    let node = Claims::new_turn_id().unwrap();
     for text in [theirs.claim(&tenant(), &node), theirs.call_id(&tenant(), &node, 0)] {
         assert_eq!(ours.read(&tenant(), &text), None);
     }
@@ -46,9 +46,9 @@ proptest! {
     #![proptest_config(proptest_config(500))]
 
     #[test]
-    fn a_spoiled_claim_is_none(at in 0usize..40, with in "[0-9A-Za-z_]", cut in 0usize..40, is_call: bool) {
+    fn corrupted_claims_are_rejected(at in 0usize..40, with in "[0-9A-Za-z_]", cut in 0usize..40, is_call: bool) {
         let claims = Claims::new(KEY);
-        let node = Claims::fresh_node().unwrap();
+        let node = Claims::new_turn_id().unwrap();
         let text = if is_call {
             claims.call_id(&tenant(), &node, 1)
         } else {
@@ -65,29 +65,29 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_without_a_panic(text in ".{0,60}") {
+    fn reading_arbitrary_text_does_not_panic(text in ".{0,60}") {
         prop_assert_eq!(Claims::new(KEY).read(&tenant(), &text), None);
     }
 }
 
-/// Claims stand in each dialect's own places, are found there, and leave no byte behind.
+/// Claims are found in the fields of every dialect and removed completely.
 #[test]
 fn no_claim_reaches_a_provider() {
     let claims = Claims::new(KEY);
-    let node = Claims::fresh_node().unwrap();
+    let node = Claims::new_turn_id().unwrap();
     let (claim, id) = (claims.claim(&tenant(), &node), claims.call_id(&tenant(), &node, 0));
     for (provider, wire, model, body) in dialects(&claim, &id) {
         let (codec, target) = (codec_of(wire), target(provider, wire, model));
         let mut call = call_of(codec, &target, &body);
-        let found: Vec<_> = call.items.iter().flat_map(Claims::in_item).collect();
+        let found: Vec<_> = call.items.iter().flat_map(Claims::handles_in_item).collect();
         assert!(found.contains(&claim) && found.contains(&id), "{wire}: {found:?}");
-        let left = Claims::remove(&mut call, Why::Foreign);
+        let left = Claims::remove(&mut call, ElisionReason::Foreign);
         assert_eq!(left.len(), 1, "{wire}");
-        assert_eq!(left[0].visible, Did::Elided(Why::Foreign), "{wire}");
+        assert_eq!(left[0].visible, Disposition::Elided(ElisionReason::Foreign), "{wire}");
         let encoded = codec.encode(&call).unwrap();
         let sent = String::from_utf8(encoded.request.body.to_vec()).unwrap();
         assert!(!sent.contains("tl1"), "{wire}: {sent}");
-        // The call and its answer still belong together.
+        // The call and its result are still linked.
         let again = call_of(codec, &target, &serde_json::from_str(&sent).unwrap());
         let links: Vec<_> = again.items.iter().filter_map(link).collect();
         assert_eq!(links.len(), 2, "{wire}: {sent}");
@@ -105,7 +105,7 @@ fn link(item: &throughline_core::Item) -> Option<throughline_core::CallId> {
 
 type Dialect = (&'static str, &'static str, &'static str, serde_json::Value);
 
-/// A conversation in each dialect in which the model thought behind a claim and called under an id of ours.
+/// A conversation in each dialect with a Claim on a thought and a gateway id on a call.
 fn dialects(claim: &str, id: &str) -> Vec<Dialect> {
     let anthropic = json!({"model": "claude-sonnet-4-5", "max_tokens": 9000, "messages": [
         {"role": "user", "content": "Weather?"},

@@ -1,34 +1,36 @@
-//! Nothing that a client sends is lost or altered without a word: names of models, arguments that gained members, thoughts that
-//! come back as text, and values that only their issuer can read.
+//! Nothing that a client sends is lost or altered silently: model names, arguments with added
+//! members, thoughts sent back as text, and values that only their issuer can read.
 
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{FALLBACK, Gate, MODELS, Opening, QUESTION, Say, begin, serve};
+use crate::harness::{
+    ClientDialect, FALLBACK, GatewayOptions, MODELS, QUESTION, SimGateway, begin, serve,
+};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
-use throughline_core::{Answer, Answering, Name, Outgoing, Upstream, Wire};
-use throughline_server::{Directory, Reached, ReplayMode};
+use throughline_core::{Name, Upstream, UpstreamFuture, UpstreamRequest, UpstreamResponse, Wire};
+use throughline_server::{ModelRouter, ReplayMode, RouteTarget};
 use throughline_sim::Verdict;
 use throughline_testkit::figure;
 
-/// An answer, its record at the gateway, and the verdict of its audit.
-struct Asked {
+/// A response, its record at the gateway, and its audit verdict.
+struct AuditedCall {
     status: u16,
     text: String,
     record: Value,
     audit: String,
 }
 
-impl Asked {
+impl AuditedCall {
     fn sent(&self) -> String {
         self.record["sent"]["body"].to_string()
     }
 }
 
-async fn ask(gate: &Gate, path: &str, body: &Value) -> Asked {
+async fn ask(gate: &SimGateway, path: &str, body: &Value) -> AuditedCall {
     let headers = [("anthropic-version", "2023-06-01"), ("content-type", "application/json")];
     let (status, told, answer) =
         gate.send("POST", path, body.to_string().into_bytes(), &headers).await;
@@ -36,10 +38,10 @@ async fn ask(gate: &Gate, path: &str, body: &Value) -> Asked {
     let header = |name: &str| told.get(name).map(|value| value.to_str().unwrap().to_owned());
     let call = header("x-throughline-call").unwrap();
     let (_, record) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
-    Asked { status, text, record, audit: header("x-throughline-audit").unwrap_or_default() }
+    AuditedCall { status, text, record, audit: header("x-throughline-audit").unwrap_or_default() }
 }
 
-/// Every name of a model in an answer, whole or streamed.
+/// All model names in a response, whole or streamed.
 fn model_names(answer: &str, stream: bool) -> Vec<String> {
     let documents: Vec<Value> = if stream {
         let lines = answer.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -55,10 +57,10 @@ fn model_names(answer: &str, stream: bool) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_name_the_model_as_the_client_asked_for_it() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn responses_name_the_model_as_requested() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let mut checked = 0;
-    for say in Say::ALL {
+    for say in ClientDialect::ALL {
         for model in MODELS.into_iter().chain([FALLBACK]) {
             let bare = model.strip_prefix("sim/").filter(|_| model != FALLBACK);
             for stream in [false, true] {
@@ -69,7 +71,7 @@ async fn answers_name_the_model_as_the_client_asked_for_it() {
                     assert_eq!(asked.status, 200, "{what}");
                     let names = model_names(&asked.text, stream);
                     assert!(!names.is_empty() && names.iter().all(|shown| shown == name), "{what}");
-                    // What is kept says which model answered.
+                    // The stored record names the model that answered.
                     let answered = asked.record["answer"]["model"].as_str().unwrap();
                     assert!(!answered.contains("sim/") && answered != FALLBACK, "{what}");
                     checked += names.len();
@@ -80,8 +82,8 @@ async fn answers_name_the_model_as_the_client_asked_for_it() {
     figure("model names", format!("{checked} names in answers, each as the client wrote it"));
 }
 
-/// The tool calls of a message with another member in their arguments, and without reasoning.
-fn grown(say: Say, said: Vec<Value>, key: &str) -> Vec<Value> {
+/// The tool calls of a message with one more argument member and without reasoning.
+fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     let text = |value: &Value| {
         let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
         args[key] = json!(false);
@@ -90,23 +92,23 @@ fn grown(say: Say, said: Vec<Value>, key: &str) -> Vec<Value> {
     let mut said = say.stripped(said);
     for message in &mut said {
         match say {
-            Say::Messages => {
+            ClientDialect::Messages => {
                 for block in message["content"].as_array_mut().unwrap() {
                     if block["type"] == "tool_use" {
                         block["input"][key] = json!(false);
                     }
                 }
             }
-            Say::Responses if message["type"] == "function_call" => {
+            ClientDialect::Responses if message["type"] == "function_call" => {
                 message["arguments"] = text(&message["arguments"]);
             }
-            Say::Responses => {}
-            Say::Chat => {
+            ClientDialect::Responses => {}
+            ClientDialect::Chat => {
                 for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
                     call["function"]["arguments"] = text(&call["function"]["arguments"]);
                 }
             }
-            Say::Gemini => {
+            ClientDialect::Gemini => {
                 for part in message["parts"].as_array_mut().unwrap() {
                     if part["functionCall"].is_object() {
                         part["functionCall"]["args"][key] = json!(false);
@@ -118,12 +120,13 @@ fn grown(say: Say, said: Vec<Value>, key: &str) -> Vec<Value> {
     said
 }
 
-/// Clients add default members to arguments. The call's id says which turn it was, so its reasoning comes back.
+/// Clients add default members to arguments. The call id identifies the turn, so its reasoning is
+/// restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let mut restored = 0;
-    for say in [Say::Messages, Say::Responses, Say::Chat] {
+    for say in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Chat] {
         for model in MODELS {
             let mut history = vec![say.user(QUESTION)];
             let said = gate.ask(say, model, &history, false).await.unwrap();
@@ -139,7 +142,8 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
             assert!(asked.sent().contains("replace_all"), "{what}");
             let ledger = gate.ledger();
             let entry = ledger.entries.last().unwrap();
-            // The simulator takes reasoning before another call as moved at OpenAI, and refuses nothing.
+            // At OpenAI the simulator treats reasoning before another call as moved and refuses
+            // nothing.
             let is_back = |verdict: &Verdict| match verdict {
                 Verdict::Accepted => true,
                 Verdict::Dropped(_) => model == MODELS[1],
@@ -151,14 +155,14 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
         }
     }
     gate.assert_nothing_refused();
-    figure("grown arguments", format!("{restored} thoughts restored in 12 conversations"));
+    figure("added arguments", format!("{restored} thoughts restored in 12 conversations"));
 }
 
-/// Other changes to a call are no additions: nothing is restored, and the header says what that costs.
+/// Other changes to a call restore nothing, and the header reports the degradation.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_arguments_restore_nothing_and_degrade() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let (say, model) = (Say::Messages, MODELS[0]);
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let (say, model) = (ClientDialect::Messages, MODELS[0]);
     let mut history = vec![say.user(QUESTION)];
     let said = gate.ask(say, model, &history, false).await.unwrap();
     let calls = say.calls(&said);
@@ -177,12 +181,12 @@ async fn changed_arguments_restore_nothing_and_degrade() {
     assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
 }
 
-/// What a client makes of another model's thoughts: plain text, or text in tags.
+/// Another model's thoughts as clients send them: as plain text, or as tagged text.
 fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
     let mut thoughts = Vec::new();
     let messages = said.iter().map(|message| {
         let blocks = message["content"].as_array().unwrap().iter();
-        // What cannot be read cannot be sent as text.
+        // Hidden thoughts cannot be sent as text.
         let blocks = blocks.filter(|block| block["thinking"] != "" && block["data"].is_null());
         let content = blocks.map(|block| {
             if block["type"] != "thinking" {
@@ -203,16 +207,16 @@ fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<Strin
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thoughts_sent_as_text_are_removed_or_restored() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let say = Say::Messages;
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let say = ClientDialect::Messages;
     let mut removed = 0;
     for issuer in MODELS {
-        // All tags are read alike, so one issuer shows them all.
+        // All tags are handled alike, so one issuer is enough to cover them.
         let tags = [None, Some("think"), Some("thinking"), Some("reasoning"), Some("thought")];
         let tried = if issuer == MODELS[3] { tags.len() } else { 2 };
         for tag in tags.into_iter().take(tried) {
             let mut history = vec![say.user(QUESTION)];
-            // A tool loop, and then a turn of text alone, which only the visible conversation can name.
+            // A tool loop, then a text-only turn that only the visible conversation can identify.
             for turn in 0..3 {
                 let said = gate.ask(say, issuer, &history, false).await.unwrap();
                 let calls = say.calls(&said);
@@ -234,7 +238,8 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
                     assert_eq!(asked.status, 200, "{what}");
                     let answer: Value = serde_json::from_str(&asked.text).unwrap();
                     assert_ne!(answer["stop_reason"], "refusal", "{what}");
-                    // Claude does not think on within a tool loop that another model began.
+                    // Claude does not continue thinking within a tool loop that another model
+                    // started.
                     let goes_on = target == issuer || calls.is_empty();
                     assert_eq!(asked.audit, if goes_on { "accept" } else { "degrade" }, "{what}");
                     for thought in &thoughts {
@@ -258,9 +263,9 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
 
 /// Text that only resembles a thought stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn text_that_is_no_known_thought_is_kept() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let (say, model) = (Say::Chat, MODELS[3]);
+async fn text_that_only_resembles_a_thought_is_kept() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let (say, model) = (ClientDialect::Chat, MODELS[3]);
     let mut history = vec![say.user("Hi")];
     let body = json!({"model": model, "messages": history});
     let answer: Value =
@@ -282,13 +287,13 @@ async fn text_that_is_no_known_thought_is_kept() {
 /// Content that a target cannot express is left out, and the audit header is `degrade`.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_cannot_be_sent_degrades() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let input = json!([{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]);
     let body = json!({"model": MODELS[0], "input": input});
     let asked = ask(&gate, "/v1/responses", &body).await;
     assert_eq!((asked.status, &*asked.audit), (200, "degrade"), "{:#}", asked.record);
-    // Another model's thoughts are its own: leaving them out costs nothing.
-    let say = Say::Responses;
+    // Leaving out another model's thoughts costs nothing.
+    let say = ClientDialect::Responses;
     let mut input = vec![say.user("Hi")];
     let body = json!({"model": MODELS[3], "input": input});
     let answer = ask(&gate, "/v1/responses", &body).await.text;
@@ -299,7 +304,7 @@ async fn content_that_cannot_be_sent_degrades() {
     assert_eq!((asked.status, &*asked.audit), (200, "accept"), "{:#}", asked.record);
 }
 
-/// A provider that answers each wire with one fixed answer, whose seal has letters that no base64 has.
+/// A provider with one fixed reply per wire, whose Seal contains characters outside base64.
 struct OddProvider {
     arrived: Mutex<Vec<Bytes>>,
     catalog: Catalog,
@@ -308,7 +313,7 @@ struct OddProvider {
 const ODD_SEAL: &str = "sealed:v2!~ é€";
 
 impl Upstream for OddProvider {
-    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         self.arrived.lock().unwrap().push(outgoing.body.clone());
         let answer = match &*outgoing.endpoint {
             "anthropic" => json!({"id": "msg_1", "type": "message", "role": "assistant",
@@ -328,12 +333,12 @@ impl Upstream for OddProvider {
         };
         let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
         let body = Box::pin(stream::iter([Ok(Bytes::from(answer.to_string()))]));
-        Box::pin(async move { Ok(Answer { status: 200, headers, body }) })
+        Box::pin(async move { Ok(UpstreamResponse { status: 200, headers, body }) })
     }
 }
 
-impl Directory for OddProvider {
-    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+impl ModelRouter for OddProvider {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
         let row = match model.split('-').next() {
             Some("claude") => "anthropic",
             Some("gemini") => "gemini",
@@ -342,10 +347,10 @@ impl Directory for OddProvider {
         let provider = self.catalog.provider(row).unwrap();
         let (endpoint, account) = (Name::from(row), Name::from("odd"));
         let model = Name::from(model);
-        Ok(vec![Reached { endpoint, account, is_callers: false, provider, model }])
+        Ok(vec![RouteTarget { endpoint, account, is_callers: false, provider, model }])
     }
 
-    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+    fn of_wire(&self, _: &Wire) -> Option<RouteTarget> {
         None
     }
 
@@ -354,20 +359,20 @@ impl Directory for OddProvider {
     }
 }
 
-/// A value that the provider issued goes back untouched, with every alphabet.
+/// An issued value returns to its provider unchanged, whatever characters it contains.
 #[tokio::test(flavor = "multi_thread")]
-async fn seals_known_to_the_vault_are_never_judged_by_their_format() {
+async fn captured_seals_are_accepted_in_any_format() {
     let catalog = Catalog::builtin().clone();
     let odd = Arc::new(OddProvider { arrived: Mutex::default(), catalog });
-    let opening = Opening {
-        directory: Arc::clone(&odd) as Arc<dyn Directory>,
-        ..Opening::of(ReplayMode::Repair)
+    let opening = GatewayOptions {
+        directory: Arc::clone(&odd) as Arc<dyn ModelRouter>,
+        ..GatewayOptions::of(ReplayMode::Repair)
     };
     let (url, _store, _folder) = serve(Arc::clone(&odd) as Arc<dyn Upstream>, opening).await;
     for (say, model) in [
-        (Say::Messages, "claude-sonnet-4-5"),
-        (Say::Gemini, "gemini-3-pro-preview"),
-        (Say::Responses, "gpt-5.2"),
+        (ClientDialect::Messages, "claude-sonnet-4-5"),
+        (ClientDialect::Gemini, "gemini-3-pro-preview"),
+        (ClientDialect::Responses, "gpt-5.2"),
     ] {
         let mut history = vec![say.user("Hi")];
         for turn in 0..2 {
@@ -388,11 +393,12 @@ async fn seals_known_to_the_vault_are_never_judged_by_their_format() {
     }
 }
 
-/// A client that resumes a session sends each result twice, with the media beside it, and no signature on the last text.
+/// A client that resumes a session sends each result and its media twice, and the last text
+/// unsigned.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let (say, model) = (Say::Gemini, MODELS[2]);
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let (say, model) = (ClientDialect::Gemini, MODELS[2]);
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}});
     let with_picture = |mut results: Vec<Value>| {
         results[0]["parts"].as_array_mut().unwrap().push(picture.clone());
@@ -405,7 +411,7 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
         let calls = say.calls(&said);
         history.extend(said.clone());
         let is_last = calls.is_empty();
-        // The signature of the text is lost, and those of calls are there.
+        // The text loses its signature; the calls keep theirs.
         resumed.extend(if is_last { say.stripped(said) } else { said });
         if is_last {
             break;
@@ -437,11 +443,11 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     }
 }
 
-/// Another maker's thoughts are not Gemini's, whether or not their turn has calls.
+/// Thoughts of other providers are not sent to Gemini, with or without calls in their turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn unsigned_thoughts_of_other_makers_are_left_out_for_gemini() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let say = Say::Gemini;
+async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let say = ClientDialect::Gemini;
     for issuer in [MODELS[0], MODELS[3]] {
         let mut history = vec![say.user(QUESTION)];
         let mut thoughts = Vec::new();

@@ -1,50 +1,56 @@
-//! Tokens are counted in every dialect that can ask for it, whoever answers.
+//! Every dialect that has a token-count endpoint can count tokens at every provider.
 
-use crate::harness::{Gate, MODELS, Say};
+use crate::harness::{ClientDialect, MODELS, SimGateway};
 use serde_json::{Value, json};
 use throughline_server::ReplayMode;
 
-/// A request that asks for its number of tokens, and what is asked.
-fn counting(say: Say, model: &str, history: &[Value]) -> (String, Value) {
+/// The path and body of a token-count request.
+fn counting(say: ClientDialect, model: &str, history: &[Value]) -> (String, Value) {
     let (_, mut body) = say.request(model, history, false);
     match say {
-        Say::Messages => {
+        ClientDialect::Messages => {
             body.as_object_mut()
                 .unwrap()
                 .retain(|name, _| !["max_tokens", "stream"].contains(&&**name));
             ("/v1/messages/count_tokens".to_owned(), body)
         }
-        Say::Responses => {
+        ClientDialect::Responses => {
             body.as_object_mut().unwrap().retain(|name, _| {
                 ["model", "input", "instructions", "tools", "reasoning"].contains(&&**name)
             });
             ("/v1/responses/input_tokens".to_owned(), body)
         }
-        Say::Gemini => {
+        ClientDialect::Gemini => {
             let wrapped = json!({"generateContentRequest": body});
             (format!("/v1beta/models/{model}:countTokens"), wrapped)
         }
-        Say::Chat => panic!("chat has no such path"),
+        ClientDialect::Chat => panic!("chat has no such path"),
     }
 }
 
-async fn count(gate: &Gate, say: Say, model: &str, history: &[Value]) -> (u64, String) {
+async fn count(
+    gate: &SimGateway,
+    say: ClientDialect,
+    model: &str,
+    history: &[Value],
+) -> (u64, String) {
     let (path, body) = counting(say, model, history);
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     let (status, headers, body) =
         gate.send("POST", &path, body.to_string().into_bytes(), &headers).await;
     let said: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(status, 200, "{say:?} → {model}: {said}");
-    let name = if say == Say::Gemini { "totalTokens" } else { "input_tokens" };
+    let name = if say == ClientDialect::Gemini { "totalTokens" } else { "input_tokens" };
     let how = headers["x-throughline-count"].to_str().unwrap().to_owned();
     (said[name].as_u64().unwrap_or_else(|| panic!("{say:?} → {model}: {said}")), how)
 }
 
-/// A provider that can count does; of another, the answer says that it is an estimate. A longer request has more tokens.
+/// Providers with a count endpoint count; for the others the response is marked as an estimate. A
+/// longer request has more tokens.
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_are_counted_whoever_answers() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    for say in [Say::Messages, Say::Responses, Say::Gemini] {
+async fn tokens_are_counted_for_every_provider() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    for say in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Gemini] {
         for model in MODELS {
             let short = [say.user("Hello")];
             let long = [say.user(&"How are you today? ".repeat(200))];
@@ -58,14 +64,14 @@ async fn tokens_are_counted_whoever_answers() {
     gate.assert_nothing_refused();
 }
 
-/// What another model thought, and our claims to it, do not reach the one who counts.
+/// Another model's thoughts and Claims are not sent to the counting provider.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_ours_reaches_the_one_who_counts() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let own = [
-        (Say::Messages, "sim/claude-sonnet-4-5", "sim/gpt-5.2"),
-        (Say::Responses, "sim/gpt-5.2", "sim/gemini-3-pro-preview"),
-        (Say::Gemini, "sim/gemini-3-pro-preview", "sim/claude-sonnet-4-5"),
+        (ClientDialect::Messages, "sim/claude-sonnet-4-5", "sim/gpt-5.2"),
+        (ClientDialect::Responses, "sim/gpt-5.2", "sim/gemini-3-pro-preview"),
+        (ClientDialect::Gemini, "sim/gemini-3-pro-preview", "sim/claude-sonnet-4-5"),
     ];
     for (say, model, other) in own {
         let mut history = vec![say.user("What is the weather in Paris?")];
@@ -80,11 +86,12 @@ async fn nothing_of_ours_reaches_the_one_who_counts() {
     gate.assert_nothing_refused();
 }
 
-/// A model that nobody knows is no model to count for either.
+/// An unknown model cannot be counted for either.
 #[tokio::test(flavor = "multi_thread")]
-async fn counting_for_nobody_is_an_error_of_the_dialect() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let (path, body) = counting(Say::Messages, "nobody/knows", &[Say::Messages.user("Hello")]);
+async fn counting_for_an_unknown_model_returns_a_dialect_error() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let (path, body) =
+        counting(ClientDialect::Messages, "nobody/knows", &[ClientDialect::Messages.user("Hello")]);
     let (status, said) = gate.raw(&path, body.to_string().into_bytes(), &[]).await;
     assert_eq!((status, said["type"].as_str()), (404, Some("error")), "{said}");
 }

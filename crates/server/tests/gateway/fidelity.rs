@@ -1,10 +1,10 @@
-//! What a provider says reaches a caller of the same dialect as it was said: byte for byte, however it is cut and compressed,
-//! and the official clients make of it what they make of the provider's own answer. It is kept all the same.
+//! A reply reaches a caller of the same dialect byte for byte, with any chunking and compression.
+//! Official clients parse it exactly like the provider's own response, and it is captured as well.
 
 use std::sync::Arc;
 
-use crate::harness::scripted::{Coding, Cut, Manner, Scripted, model};
-use crate::harness::{Opening, QUESTION, Say, official};
+use crate::harness::scripted::{Chunking, Compression, FixedProvider, ReplyStyle, model};
+use crate::harness::{ClientDialect, GatewayOptions, QUESTION, official};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -16,41 +16,47 @@ use throughline_codec::{Framer, Framing};
 use throughline_server::ReplayMode;
 use throughline_testkit::{Folder, chunks, figure, proptest_config};
 
-/// A gateway before a provider that always says the same.
-struct Stage {
-    scripted: Arc<Scripted>,
+/// A gateway in front of a provider with fixed replies.
+struct FixedReplyGateway {
+    scripted: Arc<FixedProvider>,
     url: String,
     _folder: Folder,
 }
 
-/// An answer as a caller gets it.
-struct Got {
+/// A response as the caller receives it.
+struct ReceivedResponse {
     coding: Option<String>,
     kind: String,
     body: Bytes,
 }
 
-impl Stage {
+impl FixedReplyGateway {
     async fn open() -> Self {
-        let scripted = Scripted::open().await;
+        let scripted = FixedProvider::open().await;
         let upstream = Arc::new(crate::harness::upstream(&scripted.url));
         let (url, _, folder) =
-            crate::harness::serve(upstream, Opening::of(ReplayMode::Repair)).await;
+            crate::harness::serve(upstream, GatewayOptions::of(ReplayMode::Repair)).await;
         Self { scripted, url, _folder: folder }
     }
 
-    async fn ask(&self, say: Say, history: &[Value], stream: bool, user: &str) -> Got {
+    async fn ask(
+        &self,
+        say: ClientDialect,
+        history: &[Value],
+        stream: bool,
+        user: &str,
+    ) -> ReceivedResponse {
         self.ask_model(say, model(say), history, stream, user).await
     }
 
     async fn ask_model(
         &self,
-        say: Say,
+        say: ClientDialect,
         model: &str,
         history: &[Value],
         stream: bool,
         user: &str,
-    ) -> Got {
+    ) -> ReceivedResponse {
         let (path, body) = say.request(model, history, stream);
         let request = hyper::Request::post(format!("{}{path}", self.url))
             .header("content-type", "application/json")
@@ -66,11 +72,16 @@ impl Stage {
         let coding = coding.map(|value| value.to_str().unwrap().to_owned());
         let kind = response.headers().get("content-type");
         let kind = kind.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
-        Got { coding, kind, body: response.into_body().collect().await.unwrap().to_bytes() }
+        ReceivedResponse {
+            coding,
+            kind,
+            body: response.into_body().collect().await.unwrap().to_bytes(),
+        }
     }
 
-    /// Asks, compares the bytes, and asks again as a client that sends no reasoning back: what it dropped is there again.
-    async fn compare(&self, say: Say, stream: bool, manner: Manner, user: &str) {
+    /// Sends a request and compares the bytes. Then continues without reasoning, which must be
+    /// restored.
+    async fn compare(&self, say: ClientDialect, stream: bool, manner: ReplyStyle, user: &str) {
         let what = format!("{say:?}, streamed {stream}, {manner:?}");
         let said = self.scripted.said(say, stream);
         let sent = manner.coding.of(&said.body);
@@ -83,7 +94,7 @@ impl Stage {
         let (headers, _) = self.scripted.last();
         assert_eq!(headers["accept-encoding"], "gzip, deflate, br", "{what}");
         let said = if stream {
-            let mut reader = Framer::new(Framing::of_content_type(&said.kind).unwrap());
+            let mut reader = Framer::new(Framing::from_content_type(&said.kind).unwrap());
             let mut frames = Vec::new();
             reader.push(&said.body, &mut frames).unwrap();
             reader.finish(&mut frames).unwrap();
@@ -104,7 +115,7 @@ impl Stage {
     }
 }
 
-/// The seals in these values, and the reasoning that has none, in order.
+/// The Seals in these values and the unsealed reasoning, in order.
 fn opaque(values: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest: Vec<&Value> = values.iter().rev().collect();
@@ -125,38 +136,39 @@ fn opaque(values: &[Value]) -> Vec<String> {
     found
 }
 
-/// Every wire, whole and streamed, in every compression, cut at random and after every byte.
+/// Every wire, whole and streamed, in every compression, split at random and after every byte.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_pass_as_they_came_and_are_kept() {
-    let stage = Stage::open().await;
+async fn replies_are_forwarded_byte_for_byte_and_captured() {
+    let stage = FixedReplyGateway::open().await;
     let mut compared = 0;
-    for say in Say::ALL {
+    for say in ClientDialect::ALL {
         for stream in [false, true] {
-            for coding in Coding::ALL {
-                for cut in [Cut::OneByte, Cut::Random(compared), Cut::At(Vec::new())] {
-                    let manner = Manner::new(cut, coding);
+            for coding in Compression::ALL {
+                for cut in [Chunking::OneByte, Chunking::Random(compared), Chunking::At(Vec::new())]
+                {
+                    let manner = ReplyStyle::new(cut, coding);
                     stage.compare(say, stream, manner, &format!("user-{compared}")).await;
                     compared += 1;
                 }
             }
         }
     }
-    figure("answers that passed byte for byte and were kept", compared);
+    figure("replies forwarded byte for byte and stored", compared);
 }
 
-/// The same for cuts that proptest thinks of.
+/// Repeats the comparison with chunkings that proptest generates.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_cut_changes_a_stream() {
-    let stage = Stage::open().await;
+async fn chunking_does_not_change_a_stream() {
+    let stage = FixedReplyGateway::open().await;
     let config = proptest_config(12);
     let cases = config.cases;
     let mut runner = TestRunner::new(config);
     for case in 0..cases {
-        for say in Say::ALL {
-            for coding in Coding::ALL {
+        for say in ClientDialect::ALL {
+            for coding in Compression::ALL {
                 let length = coding.of(&stage.scripted.said(say, true).body).len();
                 let places = chunks(length).new_tree(&mut runner).unwrap().current();
-                let manner = Manner::new(Cut::At(places), coding);
+                let manner = ReplyStyle::new(Chunking::At(places), coding);
                 let user = format!("{case}-{say:?}-{coding:?}");
                 stage.compare(say, true, manner, &user).await;
             }
@@ -164,37 +176,38 @@ async fn no_cut_changes_a_stream() {
     }
 }
 
-/// A provider that answers a streaming request with one JSON object is accepted: a caller of another dialect gets
-/// a stream of its own dialect, and nothing native to the provider's.
+/// A provider may answer a streaming request with one JSON object. A caller of another dialect then
+/// receives a stream in its own dialect, without anything native to the provider's.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
-    let stage = Stage::open().await;
+    let stage = FixedReplyGateway::open().await;
     let mut pairs = 0;
-    for provider in Say::ALL {
+    for provider in ClientDialect::ALL {
         let said = stage.scripted.said(provider, false);
         let whole: Value = serde_json::from_slice(&said.body).unwrap();
         let seals: Vec<String> = opaque(std::slice::from_ref(&whole));
         let calls = provider.calls(&provider.answer(&whole));
         assert!(!seals.is_empty() && !calls.is_empty(), "{provider:?}: {whole}");
-        for caller in Say::ALL.into_iter().filter(|caller| *caller != provider) {
-            for (cut, coding) in
-                [(Cut::At(Vec::new()), Coding::Plain), (Cut::Random(7), Coding::Gzip)]
-            {
+        for caller in ClientDialect::ALL.into_iter().filter(|caller| *caller != provider) {
+            for (cut, coding) in [
+                (Chunking::At(Vec::new()), Compression::Plain),
+                (Chunking::Random(7), Compression::Gzip),
+            ] {
                 let what = format!("{caller:?} asks {provider:?}, {cut:?}, {coding:?}");
-                let manner = Manner { cut, coding, ignores_stream: true };
+                let manner = ReplyStyle { cut, coding, ignores_stream: true };
                 stage.scripted.answers(manner);
                 let history = [caller.user(QUESTION)];
                 let user = format!("pair-{pairs}");
                 let got = stage.ask_model(caller, model(provider), &history, true, &user).await;
-                let mut reader = Framer::new(Framing::of_content_type(&got.kind).unwrap());
+                let mut reader = Framer::new(Framing::from_content_type(&got.kind).unwrap());
                 let mut frames = Vec::new();
                 reader.push(&got.body, &mut frames).unwrap();
                 reader.finish(&mut frames).unwrap();
                 let heard = caller.streamed(&frames);
                 assert_eq!(caller.calls(&heard).len(), calls.len(), "{what}: {heard:#?}");
                 let text = String::from_utf8(got.body.to_vec()).unwrap();
-                // Chat reasoning is plain text without a seal, which every dialect may show.
-                for seal in seals.iter().filter(|_| provider != Say::Chat) {
+                // Chat reasoning is plain text without a Seal, which every dialect may show.
+                for seal in seals.iter().filter(|_| provider != ClientDialect::Chat) {
                     assert!(!text.contains(seal.as_str()), "{what}: a seal of the provider");
                 }
                 let id = whole["id"].as_str().or(whole["responseId"].as_str()).unwrap();
@@ -210,11 +223,11 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
     figure("JSON answers to streaming requests that were translated", pairs);
 }
 
-/// Of two who say the same, each is given back only what is its own.
+/// Of two end-users with equal conversations, each receives only its own state.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_header_says_whose_conversation_it_is() {
-    let stage = Stage::open().await;
-    let say = Say::Messages;
+async fn user_header_separates_equal_conversations() {
+    let stage = FixedReplyGateway::open().await;
+    let say = ClientDialect::Messages;
     let history = vec![say.user(QUESTION)];
     let got = stage.ask(say, &history, false, "alice").await;
     let said = say.answer(&serde_json::from_slice(&got.body).unwrap());
@@ -226,16 +239,16 @@ async fn the_header_says_whose_conversation_it_is() {
         let (headers, asked) = stage.scripted.last();
         let asked: Value = serde_json::from_slice(&asked).unwrap();
         assert_eq!(opaque(std::slice::from_ref(&asked)), owed, "{user}");
-        assert_eq!(headers.get("x-throughline-user"), None, "the provider is not told");
+        assert_eq!(headers.get("x-throughline-user"), None, "the provider does not receive it");
     }
 }
 
-/// What an official client makes of an answer through the gateway is what it makes of the provider's own.
-async fn tells_the_same(language: &str, script: &str, say: Say) {
-    let stage = Stage::open().await;
+/// An official client parses a response through the gateway exactly like the provider's own.
+async fn assert_parsed_alike(language: &str, script: &str, say: ClientDialect) {
+    let stage = FixedReplyGateway::open().await;
     let (mut compared, models) = (0, [model(say)]);
-    for cut in [Cut::OneByte, Cut::Random(1), Cut::Random(2)] {
-        stage.scripted.answers(Manner::new(cut.clone(), Coding::Plain));
+    for cut in [Chunking::OneByte, Chunking::Random(1), Chunking::Random(2)] {
+        stage.scripted.answers(ReplyStyle::new(cut.clone(), Compression::Plain));
         let mut told = Vec::new();
         for url in [&stage.scripted.url, &stage.url] {
             let run = official::run(language, script, url, "tell", &models);
@@ -249,14 +262,14 @@ async fn tells_the_same(language: &str, script: &str, say: Say) {
         assert_eq!(told[0], told[1], "{language}/{script}, {cut:?}");
         compared += 2;
     }
-    figure(&format!("{language}/{script}: answers told alike"), compared);
+    figure(&format!("{language}/{script}: responses parsed alike"), compared);
 }
 
 macro_rules! clients {
     ($($test:ident: $language:literal $script:literal $say:ident;)*) => {
         $(#[tokio::test(flavor = "multi_thread")]
         async fn $test() {
-            tells_the_same($language, $script, Say::$say).await;
+            assert_parsed_alike($language, $script, ClientDialect::$say).await;
         })*
     };
 }

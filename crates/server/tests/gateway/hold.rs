@@ -1,15 +1,16 @@
-//! The end of an answer is told when the answer is kept, and only that waits.
+//! The last frame of a reply is sent after the reply is stored; earlier frames do not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::house::{
-    ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, heard, question, store, whole,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, heard, question,
+    store, whole,
 };
 use throughline_core::{
-    Batch, Boxed, Fence, Lease, LogHead, LogId, Pending, Receipt, Record, Sight, Store, StoreError,
-    Tenant, Unattended, VaultKey,
+    Batch, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun, Store,
+    StoreError, StoreFuture, Tenant, VaultKey, VaultLookup,
 };
 use throughline_server::{Limits, usage_log};
 use throughline_store::Journal;
@@ -18,15 +19,15 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-/// A store that keeps nothing before it is let, and that can be taken away.
-pub(crate) struct Held {
+/// A store that commits only when permitted and that can be made to fail.
+pub(crate) struct GatedStore {
     pub(crate) journal: Journal,
-    /// One for each batch that may be kept.
+    /// One permit per batch that may be committed.
     pub(crate) let_go: Arc<Semaphore>,
     pub(crate) outage: Arc<Outage>,
 }
 
-/// Which operations of a store fail.
+/// The store operations that fail.
 #[derive(Default)]
 pub(crate) struct Outage {
     pub(crate) reads: AtomicBool,
@@ -51,11 +52,11 @@ impl Outage {
     }
 }
 
-impl Store for Held {
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+impl Store for GatedStore {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
         Box::pin(async move {
             self.outage.write()?;
-            // The account of what was used is no answer.
+            // Usage records are not replies and need no permit.
             if batch.tenant != usage_log().0 {
                 self.let_go.acquire().await.unwrap().forget();
             }
@@ -69,27 +70,27 @@ impl Store for Held {
         log: &'a LogId,
         after: u64,
         limit: u32,
-    ) -> Boxed<'a, Vec<Record>> {
+    ) -> StoreFuture<'a, Vec<Record>> {
         Box::pin(async move {
             self.outage.read()?;
             self.journal.read(tenant, log, after, limit).await
         })
     }
 
-    fn place_of_event<'a>(
+    fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         event: u64,
-    ) -> Boxed<'a, u64> {
-        self.journal.place_of_event(tenant, log, event)
+    ) -> StoreFuture<'a, u64> {
+        self.journal.seq_before_event(tenant, log, event)
     }
 
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()> {
         self.journal.wait(tenant, log, after)
     }
 
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>> {
         Box::pin(async move {
             self.outage.read()?;
             self.journal.log(tenant, log).await
@@ -101,7 +102,7 @@ impl Store for Held {
         tenant: &'a Tenant,
         log: &'a LogId,
         at_most: u64,
-    ) -> Boxed<'a, Option<Record>> {
+    ) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             self.outage.read()?;
             self.journal.checkpoint(tenant, log, at_most).await
@@ -114,7 +115,7 @@ impl Store for Held {
         log: &'a LogId,
         owner: &'a str,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         Box::pin(async move {
             self.outage.write()?;
             self.journal.lease(tenant, log, owner, time).await
@@ -127,22 +128,31 @@ impl Store for Held {
         log: &'a LogId,
         fence: Fence,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         self.journal.renew(tenant, log, fence, time)
     }
 
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+    fn release<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()> {
         self.journal.release(tenant, log, fence)
     }
 
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [VaultKey],
+    ) -> StoreFuture<'a, VaultLookup> {
         Box::pin(async move {
             self.outage.read()?;
             self.journal.find(tenant, keys).await
         })
     }
 
-    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()> {
         self.journal.forget_run(tenant, run)
     }
 
@@ -161,7 +171,7 @@ impl Store for Held {
         thread: &'a LogId,
         before: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>> {
+    ) -> StoreFuture<'a, Vec<LogHead>> {
         Store::runs_of(&self.journal, tenant, thread, before, limit)
     }
 
@@ -169,16 +179,16 @@ impl Store for Held {
         &'a self,
         tenant: &'a Tenant,
         log: Option<&'a LogId>,
-    ) -> Boxed<'a, Vec<Pending>> {
+    ) -> StoreFuture<'a, Vec<PendingEntry>> {
         self.journal.pending(tenant, log)
     }
 
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
-        self.journal.unattended(idle, after, limit)
+    fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        self.journal.stale_runs(idle, after, limit)
     }
 }
 
-/// Reads until that was said. Gives all that was.
+/// Reads until the text arrives and returns everything read.
 async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     let mut heard = Vec::new();
     loop {
@@ -190,13 +200,13 @@ async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     }
 }
 
-/// A provider may say all of its answer in one piece: every frame but the last goes on at once.
+/// A provider may send its whole reply in one chunk: every frame but the last is forwarded at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_last_frame_waits_until_the_answer_is_kept() {
+async fn only_the_last_frame_waits_for_the_capture() {
     let folder = Folder::new("hold");
     let journal = store(&folder).await;
-    let provider = Provider::saying([STREAM_HEAD, STREAM].concat()).await;
-    // The same wire, where bytes pass, and another dialect.
+    let provider = RawProvider::saying([STREAM_HEAD, STREAM].concat()).await;
+    // The same wire, where bytes are forwarded, and another dialect.
     let chat = r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
     for (path, body, before, last) in [
         ("/v1/messages", question("claude-sonnet-4-5", true), "message_delta", "message_stop"),
@@ -204,12 +214,19 @@ async fn only_the_last_frame_waits_until_the_answer_is_kept() {
     ] {
         let let_go = Arc::new(Semaphore::new(0));
         let outage = Arc::default();
-        let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
+        let held = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
         let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
-        let house = House::open_on(&provider, Arc::new(held), Plan { limits, ..Plan::default() });
+        let house = RawGateway::open_on(
+            &provider,
+            Arc::new(held),
+            RawGatewayOptions { limits, ..RawGatewayOptions::default() },
+        );
         let mut stream = house.begun(&house.request(path, "", &body)).await;
         let begun = heard_until(&mut stream, before).await;
-        assert!(!begun.contains(last), "{path}: the end was told before it was kept: {begun}");
+        assert!(
+            !begun.contains(last),
+            "{path}: the end was sent before the reply was stored: {begun}"
+        );
         let_go.add_permits(1);
         heard_until(&mut stream, last).await;
         house.close().await;
@@ -217,29 +234,29 @@ async fn only_the_last_frame_waits_until_the_answer_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relaxed_answer_is_out_before_it_is_kept_and_whoever_looks_for_it_waits() {
+async fn write_behind_sends_replies_before_storing_and_lookups_wait() {
     let folder = Folder::new("relaxed");
     let journal = store(&folder).await;
-    let provider = Provider::saying(whole("200 OK", "application/json", ANSWER)).await;
+    let provider = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
     let let_go = Arc::new(Semaphore::new(0));
     let outage = Arc::default();
-    let held = Held { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
+    let held = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
     let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
-    let plan = Plan { limits, relaxed: true, ..Plan::default() };
-    let mut house = House::open_on(&provider, Arc::new(held), plan);
+    let plan = RawGatewayOptions { limits, relaxed: true, ..RawGatewayOptions::default() };
+    let mut house = RawGateway::open_on(&provider, Arc::new(held), plan);
 
-    // Nothing is kept yet, and the answer is out.
+    // The response arrives before anything is stored.
     let first = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(first.status, 200, "{}", first.body);
     let asked = house.request(&format!("/v1/throughline/calls/{}", first.call), "", "");
     let mut stream = house.begun(&asked).await;
     let early = tokio::time::timeout(Duration::from_millis(100), heard(&mut stream)).await;
-    assert!(early.is_err(), "what is being kept was said not to be there: {early:?}");
+    assert!(early.is_err(), "a pending turn was reported missing: {early:?}");
     let_go.add_permits(1);
     let told = heard(&mut stream).await;
     assert_eq!(told.status, 200, "{}", told.body);
 
-    // Whoever stops waits for what is being kept.
+    // A shutdown waits for pending writes.
     let last = house.ask("claude-sonnet-4-5", false).await;
     house.stop();
     let_go.add_permits(1);

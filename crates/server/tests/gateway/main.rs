@@ -1,4 +1,4 @@
-//! The gateway before real callers: one program, so that what they share is built and linked once.
+//! Gateway tests with real callers, in one program so that shared code is built and linked once.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::missing_panics_doc,
-    reason = "a test fails by panicking, and asks the clock itself"
+    reason = "a test fails by panicking, and may read the clock"
 )]
 
 mod chain;

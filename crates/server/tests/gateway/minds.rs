@@ -1,21 +1,23 @@
-//! Law 13, never the wrong mind: whatever clients do, nothing is restored that was not this conversation's own.
+//! Invariant 13: whatever clients do, only a conversation's own reasoning is restored.
 //!
-//! Small worlds are made up in which everybody says nearly the same: two tenants, end-users and anonymous callers, with equal visible
-//! prefixes, answers asked for again, branches, tool-call ids that count from 0 in every answer, edited system prompts and
-//! texts, answers whose capture was lost, and claims that are forged or another's. Whole conversations are taken from
-//! somebody else, of another tenant or of the same: word for word, with their tool-call ids, their seals and our claims to them.
-//! Each request drops all of its own reasoning, is restored and sent; each seal that is sent is looked up in the world's own book, and
-//! the turn that an answer is kept behind must be the caller's own.
+//! Generated worlds contain callers with almost equal conversations: two tenants, end-users and
+//! anonymous callers, equal visible prefixes, repeated answers, branches, tool-call ids that
+//! restart at 0, edited prompts and texts, lost captures, and forged or foreign Claims. Whole
+//! conversations are copied from another caller of the same or another tenant, with their call ids,
+//! Seals and Claims.
+//!
+//! Each request drops all of its own reasoning, is restored and sent. Every Seal sent is looked up
+//! in the world's own records, and the parent turn of every answer must belong to the caller.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::common::House;
-use crate::common::said::{Answer, Line, Said, seal};
-use throughline_core::{NodeId, Tenant};
-use throughline_server::{Claims, Restored};
-use throughline_testkit::{Dice, cases, figure};
+use crate::common::ReplayFixture;
+use crate::common::said::{Message, ModelTurn, WireTarget, seal};
+use throughline_core::{Tenant, TurnId};
+use throughline_replay::{Claims, RestoredCall};
+use throughline_testkit::{TestRng, cases, figure};
 
-/// Somebody who converses.
+/// A caller with its own conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Caller {
     tenant: Tenant,
@@ -27,68 +29,68 @@ struct Conversation {
     caller: Caller,
     line: usize,
     system: &'static str,
-    said: Vec<Said>,
-    /// What was sent for each answer before: what was sent one way is always sent that way.
+    said: Vec<Message>,
+    /// The Seals sent before for each answer: an answer is always sent the same way.
     sent: HashMap<u64, HashSet<String>>,
-    /// Whether every answer was captured behind exactly this, and nothing was edited since.
+    /// Whether every answer was captured after exactly this prefix and nothing was edited since.
     is_plain: bool,
-    /// The answers that were somebody else's, each with the mind that gave it there.
+    /// Answers copied from another caller, each with the mind that gave it there.
     taken: HashMap<u64, u64>,
 }
 
-/// What a caller sends with answers, by their minds here, that it was never given.
+/// Foreign handles that a caller sends with its answers, by mind.
 #[derive(Default)]
-struct Strange {
-    /// In place of their thoughts' seals.
+struct ForeignHandles {
+    /// Instead of the thoughts' Seals.
     seals: HashMap<u64, String>,
-    /// As the ids of their calls.
+    /// As call ids.
     ids: HashMap<u64, String>,
 }
 
-/// How many answers were sent with handles of another tenant's.
+/// The number of answers sent with another tenant's handles.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct ForeignCounts {
     ids: usize,
     seals: usize,
     claims: usize,
 }
 
-/// Everything visible up to a turn, as the book has it: whose, on which wire, behind what.
-type Visible = (Caller, usize, &'static str, Vec<Said>);
+/// Everything visible up to a turn: caller, wire, system prompt and messages.
+type VisiblePrefix = (Caller, usize, &'static str, Vec<Message>);
 
 struct World<'w> {
-    house: &'w House,
-    lines: &'w [Line],
-    dice: Dice,
+    house: &'w ReplayFixture,
+    lines: &'w [WireTarget],
+    dice: TestRng,
     callers: Vec<Caller>,
     conversations: Vec<Conversation>,
-    /// The minds that answered behind what is visible.
-    book: HashMap<Visible, HashSet<u64>>,
-    /// How many minds answered behind what is visible, on whichever wire.
-    alike: HashMap<Visible, usize>,
-    /// The turns that were captured, whose they are, and which mind gave them.
-    nodes: Vec<Captured>,
+    /// The minds that answered after each visible prefix.
+    book: HashMap<VisiblePrefix, HashSet<u64>>,
+    /// The number of minds that answered after each visible prefix, on any wire.
+    alike: HashMap<VisiblePrefix, usize>,
+    /// The captured turns with their owners and minds.
+    nodes: Vec<CapturedTurn>,
     minds: u64,
     restored: usize,
     owed: usize,
-    taken: Taken,
+    taken: ForeignCounts,
 }
 
 #[derive(Clone)]
-struct Captured {
+struct CapturedTurn {
     owner: Caller,
-    node: NodeId,
+    node: TurnId,
     mind: u64,
 }
 
 const SYSTEMS: [&str; 2] = ["Be brief.", "Be thorough."];
 const TEXTS: [&str; 3] = ["Go on.", "Why?", "And then?"];
 const ANSWERS: [&str; 2] = ["So it is.", "It depends."];
-/// The id that every answer may give its call anew.
-const COUNTED: &str = "call_0";
+/// A call id that any answer may reuse.
+const REUSED_CALL_ID: &str = "call_0";
 
 impl<'w> World<'w> {
-    fn new(house: &'w House, lines: &'w [Line], seed: u64) -> Self {
+    fn new(house: &'w ReplayFixture, lines: &'w [WireTarget], seed: u64) -> Self {
         let caller = |tenant: &str, end_user| Caller {
             tenant: Tenant::from(format!("{tenant}-{seed}")),
             end_user,
@@ -102,7 +104,7 @@ impl<'w> World<'w> {
         ];
         let (conversations, book, nodes) = (Vec::new(), HashMap::new(), Vec::new());
         let (minds, restored, owed) = (seed * 1_000, 0, 0);
-        let dice = Dice::new(seed);
+        let dice = TestRng::new(seed);
         let alike = HashMap::new();
         Self {
             house,
@@ -116,7 +118,7 @@ impl<'w> World<'w> {
             minds,
             restored,
             owed,
-            taken: Taken::default(),
+            taken: ForeignCounts::default(),
         }
     }
 
@@ -129,7 +131,7 @@ impl<'w> World<'w> {
         let choice = self.dice.below(10);
         if self.conversations.is_empty() || choice < 2 {
             let caller = self.pick(&self.callers.clone());
-            // Most speak on the same wire, so that they look alike.
+            // Most callers use the same wire, so that they look alike.
             let line = if self.dice.below(3) == 0 {
                 self.dice.below(self.lines.len())
             } else {
@@ -153,7 +155,7 @@ impl<'w> World<'w> {
             2 => self.branch(number),
             3 => self.regenerate(number),
             4 => self.edit(number),
-            // What was taken is not taken back.
+            // A copied conversation is not copied back.
             5 if self.conversations[number].taken.is_empty() => {
                 self.take(number);
                 return self.ask(self.conversations.len() - 1).await;
@@ -163,7 +165,7 @@ impl<'w> World<'w> {
         self.ask(number).await;
     }
 
-    /// The wire that most of this world speaks.
+    /// The wire that most callers of this world use.
     fn line(&self) -> usize {
         usize::try_from(self.minds / 1_000).unwrap() % self.lines.len()
     }
@@ -176,12 +178,12 @@ impl<'w> World<'w> {
     /// Goes back to before the last answer.
     fn regenerate(&mut self, number: usize) {
         let said = &mut self.conversations[number].said;
-        if let Some(last) = said.iter().rposition(|said| matches!(said, Said::Model(_))) {
+        if let Some(last) = said.iter().rposition(|said| matches!(said, Message::Model(_))) {
             said.truncate(last);
         }
     }
 
-    /// Somebody else says all of a conversation again, with the ids of its calls.
+    /// Another caller copies a conversation with its call ids.
     fn take(&mut self, number: usize) {
         let mut copy = self.conversations[number].clone();
         let mut others = self.callers.clone();
@@ -189,7 +191,7 @@ impl<'w> World<'w> {
         copy.caller = self.pick(&others);
         (copy.sent, copy.is_plain) = (HashMap::new(), false);
         for said in &mut copy.said {
-            let Said::Model(answer) = said else { continue };
+            let Message::Model(answer) = said else { continue };
             self.minds += 1;
             copy.taken.insert(self.minds, answer.mind);
             answer.mind = self.minds;
@@ -207,31 +209,31 @@ impl<'w> World<'w> {
         }
         let is_user = which == 1;
         let edited = conversation.said.iter_mut().find_map(|said| match said {
-            Said::User(text) if is_user => Some(text),
-            Said::Model(answer) if !is_user => Some(&mut answer.text),
-            Said::User(_) | Said::Model(_) | Said::Tool { .. } => None,
+            Message::User(text) if is_user => Some(text),
+            Message::Model(answer) if !is_user => Some(&mut answer.text),
+            Message::User(_) | Message::Model(_) | Message::Tool { .. } => None,
         });
         if let Some(text) = edited {
             *text = String::from("That was edited.");
         }
     }
 
-    /// Says the next thing, sends everything without reasoning, checks what goes out, and hears the answer.
+    /// Sends the next message without reasoning, checks the request sent, and adds the answer.
     async fn ask(&mut self, number: usize) {
         let text = self.pick(&TEXTS).to_owned();
         let mut conversation = self.conversations[number].clone();
         match conversation.said.last() {
-            Some(Said::Model(Answer { call: Some((id, name, _)), .. })) => {
+            Some(Message::Model(ModelTurn { call: Some((id, name, _)), .. })) => {
                 let (id, name) = (id.clone(), name.clone());
-                conversation.said.push(Said::Tool { id, name, text });
+                conversation.said.push(Message::Tool { id, name, text });
             }
-            Some(Said::User(_) | Said::Tool { .. }) => {}
-            Some(Said::Model(_)) | None => conversation.said.push(Said::User(text)),
+            Some(Message::User(_) | Message::Tool { .. }) => {}
+            Some(Message::Model(_)) | None => conversation.said.push(Message::User(text)),
         }
         let line = &self.lines[conversation.line];
         let strange = self.strange(&conversation);
         let said = renamed(&conversation.said, &strange.ids);
-        let seal_of = |answer: &Answer| strange.seals.get(&answer.mind).cloned();
+        let seal_of = |answer: &ModelTurn| strange.seals.get(&answer.mind).cloned();
         let call = line.sealed(conversation.system, &said, seal_of);
         let caller = conversation.caller.clone();
         let restored =
@@ -241,37 +243,37 @@ impl<'w> World<'w> {
         self.check(&mut conversation, &strange, &encoded.request.body);
         let answer = self.answer();
         let visible = visible(&conversation, conversation.said.len());
-        let reply = line.reply_behind(&answer, encoded.prefix);
+        let reply = line.reply_after(&answer, encoded.prefix);
         if self.dice.below(8) == 0 {
             conversation.is_plain = false;
         } else {
             let node = self.capture(&caller, &restored, &reply, &encoded).await;
-            self.nodes.push(Captured { owner: caller, node, mind: answer.mind });
+            self.nodes.push(CapturedTurn { owner: caller, node, mind: answer.mind });
         }
         let key = with(visible, &answer);
         *self.alike.entry(on_any_wire(&key)).or_default() += 1;
         self.book.entry(key).or_default().insert(answer.mind);
-        conversation.said.push(Said::Model(answer));
+        conversation.said.push(Message::Model(answer));
         self.conversations[number] = conversation;
     }
 
     async fn capture(
         &self,
         caller: &Caller,
-        restored: &Restored,
+        restored: &RestoredCall,
         reply: &throughline_core::Reply,
-        encoded: &throughline_core::Encoded,
-    ) -> NodeId {
+        encoded: &throughline_core::EncodedRequest,
+    ) -> TurnId {
         self.house.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
     }
 
-    /// What the caller sends that it was never given.
-    fn strange(&mut self, conversation: &Conversation) -> Strange {
-        let mut strange = Strange::default();
+    /// Chooses foreign handles for a request.
+    fn strange(&mut self, conversation: &Conversation) -> ForeignHandles {
+        let mut strange = ForeignHandles::default();
         let caller = &conversation.caller;
         let minds: Vec<u64> = answers(&conversation.said).map(|answer| answer.mind).collect();
-        // A strange claim stands where the thought of some answer was.
-        let claim = self.strange_claim(caller);
+        // A foreign Claim replaces the thought of some answer.
+        let claim = self.foreign_claim(caller);
         let at = self.dice.below(4);
         strange.seals.extend(minds.get(at).copied().zip(claim));
         let claims = Claims::new(crate::common::KEY);
@@ -280,7 +282,7 @@ impl<'w> World<'w> {
             let Some(theirs) = self.nodes.iter().find(|known| known.mind == *theirs) else {
                 continue;
             };
-            let Captured { owner, node, mind } = theirs;
+            let CapturedTurn { owner, node, mind } = theirs;
             let is_counted = usize::from(owner.tenant != caller.tenant);
             match self.dice.below(5) {
                 0 => {
@@ -297,9 +299,10 @@ impl<'w> World<'w> {
                     let id = claims.call_id(&owner.tenant, node, 0).to_string();
                     strange.ids.insert(answer.mind, id);
                 }
-                // Its call has the id that it had there.
+                // The call keeps the id of the original conversation.
                 _ => {
-                    let is_unique = answer.call.as_ref().is_some_and(|(id, ..)| id != COUNTED);
+                    let is_unique =
+                        answer.call.as_ref().is_some_and(|(id, ..)| id != REUSED_CALL_ID);
                     self.taken.ids += is_counted * usize::from(is_unique);
                 }
             }
@@ -307,66 +310,66 @@ impl<'w> World<'w> {
         strange
     }
 
-    /// A claim that this caller was never given.
-    fn strange_claim(&mut self, caller: &Caller) -> Option<String> {
+    /// A Claim that this caller never received.
+    fn foreign_claim(&mut self, caller: &Caller) -> Option<String> {
         let claims = Claims::new(crate::common::KEY);
-        let Captured { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
+        let CapturedTurn { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
         match self.dice.below(8) {
-            // Another tenant's, or another end-user's, with a good authenticator.
+            // Another tenant's or end-user's Claim with a valid authenticator.
             0 if owner != *caller => Some(claims.claim(&owner.tenant, &node).to_string()),
-            // Made by somebody who has not the key.
+            // A Claim made with another key.
             1 => Some(Claims::new([9; 32]).claim(&caller.tenant, &node).to_string()),
             2 => Some(format!("tl1c{node}00000000000000000")),
             _ => None,
         }
     }
 
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> ModelTurn {
         self.minds += 1;
         let text = self.pick(&ANSWERS).to_owned();
         let call = match self.dice.below(4) {
-            // Ids that begin anew with each answer.
-            0 | 1 => Some(COUNTED.to_owned()),
-            // Ids that are unique in the world.
+            // Ids that restart with each answer.
+            0 | 1 => Some(REUSED_CALL_ID.to_owned()),
+            // Globally unique ids.
             2 => Some(format!("call_{:x}a1b2c3d4", self.minds)),
             _ => None,
         };
         let call = call.map(|id| (id, "look".to_owned(), self.pick(&["here", "there"]).to_owned()));
-        Answer { text, call, mind: self.minds }
+        ModelTurn { text, call, mind: self.minds }
     }
 
-    /// Whether nothing that was answered in this conversation has a double.
+    /// Whether no answer of this conversation has a duplicate.
     fn is_alone(&self, conversation: &Conversation) -> bool {
         (0..conversation.said.len()).all(|at| match &conversation.said[at] {
-            Said::Model(answer) => {
+            Message::Model(answer) => {
                 let key = with(visible(conversation, at), answer);
                 self.alike.get(&on_any_wire(&key)) == Some(&1)
             }
-            Said::User(_) | Said::Tool { .. } => true,
+            Message::User(_) | Message::Tool { .. } => true,
         })
     }
 
-    /// What an answer is kept behind must be a turn that this caller was given.
-    fn check_parent(&self, conversation: &Conversation, restored: &Restored) {
+    /// The parent of an answer must be a turn that this caller received.
+    fn check_parent(&self, conversation: &Conversation, restored: &RestoredCall) {
         let Some(parent) = &restored.conversation.parent else { return };
         let known = self.nodes.iter().find(|known| known.node == parent.node);
         let is_own = known.is_some_and(|known| known.owner == conversation.caller);
-        assert!(is_own, "{parent:?} is somebody else's, of {conversation:#?}");
+        assert!(is_own, "{parent:?} belongs to another caller: {conversation:#?}");
     }
 
-    /// Each seal that is sent must be one that this caller was given for this very turn, or for one that looks the same behind
-    /// all that is visible; or one that was sent here before; or one that the caller sent there itself.
-    fn check(&mut self, conversation: &mut Conversation, strange: &Strange, body: &[u8]) {
+    /// Each Seal sent must have been issued to this caller for this turn or for one with the same
+    /// visible prefix, or sent here before, or sent by the caller itself.
+    fn check(&mut self, conversation: &mut Conversation, strange: &ForeignHandles, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
         let line = &self.lines[conversation.line];
         let turns = line.seals_sent(body);
         let places = conversation.said.iter().enumerate();
-        let models = places.filter(|(_, said)| matches!(said, Said::Model(_)));
+        let models = places.filter(|(_, said)| matches!(said, Message::Model(_)));
         let models: Vec<usize> = models.map(|(at, _)| at).collect();
         assert_eq!(turns.len(), models.len(), "{sent}");
         for (seals, at) in turns.iter().zip(models) {
-            let Said::Model(answer) = &conversation.said[at] else { continue };
+            let Message::Model(answer) = &conversation.said[at] else { continue };
             let key = with(visible(conversation, at), answer);
             let alike = self.book.get(&key).into_iter().flatten();
             let own = Some(&answer.mind).filter(|mind| !conversation.taken.contains_key(mind));
@@ -380,7 +383,7 @@ impl<'w> World<'w> {
                 assert!(is_restored || is_callers, "{sent} at {at} of {conversation:#?}");
                 self.restored += usize::from(is_restored);
             }
-            // Where another turn looks the same, that one may be the newest, and its ancestry another.
+            // If another turn looks the same, that one may be the newest, with other ancestors.
             if conversation.is_plain && self.is_alone(conversation) {
                 self.owed += 1;
                 assert_eq!(seals.len(), 1, "nothing was restored at {at} of {conversation:#?}");
@@ -389,68 +392,68 @@ impl<'w> World<'w> {
     }
 }
 
-fn answers(said: &[Said]) -> impl Iterator<Item = &Answer> {
+fn answers(said: &[Message]) -> impl Iterator<Item = &ModelTurn> {
     said.iter().filter_map(|said| match said {
-        Said::Model(answer) => Some(answer),
-        Said::User(_) | Said::Tool { .. } => None,
+        Message::Model(answer) => Some(answer),
+        Message::User(_) | Message::Tool { .. } => None,
     })
 }
 
-/// The same with other ids for the calls of these minds, and in the answers to them.
-fn renamed(said: &[Said], ids: &HashMap<u64, String>) -> Vec<Said> {
+/// Replaces the call ids of these minds, also in the results.
+fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     let (mut said, mut open) = (said.to_vec(), None);
     for said in &mut said {
         match said {
-            Said::Model(answer) => {
+            Message::Model(answer) => {
                 open = ids.get(&answer.mind);
                 if let (Some((id, ..)), Some(strange)) = (&mut answer.call, open) {
                     id.clone_from(strange);
                 }
             }
-            Said::Tool { id, .. } => {
+            Message::Tool { id, .. } => {
                 if let Some(strange) = open {
                     id.clone_from(strange);
                 }
             }
-            Said::User(_) => open = None,
+            Message::User(_) => open = None,
         }
     }
     said
 }
 
-/// Everything visible before that place: without minds and ids.
-fn visible(conversation: &Conversation, at: usize) -> Visible {
+/// Everything visible before this position, without minds and ids.
+fn visible(conversation: &Conversation, at: usize) -> VisiblePrefix {
     let said = conversation.said[..at].iter().map(seen).collect();
     (conversation.caller.clone(), conversation.line, conversation.system, said)
 }
 
-fn with((caller, line, system, mut said): Visible, answer: &Answer) -> Visible {
-    said.push(seen(&Said::Model(answer.clone())));
+fn with((caller, line, system, mut said): VisiblePrefix, answer: &ModelTurn) -> VisiblePrefix {
+    said.push(seen(&Message::Model(answer.clone())));
     (caller, line, system, said)
 }
 
-fn on_any_wire((caller, _, system, said): &Visible) -> Visible {
+fn on_any_wire((caller, _, system, said): &VisiblePrefix) -> VisiblePrefix {
     (caller.clone(), 0, system, said.clone())
 }
 
-fn seen(said: &Said) -> Said {
+fn seen(said: &Message) -> Message {
     match said {
-        Said::User(text) => Said::User(text.clone()),
-        Said::Tool { name, text, .. } => {
-            Said::Tool { id: String::new(), name: name.clone(), text: text.clone() }
+        Message::User(text) => Message::User(text.clone()),
+        Message::Tool { name, text, .. } => {
+            Message::Tool { id: String::new(), name: name.clone(), text: text.clone() }
         }
-        Said::Model(answer) => {
+        Message::Model(answer) => {
             let call = answer.call.clone().map(|(_, name, of)| (String::new(), name, of));
-            Said::Model(Answer { text: answer.text.clone(), call, mind: 0 })
+            Message::Model(ModelTurn { text: answer.text.clone(), call, mind: 0 })
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_restored_that_was_not_this_conversations_own() {
-    let house = House::new().await;
-    let lines = Line::all();
-    let (mut restored, mut owed, mut taken) = (0, 0, Taken::default());
+async fn only_own_reasoning_is_restored() {
+    let house = ReplayFixture::new().await;
+    let lines = WireTarget::all();
+    let (mut restored, mut owed, mut taken) = (0, 0, ForeignCounts::default());
     let count = cases(150);
     for seed in 1..=u64::from(count) {
         let mut world = World::new(&house, &lines, seed);
@@ -463,7 +466,7 @@ async fn nothing_is_restored_that_was_not_this_conversations_own() {
         taken.seals += world.taken.seals;
         taken.claims += world.taken.claims;
     }
-    figure("worlds in which everybody kept their own mind", count);
+    figure("worlds without foreign reasoning", count);
     figure("seals restored in them", restored);
     figure("answers in them with a call id of another tenant's", taken.ids);
     figure("answers in them with a seal of another tenant's", taken.seals);

@@ -1,33 +1,36 @@
-//! A store that fails: which requests pass, which are refused, and who is told.
+//! A failing store: which requests pass, which are refused, and what is logged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::hold::{Held, Outage};
-use crate::house::{ANSWER, House, Plan, Provider, question, store, until, whole};
-use throughline_core::{Boxed, NodeId, Tenant};
-use throughline_server::{Admission, Allowance, Claims, Keyring, OnStoreFailure, StorePolicy};
+use crate::hold::{GatedStore, Outage};
+use crate::house::{
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, question, store, until, whole,
+};
+use throughline_core::{StoreFuture, Tenant, TurnId};
+use throughline_replay::Claims;
+use throughline_server::{Admission, Allowance, Keyring, OnStoreFailure, StorePolicy};
 use throughline_testkit::Folder;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
-/// A gateway whose store can be taken away, and a provider that counts what it is asked.
-struct Stage {
-    house: House,
+/// A gateway whose store can be made to fail, and a provider that counts its requests.
+struct OutageGateway {
+    house: RawGateway,
     outage: Arc<Outage>,
     asked: Arc<AtomicUsize>,
     _folder: Folder,
 }
 
-/// Keys that are read from the store: `tl_one` and `tl_budget` are known.
+/// Keys that are read from the store: `tl_one` and `tl_budget` exist.
 struct StoredKeys {
     outage: Arc<Outage>,
     is_open: bool,
 }
 
 impl Keyring for StoredKeys {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         Box::pin(async move {
             self.outage.read()?;
             let limits = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
@@ -47,14 +50,14 @@ impl Keyring for StoredKeys {
     }
 }
 
-impl Stage {
+impl OutageGateway {
     async fn open(policy: StorePolicy, is_open: bool) -> Self {
         let folder = Folder::new("outage");
         let journal = store(&folder).await;
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let answer = whole("200 OK", "application/json", ANSWER);
-        let provider = Provider::doing(move |mut stream| {
+        let provider = RawProvider::doing(move |mut stream| {
             counted.fetch_add(1, Ordering::SeqCst);
             let answer = answer.clone();
             async move {
@@ -65,10 +68,14 @@ impl Stage {
         .await;
         let outage = Arc::new(Outage::default());
         let let_go = Arc::new(Semaphore::new(1000));
-        let held = Held { journal, let_go, outage: Arc::clone(&outage) };
+        let held = GatedStore { journal, let_go, outage: Arc::clone(&outage) };
         let keyring = StoredKeys { outage: Arc::clone(&outage), is_open };
-        let plan = Plan { policy, keyring: Some(Arc::new(keyring)), ..Plan::default() };
-        let house = House::open_on(&provider, Arc::new(held), plan);
+        let plan = RawGatewayOptions {
+            policy,
+            keyring: Some(Arc::new(keyring)),
+            ..RawGatewayOptions::default()
+        };
+        let house = RawGateway::open_on(&provider, Arc::new(held), plan);
         Self { house, outage, asked, _folder: folder }
     }
 
@@ -76,7 +83,7 @@ impl Stage {
         self.asked.load(Ordering::SeqCst)
     }
 
-    async fn ask(&self, key: &str, body: &str) -> crate::house::Said {
+    async fn ask(&self, key: &str, body: &str) -> crate::house::RawResponse {
         let house = &self.house;
         let request = house.request("/v1/messages", "", body);
         let mut stream = house.begun(&request.replace("tl_any", key)).await;
@@ -88,7 +95,7 @@ impl Stage {
         (said.status, said.body)
     }
 
-    /// Waits until it is ready again: that is tried once a second.
+    /// Waits for readiness, which is checked once a second.
     async fn recovers(&self) {
         while self.ready().await.0 != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -96,7 +103,7 @@ impl Stage {
     }
 }
 
-/// A conversation, of which the gateway looks for what its client may have lost.
+/// A conversation for which the gateway looks up lost reasoning.
 fn conversation(said: &str) -> String {
     format!(
         r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#
@@ -108,8 +115,8 @@ fn hello() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn store_outage_passes_what_needs_no_stored_state() {
-    let stage = Stage::open(StorePolicy::default(), true).await;
+async fn store_outage_passes_requests_without_stored_state() {
+    let stage = OutageGateway::open(StorePolicy::default(), true).await;
     let before = stage.ask("tl_any", &hello()).await;
     assert_eq!((before.status, stage.ready().await.0), (200, 200), "{before:?}");
     assert!(!before.head.contains("x-throughline-restore"), "{}", before.head);
@@ -131,11 +138,11 @@ async fn store_outage_passes_what_needs_no_stored_state() {
     let write = told.iter().find(|line| line.contains("write failed")).unwrap();
     assert!(write.starts_with("warn ") && write.contains("the store is full"), "{write}");
 
-    // What carries a handle of the gateway needs the store, and so do stories and stored responses.
+    // Requests with a gateway handle need the store, as do call records and stored responses.
     let claims = Claims::new([7; 32]);
-    let claim = claims.claim(&Tenant::from("default"), &NodeId::from("node"));
+    let claim = claims.claim(&Tenant::from("default"), &TurnId::from("node"));
     let claimed = conversation(&claim);
-    let response = claims.response_id(&Tenant::from("default"), &NodeId::from("node"));
+    let response = claims.response_id(&Tenant::from("default"), &TurnId::from("node"));
     let resumed =
         format!(r#"{{"model":"gpt-5","input":"Hi","previous_response_id":"{response}"}}"#);
     for (path, body) in [
@@ -167,7 +174,7 @@ async fn store_outage_passes_what_needs_no_stored_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
-    let stage = Stage::open(StorePolicy::default(), true).await;
+    let stage = OutageGateway::open(StorePolicy::default(), true).await;
     stage.outage.set(false, true);
     assert_eq!(stage.ready().await.0, 200, "no write has failed yet");
     assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
@@ -185,7 +192,7 @@ async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refuse_policy_refuses_while_the_store_fails() {
     let policy = StorePolicy { on_failure: OnStoreFailure::Refuse, ..StorePolicy::default() };
-    let stage = Stage::open(policy, true).await;
+    let stage = OutageGateway::open(policy, true).await;
     assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
     stage.outage.set(true, true);
     let said = stage.ask("tl_any", &hello()).await;
@@ -195,7 +202,7 @@ async fn refuse_policy_refuses_while_the_store_fails() {
     assert!(told.iter().all(|line| line.starts_with("warn ")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("connection refused")), "{told:?}");
 
-    // An answer that could not be kept is the last one, until writes succeed again.
+    // After an answer that could not be stored, requests are refused until writes succeed again.
     stage.outage.set(false, true);
     assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
     let said = stage.ask("tl_any", &hello()).await;
@@ -208,10 +215,10 @@ async fn refuse_policy_refuses_while_the_store_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn remembered_keys_pass_an_outage_and_others_do_not() {
+async fn cached_keys_work_during_an_outage_and_others_do_not() {
     let grace = Duration::from_secs(3);
     let policy = StorePolicy { key_grace: grace, ..StorePolicy::default() };
-    let stage = Stage::open(policy, false).await;
+    let stage = OutageGateway::open(policy, false).await;
     for key in ["tl_one", "tl_budget"] {
         assert_eq!(stage.ask(key, &hello()).await.status, 200, "{key}");
     }
@@ -219,7 +226,7 @@ async fn remembered_keys_pass_an_outage_and_others_do_not() {
     let confirmed = std::time::Instant::now();
     stage.outage.set(true, true);
     let asked = stage.asked();
-    // The key that was never shown, the one with a budget, and the one that is none.
+    // An unused key, a key with a budget, and an invalid key.
     for key in ["tl_two", "tl_budget", "tl_other"] {
         let said = stage.ask(key, &hello()).await;
         assert_eq!(said.status, 503, "{key}: {said:?}");

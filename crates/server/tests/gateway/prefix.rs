@@ -1,29 +1,29 @@
-//! Models that bind their thoughts to all that stands before them, and callers who change it.
+//! Models that bind their thoughts to the prefix, and callers that change the prefix.
 
-use crate::harness::{Gate, Opening};
+use crate::harness::{GatewayOptions, SimGateway};
 use serde_json::{Value, json};
 use throughline_server::{PrefixPolicy, ReplayMode};
 
 const MODEL: &str = "sim/claude-fable-5-1";
 const SYSTEM: &str = "You are a weather service.";
 
-/// Its keys in one order, and in another.
+/// The same tool with its keys in two orders.
 const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]"#;
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
-async fn gate(prefix: PrefixPolicy) -> Gate {
-    let opening = Opening { prefix, ..Opening::of(ReplayMode::Repair) };
-    Gate::open_with(opening, throughline_sim::Options::default()).await
+async fn gate(prefix: PrefixPolicy) -> SimGateway {
+    let opening = GatewayOptions { prefix, ..GatewayOptions::of(ReplayMode::Repair) };
+    SimGateway::open_with(opening, throughline_sim::Options::default()).await
 }
 
-/// The status, what the header says of fates and of the prefix, and the answer.
+/// The status, the fates and prefix headers, and the response.
 async fn ask(
-    gate: &Gate,
+    gate: &SimGateway,
     system: &str,
     tools: &str,
     messages: &[Value],
 ) -> (u16, String, Option<String>, Value) {
-    // By hand, so that every byte is as it is written here.
+    // Written by hand, so that every byte is under control.
     let body = format!(
         r#"{{"model":"{MODEL}","max_tokens":4096,"system":{},"tools":{tools},"messages":{}}}"#,
         json!(system),
@@ -37,8 +37,8 @@ async fn ask(
     (status, fates, text("x-throughline-prefix"), serde_json::from_slice(&body).unwrap())
 }
 
-/// A conversation in a tool loop: its model thought, called a tool, and was answered.
-async fn begun(gate: &Gate) -> Vec<Value> {
+/// A conversation in a tool loop: the model thought, called a tool, and received the result.
+async fn begun(gate: &SimGateway) -> Vec<Value> {
     let mut messages = vec![json!({"role": "user", "content": "What is the weather in Paris?"})];
     let (status, _, _, said) = ask(gate, SYSTEM, TOOL, &messages).await;
     assert_eq!(status, 200, "{said}");
@@ -53,7 +53,7 @@ async fn begun(gate: &Gate) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_looks_different_is_sent_as_it_was() {
+async fn formatting_changes_keep_the_original_prefix() {
     let gate = gate(PrefixPolicy::Freeze).await;
     let messages = begun(&gate).await;
     let (status, fates, changed, said) = ask(&gate, SYSTEM, SAME_TOOL, &messages).await;
@@ -61,11 +61,11 @@ async fn what_only_looks_different_is_sent_as_it_was() {
     assert!(fates.ends_with("elided=0"), "{fates}");
     gate.assert_nothing_refused();
     let last = gate.ledger().entries.into_iter().next_back().unwrap();
-    assert_eq!(last.returned.len(), 1, "the thought came back: {last:?}");
+    assert_eq!(last.returned.len(), 1, "the thought was returned: {last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_means_something_else_costs_the_thoughts_and_is_named() {
+async fn changed_prefix_drops_thoughts_and_is_reported() {
     for policy in [PrefixPolicy::Freeze, PrefixPolicy::DropBlock] {
         let gate = gate(policy).await;
         let messages = begun(&gate).await;
@@ -77,7 +77,7 @@ async fn what_means_something_else_costs_the_thoughts_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_refused_where_that_is_wanted() {
+async fn strict_policies_refuse_a_changed_prefix() {
     for policy in [PrefixPolicy::FreezeOrError, PrefixPolicy::Error] {
         let gate = gate(policy).await;
         let messages = begun(&gate).await;
@@ -86,18 +86,18 @@ async fn it_is_refused_where_that_is_wanted() {
         assert_eq!(status, 400, "{policy:?}: {said}");
         let message = said["error"]["message"].as_str().unwrap();
         assert!(message.contains("`system`"), "{policy:?}: {message}");
-        assert_eq!(gate.requests(), asked, "{policy:?}: the provider was not asked");
-        // What only looks different is refused by the stricter one alone.
+        assert_eq!(gate.requests(), asked, "{policy:?}: the provider received no request");
+        // A change in formatting only is refused by the stricter policy.
         let (status, _, _, said) = ask(&gate, SYSTEM, SAME_TOOL, &messages).await;
         let expected = if policy == PrefixPolicy::Error { 400 } else { 200 };
         assert_eq!(status, expected, "{policy:?}: {said}");
     }
 }
 
-/// Whoever only looks on changes nothing: then the provider refuses it.
+/// Without repair, the request is forwarded unchanged and the provider refuses it.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_repair_the_provider_refuses_it() {
-    let gate = Gate::open(ReplayMode::Observe).await;
+async fn changed_prefix_is_refused_by_the_provider_without_repair() {
+    let gate = SimGateway::open(ReplayMode::Observe).await;
     let messages = begun(&gate).await;
     let (status, _, _, said) = ask(&gate, "You are a pirate.", TOOL, &messages).await;
     assert_eq!(status, 400, "{said}");

@@ -1,38 +1,40 @@
-//! Recorded conversations through the gateway, over HTTP: what a client sent arrives as it was, and what a client lost arrives
-//! all the same.
+//! Recorded conversations through the gateway over HTTP: requests arrive unchanged, and lost values
+//! are restored.
 //!
-//! The provider of each exchange is played: it takes down what arrives, and answers with the recorded answer. Each recording is
-//! a tenant of its own, once with its requests as they were, and once with all reasoning taken out of them.
+//! A scripted provider records each request and returns the recorded response. Each recording is a
+//! separate tenant, once with unchanged requests and once without any reasoning in them.
 
 use std::sync::{Arc, Mutex};
 
 use crate::common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
 use crate::common::{codec_of, request, sealed, target};
-use crate::harness::{Opening, begin, serve};
+use crate::harness::{GatewayOptions, begin, serve};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
-use throughline_core::{Answer, Answering, Boxed, Name, Outgoing, Tenant, Upstream, Wire};
+use throughline_core::{
+    Name, StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest, UpstreamResponse, Wire,
+};
 use throughline_server::{
-    Admission, Allowance, Directory, Keyring, Passthrough, Reached, ReplayMode,
+    Admission, Allowance, Keyring, ModelRouter, Passthrough, ReplayMode, RouteTarget,
 };
 use throughline_store::Journal;
 use throughline_testkit::{Exchange, Folder, figure, recordings, skip};
 
-/// Requests that arrive otherwise than they were sent, each with its reason. An entry must be needed, or the test fails.
+/// Requests that do not arrive unchanged, with reasons. The test fails on needless entries.
 const NOT_AS_SENT: &[&str] = &[
-    // These clients had lost what was issued; it is put back.
+    // These clients had lost issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming 1",
     "fantasy--TestOpenRouterCommon--kimi--tool_streaming 1",
     "pydantic-ai--models--test_anthropic--test_anthropic_web_search_tool 1",
     "pydantic-ai--models--test_deepseek_responses--test_deepseek_responses_replay_own_reasoning_history 1",
     "pydantic-ai--test_cache_prefix_stability--test_anthropic_thinking_agui_0_1_10_drops_prefix 2",
-    // These put the first call's signature on its sibling too.
+    // These clients copied the first call's signature to its sibling.
     "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls 1",
     "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls 1",
-    // This client showed one provider what another had thought.
+    // This client sent one provider's thoughts to another.
     "pydantic-ai--models--test_mistral--test_mistral_model_thinking_part 1",
-    // These were refused for what was wrong with them; it is mended.
+    // These requests were refused for an error that the gateway repairs.
     "pydantic-ai--models--test_anthropic--test_anthropic_explicit_effort_xhigh_unsupported_model_errors 0",
     "pydantic-ai--models--test_deepseek_responses--test_deepseek_responses_rejects_interleaved_function_calls 0",
     "pydantic-ai--models--test_openai_responses--test_openai_responses_thinking_with_modified_history 1",
@@ -40,62 +42,68 @@ const NOT_AS_SENT: &[&str] = &[
     "rig--deepseek--wire_shape_matrix--forced_tool_choice_under_thinking_is_rejected_upstream 1",
 ];
 
-/// Requests in which an opaque value does not arrive, each with its reason. An entry must be needed, or the test fails.
+/// Requests in which an opaque value does not arrive, with reasons. The test fails on needless
+/// entries.
 const NOT_IN_PLACE: &[&str] = &[
-    // The client's last request has no system prompt any more, and the client that was stripped sends no ids.
+    // The last request has no system prompt any more, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request 3",
-    // The client had put the first call's signature on its sibling too; only what was issued comes back.
+    // The client copied the first call's signature to its sibling; only issued values are restored.
     "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls 1",
     "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls 1",
-    // The client had merged the text with the signed empty part behind it; the signature comes back on that part.
+    // The client merged the text with the signed empty part after it; the signature returns on that
+    // part.
     "pydantic-ai--models--test_google--test_google_model_file_search_grounding_gemini_3-True 1",
-    // The client had put a call of its own into the model's turn, so that it is not the turn that was captured.
+    // The client inserted its own call into the model's turn, so it no longer matches the captured
+    // turn.
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 1",
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 2",
-    // The client had replaced the text that its reasoning led to; it was refused, and so it is not put back.
+    // The client replaced the text that its reasoning led to, which was refused, so nothing is
+    // restored.
     "pydantic-ai--models--test_openai_responses--test_openai_responses_thinking_with_modified_history 1",
 ];
 
-/// A gateway, and the provider behind it.
-struct Theatre {
+/// A gateway with its scripted provider.
+struct RecordingGateway {
     url: String,
-    stage: Arc<Stage>,
+    stage: Arc<RecordedProvider>,
     _store: (Journal, Folder),
 }
 
-/// The provider of whichever exchange is on.
+/// The provider of the current exchange.
 #[derive(Default)]
-struct Stage {
+struct RecordedProvider {
     playing: Mutex<Option<Exchange>>,
-    arrived: Mutex<Vec<Outgoing>>,
+    arrived: Mutex<Vec<UpstreamRequest>>,
 }
 
-impl Stage {
+impl RecordedProvider {
     fn playing(&self) -> Exchange {
-        self.playing.lock().unwrap().clone().expect("an exchange is on")
+        self.playing.lock().unwrap().clone().expect("an exchange is set")
     }
 }
 
-impl Upstream for Stage {
-    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+impl Upstream for RecordedProvider {
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         self.arrived.lock().unwrap().push(outgoing);
         let Exchange { status, content_type, response, .. } = self.playing();
         let headers = content_type.map(|kind| (Name::from("content-type"), Name::from(kind)));
         let pieces: Vec<_> =
             response.chunks(700).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let body = Box::pin(stream::iter(pieces));
-        Box::pin(async move { Ok(Answer { status, headers: headers.into_iter().collect(), body }) })
+        Box::pin(async move {
+            Ok(UpstreamResponse { status, headers: headers.into_iter().collect(), body })
+        })
     }
 }
 
-impl Directory for Stage {
-    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+impl ModelRouter for RecordedProvider {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
         let exchange = self.playing();
         if model != exchange.model {
             return Err(format!("{model} is not on: {} is", exchange.model));
         }
         let asked = asked(&exchange).target;
-        Ok(vec![Reached {
+        Ok(vec![RouteTarget {
             endpoint: asked.origin.provider.clone(),
             account: asked.origin.account.clone(),
             is_callers: false,
@@ -104,7 +112,7 @@ impl Directory for Stage {
         }])
     }
 
-    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+    fn of_wire(&self, _: &Wire) -> Option<RouteTarget> {
         None
     }
 
@@ -114,10 +122,10 @@ impl Directory for Stage {
 }
 
 /// A key is the name of its tenant.
-struct Names;
+struct NameKeys;
 
-impl Keyring for Names {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+impl Keyring for NameKeys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let admission = key.map_or(Admission::Refused, |key| Admission::Key {
             tenant: Tenant::from(key),
             id: key.into(),
@@ -128,30 +136,35 @@ impl Keyring for Names {
     }
 }
 
-/// What became of one request.
-struct Played {
-    /// What arrived at the provider; nothing where the gateway answered of itself.
-    arrived: Option<Outgoing>,
+/// The outcome of one request.
+struct PlayedExchange {
+    /// The request that reached the provider; `None` if the gateway answered itself.
+    arrived: Option<UpstreamRequest>,
     status: u16,
     body: Bytes,
 }
 
-impl Theatre {
+impl RecordingGateway {
     async fn open() -> Self {
-        let stage = Arc::new(Stage::default());
-        let opening = Opening {
-            keyring: Arc::new(Names),
-            directory: Arc::<Stage>::clone(&stage),
+        let stage = Arc::new(RecordedProvider::default());
+        let opening = GatewayOptions {
+            keyring: Arc::new(NameKeys),
+            directory: Arc::<RecordedProvider>::clone(&stage),
             // The recorded clients name files that were never uploaded here.
             passthrough: Passthrough::new(["/*"]).unwrap(),
-            ..Opening::of(ReplayMode::Repair)
+            ..GatewayOptions::of(ReplayMode::Repair)
         };
-        let (url, journal, folder) = serve(Arc::<Stage>::clone(&stage), opening).await;
+        let (url, journal, folder) = serve(Arc::<RecordedProvider>::clone(&stage), opening).await;
         Self { url, stage, _store: (journal, folder) }
     }
 
-    /// Sends that while the exchange is on.
-    async fn play(&self, exchange: &Exchange, key: &str, (path, body): (String, String)) -> Played {
+    /// Sends a request during this exchange.
+    async fn play(
+        &self,
+        exchange: &Exchange,
+        key: &str,
+        (path, body): (String, String),
+    ) -> PlayedExchange {
         *self.stage.playing.lock().unwrap() = Some(exchange.clone());
         let headers = [
             ("content-type", "application/json"),
@@ -163,25 +176,25 @@ impl Theatre {
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let mut arrived = std::mem::take(&mut *self.stage.arrived.lock().unwrap());
         assert!(arrived.len() <= 1, "one request is sent once");
-        Played { arrived: arrived.pop(), status, body }
+        PlayedExchange { arrived: arrived.pop(), status, body }
     }
 }
 
-/// The path of an exchange behind the address of its provider.
-fn own_path(exchange: &Exchange) -> String {
+/// The path of an exchange without the base URL of its provider.
+fn provider_path(exchange: &Exchange) -> String {
     let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
     let own = begins.iter().find_map(|begin| exchange.path.find(begin));
     let own = &exchange.path[own.unwrap()..];
-    // Vertex finds the project by the key.
+    // Vertex derives the project from the key.
     match (own.find("/projects/"), own.find("/publishers/")) {
         (Some(project), Some(publisher)) => [&own[..project], &own[publisher..]].concat(),
         _ => own.to_owned(),
     }
 }
 
-/// Where its client asks the gateway for the same.
-fn path_at_gateway(exchange: &Exchange) -> String {
-    let own = own_path(exchange);
+/// The path for the same request at the gateway.
+fn gateway_path(exchange: &Exchange) -> String {
+    let own = provider_path(exchange);
     match own.split_once("/models/") {
         Some((_, model)) => format!("/v1beta/models/{model}"),
         None if own.starts_with("/v1/") => own,
@@ -189,15 +202,16 @@ fn path_at_gateway(exchange: &Exchange) -> String {
     }
 }
 
-/// Whether callers of the gateway speak that wire. The others are reached in Anthropic's words.
+/// Whether the gateway accepts this wire as a dialect. The others are tested in Anthropic's
+/// dialect.
 fn is_dialect(wire: &str) -> bool {
     wire != Wire::BEDROCK_CONVERSE.as_str()
 }
 
-/// The request of a client that knows of no reasoning, in a dialect of the gateway's.
+/// The request of a client without reasoning support, in a dialect of the gateway.
 fn without_reasoning(exchange: &Exchange) -> (String, String) {
     if is_dialect(&exchange.wire) {
-        return (path_at_gateway(exchange), stripped(&exchange.wire, &exchange.request));
+        return (gateway_path(exchange), stripped(&exchange.wire, &exchange.request));
     }
     let read = request(&exchange.path, exchange.request.clone());
     let mut call = codec_of(&exchange.wire).decode_request(&read, &asked(exchange)).unwrap();
@@ -208,12 +222,12 @@ fn without_reasoning(exchange: &Exchange) -> (String, String) {
     ("/v1/messages".to_owned(), said)
 }
 
-/// Whether a request arrived as it was sent, and its answer as it was given.
-fn is_as_it_was(exchange: &Exchange, played: &Played) -> Result<(), String> {
+/// Checks that the request and its response arrived unchanged.
+fn is_as_it_was(exchange: &Exchange, played: &PlayedExchange) -> Result<(), String> {
     let said = || String::from_utf8_lossy(&played.body).into_owned();
     let arrived = played.arrived.as_ref();
     let arrived = arrived.ok_or_else(|| format!("not sent: {} {}", played.status, said()))?;
-    if *arrived.path != *own_path(exchange) {
+    if *arrived.path != *provider_path(exchange) {
         return Err(format!("it arrived at {}", arrived.path));
     }
     if arrived.body != exchange.request {
@@ -223,7 +237,7 @@ fn is_as_it_was(exchange: &Exchange, played: &Played) -> Result<(), String> {
     if is_answered { Ok(()) } else { Err(format!("answered {} {}", played.status, said())) }
 }
 
-/// Where two texts begin to differ.
+/// The position at which two texts differ.
 fn difference(sent: &[u8], arrived: &[u8]) -> String {
     let equal = sent.iter().zip(arrived).take_while(|(sent, arrived)| sent == arrived).count();
     let from = |text: &[u8]| {
@@ -234,9 +248,9 @@ fn difference(sent: &[u8], arrived: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recorded_requests_arrive_as_they_were_sent() {
+async fn recorded_requests_arrive_unchanged() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let theatre = Theatre::open().await;
+    let theatre = RecordingGateway::open().await;
     let (mut tally, mut unspoken) = (Tally::default(), 0);
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let key = format!("tl_recording_{number}");
@@ -245,21 +259,21 @@ async fn recorded_requests_arrive_as_they_were_sent() {
                 unspoken += 1;
                 continue;
             }
-            let sending = (path_at_gateway(exchange), exchange.request.clone());
+            let sending = (gateway_path(exchange), exchange.request.clone());
             let played = theatre.play(exchange, &key, sending).await;
             let at = format!("{} {turn}", recording.name);
             tally.note(&exchange.wire, &at, is_as_it_was(exchange, &played));
         }
     }
-    tally.tell("recorded requests that arrived as they were sent");
-    figure("recorded requests on a wire that no caller speaks", unspoken);
+    tally.tell("recorded requests that arrived unchanged");
+    figure("recorded requests on wires without a dialect", unspoken);
     tally.check(NOT_AS_SENT);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_recorded_requests_lost_arrives_in_place() {
+async fn lost_values_of_recorded_requests_arrive_in_place() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let theatre = Theatre::open().await;
+    let theatre = RecordingGateway::open().await;
     let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let key = format!("tl_recording_{number}");
@@ -269,7 +283,7 @@ async fn what_recorded_requests_lost_arrives_in_place() {
             let arrived = played.arrived.map(|arrived| items_of(exchange, &arrived.body));
             let there = sealed(&arrived.unwrap_or_default());
             let at = format!("{} {turn}", recording.name);
-            tally.note_values(&exchange.wire, &at, owed(exchange, &issued), &there);
+            tally.count_values(&exchange.wire, &at, owed(exchange, &issued), &there);
             if exchange.status == 200 {
                 let reply = recorded_reply(exchange, &asked(exchange));
                 issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));

@@ -1,15 +1,15 @@
-//! Responses that the gateway keeps, and conversations that go on from them.
+//! Stored responses, and conversations that continue from them.
 
-use crate::harness::{Gate, MODELS};
+use crate::harness::{MODELS, SimGateway};
 use serde_json::{Value, json};
 use throughline_core::{LogId, Tenant};
 use throughline_server::ReplayMode;
 
-async fn create(gate: &Gate, body: &Value) -> (u16, Value) {
+async fn create(gate: &SimGateway, body: &Value) -> (u16, Value) {
     gate.raw("/v1/responses", body.to_string().into_bytes(), &[]).await
 }
 
-async fn answered(gate: &Gate, body: &Value) -> Value {
+async fn answered(gate: &SimGateway, body: &Value) -> Value {
     let (status, response) = create(gate, body).await;
     assert_eq!(status, 200, "{body} → {response}");
     response
@@ -19,14 +19,14 @@ fn id(response: &Value) -> String {
     response["id"].as_str().unwrap().to_owned()
 }
 
-async fn delete(gate: &Gate, id: &str) -> (u16, Value) {
+async fn delete(gate: &SimGateway, id: &str) -> (u16, Value) {
     let (status, _, body) =
         gate.send("DELETE", &format!("/v1/responses/{id}"), Vec::new(), &[]).await;
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// What the request of a call was when it was sent.
-async fn sent(gate: &Gate, body: &Value) -> (Value, Value) {
+/// The record and the sent body of a call.
+async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     let (status, told, answer) =
         gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
     let answer: Value = serde_json::from_slice(&answer).unwrap();
@@ -36,10 +36,10 @@ async fn sent(gate: &Gate, body: &Value) -> (Value, Value) {
     (story, answer)
 }
 
-/// A conversation goes on from a response, whoever gave it and whoever answers next.
+/// A conversation continues from a response, whichever provider gave it or answers next.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_on_at_any_provider() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn previous_response_id_works_across_providers() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let mut previous = Value::Null;
     let order = [0, 1, 1, 2, 3, 0, 1];
     for (number, model) in order.into_iter().map(|model| MODELS[model]).enumerate() {
@@ -52,7 +52,8 @@ async fn a_conversation_goes_on_at_any_provider() {
             number == 0 || number == 1 || number == 6
         );
         let told = story["sent"]["body"].to_string();
-        // Whoever gave the last response and keeps it is told what is new; every other is told everything.
+        // The provider that stores the last response receives only new input; others receive
+        // everything.
         let is_told = |question: usize| told.contains(&format!("Question {question}"));
         let is_home = number == 2;
         assert!(is_told(number), "{story:#}");
@@ -67,8 +68,8 @@ async fn a_conversation_goes_on_at_any_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_kept_cannot_be_gone_on_from() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn unstored_responses_cannot_be_continued() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
         let unkept = answered(&gate, &json!({"model": model, "input": "Hi", "store": false})).await;
         for previous in
@@ -78,7 +79,7 @@ async fn what_is_not_kept_cannot_be_gone_on_from() {
             assert_eq!(status, 404, "{model} {previous}");
             let body = json!({"model": model, "input": "Hi", "previous_response_id": previous});
             let (status, error) = create(&gate, &body).await;
-            // An open gateway lets the provider itself answer for an id that may be its own.
+            // An open gateway lets the provider answer for an id that may be its own.
             let is_providers = model == MODELS[1] && !previous.starts_with("resp_tl");
             let expected = if is_providers { 400 } else { 404 };
             assert_eq!(status, expected, "{model} {previous}: {error}");
@@ -91,8 +92,8 @@ async fn what_is_not_kept_cannot_be_gone_on_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_response_is_gone_and_the_conversation_stays() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn deleting_a_response_keeps_the_conversation() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
         let first = id(&answered(&gate, &json!({"model": model, "input": "One"})).await);
         let next = json!({"model": model, "input": "Two", "previous_response_id": first});
@@ -113,15 +114,15 @@ async fn a_deleted_response_is_gone_and_the_conversation_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_response_is_its_end_users_own() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn response_belongs_to_its_end_user() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     for model in [MODELS[0], MODELS[1]] {
         let body = json!({"model": model, "input": "Hi", "safety_identifier": "ann"});
         let first = id(&answered(&gate, &body).await);
         let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
         assert_eq!(create(&gate, &next("bob")).await.0, 404);
         answered(&gate, &next("ann")).await;
-        // A header says it for any request.
+        // A header can name the end-user of any request.
         let body =
             json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
         for (user, expected) in [("ann", 200), ("bob", 404)] {
@@ -132,10 +133,10 @@ async fn a_response_is_its_end_users_own() {
     }
 }
 
-/// What is forgotten of the conversation is in no response that is kept.
+/// Forgotten content does not remain in stored responses.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_conversation_has_no_responses() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn forgetting_a_conversation_removes_its_responses() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let (story, response) = sent(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
     let thread = LogId::from(story["thread"].as_str().unwrap());
     let path = format!("/v1/responses/{}", id(&response));
@@ -145,15 +146,23 @@ async fn a_forgotten_conversation_has_no_responses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_that_cannot_be_are_refused() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn invalid_list_parameters_are_refused() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let response = id(&answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await);
     let (status, error) = gate.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
-    assert_eq!((status, &error["error"]["message"]), (400, &json!("`limit` is from 1 to 100")));
+    assert_eq!(
+        (status, &error["error"]["message"]),
+        (400, &json!("`limit` must be from 1 to 100"))
+    );
 }
 
-/// The output of a response with default `store`, whole or streamed, and the call that gave it.
-async fn output(gate: &Gate, model: &str, input: &Value, stream: bool) -> (Value, Vec<Value>) {
+/// The output of a response with default `store`, whole or streamed, and its call.
+async fn output(
+    gate: &SimGateway,
+    model: &str,
+    input: &Value,
+    stream: bool,
+) -> (Value, Vec<Value>) {
     let body =
         json!({"model": model, "input": input, "stream": stream, "reasoning": {"summary": "auto"}});
     let (status, told, answer) =
@@ -181,10 +190,10 @@ fn text_of(output: &[Value]) -> String {
     message["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// References to items of any provider reach any other provider as the items, and their own provider as they came.
+/// References to items reach their own provider unchanged and any other provider as the items.
 #[tokio::test(flavor = "multi_thread")]
 async fn item_references_are_resolved_for_every_target() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let mut resolved = 0;
     for stream in [false, true] {
         for issuer in MODELS {
@@ -211,7 +220,7 @@ async fn item_references_are_resolved_for_every_target() {
         }
     }
     gate.assert_nothing_refused();
-    // Every provider that got its own thoughts back by reference accepted them.
+    // Every provider that received its own thoughts by reference accepted them.
     let ledger = gate.ledger();
     let own = ledger.returned().filter(|back| back.verdict == throughline_sim::Verdict::Accepted);
     throughline_testkit::figure(
@@ -223,10 +232,10 @@ async fn item_references_are_resolved_for_every_target() {
     );
 }
 
-/// The conversation can be continued by `previous_response_id` after references, even if their response was deleted.
+/// `previous_response_id` works after references, even if their response was deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_with_references_outlives_their_response() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn references_work_after_their_response_was_deleted() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let first = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
     let said = first["output"].as_array().unwrap().clone();
     let mut input = vec![json!({"role": "user", "content": "Hi"})];
@@ -240,10 +249,11 @@ async fn a_conversation_with_references_outlives_their_response() {
     gate.assert_nothing_refused();
 }
 
-/// A reference that the store cannot resolve is refused for every target that cannot know the item.
+/// A reference that the store cannot resolve is refused for every target that cannot resolve it
+/// either.
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_item_references_are_refused() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+async fn unknown_item_references_are_rejected() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let kept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
     let unkept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
     let deleted = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;

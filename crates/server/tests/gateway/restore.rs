@@ -1,14 +1,14 @@
-//! Capture and restore, case by case, on every wire: what is put back and on what grounds, what stays as it came, what is
-//! reported, and what restores nothing.
+//! Capture and restore on every wire: what is restored with which evidence, what stays unchanged,
+//! what is reported, and what restores nothing.
 
-use crate::common::said::{Answer, Line, Said, seal};
-use crate::common::{House, KEY, sealed};
-use throughline_codec::Asked;
+use crate::common::said::{Message, ModelTurn, WireTarget, seal};
+use crate::common::{KEY, ReplayFixture, sealed};
+use throughline_codec::DecodeContext;
 use throughline_core::{
-    Body, Call, Did, Encoded, Evidence, Fate, Item, NodeId, Reply, Stop, Store, Tenant, VaultKey,
-    Why, restore_items,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Evidence, Fate, Item, Reply,
+    StopReason, Store, Tenant, TurnId, VaultKey, restore_items,
 };
-use throughline_server::{Claims, Conversation, Finding, Problem, Restored, Turn};
+use throughline_replay::{Claims, Conversation, Finding, RestoreIssue, RestoredCall, Turn};
 
 const SYSTEM: &str = "Be brief.";
 const PLAIN: Evidence = Evidence::Chain { siblings: 0 };
@@ -17,81 +17,86 @@ fn tenant() -> Tenant {
     Tenant::from("acme")
 }
 
-fn user(text: &str) -> Said {
-    Said::User(text.to_owned())
+fn user(text: &str) -> Message {
+    Message::User(text.to_owned())
 }
 
-fn says(text: &str, mind: u64) -> Answer {
-    Answer { text: text.to_owned(), call: None, mind }
+fn says(text: &str, mind: u64) -> ModelTurn {
+    ModelTurn { text: text.to_owned(), call: None, mind }
 }
 
-/// An answer that calls a tool, under an id that each such answer has.
-fn calls(text: &str, mind: u64) -> Answer {
-    Answer { call: Some(("call_0".into(), "look".into(), "here".into())), ..says(text, mind) }
+/// An answer with a tool call whose id every such answer has.
+fn calls(text: &str, mind: u64) -> ModelTurn {
+    ModelTurn { call: Some(("call_0".into(), "look".into(), "here".into())), ..says(text, mind) }
 }
 
-/// An answer that calls a tool under an id of its own.
-fn calls_as(id: &str, text: &str, mind: u64) -> Answer {
-    Answer { call: Some((id.into(), "look".into(), "here".into())), ..says(text, mind) }
+/// An answer with a tool call under this id.
+fn call_answer_with_id(id: &str, text: &str, mind: u64) -> ModelTurn {
+    ModelTurn { call: Some((id.into(), "look".into(), "here".into())), ..says(text, mind) }
 }
 
-fn result(answer: &Answer, text: &str) -> Said {
+fn result(answer: &ModelTurn, text: &str) -> Message {
     let (id, name, _) = answer.call.clone().unwrap();
-    Said::Tool { id, name, text: text.to_owned() }
+    Message::Tool { id, name, text: text.to_owned() }
 }
 
-/// One exchange: a request is restored, sent and answered, and the answer is captured.
+/// Restores, sends and answers a request, and captures the answer.
 async fn exchange(
-    house: &House,
-    line: &Line,
+    house: &ReplayFixture,
+    line: &WireTarget,
     call: Call,
-    answer: &Answer,
-) -> (Restored, Encoded, NodeId) {
+    answer: &ModelTurn,
+) -> (RestoredCall, EncodedRequest, TurnId) {
     let (restored, encoded) = send(house, line, call).await;
-    let reply = line.reply_behind(answer, encoded.prefix);
+    let reply = line.reply_after(answer, encoded.prefix);
     let node = house.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
     (restored, encoded, node)
 }
 
-async fn send(house: &House, line: &Line, call: Call) -> (Restored, Encoded) {
+async fn send(
+    house: &ReplayFixture,
+    line: &WireTarget,
+    call: Call,
+) -> (RestoredCall, EncodedRequest) {
     let restored = house.replay.restore(&tenant(), None, call).await.unwrap();
     let mut encoded = line.codec.encode(&restored.call).unwrap();
     restored.account(&mut encoded);
     (restored, encoded)
 }
 
-/// A loop with a tool, each request of which drops all reasoning: two captured answers, and what is said behind them.
-async fn conversed(house: &House, line: &Line) -> Vec<Said> {
+/// A tool loop in which each request drops all reasoning: two captured answers and the next
+/// message.
+async fn conversed(house: &ReplayFixture, line: &WireTarget) -> Vec<Message> {
     let mut said = vec![user("Look.")];
     let first = calls("I look.", 1);
     exchange(house, line, line.lossy(SYSTEM, &said), &first).await;
-    said.extend([Said::Model(first.clone()), result(&first, "a door")]);
+    said.extend([Message::Model(first.clone()), result(&first, "a door")]);
     let second = says("A door.", 2);
     exchange(house, line, line.lossy(SYSTEM, &said), &second).await;
-    said.extend([Said::Model(second), user("And behind it?")]);
+    said.extend([Message::Model(second), user("And behind it?")]);
     said
 }
 
-fn minds(line: &Line, encoded: &Encoded) -> Vec<Vec<String>> {
+fn minds(line: &WireTarget, encoded: &EncodedRequest) -> Vec<Vec<String>> {
     line.seals_sent(&encoded.request.body)
 }
 
 #[tokio::test]
-async fn a_lossy_client_gets_every_seal_back_in_place_on_every_wire() {
-    for line in Line::all() {
-        let house = House::new().await;
+async fn lossy_client_gets_all_seals_restored_on_every_wire() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let said = conversed(&house, &line).await;
         let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         let wire = line.codec.wire();
         assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
         assert_eq!(restored.findings, [], "{wire}");
         let fates = encoded.fates.iter().flat_map(|fate| &fate.seals);
-        assert_eq!(fates.collect::<Vec<_>>(), [&Did::Restored(PLAIN); 2], "{wire}");
-        // What goes out is what would go out had the client kept it: each part, and their order.
+        assert_eq!(fates.collect::<Vec<_>>(), [&Disposition::Restored(PLAIN); 2], "{wire}");
+        // The request equals that of a client that kept everything: each part, in order.
         let issued = [line.reply(&calls("I look.", 1)), line.reply(&says("A door.", 2))];
         let issued: Vec<_> = issued.iter().flat_map(|reply| sealed(&reply.items)).collect();
         assert_eq!(sealed(&restored.call.items), issued, "{wire}");
-        // And so it is for a process that remembers nothing.
+        // The same holds for a process with empty caches.
         let again = house.forgetful();
         let again = again.restore(&tenant(), None, line.lossy(SYSTEM, &said)).await.unwrap();
         let again = line.codec.encode(&again.call).unwrap();
@@ -99,24 +104,26 @@ async fn a_lossy_client_gets_every_seal_back_in_place_on_every_wire() {
     }
 }
 
-/// A client may call its calls what it likes. They are put back as they were issued, and the answers to them follow.
+/// A client may rename its calls. They are restored under the issued ids, and their results follow.
 #[tokio::test]
-async fn the_answer_to_a_call_follows_it_to_its_own_id() {
-    for line in Line::all() {
-        let house = House::new().await;
+async fn results_follow_renamed_calls_to_the_issued_id() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let mut said = conversed(&house, &line).await;
         for said in &mut said {
             match said {
-                Said::Model(Answer { call: Some((id, ..)), .. }) | Said::Tool { id, .. } => {
+                Message::Model(ModelTurn { call: Some((id, ..)), .. })
+                | Message::Tool { id, .. } => {
                     id.insert_str(0, "clients-own-");
                 }
-                Said::Model(_) | Said::User(_) => {}
+                Message::Model(_) | Message::User(_) => {}
             }
         }
         let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         let wire = line.codec.wire();
         assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
-        let sent = line.codec.decode_request(&encoded.request, &Asked::of(line.target.clone()));
+        let sent =
+            line.codec.decode_request(&encoded.request, &DecodeContext::of(line.target.clone()));
         let sent = sent.unwrap().items;
         let calls = sent.iter().filter_map(Item::call).map(|call| call.wire_id.as_deref());
         let answers = sent.iter().filter_map(|item| match &item.body {
@@ -128,18 +135,18 @@ async fn the_answer_to_a_call_follows_it_to_its_own_id() {
     }
 }
 
-/// Law 9: each request extends the one before, though the client lost something in each.
+/// Invariant 9: each request extends the previous one, although the client lost something in each.
 #[tokio::test]
 async fn the_next_request_extends_the_last() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let mut said = conversed(&house, &line).await;
     let (_, first) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     let third = says("A garden.", 3);
     exchange(&house, &line, line.lossy(SYSTEM, &said), &third).await;
-    said.extend([Said::Model(third), user("Thanks.")]);
+    said.extend([Message::Model(third), user("Thanks.")]);
     let (_, next) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-    let messages = |encoded: &Encoded| {
+    let messages = |encoded: &EncodedRequest| {
         let body: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
         body["messages"].as_array().unwrap().clone()
     };
@@ -148,9 +155,9 @@ async fn the_next_request_extends_the_last() {
 }
 
 #[tokio::test]
-async fn what_came_intact_stays_as_it_came() {
-    for line in Line::all() {
-        let house = House::new().await;
+async fn intact_turns_stay_unchanged() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let said = conversed(&house, &line).await;
         let call = line.sealed(SYSTEM, &said, |answer| Some(seal(answer.mind)));
         let came = call.source.as_ref().unwrap().request.clone();
@@ -158,7 +165,7 @@ async fn what_came_intact_stays_as_it_came() {
         let wire = line.codec.wire();
         assert_eq!(encoded.request, came, "{wire}");
         assert_eq!(restored.findings, [], "{wire}");
-        let is_kept = |did: &Did| *did == Did::Kept;
+        let is_kept = |did: &Disposition| *did == Disposition::Kept;
         let fates = encoded.fates.iter();
         assert!(
             fates.clone().all(|f| is_kept(&f.visible) && f.seals.iter().all(is_kept)),
@@ -169,9 +176,9 @@ async fn what_came_intact_stays_as_it_came() {
 }
 
 #[tokio::test]
-async fn tampering_is_mended_and_reported() {
-    for line in Line::all() {
-        let house = House::new().await;
+async fn tampering_is_repaired_and_reported() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let said = conversed(&house, &line).await;
         let call = line.sealed(SYSTEM, &said, |answer| {
             Some(if answer.mind == 2 { "c3BvaWxlZA==".to_owned() } else { seal(1) })
@@ -180,74 +187,78 @@ async fn tampering_is_mended_and_reported() {
         let wire = line.codec.wire();
         assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
         let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
-        assert_eq!(problems, [Problem::Altered], "{wire}");
+        assert_eq!(problems, [RestoreIssue::Altered], "{wire}");
     }
 }
 
 #[tokio::test]
-async fn a_unique_id_finds_a_turn_behind_an_edited_prompt() {
-    for line in Line::all() {
-        let house = House::new().await;
-        let first = calls_as("call_9f8e7d6c5b4a", "I look.", 1);
+async fn unique_id_finds_a_turn_after_an_edited_prompt() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
+        let first = call_answer_with_id("call_9f8e7d6c5b4a", "I look.", 1);
         exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
-        let said = [user("Look!"), Said::Model(first.clone()), result(&first, "a door")];
+        let said = [user("Look!"), Message::Model(first.clone()), result(&first, "a door")];
         let (_, encoded) = send(&house, &line, line.lossy("Be thorough.", &said)).await;
         let wire = line.codec.wire();
         let sent = minds(&line, &encoded);
         let restored = encoded.fates.iter().flat_map(|fate| &fate.seals).next();
-        // A model that binds its seals to their prefix takes none behind another prefix: law 10.
+        // Invariant 10: a prefix-bound Seal is not sent after another prefix.
         if line.target.profile.bound.prefix {
             assert_eq!(sent, [Vec::<String>::new()], "{wire}");
-            assert_eq!(restored, Some(&Did::Elided(Why::PrefixChanged)), "{wire}");
+            assert_eq!(
+                restored,
+                Some(&Disposition::Elided(ElisionReason::PrefixChanged)),
+                "{wire}"
+            );
         } else {
             assert_eq!(sent, [[seal(1)]], "{wire}");
-            assert_eq!(restored, Some(&Did::Restored(Evidence::UniqueId)), "{wire}");
+            assert_eq!(restored, Some(&Disposition::Restored(Evidence::UniqueId)), "{wire}");
         }
-        // The id alone is not enough: with other arguments it is another call.
-        let other = Answer {
+        // The id alone is not enough: other arguments make it another call.
+        let other = ModelTurn {
             call: Some(("call_9f8e7d6c5b4a".into(), "look".into(), "there".into())),
             ..first.clone()
         };
-        let said = [user("Look!"), Said::Model(other.clone()), result(&other, "a door")];
+        let said = [user("Look!"), Message::Model(other.clone()), result(&other, "a door")];
         let (_, encoded) = send(&house, &line, line.lossy("Be thorough.", &said)).await;
         assert!(!has_mind(&encoded), "{wire}");
     }
 }
 
-fn has_mind(encoded: &Encoded) -> bool {
+fn has_mind(encoded: &EncodedRequest) -> bool {
     String::from_utf8_lossy(&encoded.request.body).contains("bWluZC")
 }
 
 #[tokio::test]
-async fn ids_that_count_anew_in_each_answer_name_nothing() {
-    let house = House::new().await;
-    for line in Line::all() {
+async fn counter_ids_identify_no_turn() {
+    let house = ReplayFixture::new().await;
+    for line in WireTarget::all() {
         let first = calls("I look.", 1);
         exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
         let said =
-            [user("Somebody else looks."), Said::Model(first.clone()), result(&first, "a door")];
+            [user("Somebody else looks."), Message::Model(first.clone()), result(&first, "a door")];
         let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         assert!(!has_mind(&encoded), "{}", line.codec.wire());
     }
 }
 
 #[tokio::test]
-async fn of_turns_that_look_alike_the_newest_wins_and_the_others_are_counted() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn newest_of_equal_turns_wins_and_siblings_are_counted() {
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let mut said = vec![user("Look.")];
     for mind in 1..=3 {
         exchange(&house, &line, line.lossy(SYSTEM, &said), &says("A door.", mind)).await;
     }
-    said.extend([Said::Model(says("A door.", 0)), user("Go on.")]);
+    said.extend([Message::Model(says("A door.", 0)), user("Go on.")]);
     let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert_eq!(minds(&line, &encoded), [[seal(3)]]);
-    let restored = Did::Restored(Evidence::Chain { siblings: 2 });
+    let restored = Disposition::Restored(Evidence::Chain { siblings: 2 });
     assert!(encoded.fates.iter().any(|fate| fate.seals == [restored.clone()]));
-    // Who still has the seal of an older one goes on with that.
+    // A client that still has the Seal of an older turn continues that turn.
     let with = |mind: u64| {
         let mut kept = said.clone();
-        kept[1] = Said::Model(says("A door.", mind));
+        kept[1] = Message::Model(says("A door.", mind));
         line.sealed(SYSTEM, &kept, |answer| Some(seal(answer.mind)))
     };
     let (restored, encoded) = send(&house, &line, with(1)).await;
@@ -255,19 +266,19 @@ async fn of_turns_that_look_alike_the_newest_wins_and_the_others_are_counted() {
     assert_eq!(restored.findings, []);
 }
 
-/// Two branches look alike until their last turn: each is restored from its own.
+/// Two branches look alike until their last turn: each is restored from its own history.
 #[tokio::test]
 async fn branches_never_mix() {
-    for line in Line::all() {
-        let house = House::new().await;
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let start = vec![user("Look.")];
         let mut branches = Vec::new();
         for (first, last) in [(1, "Left."), (2, "Right.")] {
             exchange(&house, &line, line.lossy(SYSTEM, &start), &says("A door.", first)).await;
             let mut said = start.clone();
-            said.extend([Said::Model(says("A door.", first)), user("Where?")]);
+            said.extend([Message::Model(says("A door.", first)), user("Where?")]);
             exchange(&house, &line, line.lossy(SYSTEM, &said), &says(last, first + 10)).await;
-            said.extend([Said::Model(says(last, first + 10)), user("Go.")]);
+            said.extend([Message::Model(says(last, first + 10)), user("Go.")]);
             branches.push((said, first));
         }
         for (said, first) in branches {
@@ -284,23 +295,23 @@ async fn branches_never_mix() {
 }
 
 #[tokio::test]
-async fn an_edited_text_stays_where_its_turn_can_still_be_replayed() {
-    for line in Line::all() {
-        let house = House::new().await;
-        let first = calls_as("call_9f8e7d6c5b4a", "I look.", 1);
+async fn edited_text_is_kept_if_the_turn_can_be_replayed() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
+        let first = call_answer_with_id("call_9f8e7d6c5b4a", "I look.", 1);
         exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
-        let edited = Answer { text: "I edit.".to_owned(), ..first.clone() };
-        let said = [user("Look."), Said::Model(edited), result(&first, "a door")];
+        let edited = ModelTurn { text: "I edit.".to_owned(), ..first.clone() };
+        let said = [user("Look."), Message::Model(edited), result(&first, "a door")];
         let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         let (wire, body) =
             (line.codec.wire(), String::from_utf8_lossy(&encoded.request.body).into_owned());
         assert!(body.contains("I edit.") && !body.contains("I look."), "{wire}: {body}");
-        // On this wire the reasoning leads to the very message that was edited.
+        // On this wire the reasoning leads directly to the edited message.
         if wire.as_str() == "openai-responses" {
             assert!(!has_mind(&encoded), "{wire}: {body}");
             let problems: Vec<_> =
                 restored.findings.iter().map(|finding| finding.problem).collect();
-            assert_eq!(problems, [Problem::Edited], "{wire}");
+            assert_eq!(problems, [RestoreIssue::Edited], "{wire}");
         } else {
             assert_eq!(minds(&line, &encoded), [[seal(1)]], "{wire}");
             assert_eq!(restored.findings, [], "{wire}");
@@ -309,14 +320,14 @@ async fn an_edited_text_stays_where_its_turn_can_still_be_replayed() {
 }
 
 #[tokio::test]
-async fn a_reply_that_was_cut_restores_nothing() {
-    for line in Line::all() {
-        let house = House::new().await;
+async fn truncated_reply_restores_nothing() {
+    for line in WireTarget::all() {
+        let house = ReplayFixture::new().await;
         let mut said = vec![user("Look.")];
         let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        let reply = Reply { stop: Stop::Cut, ..line.reply(&says("A door.", 1)) };
+        let reply = Reply { stop: StopReason::Cut, ..line.reply(&says("A door.", 1)) };
         assert_eq!(house.capture(&tenant(), &restored, &reply, &encoded).await, None);
-        said.extend([Said::Model(says("A door.", 1)), user("Go on.")]);
+        said.extend([Message::Model(says("A door.", 1)), user("Go on.")]);
         let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         assert!(!has_mind(&encoded), "{}", line.codec.wire());
         assert_eq!(restored.conversation.parent, None);
@@ -324,11 +335,11 @@ async fn a_reply_that_was_cut_restores_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_forgotten_is_not_restored_and_says_why() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn forgotten_turn_is_not_restored_and_reported() {
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let said = conversed(&house, &line).await;
-    // It is remembered by the process, too.
+    // The process caches the turn as well.
     let (restored, before) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert!(has_mind(&before));
     let log = restored.conversation.parent.unwrap().log;
@@ -336,19 +347,20 @@ async fn what_was_forgotten_is_not_restored_and_says_why() {
     let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert!(!has_mind(&encoded));
     let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
-    assert_eq!(problems, [Problem::Gone(Why::Forgotten); 2]);
-    // The conversation goes on, in a thread of its own.
+    assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten); 2]);
+    // The conversation continues in a new thread.
     let reply = line.reply(&says("A garden.", 3));
     let node = house.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
     let found = house.journal.find(&tenant(), &[VaultKey::Claim(node.0)]).await.unwrap().found;
     assert_ne!(found[0].as_ref().unwrap().turn.log, log);
 }
 
-/// The last turn stands, and the one before it is remembered: only the store knows that it is no more.
+/// The last turn still exists and its parent is cached: only the store can report that the parent
+/// was erased.
 #[tokio::test]
-async fn what_another_process_forgot_is_not_restored() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn turn_forgotten_by_another_process_is_not_restored() {
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let said = conversed(&house, &line).await;
     let (restored, before) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert_eq!(minds(&line, &before), [[seal(1)], [seal(2)]]);
@@ -361,43 +373,45 @@ async fn what_another_process_forgot_is_not_restored() {
     let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert_eq!(minds(&line, &encoded).concat(), [seal(2)]);
     let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
-    assert_eq!(problems, [Problem::Gone(Why::Forgotten)]);
+    assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten)]);
 }
 
-/// A chat client in front of Claude: the reply carried a claim and ids of ours, and both come back.
+/// A chat client in front of Claude: the Claim and the gateway ids of the reply both return.
 #[tokio::test]
-async fn a_claim_makes_restoring_exact_across_dialects() {
-    let claude = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let chat = Line::of("anthropic", "openai-chat", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn claim_restores_exactly_across_dialects() {
+    let claude = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let chat = WireTarget::of("anthropic", "openai-chat", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let claims = Claims::new(KEY);
-    // What the client says in its dialect is read for the model that is asked.
-    let ask = |said: &[Said], claim: Option<String>| {
+    // A request in the client's dialect is decoded for the requested model.
+    let ask = |said: &[Message], claim: Option<String>| {
         let call = chat.sealed(SYSTEM, said, |_| claim.clone());
         Call { target: claude.target.clone(), ..call }
     };
     let (restored, encoded) = send(&house, &claude, ask(&[user("Look.")], None)).await;
-    let node = Claims::fresh_node().unwrap();
-    let issued = calls_as("toolu_01ABCDEF23", "I look.", 1);
-    let reply = claude.reply_behind(&issued, encoded.prefix);
+    let node = Claims::new_turn_id().unwrap();
+    let issued = call_answer_with_id("toolu_01ABCDEF23", "I look.", 1);
+    let reply = claude.reply_after(&issued, encoded.prefix);
     house.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
     let id = claims.call_id(&tenant(), &node, 0).to_string();
-    let shown = calls_as(&id, "I look.", 0);
-    let said = [user("Look!"), Said::Model(shown.clone()), result(&shown, "a door")];
+    let shown = call_answer_with_id(&id, "I look.", 0);
+    let said = [user("Look!"), Message::Model(shown.clone()), result(&shown, "a door")];
     let claim = claims.claim(&tenant(), &node).to_string();
     let (restored, encoded) = send(&house, &claude, ask(&said, Some(claim))).await;
     let body = String::from_utf8_lossy(&encoded.request.body).into_owned();
     assert_eq!(minds(&claude, &encoded), [[seal(1)]], "{body}");
     assert!(!body.contains("tl1"), "{body}");
     assert_eq!(body.matches("toolu_01ABCDEF23").count(), 2, "the call and its answer: {body}");
-    assert!(encoded.fates.iter().any(|fate| fate.seals == [Did::Restored(Evidence::Claim)]));
+    assert!(
+        encoded.fates.iter().any(|fate| fate.seals == [Disposition::Restored(Evidence::Claim)])
+    );
     assert_eq!(restored.findings, []);
-    // The same from somebody else's mouth restores nothing, and is reported.
+    // The same request from another tenant restores nothing and is reported.
     let theirs = Tenant::from("other");
     let claim = claims.claim(&tenant(), &node).to_string();
     let restored =
         house.replay.restore(&theirs, None, ask(&said, Some(claim.clone()))).await.unwrap();
-    let problem = Problem::ForeignClaim;
+    let problem = RestoreIssue::ForeignClaim;
     assert!(restored.findings.iter().all(|finding: &Finding| finding.problem == problem));
     assert!(!restored.findings.is_empty());
     let encoded = claude.codec.encode(&restored.call).unwrap();
@@ -409,23 +423,24 @@ async fn a_claim_makes_restoring_exact_across_dialects() {
     assert!(!has_mind(&encoded));
 }
 
-/// Every dialect in front of every provider: the claim and the ids come back, the turn is exact, and nothing of ours is sent.
+/// Every dialect in front of every provider: Claims and ids return, the turn matches exactly, and
+/// no handle is sent.
 #[tokio::test]
 async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     let claims = Claims::new(KEY);
-    for line in Line::all() {
-        for dialect in Line::all() {
-            let house = House::new().await;
-            let ask = |said: &[Said], claim: Option<&str>| {
+    for line in WireTarget::all() {
+        for dialect in WireTarget::all() {
+            let house = ReplayFixture::new().await;
+            let ask = |said: &[Message], claim: Option<&str>| {
                 let call = dialect.sealed(SYSTEM, said, |_| claim.map(ToOwned::to_owned));
                 Call { target: line.target.clone(), ..call }
             };
             let (restored, encoded) = send(&house, &line, ask(&[user("Look.")], None)).await;
-            let node = Claims::fresh_node().unwrap();
-            let reply = line.reply_behind(&calls("I look.", 1), encoded.prefix);
+            let node = Claims::new_turn_id().unwrap();
+            let reply = line.reply_after(&calls("I look.", 1), encoded.prefix);
             house.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
-            let shown = calls_as(&claims.call_id(&tenant(), &node, 0), "I look.", 0);
-            let said = [user("Look."), Said::Model(shown.clone()), result(&shown, "a door")];
+            let shown = call_answer_with_id(&claims.call_id(&tenant(), &node, 0), "I look.", 0);
+            let said = [user("Look."), Message::Model(shown.clone()), result(&shown, "a door")];
             let claim = claims.claim(&tenant(), &node);
             let (restored, encoded) = send(&house, &line, ask(&said, Some(&claim))).await;
             let what = format!("{} in front of {}", dialect.codec.wire(), line.codec.wire());
@@ -434,31 +449,36 @@ async fn claims_work_in_every_dialect_in_front_of_every_provider() {
             assert!(!body.contains("tl1"), "{what}: {body}");
             assert!(body.contains("a door"), "{what}: {body}");
             assert_eq!(restored.findings, [], "{what}");
-            let by_claim = |fate: &Fate| fate.seals.contains(&Did::Restored(Evidence::Claim));
+            let by_claim =
+                |fate: &Fate| fate.seals.contains(&Disposition::Restored(Evidence::Claim));
             assert!(encoded.fates.iter().any(by_claim), "{what}");
         }
     }
 }
 
-/// Claude, then GPT, then Gemini, then Claude again, for a chat client that keeps no reasoning.
+/// Claude, GPT, Gemini, then Claude again, for a chat client that keeps no reasoning.
 #[tokio::test]
-async fn switching_back_replays_the_first_models_seals() {
-    let chat = Line::of("anthropic", "openai-chat", "claude-sonnet-4-5");
+async fn switching_back_replays_the_first_model() {
+    let chat = WireTarget::of("anthropic", "openai-chat", "claude-sonnet-4-5");
     let lines = [
-        Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
-        Line::of("openai", "openai-responses", "gpt-5.2"),
-        Line::of("gemini", "gemini", "gemini-3-pro-preview"),
-        Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
+        WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
+        WireTarget::of("openai", "openai-responses", "gpt-5.2"),
+        WireTarget::of("gemini", "gemini", "gemini-3-pro-preview"),
+        WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
     ];
-    let house = House::new().await;
+    let house = ReplayFixture::new().await;
     let mut said = vec![user("Look.")];
     let mut sent = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         let call = Call { target: line.target.clone(), ..chat.lossy(SYSTEM, &said) };
-        let answer = calls_as(&format!("call_{number}a9f8e7d6c5b4"), "I look.", number as u64 + 1);
+        let answer = call_answer_with_id(
+            &format!("call_{number}a9f8e7d6c5b4"),
+            "I look.",
+            number as u64 + 1,
+        );
         let (_, encoded, _) = exchange(&house, line, call, &answer).await;
         sent.push(String::from_utf8_lossy(&encoded.request.body).into_owned());
-        said.extend([Said::Model(answer.clone()), result(&answer, "a door")]);
+        said.extend([Message::Model(answer.clone()), result(&answer, "a door")]);
     }
     for (number, body) in sent.iter().enumerate() {
         let carried: Vec<u64> = (1..=4).filter(|mind| body.contains(&seal(*mind))).collect();
@@ -467,33 +487,33 @@ async fn switching_back_replays_the_first_models_seals() {
     }
 }
 
-/// An answer that goes on with the model's own turn is captured as one turn with it.
+/// A reply that continues the model's own turn is captured as one turn with it.
 #[tokio::test]
-async fn an_answer_that_goes_on_is_one_turn_with_its_beginning() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn continued_answer_is_captured_as_one_turn() {
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let paused = says("A door,", 1);
     exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &paused).await;
-    let said = [user("Look."), Said::Model(paused.clone())];
+    let said = [user("Look."), Message::Model(paused.clone())];
     let (restored, encoded, _) =
         exchange(&house, &line, line.lossy(SYSTEM, &said), &says(" and a garden.", 2)).await;
     assert_eq!(minds(&line, &encoded), [[seal(1)]]);
     assert_eq!(restored.conversation.parent, None);
-    let whole = [user("Look."), Said::Model(says("A door, and a garden.", 0)), user("Go on.")];
+    let whole = [user("Look."), Message::Model(says("A door, and a garden.", 0)), user("Go on.")];
     let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &whole)).await;
     assert_eq!(minds(&line, &encoded), [[seal(1), seal(2)]]);
     assert_eq!(restored.findings, []);
 }
 
-/// With replay switched off, answers are still captured, for whoever switches it on.
+/// With replay switched off, replies are still captured for later use.
 #[tokio::test]
-async fn a_conversation_that_nobody_looked_for_can_be_captured() {
-    let line = Line::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = House::new().await;
+async fn conversation_without_lookup_can_be_captured() {
+    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let house = ReplayFixture::new().await;
     let call = line.lossy(SYSTEM, &[user("Look.")]);
     let conversation = Conversation::of(&call, &tenant(), None);
     let reply = line.reply(&says("A door.", 1));
-    let node = Claims::fresh_node().unwrap();
+    let node = Claims::new_turn_id().unwrap();
     let turn = Turn {
         node,
         conversation: &conversation,
@@ -504,7 +524,7 @@ async fn a_conversation_that_nobody_looked_for_can_be_captured() {
         response: None,
     };
     house.replay.capture(&tenant(), &turn).await.unwrap().unwrap();
-    let said = [user("Look."), Said::Model(says("A door.", 1)), user("Go on.")];
+    let said = [user("Look."), Message::Model(says("A door.", 1)), user("Go on.")];
     let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
     assert_eq!(minds(&line, &encoded), [[seal(1)]]);
 }

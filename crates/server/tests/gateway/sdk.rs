@@ -1,20 +1,21 @@
-//! The official clients, unmodified, through the gateway to the simulators: every dialect to every family, whole and
-//! streamed, two questions with tools and reasoning. Each conversation once with an honest client and once with one that
-//! sends no reasoning back.
+//! The official clients, unmodified, through the gateway to the simulators.
 //!
-//! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
+//! Covers every dialect with every model family, whole and streamed: two questions with tools and
+//! reasoning, once with an honest client and once with a client that sends no reasoning back.
+//!
+//! `scripts/sdks` creates the environments for the scripts; `scripts/test` calls it.
 
 use std::collections::BTreeSet;
 
-use crate::harness::{Gate, MODELS, official};
+use crate::harness::{MODELS, SimGateway, official};
 use throughline_server::ReplayMode;
-use throughline_sim::{Ledger, Returned, Verdict};
+use throughline_sim::{Ledger, ReturnedSeal, Verdict};
 use throughline_testkit::figure;
 
-/// Runs one script with both kinds of client, and asks the simulators what they thought of it.
+/// Runs one script with both kinds of client and checks the simulators' ledger.
 async fn run(language: &str, script: &str) {
     for keeping in ["honest", "lossy"] {
-        let gate = Gate::open(ReplayMode::Repair).await;
+        let gate = SimGateway::open(ReplayMode::Repair).await;
         let Some(output) = official::run(language, script, gate.url(), keeping, &MODELS).await
         else {
             return;
@@ -32,16 +33,17 @@ async fn run(language: &str, script: &str) {
         figure(
             &format!("{language}/{script}, {keeping}"),
             format!(
-                "{conversations} conversations, {calls} calls, 0 refused, {issued} seals issued, {back} came back"
+                "{conversations} conversations, {calls} calls, 0 refused, {issued} seals issued, {back} returned"
             ),
         );
     }
 }
 
-/// Runs a script of conversations that the gateway keeps: each call says only what is new. The provider that has a response
-/// itself is told its id; every other is told the whole conversation, reasoning included.
-async fn run_stored(language: &str, script: &str) {
-    let gate = Gate::open(ReplayMode::Repair).await;
+/// Runs a script with stored conversations, in which each call sends only new input. The provider
+/// that stores a response receives its id; any other receives the whole conversation, reasoning
+/// included.
+async fn run_stored_script(language: &str, script: &str) {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {
         return;
     };
@@ -52,13 +54,13 @@ async fn run_stored(language: &str, script: &str) {
     assert_eq!(conversations, 2 * MODELS.len(), "{said}");
     gate.assert_nothing_refused();
     let ledger = gate.ledger();
-    // What the provider has itself counts as brought back.
+    // State that the provider stores itself counts as returned.
     assert_all_came_back(&ledger, false);
     let (issued, back) = (ledger.issued().count(), ledger.returned().count());
     figure(
         &format!("{language}/{script}"),
         format!(
-            "{conversations} conversations, {} calls, 0 refused, {issued} seals issued, {back} came back",
+            "{conversations} conversations, {} calls, 0 refused, {issued} seals issued, {back} returned",
             ledger.entries.len()
         ),
     );
@@ -66,19 +68,19 @@ async fn run_stored(language: &str, script: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_python_openai_stored() {
-    run_stored("python", "openai_stored.py").await;
+    run_stored_script("python", "openai_stored.py").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_openai_stored() {
-    run_stored("node", "openai_stored.mjs").await;
+    run_stored_script("node", "openai_stored.mjs").await;
 }
 
-/// The AI SDK sends what models said before as references. Nothing of its message list is missing from what a provider
-/// receives, whichever models answer in turn, and nothing is refused.
+/// The AI SDK sends earlier model output as references. Every part of its message list reaches the
+/// provider, whichever models answer in turn, and nothing is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_ai_sdk_responses() {
-    let gate = Gate::open(ReplayMode::Repair).await;
+    let gate = SimGateway::open(ReplayMode::Repair).await;
     let run = official::run("node", "ai_sdk_responses.mjs", gate.url(), "honest", &MODELS);
     let Some(output) = run.await else { return };
     let said = String::from_utf8_lossy(&output.stdout);
@@ -101,14 +103,17 @@ async fn sdk_node_ai_sdk_responses() {
     );
 }
 
-/// Every answer had reasoning, and every call brought exactly the seals that its own conversation had been given.
+/// Every answer has reasoning, and every call returns exactly the Seals that its conversation
+/// received.
 ///
-/// DeepSeek demands its reasoning for answers with calls only, and only there does the gateway put it back.
+/// DeepSeek requires its reasoning only for answers with calls, and only there does the gateway
+/// restore it.
 fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
-        let came = |back: &Returned| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
+        let came =
+            |back: &ReturnedSeal| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
         let back: BTreeSet<String> = entry.returned.iter().filter_map(came).collect();
         assert_eq!(back, owed, "lossy {lossy}, {entry:#?}");
         let is_final = entry.stop.as_deref() != Some("tools");
@@ -123,21 +128,21 @@ fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
     assert_eq!(finals, 0, "the last conversation has no end");
 }
 
-/// Without the gateway's care the simulators refuse what a lossy client sends: so the tests above can fail.
+/// Without restoring, the simulators refuse a lossy client's requests, so the tests above can fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lossy_client_is_refused_when_replay_is_off() {
+async fn lossy_client_is_refused_without_replay() {
     for (script, model, words) in [
         ("anthropic_messages.py", "sim/claude-sonnet-4-5", "Expected `thinking`"),
         ("google_gemini.py", "sim/gemini-3-pro-preview", "missing a thought_signature"),
         ("openai_chat.py", "sim/deepseek-v4-pro", "must be passed back to the API"),
     ] {
-        let gate = Gate::open(ReplayMode::Off).await;
+        let gate = SimGateway::open(ReplayMode::Off).await;
         let models = [model];
         let run = official::run("python", script, gate.url(), "lossy", &models);
         let Some(output) = run.await else { return };
         assert!(!output.status.success(), "{script} got through");
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(error.contains(words), "the client is told what the simulator said: {error}");
+        assert!(error.contains(words), "the client receives the simulator's error: {error}");
         let ledger = gate.ledger();
         let refused = ledger.entries.iter().filter_map(|entry| entry.refused.as_ref());
         assert_eq!(refused.count(), 1, "{script}: {ledger:#?}");

@@ -1,25 +1,31 @@
-//! The story of a call, as its tenant is told it.
+//! The record of a call as its tenant sees it.
 
 use std::sync::Arc;
 
-use crate::harness::{Gate, MODELS, Opening, Say};
+use crate::harness::{ClientDialect, GatewayOptions, MODELS, SimGateway};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use throughline_core::{Boxed, LogId, Store, Tenant};
+use throughline_core::{LogId, Store, StoreFuture, Tenant};
 use throughline_server::{Admission, Allowance, Keyring, ReplayMode};
 use throughline_testkit::figure;
 
 const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
-/// One call, as it went.
-struct Asked {
+/// One call and its response.
+struct SentCall {
     id: String,
     came: Value,
     status: u16,
     answer: Value,
 }
 
-async fn ask(gate: &Gate, say: Say, model: &str, history: &[Value], key: Option<&str>) -> Asked {
+async fn ask(
+    gate: &SimGateway,
+    say: ClientDialect,
+    model: &str,
+    history: &[Value],
+    key: Option<&str>,
+) -> SentCall {
     let (path, came) = say.request(model, history, false);
     let key = key.map(|key| format!("Bearer {key}"));
     let mut headers = vec![("anthropic-version", "2023-06-01"), ("x-note", "of the caller")];
@@ -27,17 +33,22 @@ async fn ask(gate: &Gate, say: Say, model: &str, history: &[Value], key: Option<
     let body = came.to_string().into_bytes();
     let (status, told, answer) = gate.send("POST", &path, body, &headers).await;
     let id = told["x-throughline-call"].to_str().unwrap().to_owned();
-    Asked { id, came, status, answer: serde_json::from_slice(&answer).unwrap() }
+    SentCall { id, came, status, answer: serde_json::from_slice(&answer).unwrap() }
 }
 
-async fn story(gate: &Gate, id: &str) -> Value {
+async fn story(gate: &SimGateway, id: &str) -> Value {
     let (status, story) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
     assert_eq!(status, 200, "{story}");
     story
 }
 
-/// A conversation with tools, call by call. Gives the calls.
-async fn converse(gate: &Gate, say: Say, model: &str, answers: usize) -> Vec<Asked> {
+/// Holds a conversation with tools and returns its calls.
+async fn converse(
+    gate: &SimGateway,
+    say: ClientDialect,
+    model: &str,
+    answers: usize,
+) -> Vec<SentCall> {
     let mut history = vec![say.user(QUESTION)];
     let mut calls = Vec::new();
     while calls.len() < answers {
@@ -57,10 +68,15 @@ async fn converse(gate: &Gate, say: Say, model: &str, answers: usize) -> Vec<Ask
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_story_tells_what_came_and_what_was_sent() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let same = [Say::Messages, Say::Responses, Say::Gemini, Say::Chat];
-    for say in Say::ALL {
+async fn call_record_contains_received_and_sent_requests() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let same = [
+        ClientDialect::Messages,
+        ClientDialect::Responses,
+        ClientDialect::Gemini,
+        ClientDialect::Chat,
+    ];
+    for say in ClientDialect::ALL {
         for (model, own) in MODELS.into_iter().zip(same) {
             let calls = converse(&gate, say, model, 3).await;
             for (number, call) in calls.iter().enumerate() {
@@ -70,7 +86,7 @@ async fn a_story_tells_what_came_and_what_was_sent() {
                 assert_eq!(story["came"]["body"], call.came, "{what}");
                 let mut sent = story["sent"]["body"].clone();
                 if say == own {
-                    if say != Say::Gemini {
+                    if say != ClientDialect::Gemini {
                         sent["model"] = call.came["model"].clone();
                     }
                     assert_eq!(sent, call.came, "{what}");
@@ -91,13 +107,16 @@ async fn a_story_tells_what_came_and_what_was_sent() {
     }
 }
 
-/// What is kept of a turn is in proportion to what is new in it, in one's own dialect and in another.
+/// The stored size of a turn is proportional to its new content, in the same dialect and in
+/// another.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_disk_grows_with_what_is_new() {
-    for (say, model) in
-        [(Say::Messages, MODELS[0]), (Say::Chat, MODELS[0]), (Say::Responses, MODELS[2])]
-    {
-        let gate = Gate::open(ReplayMode::Repair).await;
+async fn stored_size_grows_with_new_content() {
+    for (say, model) in [
+        (ClientDialect::Messages, MODELS[0]),
+        (ClientDialect::Chat, MODELS[0]),
+        (ClientDialect::Responses, MODELS[2]),
+    ] {
+        let gate = SimGateway::open(ReplayMode::Repair).await;
         let mut history = vec![say.user(QUESTION)];
         let (mut bytes, mut ids, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..60 {
@@ -118,7 +137,7 @@ async fn the_disk_grows_with_what_is_new() {
             ids.push(asked.id);
             bodies.push(asked.came);
         }
-        // Texts that are kept in full now and then are among them.
+        // These include the bodies that are occasionally stored in full.
         let (first, second) = (bytes[29], bytes[59] - bytes[29]);
         figure(
             &format!("{say:?} → {model}: bytes of 30 turns, early and late"),
@@ -132,13 +151,13 @@ async fn the_disk_grows_with_what_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_an_answer_has_a_story_too() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    for say in Say::ALL {
+async fn failed_call_has_a_record() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    for say in ClientDialect::ALL {
         let unknown = ask(&gate, say, "nobody/at-all", &[say.user("Hello")], None).await;
         assert_eq!(unknown.status, 404);
         let told = story(&gate, &unknown.id).await;
-        // Nobody looked at what came, so it is not kept.
+        // The request was rejected before it was read, so its body is not stored.
         assert!(!told.to_string().contains("Hello"), "{told:#}");
         assert_eq!((&told["status"], &told["sent"]), (&json!(404), &Value::Null), "{told:#}");
         assert!(told["error"].as_str().unwrap().contains("there is no model"), "{told:#}");
@@ -150,11 +169,11 @@ async fn a_call_without_an_answer_has_a_story_too() {
     }
 }
 
-/// What is refused behind a conversation is kept with it, as a difference, and goes with it.
+/// A refusal within a conversation is stored with it as a difference, and is erased with it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_belongs_to_its_conversation() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let say = Say::Messages;
+async fn refused_call_is_stored_with_its_conversation() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let say = ClientDialect::Messages;
     let calls = converse(&gate, say, MODELS[0], 4).await;
     let mut body = calls[3].came.clone();
     body["max_tokens"] = json!(-1);
@@ -174,22 +193,22 @@ async fn a_refusal_belongs_to_its_conversation() {
     assert_eq!(status, 404);
 }
 
-/// A stream that is cut leaves no turn, and a story.
+/// A truncated stream has a call record but no turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_was_cut_has_a_story() {
+async fn truncated_stream_has_a_record() {
     let faults = vec!["cut@600".parse().unwrap()];
     let simulators = throughline_sim::Options { faults, ..Default::default() };
-    let gate = Gate::open_with(Opening::of(ReplayMode::Repair), simulators).await;
-    for say in [Say::Messages, Say::Chat] {
+    let gate = SimGateway::open_with(GatewayOptions::of(ReplayMode::Repair), simulators).await;
+    for say in [ClientDialect::Messages, ClientDialect::Chat] {
         let (path, came) = say.request(MODELS[0], &[say.user(QUESTION)], true);
         let body = came.to_string().into_bytes();
         let response = gate.begin("POST", &path, body, &[]).await;
         assert_eq!(response.status(), 200);
         let id = response.headers()["x-throughline-call"].to_str().unwrap().to_owned();
-        // On the same wire the connection breaks; in another dialect an error is said.
+        // On the same wire the connection breaks; in another dialect an error is sent.
         let is_broken = response.into_body().collect().await.is_err();
-        assert_eq!(is_broken, say == Say::Messages);
-        // The answer is over before its story is kept, as nothing depends on it.
+        assert_eq!(is_broken, say == ClientDialect::Messages);
+        // The response ends before the record is stored, because nothing depends on the record.
         let path = format!("/v1/throughline/calls/{id}");
         let told = loop {
             let (status, told) = gate.get(&path).await;
@@ -203,11 +222,11 @@ async fn a_stream_that_was_cut_has_a_story() {
     }
 }
 
-/// Two answers to the same: each call has its own texts, though both go on from one.
+/// Two answers to the same request: each call has its own bodies, although both continue one turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn branches_have_their_own_stories() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let say = Say::Messages;
+async fn branches_have_their_own_records() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let say = ClientDialect::Messages;
     let calls = converse(&gate, say, MODELS[0], 3).await;
     let history = calls[2].came["messages"].as_array().unwrap();
     let mut branches = Vec::new();
@@ -231,7 +250,7 @@ async fn branches_have_their_own_stories() {
 struct TwoTenants;
 
 impl Keyring for TwoTenants {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         Box::pin(async move {
             let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
             Ok(tenant.map_or(Admission::Refused, |tenant| Admission::Key {
@@ -245,9 +264,9 @@ impl Keyring for TwoTenants {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_story_is_its_tenants_own_and_tells_no_key() {
-    let gate = Gate::open_for(ReplayMode::Repair, Arc::new(TwoTenants)).await;
-    let say = Say::Messages;
+async fn call_record_is_private_and_contains_no_keys() {
+    let gate = SimGateway::open_for(ReplayMode::Repair, Arc::new(TwoTenants)).await;
+    let say = ClientDialect::Messages;
     let asked = ask(&gate, say, MODELS[0], &[say.user("Hello")], Some("tl_one")).await;
     assert_eq!(asked.status, 200, "{}", asked.answer);
     let path = format!("/v1/throughline/calls/{}", asked.id);
@@ -264,9 +283,9 @@ async fn a_story_is_its_tenants_own_and_tells_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_forgotten_is_in_no_story() {
-    let gate = Gate::open(ReplayMode::Repair).await;
-    let say = Say::Messages;
+async fn forgotten_content_is_removed_from_records() {
+    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let say = ClientDialect::Messages;
     let tenant = Tenant::from("default");
     let calls = converse(&gate, say, MODELS[0], 5).await;
     let last = story(&gate, &calls[4].id).await;
@@ -283,12 +302,12 @@ async fn what_is_forgotten_is_in_no_story() {
         assert_eq!(told["came"]["body"], Value::Null, "{told:#}");
         assert_eq!(told["sent"]["body"], Value::Null, "{told:#}");
         assert!(told["texts"].as_str().unwrap().contains("forgotten"), "{told:#}");
-        assert_eq!(told["status"], 200, "what holds no content stays");
+        assert_eq!(told["status"], 200, "members without content remain");
     }
     let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let copies = records.iter().filter(|record| &*record.kind == "copy");
     assert_eq!(copies.filter(|record| record.content.bytes().is_some()).count(), 0);
-    // The conversation goes on, and has stories again.
+    // The conversation continues and has call records again.
     let mut history = calls[4].came["messages"].as_array().unwrap().clone();
     history.extend(say.answer(&calls[4].answer));
     let open = say.calls(&history[history.len() - 1..]);
@@ -309,10 +328,17 @@ async fn what_is_forgotten_is_in_no_story() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_kept_where_replay_is_off() {
-    let gate = Gate::open(ReplayMode::Off).await;
+async fn replay_off_stores_no_records() {
+    let gate = SimGateway::open(ReplayMode::Off).await;
     for model in [MODELS[0], "nobody/at-all"] {
-        let asked = ask(&gate, Say::Messages, model, &[Say::Messages.user("Hello")], None).await;
+        let asked = ask(
+            &gate,
+            ClientDialect::Messages,
+            model,
+            &[ClientDialect::Messages.user("Hello")],
+            None,
+        )
+        .await;
         let (status, _) = gate.get(&format!("/v1/throughline/calls/{}", asked.id)).await;
         assert_eq!(status, 404, "{model}");
     }

@@ -1,33 +1,36 @@
-//! What is used is counted, kept and limited: over calls, restarts and nodes.
+//! Usage is counted, stored and limited across calls, restarts and nodes.
 
 use std::time::Duration;
 
 use crate::house::{
-    ANSWER, House, Plan, Provider, STREAM, STREAM_HEAD, question, store, until, whole,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, question, store,
+    until, whole,
 };
 use serde_json::{Value, json};
 use throughline_core::Tenant;
 use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
-/// A gateway of which everybody has one key.
-fn plan(allowance: Allowance) -> Plan {
+/// A gateway on which every caller has the same key.
+fn plan(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
     let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
-    Plan { admission: Some(admission), ..Plan::default() }
+    RawGatewayOptions { admission: Some(admission), ..RawGatewayOptions::default() }
 }
 
-async fn used(house: &House) -> Value {
+async fn used(house: &RawGateway) -> Value {
     let said = house.said("/v1/throughline/usage", "", "").await;
     assert_eq!(said.status, 200, "{said:?}");
     serde_json::from_str(&said.body).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_key_used_is_told_to_its_holder() {
-    let (folder, provider) =
-        (Folder::new("usage"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
-    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+async fn key_holder_can_read_its_usage() {
+    let (folder, provider) = (
+        Folder::new("usage"),
+        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
+    );
+    let house = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
     for _ in 0..3 {
         assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     }
@@ -41,7 +44,7 @@ async fn what_a_key_used_is_told_to_its_holder() {
                       "thought": 0, "micro_usd": 420, "unpriced": 0, "provider": "raw", "model": "claude-sonnet-4-5"});
     assert_eq!(used["models"][0], line);
     assert_eq!((&used["used"]["calls"], &used["used"]["unpriced"]), (&json!(4), &json!(1)));
-    // One line of the log for each, and all of it in the metrics.
+    // Each call has one log line, and the metrics count all of them.
     let lines = house.lines.calls();
     let call = lines.iter().find(|line| line.contains("sonnet")).unwrap();
     for told in [
@@ -55,7 +58,7 @@ async fn what_a_key_used_is_told_to_its_holder() {
     ] {
         assert!(call.contains(told), "{told} is not in {call}");
     }
-    // The story of the call says it, too.
+    // The call record contains the cost as well.
     let id = serde_json::from_str::<Value>(&call[call.find('{').unwrap()..]).unwrap()["call"]
         .as_str()
         .unwrap()
@@ -77,53 +80,55 @@ async fn what_a_key_used_is_told_to_its_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spent_budget_ends_the_calls_of_a_key_after_a_restart_too() {
+async fn spent_budget_is_enforced_after_restart() {
     let (folder, provider) = (
         Folder::new("budget"),
-        Provider::saying(whole("200 OK", "application/json", ANSWER)).await,
+        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
     );
     let store = store(&folder).await;
     let tokens = Allowance { tokens: Some(200), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(tokens));
+    let house = RawGateway::open(&provider, &store, plan(tokens));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     house.close().await;
-    let house = House::open(&provider, &store, plan(tokens));
+    let house = RawGateway::open(&provider, &store, plan(tokens));
     let said = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(said.status, 429, "{said:?}");
     for told in ["rate_limit_error", "key_1", "200 tokens", "--budget-tokens"] {
         assert!(said.body.contains(told), "{told} is not in {}", said.body);
     }
-    // In the caller's dialect, whichever it is.
+    // The error has the format of the caller's dialect.
     let said = house.said("/v1beta/models/claude:generateContent", "", r#"{"contents":[]}"#).await;
     assert_eq!(said.status, 429);
     assert!(said.body.contains("RESOURCE_EXHAUSTED"), "{}", said.body);
-    // What nobody can count is not for such a key.
+    // A key with a budget cannot use endpoints without a price.
     assert_eq!(house.said("/v1/embeddings", "", "{}").await.status, 403);
     house.close().await;
     let dollars = Allowance { micro_usd: Some(280), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(dollars));
+    let house = RawGateway::open(&provider, &store, plan(dollars));
     let said = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.body.contains("--budget-usd"), "{}", said.body);
     house.close().await;
     let dollars = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
-    let house = House::open(&provider, &store, plan(dollars));
+    let house = RawGateway::open(&provider, &store, plan(dollars));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     let said = house.ask("claude-unpriced", false).await;
-    assert_eq!(said.status, 403, "what has no price is not free: {said:?}");
+    assert_eq!(said.status, 403, "a model without a price is not free: {said:?}");
     assert!(said.body.contains("[prices."), "{}", said.body);
     house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_holds_over_nodes() {
-    let (folder, provider) =
-        (Folder::new("nodes"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+async fn budget_is_shared_across_nodes() {
+    let (folder, provider) = (
+        Folder::new("nodes"),
+        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
+    );
     let (one, other) = (store(&folder).await, store(&folder).await);
     let allowance = Allowance { tokens: Some(240), ..Allowance::default() };
-    let one = House::open(&provider, &one, plan(allowance));
-    let other = House::open(&provider, &other, plan(allowance));
+    let one = RawGateway::open(&provider, &one, plan(allowance));
+    let other = RawGateway::open(&provider, &other, plan(allowance));
     assert_eq!(one.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(other.ask("claude-sonnet-4-5", false).await.status, 200);
     for house in [&one, &other] {
@@ -135,36 +140,38 @@ async fn a_budget_holds_over_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_too_often_hears_when_to_come_back() {
-    let (folder, provider) =
-        (Folder::new("rate"), Provider::saying(whole("200 OK", "application/json", ANSWER)).await);
+async fn rate_limit_returns_retry_after() {
+    let (folder, provider) = (
+        Folder::new("rate"),
+        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
+    );
     let allowance = Allowance { per_minute: Some(2), ..Allowance::default() };
-    let house = House::open(&provider, &store(&folder).await, plan(allowance));
+    let house = RawGateway::open(&provider, &store(&folder).await, plan(allowance));
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
     let said = house.ask("claude-sonnet-4-5", false).await;
     assert_eq!(said.status, 429, "{said:?}");
     let wait = said.head.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
     assert!((1..=60).contains(&wait.parse::<u64>().unwrap()), "{wait}");
-    // Who asks for what was used is not counted.
+    // Requests for the usage report do not count.
     assert_eq!(used(&house).await["used"]["calls"], 2);
     house.close().await;
 }
 
-/// Whoever goes away before the provider says what it took pays for what was heard.
+/// A caller that disconnects before the provider reports usage pays for the output received so far.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_early_pays_all_the_same() {
-    let provider = Provider::doing(async |mut stream| {
+async fn early_disconnect_is_still_billed() {
+    let provider = RawProvider::doing(async |mut stream| {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let cut = STREAM.find("event: content_block_stop").unwrap();
         let begun = format!("{STREAM_HEAD}{}", &STREAM[..cut]);
         stream.write_all(begun.as_bytes()).await.unwrap();
-        // Until the gateway goes away.
+        // Until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
     let folder = Folder::new("leaver");
-    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let house = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
     let mut stream =
         house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
     read_until(&mut stream, "Hello there").await;
@@ -176,17 +183,17 @@ async fn who_leaves_early_pays_all_the_same() {
     house.close().await;
 }
 
-/// Whoever goes away before the first byte has asked the provider all the same.
+/// A caller that disconnects before the first byte still pays for its input.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_the_first_byte_pays_for_the_question() {
-    let provider = Provider::doing(async |mut stream| {
+async fn disconnect_before_the_first_byte_bills_the_input() {
+    let provider = RawProvider::doing(async |mut stream| {
         use tokio::io::AsyncReadExt as _;
-        // Until the gateway goes away.
+        // Until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
     let folder = Folder::new("deserter");
-    let house = House::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let house = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
     let asked = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let stream = house.begun(&asked).await;
     until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
@@ -205,11 +212,11 @@ async fn read_until(stream: &mut tokio::net::TcpStream, text: &str) {
     }
 }
 
-/// A stop lets streams end, and what they used is kept.
+/// A shutdown lets streams finish, and their usage is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_lets_streams_end() {
+async fn shutdown_lets_streams_finish() {
     let (go_on, wait) = tokio::sync::watch::channel(false);
-    let provider = Provider::doing(move |mut stream| {
+    let provider = RawProvider::doing(move |mut stream| {
         let mut wait = wait.clone();
         async move {
             use tokio::io::AsyncWriteExt as _;
@@ -222,26 +229,26 @@ async fn a_stop_lets_streams_end() {
     .await;
     let folder = Folder::new("stop");
     let journal = store(&folder).await;
-    let mut house = House::open(&provider, &journal, plan(Allowance::default()));
+    let mut house = RawGateway::open(&provider, &journal, plan(Allowance::default()));
     let mut stream =
         house.begun(&house.request("/v1/messages", "", &question("claude-sonnet-4-5", true))).await;
     read_until(&mut stream, "Hello there").await;
     assert_eq!(house.metric("throughline_open_streams").await, "1");
     house.stop();
-    // Nobody is let in any more.
+    // New connections are refused.
     while tokio::net::TcpStream::connect(&house.address).await.is_ok() {}
     go_on.send(true).unwrap();
     read_until(&mut stream, "message_stop").await;
     house.stopped().await;
-    let house = House::open(&provider, &journal, plan(Allowance::default()));
+    let house = RawGateway::open(&provider, &journal, plan(Allowance::default()));
     assert_eq!(used(&house).await["used"]["output"], 20);
     house.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_streams_than_there_may_be_are_asked_to_come_back() {
+async fn excess_streams_get_retry_after() {
     let (go_on, wait) = tokio::sync::watch::channel(false);
-    let provider = Provider::doing(move |mut stream| {
+    let provider = RawProvider::doing(move |mut stream| {
         let mut wait = wait.clone();
         async move {
             use tokio::io::AsyncWriteExt as _;
@@ -253,8 +260,8 @@ async fn more_streams_than_there_may_be_are_asked_to_come_back() {
     .await;
     let folder = Folder::new("full");
     let limits = Limits { streams: 2, shutdown: Duration::from_secs(5), ..Limits::default() };
-    let plan = Plan { limits, ..Plan::default() };
-    let house = House::open(&provider, &store(&folder).await, plan);
+    let plan = RawGatewayOptions { limits, ..RawGatewayOptions::default() };
+    let house = RawGateway::open(&provider, &store(&folder).await, plan);
     let question = question("claude-sonnet-4-5", false);
     let mut held = Vec::new();
     for _ in 0..2 {
@@ -264,7 +271,7 @@ async fn more_streams_than_there_may_be_are_asked_to_come_back() {
     let said = house.said("/v1/chat/completions", "", &question).await;
     assert_eq!(said.status, 503, "{said:?}");
     assert!(said.head.contains("retry-after: 1"), "{}", said.head);
-    // What needs no provider is answered.
+    // Requests that need no provider are answered.
     assert_eq!(house.said("/readyz", "", "").await.status, 200);
     go_on.send(true).unwrap();
     for stream in &mut held {

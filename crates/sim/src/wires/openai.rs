@@ -1,32 +1,30 @@
-//! What the endpoints that speak as OpenAI does have in common: errors, lists of models, what a request says of its tools
-//! and how it writes a message's text.
+//! Shared by the endpoints in OpenAI's style: errors, model lists, tool settings and message texts.
 
 use serde_json::{Value, json};
 use throughline_core::{Json, Node, Profile, Provider};
 
-use crate::turn::{Choice, Offered, Refusal};
+use crate::turn::{OfferedTool, Refusal, ToolChoice};
 
-/// When everything was made: a simulator has no clock.
+/// Constant creation time of all objects, because a simulator has no clock.
 pub(crate) const CREATED: u64 = 1_763_164_800;
 
-/// A value as JSON.
 pub(crate) fn json(value: &Value) -> Json {
     Json::parse(value.to_string()).unwrap_or_else(|_| Json::null())
 }
 
 /// Sets a member of an object.
-pub(crate) fn put(object: &mut Value, key: &str, value: Value) {
+pub(crate) fn set_member(object: &mut Value, key: &str, value: Value) {
     if let Some(members) = object.as_object_mut() {
         members.insert(key.to_owned(), value);
     }
 }
 
-/// A value of a request, for saying it again or for reading a schema.
+/// Converts a node of a request to a JSON value.
 pub(crate) fn value(node: Node<'_>) -> Value {
     serde_json::from_slice(node.raw()).unwrap_or_default()
 }
 
-/// The body of a refusal, in the shape of its provider.
+/// Writes the body of an error in the provider's format.
 pub(crate) fn refusal(row: &Provider, refusal: &Refusal) -> Json {
     let usual = match refusal.status {
         401 => "authentication_error",
@@ -37,7 +35,7 @@ pub(crate) fn refusal(row: &Provider, refusal: &Refusal) -> Json {
     };
     let kind = if refusal.kind.is_empty() { usual } else { refusal.kind.as_str() };
     let code = refusal.code.clone().or_else(|| {
-        // DeepSeek repeats the kind as the code.
+        // DeepSeek repeats the type as the code.
         row.name.starts_with("deepseek").then(|| kind.to_owned())
     });
     json(&json!({"error": {
@@ -48,7 +46,7 @@ pub(crate) fn refusal(row: &Provider, refusal: &Refusal) -> Json {
     }}))
 }
 
-/// The list of models, or the one of that name.
+/// Returns the list of models or the named model.
 pub(crate) fn models(model: Option<&str>) -> Option<Json> {
     const MODELS: &[(&str, &str)] = &[
         ("gpt-4.1", "system"),
@@ -84,7 +82,7 @@ pub(crate) fn models(model: Option<&str>) -> Option<Json> {
     }
 }
 
-/// The text of a message's content: a string, or the texts of its parts.
+/// Returns the text of a message's content: a string, or the texts of its parts.
 pub(crate) fn text(content: Option<Node<'_>>) -> String {
     let Some(content) = content else { return String::new() };
     if let Some(text) = content.text() {
@@ -97,8 +95,8 @@ pub(crate) fn text(content: Option<Node<'_>>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The tools that the client runs. `nested` names the member that holds a tool's own members, where the wire has one.
-pub(crate) fn tools(root: Node<'_>, nested: bool) -> Vec<Offered> {
+/// Returns the client's tools. `nested` states whether a tool's members are in a nested object.
+pub(crate) fn tools(root: Node<'_>, nested: bool) -> Vec<OfferedTool> {
     let tools = root.get("tools").into_iter().flat_map(Node::elements);
     let offered = tools.filter_map(|tool| {
         let kind = tool.text_of("type")?;
@@ -110,18 +108,18 @@ pub(crate) fn tools(root: Node<'_>, nested: bool) -> Vec<Offered> {
         let own = if nested { tool.get(&kind)? } else { tool };
         let schema = own.present("parameters").map(value);
         let schema = schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        Some(Offered { name: own.text_of("name")?.into_owned(), schema, custom })
+        Some(OfferedTool { name: own.text_of("name")?.into_owned(), schema, custom })
     });
     offered.collect()
 }
 
-/// Which tools are to be called.
-pub(crate) fn choice(root: Node<'_>) -> Choice {
-    let Some(choice) = root.present("tool_choice") else { return Choice::Auto };
+/// Returns the tool choice of a request.
+pub(crate) fn choice(root: Node<'_>) -> ToolChoice {
+    let Some(choice) = root.present("tool_choice") else { return ToolChoice::Auto };
     match choice.text().as_deref() {
-        Some("none") => return Choice::Never,
-        Some("required" | "any") => return Choice::Any,
-        Some(_) => return Choice::Auto,
+        Some("none") => return ToolChoice::Never,
+        Some("required" | "any") => return ToolChoice::Any,
+        Some(_) => return ToolChoice::Auto,
         None => {}
     }
     let named = ["/name", "/function/name", "/custom/name"];
@@ -130,13 +128,13 @@ pub(crate) fn choice(root: Node<'_>) -> Choice {
         .iter()
         .any(|at| choice.at(at).is_some_and(|m| m.is("required")));
     match (name, choice.text_of("type").as_deref()) {
-        (Some(name), Some("function" | "custom")) => Choice::Tool(name.into_owned()),
-        (_, Some("allowed_tools")) if is_required => Choice::Any,
-        (_, _) => Choice::Auto,
+        (Some(name), Some("function" | "custom")) => ToolChoice::Tool(name.into_owned()),
+        (_, Some("allowed_tools")) if is_required => ToolChoice::Any,
+        (_, _) => ToolChoice::Auto,
     }
 }
 
-/// Whether a request sets a sampling parameter to anything but its default, and which.
+/// Returns the first sampling parameter that differs from its default.
 pub(crate) fn sampling(root: Node<'_>) -> Option<&'static str> {
     ["temperature", "top_p"].into_iter().find(|key| {
         let number = root.present(key).and_then(Node::number);
@@ -146,7 +144,7 @@ pub(crate) fn sampling(root: Node<'_>) -> Option<&'static str> {
     })
 }
 
-/// Whether the model thinks, told which effort it is to make.
+/// Returns whether the model thinks at an effort.
 pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
     let default = profile.notes.get("default-effort").map(String::as_str);
     match effort.or(default) {
@@ -156,7 +154,7 @@ pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
     }
 }
 
-/// The words of a list, as OpenAI writes one: `'low', 'medium', and 'high'`.
+/// Joins quoted names as OpenAI does: `'low', 'medium', and 'high'`.
 pub(crate) fn list(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match quoted.as_slice() {
@@ -167,7 +165,7 @@ pub(crate) fn list(words: &[String]) -> String {
     }
 }
 
-/// An effort that the model does not take.
+/// Builds the error for an effort that the model does not support.
 pub(crate) fn unsupported_effort(
     profile: &Profile,
     model: &str,
@@ -185,8 +183,8 @@ pub(crate) fn unsupported_effort(
     Refusal::invalid(message).param(param).code("unsupported_value")
 }
 
-/// What a call says, for knowing it again: its name, and its arguments whatever way they are written.
-pub(crate) fn call_said(name: &str, arguments: &str) -> Vec<u8> {
+/// Returns the identity of a call: its name and its arguments in canonical form.
+pub(crate) fn call_identity(name: &str, arguments: &str) -> Vec<u8> {
     let said = match Json::parse(arguments.to_owned()) {
         Ok(json) => json.canonical().into_bytes(),
         Err(_) => arguments.as_bytes().to_vec(),

@@ -1,38 +1,38 @@
-//! What each of the two judges says of a request, and the kinds of cases in which they may differ.
+//! The verdicts of audit and simulator on a request, and the known kinds of disagreement.
 
 use throughline_codec::{Audit, Severity, Verdict};
-use throughline_sim::{Entry, Simulator, Verdict as Seal};
+use throughline_sim::{LedgerEntry, Simulator, Verdict as Seal};
 
-use crate::doctor::{Conversation, Setup, Told};
+use crate::doctor::{Conversation, PriorScope, Setup};
 
-/// What the simulator made of a request, by its own books.
+/// The simulator's verdict on a request, according to its ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct SimOutcome {
     pub(crate) verdict: Verdict,
-    /// What was lost, where it was answered.
+    /// What a successful request lost.
     pub(crate) losses: Vec<Loss>,
-    /// What was said, where it was refused.
+    /// The error message of a rejected request.
     pub(crate) refusal: String,
 }
 
-/// What a request that is answered can lose.
+/// A loss in a request that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// A seal was left out, for that reason.
+    /// A Seal was dropped for this reason.
     Dropped(String),
-    /// A seal did not come back with what it was issued with.
+    /// A Seal is missing although the content it was issued with came back.
     Lost,
-    /// The model refused to answer, because it was shown its thoughts as text.
+    /// The model refused, because the request contained its thoughts as text.
     Answer,
-    /// The tool loop goes on under another configuration of thinking than it began with.
+    /// The tool loop continues under another thinking configuration.
     Thinking,
-    /// What was cached is written in another order now.
+    /// Cached content is now written in another order.
     Cache,
 }
 
-impl Made {
-    /// Reads in the books what became of the request that was just sent.
-    pub(crate) fn of_the_last(simulator: &Simulator) -> Self {
+impl SimOutcome {
+    /// Reads the outcome of the last request from the ledger.
+    pub(crate) fn from_last_entry(simulator: &Simulator) -> Self {
         let entry = simulator.last_entry().unwrap();
         let losses = losses(&entry);
         let verdict = match (entry.status, losses.is_empty()) {
@@ -44,7 +44,7 @@ impl Made {
     }
 }
 
-fn losses(entry: &Entry) -> Vec<Loss> {
+fn losses(entry: &LedgerEntry) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for returned in &entry.returned {
         match &returned.verdict {
@@ -63,7 +63,7 @@ fn losses(entry: &Entry) -> Vec<Loss> {
     losses
 }
 
-/// The rules that the verdict of an audit rests on.
+/// Returns the rules that determine the verdict of an audit.
 pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     let gravest = match audit.verdict() {
         Verdict::Refuse => Severity::Refuse,
@@ -76,20 +76,21 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     rules
 }
 
-/// What the audit is told of a conversation.
+/// The information that the audit receives about a conversation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Knows {
-    pub(crate) past: Told,
+pub(crate) struct AuditKnowledge {
+    pub(crate) past: PriorScope,
     pub(crate) age: bool,
 }
 
-impl Knows {
-    pub(crate) const ALL: Self = Self { past: Told::Everything, age: true };
+impl AuditKnowledge {
+    pub(crate) const ALL: Self = Self { past: PriorScope::Everything, age: true };
 }
 
-/// The kinds of cases in which audit and simulator differ. `kinds.rs` has a test for each, and says who is right.
+/// The known kinds of disagreement. `kinds.rs` has a test for each, which states which side is
+/// right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum DisagreementKind {
     ToldLess,
     AgeUnknown,
     OriginUnknown,
@@ -99,36 +100,37 @@ pub(crate) enum Kind {
     LeadsNowhere,
 }
 
-impl Kind {
+impl DisagreementKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::ToldLess => "what_the_audit_is_not_told_it_does_not_judge",
-            Self::AgeUnknown => "an_account_of_unknown_age_is_warned",
-            Self::OriginUnknown => "an_id_of_unknown_origin_is_taken_for_a_stored_one",
-            Self::SealUnknown => "a_seal_of_unknown_origin_is_taken_for_an_altered_one",
-            Self::BedrockThinking => "bedrock_is_not_known_to_want_one_configuration_for_a_turn",
-            Self::BedrockCache => "bedrock_caches_only_what_is_marked",
-            Self::LeadsNowhere => "reasoning_that_leads_nowhere_is_not_known_to_be_lost",
+            Self::ToldLess => "audit_accepts_what_it_cannot_verify",
+            Self::AgeUnknown => "unknown_account_age_only_warns",
+            Self::OriginUnknown => "unknown_ids_are_assumed_to_be_stored",
+            Self::SealUnknown => "unknown_seals_are_assumed_to_be_altered",
+            Self::BedrockThinking => "bedrock_config_change_within_a_turn_is_not_flagged",
+            Self::BedrockCache => "bedrock_caches_only_marked_prefixes",
+            Self::LeadsNowhere => "orphaned_reasoning_is_not_flagged",
         }
     }
 
-    /// The kind of a disagreement, if it is one that is known: `audit` was told what `knows` says.
+    /// Classifies a disagreement, if its kind is known. `audit` received what `knows` describes.
     pub(crate) fn of(
         talk: &Conversation<'_>,
         body: &bytes::Bytes,
-        made: &Made,
+        made: &SimOutcome,
         audit: &Audit,
-        knows: Knows,
+        knows: AuditKnowledge,
     ) -> Option<Self> {
         let heard = audit.verdict();
-        let told = talk.audit_told(body, Told::Everything, true);
+        let told = talk.audit_with(body, PriorScope::Everything, true);
         let full = told.verdict();
         if heard == full {
-            return Self::of_unwritten(&talk.setup, made, audit);
+            return Self::classify_undocumented(&talk.setup, made, audit);
         }
-        // Told everything, the audit must agree; told less, it may only say less.
-        let agrees = full == made.verdict || Self::of_unwritten(&talk.setup, made, &told).is_some();
-        let of_age = talk.audit_told(body, knows.past, true).verdict();
+        // With full information the audit must agree; with less it may only report less.
+        let agrees =
+            full == made.verdict || Self::classify_undocumented(&talk.setup, made, &told).is_some();
+        let of_age = talk.audit_with(body, knows.past, true).verdict();
         if !agrees {
             return None;
         }
@@ -150,8 +152,9 @@ impl Kind {
         talk.is_swapped.then_some(Self::SealUnknown)
     }
 
-    /// What remains when the audit is told everything: what the providers did not write down.
-    fn of_unwritten(setup: &Setup, made: &Made, audit: &Audit) -> Option<Self> {
+    /// Classifies disagreements that remain with full information: behaviour that providers do not
+    /// document.
+    fn classify_undocumented(setup: &Setup, made: &SimOutcome, audit: &Audit) -> Option<Self> {
         let is_bedrock = setup.provider == "bedrock";
         match (audit.verdict(), made.verdict, &made.losses[..]) {
             (Verdict::Accept, _, [Loss::Thinking]) if is_bedrock => Some(Self::BedrockThinking),

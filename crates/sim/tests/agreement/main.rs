@@ -1,19 +1,27 @@
-//! Audit against simulator: two judges who share the rows of the catalog and nothing else hear the same conversations,
-//! whole and spoiled, and must agree on all three verdicts.
+//! Compares audit and simulator, which share only the catalog. Both judge the same conversations,
+//! intact and mutated, and must agree on all three verdicts.
 //!
-//! | | audit | simulator, by its own books |
-//! |---|---|---|
-//! | refuse | the gravest finding refuses | a status of 400 or more |
-//! | degrade | the gravest finding degrades | an answer, and a seal was left out unread, edited, moved or repeated (`Dropped`); or a seal did not come back with its call, or with Gemini with anything that it signed (`lost`); or the model refused to answer because it was shown its thoughts as text; or a tool loop went on under another configuration of thinking (`reconfigured`); or what was cached is written in another order (`missed`) |
-//! | accept | notes at most | an answer, and none of that |
+//! - Refuse: the gravest finding of the audit refuses; the simulator returns a status of 400 or
+//!   more.
+//! - Degrade: the gravest finding degrades; the simulator answers, but its ledger shows a loss.
+//! - Accept: the audit reports notes at most; the simulator answers without a loss.
 //!
-//! A cache that misses because the request says something else, or asks for something else, is nobody's fault: neither judge
-//! counts it. Each conversation has an account of its own, so that no other one fills its cache.
+//! A loss in the ledger is one of these:
 //!
-//! The audit hears half of the conversations with everything that came before them; the others with the last exchange, all but
-//! the last, the answers only, or nothing; and some without the age of the account. Told everything it must agree. Told less it
-//! may say less, and more only in the cases that `kinds.rs` names; it names all in which the two differ, and says who is right.
-//! What is not among them fails the test.
+//! - A Seal was dropped as unread, edited, moved or repeated (`Dropped`).
+//! - A Seal did not come back with its call or, for Gemini, with anything it signed (`lost`).
+//! - The model refused, because the request contained its thoughts as text.
+//! - A tool loop continued under another thinking configuration (`reconfigured`).
+//! - Cached content is written in another order (`missed`).
+//!
+//! Neither side counts cache misses caused by changed content or settings. Each conversation has
+//! its own account, so conversations do not share a cache.
+//!
+//! For half of the conversations the audit receives all earlier exchanges. For the others it
+//! receives the last exchange, all but the last, only the responses, or nothing. Some lack the age
+//! of the account. With full information the audit must agree. With less it may report less, and
+//! more only in the cases listed in `kinds.rs`, which covers every known difference and states
+//! which side is right. Any other difference fails the test.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,40 +38,40 @@ mod setups;
 
 use std::collections::BTreeMap;
 
-use doctor::{Conversation, Setup, Told};
-use judges::{Kind, Knows, Made, rules_of};
+use doctor::{Conversation, PriorScope, Setup};
+use judges::{AuditKnowledge, DisagreementKind, SimOutcome, rules_of};
 use setups::SETUPS;
-use throughline_codec::{Reach, Verdict};
+use throughline_codec::{RepairLevel, Verdict};
 use throughline_sim::{Options, Simulator, start};
-use throughline_testkit::{Dice, OPERATORS, On, Place, cases, figure, seals};
+use throughline_testkit::{MUTATIONS, MutationTarget, SealLocation, TestRng, cases, figure, seals};
 
-/// What was heard with one set-up, or with one operator.
+/// Results for one setup or one mutation.
 #[derive(Clone, Debug, Default)]
-struct Row {
+struct Tally {
     heard: usize,
-    /// How often both accept, degrade, refuse.
+    /// How often both accept, degrade and refuse.
     agreed: [usize; 3],
-    /// How often they differ in a way that is known.
-    kinds: BTreeMap<Kind, usize>,
+    /// How often they differ in a known way.
+    kinds: BTreeMap<DisagreementKind, usize>,
     /// How often they differ otherwise.
     others: usize,
 }
 
-/// How the two judges stand to each other.
+/// Result of comparing the two verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum Comparison {
     Agreed(Verdict),
-    Known(Kind),
+    Known(DisagreementKind),
     Unforeseen,
 }
 
-impl Row {
-    fn add(&mut self, stand: Stand) {
+impl Tally {
+    fn add(&mut self, stand: Comparison) {
         self.heard += 1;
         match stand {
-            Stand::Agreed(verdict) => self.agreed[verdict as usize] += 1,
-            Stand::Known(kind) => *self.kinds.entry(kind).or_default() += 1,
-            Stand::Unforeseen => self.others += 1,
+            Comparison::Agreed(verdict) => self.agreed[verdict as usize] += 1,
+            Comparison::Known(kind) => *self.kinds.entry(kind).or_default() += 1,
+            Comparison::Unforeseen => self.others += 1,
         }
     }
 
@@ -71,7 +79,7 @@ impl Row {
         let [accept, degrade, refuse] = self.agreed;
         let kinds = self.kinds.iter().map(|(kind, count)| format!("{} {count}; ", kind.name()));
         let text = format!(
-            "{} heard; agreed: accept {accept}, degrade {degrade}, refuse {refuse}; {}unforeseen {}",
+            "{} compared; agreed: accept {accept}, degrade {degrade}, refuse {refuse}; {}unexpected {}",
             self.heard,
             kinds.collect::<String>(),
             self.others
@@ -80,21 +88,21 @@ impl Row {
     }
 }
 
-/// Each disagreement that nobody foresaw: how often it was met, and the first case of it.
-type Others = BTreeMap<String, (usize, String)>;
+/// Unexpected disagreements: how often each occurred, and its first case.
+type UnexpectedDifferences = BTreeMap<String, (usize, String)>;
 
 #[tokio::test]
 async fn audit_and_simulator_agree() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut by_setup: BTreeMap<usize, Row> = BTreeMap::new();
-    let mut by_operator: BTreeMap<&str, Row> = BTreeMap::new();
-    let (mut all, mut others) = (Row::default(), Others::new());
+    let mut by_setup: BTreeMap<usize, Tally> = BTreeMap::new();
+    let mut by_operator: BTreeMap<&str, Tally> = BTreeMap::new();
+    let (mut all, mut others) = (Tally::default(), UnexpectedDifferences::new());
     let wanted = cases(600) as usize;
     let mut seed = 0;
     while all.heard < wanted {
         for (number, (label, setup)) in SETUPS.iter().enumerate() {
             seed += 1;
-            let mut dice = Dice::new(seed);
+            let mut dice = TestRng::new(seed);
             let mut talk = conversation(&simulator, *setup, &mut dice, seed).await;
             let Some((operator, who)) = spoil(&mut talk, setup, &mut dice) else { continue };
             let knows = told(&mut dice);
@@ -114,24 +122,24 @@ async fn audit_and_simulator_agree() {
         row.figure(&format!("agreement with {}", SETUPS[*number].0));
     }
     all.figure("agreement in all");
-    figure("conversations heard by audit and simulator", all.heard);
+    figure("conversations compared by audit and simulator", all.heard);
     figure("kinds of disagreement", all.kinds.len());
     let others =
         others.iter().map(|(kind, (count, said))| format!("{count} × {kind}\n      {said}"));
     let others: Vec<String> = others.collect();
-    assert!(others.is_empty(), "{} unforeseen:\n{}", others.len(), others.join("\n"));
+    assert!(others.is_empty(), "{} unexpected:\n{}", others.len(), others.join("\n"));
     assert!(all.kinds.len() <= 10, "{:?}", all.kinds);
 }
 
-/// The text with which Anthropic's models redact what they think.
+/// The text that triggers redacted thinking in Anthropic's models.
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING_46C9A13E193C177646C7398A98432ECCCE4C1253D5E2D82641AC0E52CC2876CB";
 
-/// A conversation of some turns: within a tool loop, behind an answer, or in the loop of a later turn; now and then with all
-/// tools called at once, and each step whole or streamed.
+/// Builds a conversation of some turns that ends within a tool loop, after an answer, or in the
+/// loop of a later turn. Some conversations call all tools at once; each step is whole or streamed.
 async fn conversation<'s>(
     simulator: &'s Simulator,
     setup: Setup,
-    dice: &mut Dice,
+    dice: &mut TestRng,
     seed: u64,
 ) -> Conversation<'s> {
     let tools = dice.below(4);
@@ -159,14 +167,14 @@ async fn conversation<'s>(
     talk
 }
 
-/// Spoils the next request, and now and then lets somebody else send it: what was done to it and by whom. Nothing where there
-/// was nothing to spoil.
+/// Mutates the next request, and sometimes switches its account or model. Returns the mutation and
+/// the switch; `None` if the mutation did not apply.
 fn spoil(
     talk: &mut Conversation<'_>,
     setup: &Setup,
-    dice: &mut Dice,
+    dice: &mut TestRng,
 ) -> Option<(&'static str, &'static str)> {
-    let operator = dice.pick(OPERATORS).unwrap();
+    let operator = dice.pick(MUTATIONS).unwrap();
     let is_other = |other: &&Setup| other.provider == setup.provider && other.model != setup.model;
     let others: Vec<&Setup> = SETUPS.iter().map(|(_, setup)| setup).filter(is_other).collect();
     let who = match dice.below(8) {
@@ -182,38 +190,44 @@ fn spoil(
     };
     let places = seals(&talk.next);
     let place = match operator.on {
-        On::Seal => dice.pick(&places).cloned()?,
-        On::Request => Place { parent: String::new(), key: String::new() },
+        MutationTarget::Seal => dice.pick(&places).cloned()?,
+        MutationTarget::Request => SealLocation { parent: String::new(), key: String::new() },
     };
     talk.is_swapped = operator.name == "swap two seals";
     let is_spoiled = operator.apply(talk.shape(), &mut talk.next, &place, dice);
     is_spoiled.then_some((operator.name, who))
 }
 
-/// How much the audit is told.
-fn told(dice: &mut Dice) -> Knows {
-    let less = [Told::TheLast, Told::TheEarlier, Told::Answers, Told::Nothing];
-    let past = if dice.below(2) == 0 { Told::Everything } else { *dice.pick(&less).unwrap() };
-    Knows { past, age: dice.below(8) != 0 }
+/// Picks the information that the audit receives.
+fn told(dice: &mut TestRng) -> AuditKnowledge {
+    let less =
+        [PriorScope::TheLast, PriorScope::TheEarlier, PriorScope::Answers, PriorScope::Nothing];
+    let past = if dice.below(2) == 0 { PriorScope::Everything } else { *dice.pick(&less).unwrap() };
+    AuditKnowledge { past, age: dice.below(8) != 0 }
 }
 
-/// Puts one request to both judges, and what was mended in it to the simulator again.
-async fn hear(talk: &Conversation<'_>, name: &str, knows: Knows, others: &mut Others) -> Stand {
+/// Compares both verdicts on one request, and sends the repaired request to the simulator.
+async fn hear(
+    talk: &Conversation<'_>,
+    name: &str,
+    knows: AuditKnowledge,
+    others: &mut UnexpectedDifferences,
+) -> Comparison {
     let mut differ = |what: String, said: String| {
         others.entry(format!("{name} | {what}")).or_insert((0, said)).0 += 1;
     };
     let body = talk.body();
     talk.send(body.clone()).await;
-    let made = Made::of_the_last(talk.simulator);
-    let audit = talk.audit_told(&body, knows.past, knows.age);
+    let made = SimOutcome::from_last_entry(talk.simulator);
+    let audit = talk.audit_with(&body, knows.past, knows.age);
     let heard = audit.verdict();
-    let kind = || Kind::of(talk, &body, &made, &audit, knows);
+    let kind = || DisagreementKind::of(talk, &body, &made, &audit, knows);
     let stand = if heard == made.verdict {
-        Stand::Agreed(heard)
+        Comparison::Agreed(heard)
     } else {
-        kind().map_or(Stand::Unforeseen, Stand::Known)
+        kind().map_or(Comparison::Unforeseen, Comparison::Known)
     };
-    if stand == Stand::Unforeseen {
+    if stand == Comparison::Unforeseen {
         let (verdict, losses) = (made.verdict.as_str(), &made.losses);
         let what = format!(
             "simulator {verdict} {losses:?}, audit {} {:?}, told {knows:?}",
@@ -224,8 +238,9 @@ async fn hear(talk: &Conversation<'_>, name: &str, knows: Knows, others: &mut Ot
         differ(what, format!("{} {}", made.refusal, found.unwrap_or_default()));
     }
     if made.verdict == Verdict::Refuse {
-        // What was mended is taken, or the doctor said that it cannot be mended.
-        let mended = talk.repair(&body, Reach::Refused);
+        // The simulator accepts the repaired request, unless the audit reported that repair is
+        // impossible.
+        let mended = talk.repair(&body, RepairLevel::Refused);
         if mended.audit.verdict() != Verdict::Refuse {
             let again = talk.send(mended.request.body.clone()).await;
             if again.status >= 400 {

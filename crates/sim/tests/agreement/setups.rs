@@ -1,4 +1,4 @@
-//! Whom the conversations are with, and how they are asked to think.
+//! The providers, models and settings of the compared conversations.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ macro_rules! setup {
     };
 }
 
-/// Every set-up, with its name in the figures.
+/// Every setup, with its name in the figures.
 pub(crate) static SETUPS: &[(&str, Setup)] = &[
     setup!("Sonnet 4.5, manual": "anthropic" "claude-sonnet-4-5" claude("claude-sonnet-4-5", &manual())),
     setup!("Opus 4.6": "anthropic" "claude-opus-4-6" claude("claude-opus-4-6", &adaptive())),

@@ -1,4 +1,5 @@
-//! What the tests of audit against simulator share: a careful client of every wire, and the doctor's opinion of what it sends.
+//! Shared by the tests that compare audit and simulator: a correct client for every wire, and the
+//! audit of its requests.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -9,17 +10,17 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{
-    Asked, Audit, Catalog, Codec, Prior, Reach, Repair, StreamDecoder, Transcript, audit, codec,
-    repair,
+    Audit, Catalog, Codec, DecodeContext, PriorExchanges, Repair, RepairLevel, StreamDecoder,
+    Transcript, audit, codec, repair,
 };
 use throughline_core::{Event, Name, Reply, Request, Target};
 use throughline_sim::Simulator;
 use throughline_testkit::Shape;
 
-/// Whom a conversation is with, and how it is asked to think.
+/// The provider, model and settings of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// A row of the providers.
+    /// A row of the provider catalog.
     pub(crate) provider: &'static str,
     pub(crate) model: &'static str,
     /// Members of every request besides the conversation.
@@ -28,56 +29,56 @@ pub(crate) struct Setup {
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// A conversation that is kept exactly as it was said, until a test spoils it.
+/// A conversation that is replayed exactly, until a test mutates it.
 pub(crate) struct Conversation<'s> {
     pub(crate) setup: Setup,
     pub(crate) simulator: &'s Simulator,
     /// The next request.
     pub(crate) next: Value,
-    /// Requests that were answered, with their answers.
-    pub(crate) said: Vec<Said>,
-    /// The key that requests are sent with.
+    /// The exchanges so far.
+    pub(crate) said: Vec<Exchange>,
+    /// The API key of the requests.
     pub(crate) account: String,
-    /// Whether the next step is to be streamed.
+    /// Whether the next step is streamed.
     pub(crate) streams: bool,
-    /// Whether two seals of the next request changed places.
+    /// Whether two Seals of the next request were swapped.
     pub(crate) is_swapped: bool,
-    /// Whether all tools are to be called at once.
+    /// Whether the model calls all tools at once.
     pub(crate) calls_all: bool,
-    /// The account that the earlier requests were sent with, and whom they were sent to.
+    /// The API key and setup of the earlier requests.
     earlier_account: String,
     earlier: Setup,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// A request that was answered, as both went over the wire.
-pub(crate) struct Said {
+/// A request and its response, as sent over the wire.
+pub(crate) struct Exchange {
     pub(crate) request: Bytes,
     pub(crate) response: Bytes,
     pub(crate) is_streamed: bool,
 }
 
-/// How much of what came before the doctor is told.
+/// How much of the earlier conversation the audit receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum PriorScope {
     Everything,
-    /// The last request and its answer.
+    /// The last exchange.
     TheLast,
-    /// All but the last request and its answer.
+    /// All exchanges except the last.
     TheEarlier,
-    /// What was answered, but not what was asked.
+    /// All responses, but no requests.
     Answers,
     Nothing,
 }
 
-/// What the simulator answered.
+/// A response of the simulator.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct SimResponse {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl SimResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -117,7 +118,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// The same conversation, held with another key.
+    /// Uses another API key for the whole conversation.
     pub(crate) fn under(mut self, account: impl Into<String>) -> Self {
         self.account = account.into();
         self.earlier_account.clone_from(&self.account);
@@ -129,14 +130,14 @@ impl<'s> Conversation<'s> {
     }
 
     /// Sends a body as the next request.
-    pub(crate) async fn send(&self, body: Bytes) -> Answer {
+    pub(crate) async fn send(&self, body: Bytes) -> SimResponse {
         self.post(body, false).await
     }
 
-    async fn post(&self, body: Bytes, is_streamed: bool) -> Answer {
+    async fn post(&self, body: Bytes, is_streamed: bool) -> SimResponse {
         let path = codec_of(&self.setup).path(&target(&self.setup, "x"), is_streamed);
         let path = match self.setup.provider {
-            // The rows' own bases end in a version, which the simulator's paths bring themselves.
+            // The base URLs of the rows end in a version, so the codec's paths lack it.
             _ if path.starts_with("/v1") || path.starts_with("/model") => path,
             _ => format!("/v1{path}"),
         };
@@ -152,21 +153,22 @@ impl<'s> Conversation<'s> {
         }
         let response = self.client.request(request.body(Full::new(body)).unwrap()).await.unwrap();
         let status = response.status().as_u16();
-        Answer { status, body: response.into_body().collect().await.unwrap().to_bytes() }
+        SimResponse { status, body: response.into_body().collect().await.unwrap().to_bytes() }
     }
 
-    /// Sends the next request as it stands, and goes on with the answer as a careful client does.
+    /// Sends the next request, appends the reply as a correct client does, and returns whether it
+    /// contains calls.
     pub(crate) async fn step(&mut self) -> bool {
         let (is_streamed, body) = (self.streams, self.stepping());
         let answer = self.post(body.clone(), is_streamed).await;
         assert_eq!(answer.status, 200, "{}: {}", self.setup.model, answer.text());
         let whole = if is_streamed { self.joined(&answer.body) } else { answer.json() };
         let calls = take(self.shape(), &mut self.next, &whole);
-        self.said.push(Said { request: body, response: answer.body, is_streamed });
+        self.said.push(Exchange { request: body, response: answer.body, is_streamed });
         calls > 0
     }
 
-    /// The next request as it stands, told to stream where that is a matter of the body.
+    /// Returns the next request, with `stream` set on wires that specify streaming in the body.
     fn stepping(&self) -> Bytes {
         let is_in_path = matches!(self.shape(), Shape::Converse | Shape::Gemini);
         if !self.streams || is_in_path {
@@ -177,15 +179,15 @@ impl<'s> Conversation<'s> {
         Bytes::from(serde_json::to_vec(&next).unwrap())
     }
 
-    /// A streamed answer as it would have come in one piece.
+    /// Converts a streamed response to the equivalent whole one.
     fn joined(&self, stream: &[u8]) -> Value {
         let codec = codec_of(&self.setup);
-        let asked = Asked::of(target(&self.setup, &self.account));
+        let asked = DecodeContext::of(target(&self.setup, &self.account));
         let reply = reply_of(codec, stream, &asked);
         serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
-    /// Goes on until the model has answered, or for so many steps.
+    /// Continues until the model answers without calls, for at most `most` steps.
     pub(crate) async fn steps(&mut self, most: usize) {
         for _ in 0..most {
             if !self.step().await {
@@ -194,7 +196,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// Goes on with another model at the same provider.
+    /// Continues with another model of the same provider.
     pub(crate) fn switch(&mut self, to: Setup) {
         self.setup = to;
         for (key, value) in (to.knobs)().as_object().unwrap() {
@@ -204,7 +206,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// The user says something more.
+    /// Appends a user message.
     pub(crate) fn say(&mut self, text: &str) {
         say(self.shape(), &mut self.next, text);
     }
@@ -213,20 +215,20 @@ impl<'s> Conversation<'s> {
         Bytes::from(serde_json::to_vec(&self.next).unwrap())
     }
 
-    /// What came before, as the doctor is told it.
-    pub(crate) fn prior(&self, told: Told) -> Prior {
-        let mut prior = Prior::new();
+    /// Returns the part of the earlier conversation that the audit receives.
+    pub(crate) fn prior(&self, told: PriorScope) -> PriorExchanges {
+        let mut prior = PriorExchanges::new();
         let codec = codec_of(&self.earlier);
         let last = self.said.len().saturating_sub(1);
         let said = match told {
-            Told::Everything | Told::Answers => &self.said[..],
-            Told::TheLast => &self.said[last..],
-            Told::TheEarlier => &self.said[..last],
-            Told::Nothing => &[],
+            PriorScope::Everything | PriorScope::Answers => &self.said[..],
+            PriorScope::TheLast => &self.said[last..],
+            PriorScope::TheEarlier => &self.said[..last],
+            PriorScope::Nothing => &[],
         };
-        for Said { request, response, is_streamed } in said {
-            let asked = Asked::of(target(&self.earlier, &self.earlier_account));
-            if told != Told::Answers {
+        for Exchange { request, response, is_streamed } in said {
+            let asked = DecodeContext::of(target(&self.earlier, &self.earlier_account));
+            if told != PriorScope::Answers {
                 let request = request_of(&self.earlier, request.clone());
                 prior.push_request(codec, &request, asked.clone()).unwrap();
             }
@@ -239,35 +241,35 @@ impl<'s> Conversation<'s> {
         prior
     }
 
-    /// What the doctor says to a body, with everything that came before or with nothing of it.
+    /// Audits a body with the whole earlier conversation, or with none of it.
     pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
-        let told = if knows_the_past { Told::Everything } else { Told::Nothing };
-        self.audit_told(body, told, true)
+        let told = if knows_the_past { PriorScope::Everything } else { PriorScope::Nothing };
+        self.audit_with(body, told, true)
     }
 
-    /// What the doctor says to a body, told so much.
-    pub(crate) fn audit_told(&self, body: &Bytes, told: Told, knows_age: bool) -> Audit {
+    /// Audits a body with the given part of the earlier conversation.
+    pub(crate) fn audit_with(&self, body: &Bytes, told: PriorScope, knows_age: bool) -> Audit {
         let (prior, request) = (self.prior(told), request_of(&self.setup, body.clone()));
         let mut transcript = self.transcript(&request, &prior);
         transcript.account_created = transcript.account_created.filter(|_| knows_age);
         audit(&transcript, &target(&self.setup, &self.account)).unwrap()
     }
 
-    /// What the doctor makes of a body.
-    pub(crate) fn repair(&self, body: &Bytes, reach: Reach) -> Repair {
-        let prior = self.prior(Told::Everything);
+    /// Repairs a body.
+    pub(crate) fn repair(&self, body: &Bytes, reach: RepairLevel) -> Repair {
+        let prior = self.prior(PriorScope::Everything);
         let request = request_of(&self.setup, body.clone());
         let transcript = self.transcript(&request, &prior);
         repair(&transcript, &target(&self.setup, &self.account), reach).unwrap()
     }
 
-    fn transcript<'t>(&self, request: &'t Request, prior: &'t Prior) -> Transcript<'t> {
-        // The simulator's accounts are young unless a header says otherwise.
+    fn transcript<'t>(&self, request: &'t Request, prior: &'t PriorExchanges) -> Transcript<'t> {
+        // The simulator's accounts are new unless a header sets their age.
         let created = self.setup.headers.iter().find(|(name, _)| *name == "x-sim-account-created");
         let created = created.map_or("2026-09-01", |(_, value)| value);
         let account_created = Some(format!("{created}T00:00:00Z").parse().unwrap());
         let codec = codec_of(&self.setup);
-        let transcript = Transcript::of(codec, request).after(prior);
+        let transcript = Transcript::new(codec, request).with_prior(prior);
         Transcript { knows_headers: true, account_created, ..transcript }
     }
 }
@@ -281,9 +283,9 @@ fn request_of(setup: &Setup, body: Bytes) -> Request {
     }
 }
 
-/// What a stream comes to.
-fn reply_of(codec: &dyn Codec, stream: &[u8], asked: &Asked) -> Reply {
-    let mut decoder = StreamDecoder::framed(codec, asked, codec.framing());
+/// Decodes a stream to its reply.
+fn reply_of(codec: &dyn Codec, stream: &[u8], asked: &DecodeContext) -> Reply {
+    let mut decoder = StreamDecoder::with_framing(codec, asked, codec.framing());
     let mut events = decoder.push(stream).unwrap();
     events.extend(decoder.finish().unwrap());
     let ended = events.into_iter().find_map(|event| match event {
@@ -298,14 +300,14 @@ pub(crate) fn codec_of(setup: &Setup) -> &'static dyn Codec {
 }
 
 pub(crate) fn shape_of(setup: &Setup) -> Shape {
-    Shape::of(codec_of(setup).wire().as_str())
+    Shape::from_wire(codec_of(setup).wire().as_str())
 }
 
 pub(crate) fn target(setup: &Setup, account: &str) -> Target {
     Catalog::builtin().target_for(setup.provider, setup.model, account).unwrap()
 }
 
-/// Offers some tools.
+/// Adds tools to a request.
 fn offer(shape: Shape, request: &mut Value, count: usize) {
     let schema = json!({"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}, "required": ["place"]});
     let names = ["forecast", "flights", "hotels"];
@@ -330,7 +332,7 @@ fn offer(shape: Shape, request: &mut Value, count: usize) {
     }
 }
 
-/// Adds what the user says.
+/// Appends a user message.
 pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
     let message = match shape {
         Shape::Anthropic | Shape::Responses | Shape::Chat => {
@@ -342,7 +344,7 @@ pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
     shape.messages(request).push(message);
 }
 
-/// Adds an answer as it came and the results of its calls; how many there were.
+/// Appends a reply unchanged and the results of its calls; returns the number of calls.
 pub(crate) fn take(shape: Shape, request: &mut Value, answer: &Value) -> usize {
     let elements = |value: &Value| value.as_array().cloned().unwrap_or_default();
     match shape {

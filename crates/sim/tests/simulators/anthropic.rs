@@ -1,13 +1,13 @@
-//! Anthropic's Messages API: what is accepted, refused, dropped and signed.
+//! Tests of Anthropic's Messages API: accepted, rejected, dropped and signed content.
 
-use crate::common::{Answer, get, post, simulator};
+use crate::common::{HttpResponse, get, post, simulator};
 use serde_json::{Value, json};
 use throughline_sim::{Options, Simulator, Verdict, start};
 
 const PATH: &str = "/v1/messages";
 const KEY: &[(&str, &str)] = &[("x-api-key", "key-one"), ("anthropic-version", "2023-06-01")];
 
-/// What a careless client does to a request.
+/// A mutation of a request.
 type Change = fn(&mut Value);
 
 fn tool(name: &str) -> Value {
@@ -34,11 +34,11 @@ fn manual(model: &str) -> Value {
     request
 }
 
-async fn ask(simulator: &Simulator, body: &Value) -> Answer {
+async fn ask(simulator: &Simulator, body: &Value) -> HttpResponse {
     post(simulator, PATH, KEY, body).await
 }
 
-/// Adds what was answered, and what the tools it called say.
+/// Appends the reply and the results of its calls.
 fn go_on(request: &mut Value, answer: &Value) {
     let content = answer["content"].clone();
     let calls = content.as_array().expect("content is a list").iter();
@@ -55,7 +55,7 @@ fn go_on(request: &mut Value, answer: &Value) {
     }
 }
 
-/// The request that brings the first tool's answer.
+/// Sends a request and returns the next one, with the first tool result.
 async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
     let answer = ask(simulator, &request).await.accepted();
     assert_eq!(answer["stop_reason"], "tool_use");
@@ -83,7 +83,7 @@ async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
         }
         assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
         let ledger = simulator.ledger();
-        assert!(ledger.is_content(), "{ledger:?}");
+        assert!(ledger.all_verified(), "{ledger:?}");
         assert_eq!(ledger.issued().count(), 6);
         assert_eq!(ledger.returned().count(), 1 + 2 + 3 + 4 + 5);
     }
@@ -115,7 +115,7 @@ async fn a_stream_says_what_the_whole_answer_says() {
 }
 
 #[tokio::test]
-async fn the_models_are_listed_with_what_they_can_do() {
+async fn model_list_includes_capabilities() {
     let simulator = simulator().await;
     let list = get(&simulator, "/v1/models", KEY).await.accepted();
     let fable = list["data"].as_array().unwrap().iter().find(|m| m["id"] == "claude-fable-5-1");
@@ -128,7 +128,7 @@ async fn the_models_are_listed_with_what_they_can_do() {
 }
 
 #[tokio::test]
-async fn a_loop_without_its_thinking_is_refused() {
+async fn tool_loop_without_thinking_is_rejected() {
     let simulator = simulator().await;
     let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
     request["messages"][1]["content"].as_array_mut().unwrap().remove(0);
@@ -145,7 +145,7 @@ async fn a_loop_without_its_thinking_is_refused() {
 }
 
 #[tokio::test]
-async fn altered_seals_are_refused() {
+async fn altered_seals_are_rejected() {
     let invalid = "messages.1.content.0: Invalid `signature` in `thinking` block";
     let modified = "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest \
                     assistant message cannot be modified. These blocks must remain as they were in \
@@ -190,7 +190,7 @@ async fn altered_seals_are_refused() {
 }
 
 #[tokio::test]
-async fn edits_in_an_earlier_message_are_an_invalid_signature() {
+async fn edited_earlier_thinking_is_an_invalid_signature() {
     let simulator = simulator().await;
     let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
     request = in_loop(&simulator, request).await;
@@ -202,7 +202,7 @@ async fn edits_in_an_earlier_message_are_an_invalid_signature() {
 }
 
 #[tokio::test]
-async fn repeated_and_moved_blocks_are_refused() {
+async fn repeated_and_moved_blocks_are_rejected() {
     let simulator = simulator().await;
     let one = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
     let two = in_loop(&simulator, one).await;
@@ -239,7 +239,7 @@ async fn thinking_may_be_redacted_and_interleaved() {
     assert_eq!(kind(0), "redacted_thinking");
     ask(&simulator, &whole).await.accepted();
 
-    // With a budget all of it has to come back; otherwise some of it may be lost.
+    // With a budget all thoughts must come back; otherwise some may be missing.
     let mut partial = whole.clone();
     partial["messages"][1]["content"].as_array_mut().unwrap().remove(3);
     let sentence = ask(&simulator, &partial).await.refused(400);
@@ -273,7 +273,7 @@ async fn thinking_may_be_redacted_and_interleaved() {
 }
 
 #[tokio::test]
-async fn between_tools_thinks_between_tools_only() {
+async fn between_tools_mode_thinks_only_after_tool_results() {
     let simulator = simulator().await;
     let mut request = request("claude-sonnet-5-5");
     request["thinking"] = json!({"type": "between_tools"});
@@ -288,7 +288,7 @@ async fn between_tools_thinks_between_tools_only() {
 }
 
 #[tokio::test]
-async fn thinking_of_completed_turns_may_be_left_out() {
+async fn thinking_of_completed_turns_is_optional() {
     let simulator = simulator().await;
     let mut request = manual("claude-sonnet-4-5");
     for _ in 0..3 {
@@ -304,7 +304,7 @@ async fn thinking_of_completed_turns_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn adaptive_thinking_may_be_left_out_but_the_ledger_knows() {
+async fn dropped_adaptive_thinking_is_accepted_and_counted_as_lost() {
     let simulator = simulator().await;
     let mut first = request("claude-opus-4-6");
     first["thinking"] = json!({"type": "adaptive"});
@@ -313,11 +313,11 @@ async fn adaptive_thinking_may_be_left_out_but_the_ledger_knows() {
     ask(&simulator, &request).await.accepted();
     let ledger = simulator.ledger();
     assert_eq!(ledger.entries[1].lost, 1);
-    assert!(!ledger.is_content());
+    assert!(!ledger.all_verified());
 }
 
 #[tokio::test]
-async fn a_changed_prefix_is_refused_dropped_or_let_pass() {
+async fn changed_prefix_is_rejected_dropped_or_tolerated() {
     let beta = "thinking-binding-controls-2026-08-01";
     let differences: [(Change, &str); 4] = [
         (
@@ -351,7 +351,7 @@ async fn a_changed_prefix_is_refused_dropped_or_let_pass() {
         let counted = post(&simulator, "/v1/messages/count_tokens", KEY, &changed).await;
         assert_eq!(counted.refused(400), sentence);
 
-        // An older account is not checked, unless it asks.
+        // An older account is checked only on request.
         let old = [KEY, &[("x-sim-account-created", "2026-08-30")]].concat();
         post(&simulator, PATH, &old, &changed).await.accepted();
         let mut bound = changed.clone();
@@ -389,7 +389,7 @@ async fn key_order_and_cache_control_do_not_change_a_prefix() {
 }
 
 #[tokio::test]
-async fn unreadable_blocks_are_dropped_in_silence() {
+async fn unreadable_blocks_are_dropped_without_error() {
     let simulator = simulator().await;
     // Opus 5.5 does not read Fable 5.1.
     let mut switched = in_loop(&simulator, request("claude-fable-5-1")).await;
@@ -407,7 +407,7 @@ async fn unreadable_blocks_are_dropped_in_silence() {
                 "reason": "model_binding_mismatch"}])
     );
 
-    // Sonnet 5.5 signs for one account.
+    // Sonnet 5.5 binds signatures to the account.
     let moved = in_loop(&simulator, request("claude-sonnet-5-5")).await;
     post(&simulator, PATH, &[("x-api-key", "key-two")], &moved).await.accepted();
     assert_eq!(dropped(&simulator), Verdict::Dropped("organization_binding_mismatch".to_owned()));
@@ -438,7 +438,7 @@ async fn thoughts_shown_as_text_are_refused_by_the_model() {
 }
 
 #[tokio::test]
-async fn settings_that_a_model_does_not_take_are_refused() {
+async fn unsupported_settings_are_rejected() {
     let unsupported = |word: &str| {
         format!(
             "\"thinking.type.{word}\" is not supported for this model. Use \
@@ -518,7 +518,7 @@ async fn settings_that_a_model_does_not_take_are_refused() {
     assert!(sentence.starts_with("`max_tokens` must be greater than `thinking.budget_tokens`."));
     let interleaved = [KEY, &[("anthropic-beta", "interleaved-thinking-2025-05-14")]].concat();
     post(&simulator, PATH, &interleaved, &large).await.accepted();
-    // Adaptive thinking may be told which tool to call.
+    // Adaptive thinking allows a forced tool.
     let mut adaptive = request("claude-opus-4-6");
     adaptive["thinking"] = json!({"type": "adaptive"});
     adaptive["tool_choice"] = json!({"type": "tool", "name": "news"});
@@ -527,7 +527,7 @@ async fn settings_that_a_model_does_not_take_are_refused() {
 }
 
 #[tokio::test]
-async fn endings_and_unanswered_calls_are_refused() {
+async fn invalid_endings_and_unpaired_calls_are_rejected() {
     let simulator = simulator().await;
     let looped = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
     let id = looped["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
@@ -579,7 +579,7 @@ async fn endings_and_unanswered_calls_are_refused() {
 }
 
 #[tokio::test]
-async fn the_cache_knows_beginnings_as_they_were_written() {
+async fn cache_matches_prefixes_as_written() {
     let simulator = simulator().await;
     let first = request("claude-opus-4-6");
     let cached = |answer: &Value| answer["usage"]["cache_read_input_tokens"].as_u64().unwrap();
@@ -595,14 +595,14 @@ async fn the_cache_knows_beginnings_as_they_were_written() {
         json!({"input_schema": schema, "name": "weather", "description": "Looks something up."});
     let three = ask(&simulator, &again).await.accepted();
     assert_eq!(cached(&three), 0, "the order of members counts");
-    // Another way of thinking costs the messages, not the tools.
+    // Changed thinking settings invalidate the cached messages, but not the tools.
     longer["thinking"] = json!({"type": "adaptive"});
     let four = ask(&simulator, &longer).await.accepted();
     assert!(cached(&four) > 0 && cached(&four) < cached(&two));
 }
 
 #[tokio::test]
-async fn clones_sign_nothing_and_take_anything() {
+async fn compatible_apis_neither_sign_nor_verify() {
     let simulator = simulator().await;
     let mut request = request("deepseek-v4");
     request["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});

@@ -1,6 +1,7 @@
-//! The stand-ins for Chat Completions and its dialects: what they accept, and what they refuse in which words.
+//! Tests of Chat Completions and its dialects: accepted requests, and rejections with their
+//! messages.
 
-use crate::common::{Answer, post, simulator};
+use crate::common::{HttpResponse, post, simulator};
 use serde_json::{Value, json};
 use throughline_sim::{Simulator, Verdict};
 
@@ -28,7 +29,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-async fn ask(simulator: &Simulator, row: &str, request: &Value) -> Answer {
+async fn ask(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/at/{row}/v1/chat/completions"), &KEY, request).await
 }
 
@@ -36,7 +37,7 @@ fn message(answer: &Value) -> Value {
     answer["choices"][0]["message"].clone()
 }
 
-/// What a request says next: the message, and the answers of the tools.
+/// Appends the message and the results of its calls; returns the number of calls.
 fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
     let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
     messages.push(message);
@@ -47,7 +48,7 @@ fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
     calls.len()
 }
 
-/// How each row is asked to think.
+/// Adds the row's setting that enables thinking.
 fn thinking(row: &str, request: Value) -> Value {
     match row {
         "openrouter" => with(request, "reasoning", json!({"effort": "low"})),
@@ -77,8 +78,8 @@ const ROWS: [(&str, &str, &str); 15] = [
     ("openrouter", "deepseek/deepseek-v4", "reasoning_details"),
 ];
 
-/// The message that a stream was about, put together as careful clients do.
-fn assembled(answer: &Answer) -> Value {
+/// Assembles the message of a stream as a correct client does.
+fn assembled(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut message = json!({"role": "assistant", "content": ""});
     for event in answer.events() {
@@ -199,14 +200,14 @@ async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
             }
             assert_eq!(steps, 6, "{row} {model}");
             let ledger = simulator.ledger();
-            assert!(ledger.is_content(), "{row} {model} {streams} {ledger:#?}");
+            assert!(ledger.all_verified(), "{row} {model} {streams} {ledger:#?}");
             simulator.stop().await;
         }
     }
 }
 
 #[tokio::test]
-async fn plain_openai_thinks_in_silence() {
+async fn openai_chat_returns_no_reasoning() {
     let simulator = simulator().await;
     let answer =
         ask(&simulator, "openai-chat", &request("gpt-5.6", &[user("Hi")])).await.accepted();
@@ -220,7 +221,7 @@ async fn plain_openai_thinks_in_silence() {
 }
 
 #[tokio::test]
-async fn efforts_sampling_and_limits_are_what_the_model_takes() {
+async fn unsupported_efforts_sampling_and_limits_are_rejected() {
     let simulator = simulator().await;
     let asked = |model: &str, key: &str, value: Value| {
         with(json!({"model": model, "messages": [user("Hi")]}), key, value)
@@ -243,7 +244,7 @@ async fn efforts_sampling_and_limits_are_what_the_model_takes() {
     );
     let renamed = asked("o4-mini", "max_completion_tokens", json!(500));
     ask(&simulator, "openai-chat", &renamed).await.accepted();
-    // A router translates efforts, and leaves out what the model does not take.
+    // A router translates efforts and drops unsupported settings.
     let routed = with(
         asked("openai/gpt-5", "temperature", json!(0.5)),
         "reasoning",
@@ -253,7 +254,7 @@ async fn efforts_sampling_and_limits_are_what_the_model_takes() {
 }
 
 #[tokio::test]
-async fn calls_and_answers_belong_together() {
+async fn calls_without_results_are_rejected() {
     let simulator = simulator().await;
     for (row, model) in [("openai-chat", "gpt-5.6"), ("moonshot", "kimi-k2-turbo")] {
         let mut messages = vec![user("Weather?")];
@@ -277,7 +278,7 @@ async fn calls_and_answers_belong_together() {
 }
 
 #[tokio::test]
-async fn deepseek_and_kimi_want_the_reasoning_of_calls_back() {
+async fn deepseek_and_kimi_require_the_reasoning_of_calls() {
     let simulator = simulator().await;
     let cases = [
         (
@@ -303,7 +304,7 @@ async fn deepseek_and_kimi_want_the_reasoning_of_calls_back() {
             let answer = ask(&simulator, row, &request(model, &without)).await;
             assert_eq!(answer.refused(400), expected);
             assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
-            // Later turns do not make up for it.
+            // Later turns do not repair it.
             without.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
             ask(&simulator, row, &request(model, &without)).await.refused(400);
         }
@@ -325,7 +326,7 @@ async fn deepseek_and_kimi_want_the_reasoning_of_calls_back() {
 }
 
 #[tokio::test]
-async fn deepseek_is_not_told_which_tool_to_call_while_it_thinks() {
+async fn deepseek_rejects_forced_tools_while_thinking() {
     let simulator = simulator().await;
     let forced =
         with(request("deepseek-v4-flash", &[user("Hi")]), "tool_choice", json!("required"));
@@ -344,7 +345,7 @@ async fn deepseek_is_not_told_which_tool_to_call_while_it_thinks() {
 }
 
 #[tokio::test]
-async fn mistral_knows_only_the_keys_and_ids_of_its_schema() {
+async fn mistral_rejects_unknown_keys_and_long_call_ids() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
     let asked = |messages: &[Value]| request("magistral-medium-latest", messages);
@@ -376,7 +377,7 @@ async fn mistral_knows_only_the_keys_and_ids_of_its_schema() {
 }
 
 #[tokio::test]
-async fn groq_is_told_in_one_way_only_how_to_show_reasoning() {
+async fn groq_rejects_conflicting_reasoning_settings() {
     let simulator = simulator().await;
     let both = json!({"model": "qwen3-32b", "messages": [user("Hi")], "reasoning_format": "parsed", "include_reasoning": true});
     let refused = ask(&simulator, "groq", &both).await.refused(400);
@@ -384,7 +385,7 @@ async fn groq_is_told_in_one_way_only_how_to_show_reasoning() {
 }
 
 #[tokio::test]
-async fn reasoning_that_is_lost_or_changed_is_accepted_and_noted() {
+async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
     let answer = ask(&simulator, "zai", &request("glm-4.7", &messages)).await.accepted();
@@ -400,7 +401,8 @@ async fn reasoning_that_is_lost_or_changed_is_accepted_and_noted() {
     assert_eq!(entry.returned[0].verdict, Verdict::Dropped("altered".to_owned()));
 }
 
-/// The messages after one step at OpenRouter: a question, the model's call with its details, and the answer.
+/// Returns the messages after one step at OpenRouter: a question, a call with its details, and the
+/// result.
 async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     let mut messages = vec![user("Weather?")];
     let asked = thinking("openrouter", request(model, &messages));
@@ -409,9 +411,9 @@ async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     messages
 }
 
-/// What the upstream said, out of the router's own error.
+/// Extracts the upstream's error from the router's error.
 #[track_caller]
-fn upstream(answer: &Answer, name: &str) -> Value {
+fn upstream(answer: &HttpResponse, name: &str) -> Value {
     assert_eq!(answer.status, 400, "{}", answer.text());
     let error = &answer.json()["error"];
     assert_eq!(
@@ -425,7 +427,7 @@ fn upstream(answer: &Answer, name: &str) -> Value {
 const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
 
 #[tokio::test]
-async fn claude_behind_the_router_verifies_its_signatures() {
+async fn routed_claude_verifies_signatures() {
     let simulator = simulator().await;
     let messages = one_step(&simulator, CLAUDE).await;
     let detail = &messages[1]["reasoning_details"][0];
@@ -460,10 +462,10 @@ async fn claude_behind_the_router_verifies_its_signatures() {
     unsigned[1]["reasoning_details"][0].as_object_mut().unwrap().remove("signature");
     let raw = upstream(&ask(&simulator, "openrouter", &asked(&unsigned)).await, "Anthropic");
     assert_eq!(raw["error"]["message"], "messages.1.content.0.thinking.signature: Field required");
-    // Behind a new question nobody asks for it.
+    // After a new question the signature is not required.
     unsigned.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
     ask(&simulator, "openrouter", &asked(&unsigned)).await.accepted();
-    // Left out altogether it is only missed.
+    // If all details are missing, the request is accepted and the loss recorded.
     let mut dropped = messages.clone();
     dropped[1].as_object_mut().unwrap().remove("reasoning_details");
     ask(&simulator, "openrouter", &asked(&dropped)).await.accepted();
@@ -471,7 +473,7 @@ async fn claude_behind_the_router_verifies_its_signatures() {
 }
 
 #[tokio::test]
-async fn raw_fragments_of_a_stream_are_no_blocks() {
+async fn raw_stream_fragments_are_rejected() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
     let asked = with(thinking("openrouter", request(CLAUDE, &messages)), "stream", json!(true));
@@ -497,7 +499,7 @@ async fn raw_fragments_of_a_stream_are_no_blocks() {
 }
 
 #[tokio::test]
-async fn a_detail_in_another_message_is_not_what_it_was() {
+async fn detail_moved_to_another_message_is_rejected() {
     let simulator = simulator().await;
     let mut messages = one_step(&simulator, CLAUDE).await;
     let asked = |messages: &[Value]| thinking("openrouter", request(CLAUDE, messages));
@@ -511,7 +513,7 @@ async fn a_detail_in_another_message_is_not_what_it_was() {
 }
 
 #[tokio::test]
-async fn gemini_behind_the_router_wants_the_first_calls_signature() {
+async fn routed_gemini_requires_the_first_call_signature() {
     let simulator = simulator().await;
     let model = "google/gemini-3-pro-preview";
     let messages = one_step(&simulator, model).await;
@@ -537,7 +539,7 @@ async fn gemini_behind_the_router_wants_the_first_calls_signature() {
 }
 
 #[tokio::test]
-async fn another_vendors_seals_are_refused_or_left_unread() {
+async fn foreign_seals_are_rejected_or_ignored() {
     let simulator = simulator().await;
     let claudes = one_step(&simulator, CLAUDE).await;
     let openais = one_step(&simulator, "openai/gpt-5.6").await;
@@ -553,7 +555,7 @@ async fn another_vendors_seals_are_refused_or_left_unread() {
 }
 
 #[tokio::test]
-async fn thoughts_as_text_make_claude_refuse() {
+async fn thoughts_as_text_cause_a_refusal() {
     let simulator = simulator().await;
     let messages = one_step(&simulator, CLAUDE).await;
     let thought = messages[1]["reasoning_details"][0]["text"].as_str().unwrap();
@@ -584,5 +586,5 @@ async fn tools_are_called_together_when_asked() {
         let last = ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
         assert!(message(&last)["content"].as_str().unwrap().contains("sunny"));
     }
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
 }

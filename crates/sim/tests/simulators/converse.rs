@@ -1,8 +1,8 @@
-//! Bedrock's Converse: Claude in other words, and the models that sign nothing.
+//! Tests of Bedrock's Converse: Claude, and models that do not sign.
 
-use crate::common::{Answer, get, post, simulator};
+use crate::common::{HttpResponse, get, post, simulator};
 use serde_json::{Value, json};
-use throughline_codec::{Asked, BedrockConverse, Catalog, StreamDecoder};
+use throughline_codec::{BedrockConverse, Catalog, DecodeContext, StreamDecoder};
 use throughline_core::{Body, Event};
 use throughline_sim::Simulator;
 
@@ -34,7 +34,7 @@ fn manual() -> Value {
     request
 }
 
-async fn ask(simulator: &Simulator, model: &str, body: &Value) -> Answer {
+async fn ask(simulator: &Simulator, model: &str, body: &Value) -> HttpResponse {
     let path = format!("/model/{}/converse", model.replace(':', "%3A"));
     post(simulator, &path, KEY, body).await
 }
@@ -75,7 +75,7 @@ async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
             go_on(&mut request, &answer);
         }
         assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
-        assert!(simulator.ledger().is_content());
+        assert!(simulator.ledger().all_verified());
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_stream_says_what_the_whole_answer_says() {
     let streamed = post(&simulator().await, &path, KEY, &manual()).await;
     assert_eq!(streamed.headers["content-type"], "application/vnd.amazon.eventstream");
     let target = Catalog::builtin().target_for("bedrock", SONNET, "one").unwrap();
-    let mut decoder = StreamDecoder::new(&BedrockConverse, &Asked::of(target));
+    let mut decoder = StreamDecoder::new(&BedrockConverse, &DecodeContext::of(target));
     let mut events = decoder.push(&streamed.body).unwrap();
     events.extend(decoder.finish().unwrap());
     assert!(events.iter().filter(|event| matches!(event, Event::Delta { .. })).count() > 5);
@@ -100,7 +100,7 @@ async fn a_stream_says_what_the_whole_answer_says() {
 }
 
 #[tokio::test]
-async fn claude_is_refused_in_anthropics_words_behind_bedrocks() {
+async fn claude_errors_are_wrapped_by_bedrock() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change, &str); 6] = [
         (
@@ -161,7 +161,7 @@ async fn claude_is_refused_in_anthropics_words_behind_bedrocks() {
 }
 
 #[tokio::test]
-async fn adaptive_thinking_and_forced_tools_do_not_go_together_up_to_4_7() {
+async fn adaptive_thinking_rejects_forced_tools_up_to_4_7() {
     let simulator = simulator().await;
     let mut forced = request();
     forced["additionalModelRequestFields"] = json!({"thinking": {"type": "adaptive"}});
@@ -172,7 +172,7 @@ async fn adaptive_thinking_and_forced_tools_do_not_go_together_up_to_4_7() {
 }
 
 #[tokio::test]
-async fn a_changed_prefix_is_refused_but_a_cache_point_is_not_a_change() {
+async fn changed_prefix_is_rejected_but_cache_points_are_ignored() {
     let simulator = simulator().await;
     let request = in_loop(&simulator, FABLE, request()).await;
     let mut marked = request.clone();
@@ -189,7 +189,7 @@ async fn a_changed_prefix_is_refused_but_a_cache_point_is_not_a_change() {
 }
 
 #[tokio::test]
-async fn converse_itself_refuses_blank_texts_and_unanswered_calls() {
+async fn converse_rejects_blank_texts_and_unpaired_calls() {
     let simulator = simulator().await;
     let mut blank = request();
     blank["messages"][0]["content"].as_array_mut().unwrap().push(json!({"text": " \n"}));
@@ -211,7 +211,7 @@ async fn converse_itself_refuses_blank_texts_and_unanswered_calls() {
 }
 
 #[tokio::test]
-async fn nova_takes_no_empty_signature() {
+async fn nova_rejects_empty_signatures() {
     let simulator = simulator().await;
     let model = "amazon.nova-2-lite-v1:0";
     let mut first = request();
@@ -229,7 +229,7 @@ async fn nova_takes_no_empty_signature() {
 }
 
 #[tokio::test]
-async fn what_deepseek_thought_is_not_signed_for_claude() {
+async fn unsigned_deepseek_thoughts_are_rejected_by_claude() {
     let simulator = simulator().await;
     let request = in_loop(&simulator, "deepseek.r1-v1:0", request()).await;
     assert_eq!(
@@ -240,7 +240,7 @@ async fn what_deepseek_thought_is_not_signed_for_claude() {
 }
 
 #[tokio::test]
-async fn signatures_are_the_same_on_anthropics_own_endpoint() {
+async fn bedrock_signatures_are_valid_at_anthropic() {
     let simulator = simulator().await;
     let request = in_loop(&simulator, SONNET, manual()).await;
     let content = &request["messages"][1]["content"];

@@ -1,6 +1,6 @@
-//! The stand-ins for Gemini's generateContent: what they accept, and what they refuse in which words.
+//! Tests of Gemini's generateContent: accepted requests, and rejections with their messages.
 
-use crate::common::{Answer, get, post, simulator};
+use crate::common::{HttpResponse, get, post, simulator};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde_json::{Value, json};
@@ -35,11 +35,11 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "parts": [{"text": text}]})
 }
 
-async fn ask(simulator: &Simulator, model: &str, request: &Value) -> Answer {
+async fn ask(simulator: &Simulator, model: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/v1beta/models/{model}:generateContent"), &KEY, request).await
 }
 
-async fn stream(simulator: &Simulator, model: &str, query: &str, request: &Value) -> Answer {
+async fn stream(simulator: &Simulator, model: &str, query: &str, request: &Value) -> HttpResponse {
     let path = format!("/v1beta/models/{model}:streamGenerateContent{query}");
     post(simulator, &path, &KEY, request).await
 }
@@ -48,7 +48,7 @@ fn content(answer: &Value) -> Value {
     answer["candidates"][0]["content"].clone()
 }
 
-/// What a request says next: the content, and the answers of the functions.
+/// Appends the content and the results of its calls; returns the number of calls.
 fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
     let calls: Vec<Value> = content["parts"]
         .as_array()
@@ -71,7 +71,7 @@ fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
     calls.len()
 }
 
-/// The content of a stream, with texts that nothing stands between joined.
+/// Assembles the content of a stream and joins adjacent texts.
 fn assembled(chunks: &[Value]) -> Value {
     let mut parts: Vec<Value> = Vec::new();
     for part in chunks.iter().flat_map(|chunk| content(chunk)["parts"].as_array().cloned().unwrap())
@@ -101,7 +101,7 @@ async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     contents
 }
 
-/// The first call of a content.
+/// Returns the first call of a content.
 fn call(content: &mut Value) -> &mut Value {
     let parts = content["parts"].as_array_mut().unwrap();
     parts.iter_mut().find(|part| part.get("functionCall").is_some()).unwrap()
@@ -141,7 +141,7 @@ async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
             }
             assert_eq!(steps, 6);
             let ledger = simulator.ledger();
-            assert!(ledger.is_content(), "{model} {query:?} {ledger:#?}");
+            assert!(ledger.all_verified(), "{model} {query:?} {ledger:#?}");
             assert_eq!(
                 (ledger.issued().count(), ledger.entries.last().unwrap().returned.len()),
                 (6, 5)
@@ -152,7 +152,7 @@ async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
 }
 
 #[tokio::test]
-async fn the_first_of_parallel_calls_is_signed_and_a_streamed_texts_signature_comes_last() {
+async fn first_parallel_call_is_signed_and_text_signature_streams_last() {
     let simulator = simulator().await;
     let mut contents = vec![user("What is the weather?")];
     let path = "/v1beta/models/gemini-3-pro-preview:generateContent";
@@ -171,11 +171,11 @@ async fn the_first_of_parallel_calls_is_signed_and_a_streamed_texts_signature_co
     assert_eq!(ending["text"], "");
     assert!(!ending["thoughtSignature"].as_str().unwrap().is_empty());
     assert!(chunks.len() > 3);
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
 }
 
 #[tokio::test]
-async fn gemini_3_wants_the_first_calls_signature_and_2_5_does_not() {
+async fn only_gemini_3_requires_the_first_call_signature() {
     let simulator = simulator().await;
     for model in MODELS {
         let contents = one_step(&simulator, model).await;
@@ -195,14 +195,14 @@ async fn gemini_3_wants_the_first_calls_signature_and_2_5_does_not() {
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:weather` , position 2. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
             );
             assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
-            // Only the current turn is looked at.
+            // Only the current turn is checked.
             unsigned
                 .extend([json!({"role": "model", "parts": [{"text": "Sunny."}]}), user("And?")]);
             ask(&simulator, model, &request(&unsigned)).await.accepted();
         }
     }
     let contents = one_step(&simulator, "gemini-3-pro-preview").await;
-    // Calls of one step that were taken apart are steps of their own.
+    // Calls of one step that were separated count as steps of their own.
     let mut apart = contents.clone();
     let mut second = contents[1].clone();
     call(&mut second).as_object_mut().unwrap().remove("thoughtSignature");
@@ -229,7 +229,7 @@ async fn gemini_3_wants_the_first_calls_signature_and_2_5_does_not() {
 }
 
 #[tokio::test]
-async fn a_signature_that_is_not_good_is_corrupted() {
+async fn invalid_signatures_are_rejected_as_corrupted() {
     let simulator = simulator().await;
     let model = "gemini-3-pro-preview";
     let contents = one_step(&simulator, model).await;
@@ -240,9 +240,9 @@ async fn a_signature_that_is_not_good_is_corrupted() {
         call(&mut changed[1])["thoughtSignature"] = json!(signature);
         request(&changed)
     };
-    // The other alphabet says the same.
+    // Both base64 alphabets are valid.
     ask(&simulator, model, &signed(&URL_SAFE.encode(&bytes))).await.accepted();
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
     let mut flipped = bytes.clone();
     flipped[40] ^= 1;
     let cases = [
@@ -262,14 +262,14 @@ async fn a_signature_that_is_not_good_is_corrupted() {
     let vertex = format!("/at/vertex{path}");
     let elsewhere = post(&simulator, &vertex, &KEY, &signed(&good)).await;
     assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
-    // That another Gemini does not read it is nowhere said.
+    // No documentation states that another Gemini model cannot read it.
     ask(&simulator, "gemini-3-flash-preview", &signed(&good)).await.accepted();
     let last = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(last.returned[0].verdict, Verdict::Accepted);
 }
 
 #[tokio::test]
-async fn the_documented_stand_ins_are_taken() {
+async fn documented_placeholder_signatures_are_accepted() {
     let simulator = simulator().await;
     let contents = one_step(&simulator, "gemini-3-pro-preview").await;
     for word in ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"] {
@@ -284,7 +284,7 @@ async fn the_documented_stand_ins_are_taken() {
 }
 
 #[tokio::test]
-async fn an_edited_text_is_accepted_and_noted() {
+async fn edited_text_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let model = "gemini-3-pro-preview";
     let mut contents = vec![user("Hi")];
@@ -298,7 +298,7 @@ async fn an_edited_text_is_accepted_and_noted() {
 }
 
 #[tokio::test]
-async fn levels_and_budgets_are_what_the_model_takes() {
+async fn unsupported_levels_and_budgets_are_rejected() {
     let simulator = simulator().await;
     let cases = [
         (
@@ -343,7 +343,7 @@ async fn levels_and_budgets_are_what_the_model_takes() {
 }
 
 #[tokio::test]
-async fn calls_and_answers_are_as_many() {
+async fn mismatched_result_counts_are_rejected() {
     let simulator = simulator().await;
     for model in MODELS {
         let mut contents = one_step(&simulator, model).await;
@@ -364,7 +364,7 @@ async fn models_are_listed() {
     let simulator = simulator().await;
     let list = get(&simulator, "/v1beta/models", &KEY).await.accepted();
     assert!(list["models"].as_array().unwrap().len() > 3);
-    // Google's own client asks under the path that others have, too.
+    // Google's client also uses the path that other providers use.
     assert_eq!(get(&simulator, "/v1/models", &KEY).await.accepted(), list);
     let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.accepted();
     assert_eq!(one["name"], "models/gemini-2.5-pro");

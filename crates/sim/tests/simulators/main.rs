@@ -1,4 +1,5 @@
-//! The simulators over HTTP, provider by provider: one program of tests, so that what they share is linked once.
+//! Tests of the simulators over HTTP, per provider. One test binary links the shared code only
+//! once.
 
 #![allow(
     clippy::unwrap_used,

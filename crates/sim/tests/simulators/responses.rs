@@ -1,6 +1,7 @@
-//! The stand-ins for OpenAI's Responses API and its clones: what they accept, and what they refuse in which words.
+//! Tests of the Responses API and its variants: accepted requests, and rejections with their
+//! messages.
 
-use crate::common::{Answer, post, simulator};
+use crate::common::{HttpResponse, post, simulator};
 use serde_json::{Value, json};
 use throughline_sim::{Options, Simulator, Verdict, start};
 
@@ -35,7 +36,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-async fn ask(simulator: &Simulator, row: &str, request: &Value) -> Answer {
+async fn ask(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/at/{row}/v1/responses"), &KEY, request).await
 }
 
@@ -43,7 +44,7 @@ fn output(answer: &Value) -> Vec<Value> {
     answer["output"].as_array().cloned().unwrap()
 }
 
-/// What a request says next: everything that was answered, and the answers of the tools.
+/// Appends the output and the results of its calls; returns the number of calls.
 fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
     input.extend_from_slice(output);
     let calls = output.iter().filter(|item| item["type"] == "function_call");
@@ -57,7 +58,7 @@ fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
     answers.len()
 }
 
-/// The input after the first step: a question, a reasoning item, a call, and its output.
+/// Returns the input after the first step: a question, a reasoning item, a call and its output.
 async fn one_step(simulator: &Simulator, row: &str, model: &str, store: bool) -> Vec<Value> {
     let mut input = vec![user("What is the weather?")];
     let first = with(request(model, &input), "store", json!(store));
@@ -67,7 +68,7 @@ async fn one_step(simulator: &Simulator, row: &str, model: &str, store: bool) ->
     input
 }
 
-fn events_of(answer: &Answer, kind: &str) -> Vec<Value> {
+fn events_of(answer: &HttpResponse, kind: &str) -> Vec<Value> {
     answer.events().into_iter().filter(|event| event["type"] == kind).collect()
 }
 
@@ -106,7 +107,7 @@ async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
             }
             assert_eq!(steps, 6, "{row}");
             let ledger = simulator.ledger();
-            assert!(ledger.is_content(), "{row} {ledger:#?}");
+            assert!(ledger.all_verified(), "{row} {ledger:#?}");
             assert_eq!(ledger.issued().count(), 6);
             simulator.stop().await;
         }
@@ -114,7 +115,7 @@ async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_its_elements_as_they_come_and_an_early_ciphertext_is_not_the_last_word() {
+async fn stream_events_are_ordered_and_the_early_ciphertext_is_invalid() {
     let simulator = simulator().await;
     let mut input = vec![user("What is the weather?")];
     let asked = with(request("gpt-5.6", &input), "stream", json!(true));
@@ -162,7 +163,7 @@ async fn a_stream_tells_its_elements_as_they_come_and_an_early_ciphertext_is_not
 }
 
 #[tokio::test]
-async fn a_response_is_gone_on_from_by_its_id() {
+async fn previous_response_id_continues_a_stored_response() {
     let simulator = simulator().await;
     let first =
         ask(&simulator, "openai", &request("gpt-5.6", &[user("Weather?")])).await.accepted();
@@ -172,21 +173,21 @@ async fn a_response_is_gone_on_from_by_its_id() {
         with(request("gpt-5.6", &outputs[2..]), "previous_response_id", first["id"].clone());
     let second = ask(&simulator, "openai", &resumed).await.accepted();
     assert_eq!(second["output"][1]["name"], "news");
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
 
     let elsewhere = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &resumed).await;
     assert_eq!(elsewhere.json()["error"]["code"], "previous_response_not_found");
     let both = with(resumed.clone(), "conversation", json!("conv_1"));
     let refused = ask(&simulator, "openai", &both).await.refused(400);
     assert!(refused.starts_with("Mutually exclusive parameters"), "{refused}");
-    // The calls of the response that is gone on from still want their outputs.
+    // The calls of the previous response still require their outputs.
     let silent = with(resumed, "input", json!([user("Well?")]));
     let refused = ask(&simulator, "openai", &silent).await.refused(400);
     assert!(refused.starts_with("No tool output found for function call call_"), "{refused}");
 }
 
 #[tokio::test]
-async fn what_was_not_stored_is_not_found() {
+async fn unstored_responses_are_not_found() {
     let simulator = simulator().await;
     let unstored = with(request("gpt-5.6", &[user("Weather?")]), "store", json!(false));
     let first = ask(&simulator, "openai", &unstored).await.accepted();
@@ -210,7 +211,7 @@ async fn what_was_not_stored_is_not_found() {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_found_by_its_id_alone() {
+async fn stored_items_resolve_by_id() {
     let simulator = simulator().await;
     let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     let whole = input.clone();
@@ -220,14 +221,14 @@ async fn what_was_stored_is_found_by_its_id_alone() {
         input[at] = json!({"type": "item_reference", "id": whole[at]["id"]});
     }
     ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
     let lost = json!({"type": "item_reference", "id": "rs_made_up"});
     let refused = ask(&simulator, "openai", &request("gpt-5.6", &[lost])).await.refused(404);
     assert!(refused.contains("rs_made_up"));
 }
 
 #[tokio::test]
-async fn stored_reasoning_needs_what_followed_it() {
+async fn stored_reasoning_requires_its_following_item() {
     let simulator = simulator().await;
     for (row, model) in [("openai", "gpt-5.6"), ("azure", "gpt-5.5"), ("bedrock-mantle", "gpt-5.6")]
     {
@@ -248,7 +249,7 @@ async fn stored_reasoning_needs_what_followed_it() {
                 answer.json()["error"],
                 json!({"message": expected, "type": "invalid_request_error", "param": "input", "code": null})
             );
-            // Nobody looks for pairs in what is not stored.
+            // Pairs are not checked without `store`.
             let unstored = with(request(model, broken), "store", json!(false));
             ask(&simulator, row, &unstored).await.accepted();
         }
@@ -256,7 +257,7 @@ async fn stored_reasoning_needs_what_followed_it() {
 }
 
 #[tokio::test]
-async fn what_followed_stored_reasoning_needs_it_back() {
+async fn stored_item_requires_its_reasoning() {
     let simulator = simulator().await;
     let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     let (reasoning, call) = (input[1]["id"].as_str().unwrap(), input[2]["id"].as_str().unwrap());
@@ -268,7 +269,7 @@ async fn what_followed_stored_reasoning_needs_it_back() {
             "Item '{call}' of type 'function_call' was provided without its required 'reasoning' item: '{reasoning}'."
         )
     );
-    // Without its id the call is nobody's.
+    // Without its id the call has no required pair.
     broken[1].as_object_mut().unwrap().remove("id");
     ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.accepted();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
@@ -285,7 +286,7 @@ async fn xai_checks_no_pairs() {
 }
 
 #[tokio::test]
-async fn a_ciphertext_that_is_not_good_is_refused() {
+async fn invalid_ciphertexts_are_rejected() {
     let simulator = simulator().await;
     let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     let good = input[1]["encrypted_content"].as_str().unwrap().to_owned();
@@ -313,7 +314,7 @@ async fn a_ciphertext_that_is_not_good_is_refused() {
         let last = simulator.ledger().entries.last().cloned().unwrap();
         assert!(matches!(last.returned.last().unwrap().verdict, Verdict::Refused(_)));
     }
-    // Another account's, and another endpoint's.
+    // Ciphertexts of another account and another endpoint.
     let mut stranger = input.clone();
     for item in &mut stranger[1..3] {
         item.as_object_mut().unwrap().remove("id");
@@ -330,7 +331,7 @@ async fn a_ciphertext_that_is_not_good_is_refused() {
 }
 
 #[tokio::test]
-async fn reasoning_needs_its_summary() {
+async fn reasoning_requires_a_summary() {
     let simulator = simulator().await;
     let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     input[1].as_object_mut().unwrap().remove("summary");
@@ -342,7 +343,7 @@ async fn reasoning_needs_its_summary() {
 }
 
 #[tokio::test]
-async fn efforts_and_sampling_are_what_the_model_takes() {
+async fn unsupported_efforts_and_sampling_are_rejected() {
     let simulator = simulator().await;
     let asked = |model: &str, effort: &str| json!({"model": model, "input": "Hi", "reasoning": {"effort": effort}});
     let refused = ask(&simulator, "openai", &asked("gpt-5", "xhigh")).await.refused(400);
@@ -367,7 +368,7 @@ async fn efforts_and_sampling_are_what_the_model_takes() {
 }
 
 #[tokio::test]
-async fn calls_and_outputs_belong_together() {
+async fn calls_without_outputs_are_rejected() {
     let simulator = simulator().await;
     let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
     let id = input[2]["call_id"].as_str().unwrap();
@@ -382,7 +383,7 @@ async fn calls_and_outputs_belong_together() {
 }
 
 #[tokio::test]
-async fn deepseek_wants_nothing_said_between_calls_and_outputs() {
+async fn deepseek_rejects_messages_between_calls_and_outputs() {
     let simulator = simulator().await;
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "weather", "arguments": "{}"});
     let answer =
@@ -404,7 +405,7 @@ async fn deepseek_wants_nothing_said_between_calls_and_outputs() {
 }
 
 #[tokio::test]
-async fn reasoning_that_is_lost_moved_or_repeated_is_accepted_and_noted() {
+async fn lost_moved_or_repeated_reasoning_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let unstored = |input: &[Value]| with(request("gpt-5.6", input), "store", json!(false));
     let mut input = one_step(&simulator, "openai", "gpt-5.6", false).await;
@@ -433,11 +434,11 @@ async fn reasoning_that_is_lost_moved_or_repeated_is_accepted_and_noted() {
     repeated.insert(2, input[1].clone());
     ask(&simulator, "openai", &unstored(&repeated)).await.accepted();
     assert_eq!(verdicts(), [Verdict::Accepted, dropped("duplicate"), Verdict::Accepted]);
-    assert!(!simulator.ledger().is_content());
+    assert!(!simulator.ledger().all_verified());
 }
 
 #[tokio::test]
-async fn a_changed_order_of_members_costs_the_cache() {
+async fn reordered_members_miss_the_cache() {
     let simulator = simulator().await;
     let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
     let asked = with(request("gpt-5.6", &input), "store", json!(false));
@@ -453,7 +454,7 @@ async fn a_changed_order_of_members_costs_the_cache() {
 }
 
 #[tokio::test]
-async fn tools_are_called_together_when_asked_and_choices_are_obeyed() {
+async fn parallel_calls_and_tool_choice_are_honoured() {
     let simulator = simulator().await;
     let asked = request("gpt-5.6", &[user("Weather?")]);
     let together = with(asked.clone(), "parallel_tool_calls", json!(true));
@@ -477,7 +478,7 @@ async fn tools_are_called_together_when_asked_and_choices_are_obeyed() {
     let answer = ask(&simulator, "openai", &shaped).await.accepted();
     let text = answer["output"][1]["content"][0]["text"].as_str().unwrap();
     assert!(serde_json::from_str::<Value>(text).unwrap()["n"].is_i64(), "{text}");
-    assert!(simulator.ledger().is_content());
+    assert!(simulator.ledger().all_verified());
 }
 
 #[tokio::test]

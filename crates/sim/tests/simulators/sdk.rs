@@ -1,7 +1,7 @@
-//! The official clients, unmodified, against the simulator: whole and streamed, two turns with tools and reasoning; and when
-//! a seal is dropped or altered, the client raises its provider's own error.
+//! Runs the unmodified official clients against the simulator: whole and streamed, two turns with
+//! tools and reasoning. If a Seal is dropped or altered, the client raises the provider's error.
 //!
-//! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
+//! `scripts/sdks` creates the environments of the scripts; `scripts/test` calls it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use throughline_sim::{Options, start};
 use throughline_testkit::{figure, skip, workspace_root};
 
-/// Runs one script with the simulator's address, and shows what it printed if it failed.
+/// Runs one script with the simulator's address, and prints its output if it fails.
 async fn run(language: &str, script: &str) {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
     let Some(mut command) = interpreter(language) else {
@@ -35,7 +35,7 @@ async fn run(language: &str, script: &str) {
     simulator.stop().await;
 }
 
-/// The interpreter that has the clients, if `scripts/sdks` was run.
+/// Returns the interpreter with the clients installed, if `scripts/sdks` was run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = environments();
     let mut command = match language {

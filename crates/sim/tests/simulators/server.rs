@@ -1,4 +1,4 @@
-//! What all wires have in common: faults, scripts, determinism, the ledger, and how a simulator ends.
+//! Tests of behaviour common to all wires: faults, scripts, determinism, the ledger and shutdown.
 
 use crate::common::{get, post, send, simulator};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn streamed() -> Value {
     request
 }
 
-async fn with_fault(fault: &str, body: &Value) -> crate::common::Answer {
+async fn with_fault(fault: &str, body: &Value) -> crate::common::HttpResponse {
     let headers = [KEY, &[("x-sim-fault", fault)]].concat();
     post(&simulator().await, PATH, &headers, body).await
 }
@@ -39,7 +39,7 @@ async fn with_fault(fault: &str, body: &Value) -> crate::common::Answer {
 async fn the_same_seed_gives_the_same_bytes() {
     for body in [request(), streamed()] {
         let (one, two) = (simulator().await, simulator().await);
-        // What else is asked meanwhile changes nothing.
+        // Other requests do not affect the response.
         post(&two, PATH, KEY, &json!({"model": "claude-x", "max_tokens": 1, "messages": []})).await;
         let first = post(&one, PATH, KEY, &body).await;
         assert_eq!(first.body, post(&two, PATH, KEY, &body).await.body);
@@ -50,7 +50,7 @@ async fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_simulator_knows_what_an_earlier_one_of_its_seed_sealed() {
+async fn seals_survive_a_restart_with_the_same_seed() {
     let first = post(&simulator().await, PATH, KEY, &request()).await.accepted();
     let mut request = request();
     let id = &first["content"][1]["id"];
@@ -65,7 +65,7 @@ async fn a_simulator_knows_what_an_earlier_one_of_its_seed_sealed() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_ends_without_its_end() {
+async fn cut_fault_truncates_the_body() {
     for body in [request(), streamed()] {
         let whole = post(&simulator().await, PATH, KEY, &body).await;
         let cut = with_fault("cut@120", &body).await;
@@ -76,7 +76,7 @@ async fn a_cut_answer_ends_without_its_end() {
 }
 
 #[tokio::test]
-async fn refusals_come_in_the_providers_words() {
+async fn injected_errors_use_the_provider_format() {
     let limited = with_fault("429:30", &request()).await;
     assert_eq!(limited.status, 429);
     assert_eq!(limited.headers["retry-after"], "30");
@@ -90,7 +90,7 @@ async fn refusals_come_in_the_providers_words() {
 }
 
 #[tokio::test]
-async fn other_faults_spoil_the_bytes() {
+async fn drip_garbage_and_duplicate_faults_change_the_bytes() {
     let whole = post(&simulator().await, PATH, KEY, &streamed()).await;
     assert_eq!(with_fault("drip", &streamed()).await.body, whole.body);
     let garbage = with_fault("garbage@50", &streamed()).await.body;
@@ -103,7 +103,7 @@ async fn other_faults_spoil_the_bytes() {
 }
 
 #[tokio::test]
-async fn a_stalled_answer_ends_when_the_simulator_stops() {
+async fn stalled_response_ends_when_the_simulator_stops() {
     let simulator = simulator().await;
     let body = streamed().to_string();
     let mut connection = TcpStream::connect(simulator.address()).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_stalled_answer_ends_when_the_simulator_stops() {
 }
 
 #[tokio::test]
-async fn a_fault_may_be_set_for_one_request() {
+async fn fault_can_affect_a_single_request() {
     let faults = vec![Fault { kind: FaultKind::Status(503, None), only: Some(2) }];
     let simulator = start(Options { faults, ..Options::default() }).await.unwrap();
     let mut statuses = Vec::new();
@@ -150,7 +150,7 @@ async fn tools_are_called_at_once_when_asked_for() {
 }
 
 #[tokio::test]
-async fn a_script_says_what_to_answer() {
+async fn script_determines_replies() {
     let script: Script = r#"
         [[turn]]
         refuse = { status = 529, message = "Too much.", kind = "overloaded_error" }
@@ -185,7 +185,7 @@ async fn a_script_says_what_to_answer() {
     assert_eq!(first["usage"]["input_tokens"], 10);
     assert_eq!(first["usage"]["output_tokens_details"]["thinking_tokens"], 3);
 
-    // No turn is left for a conversation that has just begun, so the simulator thinks for itself.
+    // No turn matches a new conversation, so the simulator generates a reply.
     let own = post(&simulator, PATH, KEY, &request()).await.accepted();
     assert_eq!(own["stop_reason"], "tool_use");
 
@@ -199,14 +199,14 @@ async fn a_script_says_what_to_answer() {
     assert_eq!(second["stop_reason"], "max_tokens");
     assert_eq!(second["content"], json!([{"type": "text", "text": "Cut sh"}]));
 
-    // Blocks are known by their places: exchanged, they are refused.
+    // Swapped blocks are rejected, because Seals are bound to their positions.
     next["messages"][1]["content"].as_array_mut().unwrap().swap(0, 1);
     let sentence = post(&simulator, PATH, KEY, &next).await.refused(400);
     assert!(sentence.starts_with("messages.1.content.1: `thinking`"), "{sentence}");
 }
 
 #[tokio::test]
-async fn arguments_fit_their_schema() {
+async fn generated_arguments_match_their_schema() {
     let mut body = request();
     body["tools"] = json!([{"name": "plan", "input_schema": {
         "type": "object",
@@ -235,7 +235,7 @@ async fn arguments_fit_their_schema() {
 }
 
 #[tokio::test]
-async fn structured_answers_fit_their_schema() {
+async fn structured_replies_match_their_schema() {
     let mut body = request();
     body["tools"] = json!([]);
     body["output_config"] = json!({"format": {"type": "json_schema", "schema": {
@@ -246,7 +246,7 @@ async fn structured_answers_fit_their_schema() {
 }
 
 #[tokio::test]
-async fn the_ledger_can_be_read_over_http_and_shows_no_seal() {
+async fn ledger_endpoint_exposes_no_seals() {
     let simulator = simulator().await;
     let answer = post(&simulator, PATH, KEY, &request()).await.accepted();
     let signature = answer["content"][0]["signature"].as_str().unwrap();
@@ -260,7 +260,7 @@ async fn the_ledger_can_be_read_over_http_and_shows_no_seal() {
 }
 
 #[tokio::test]
-async fn what_leads_nowhere_is_not_found_in_the_providers_words() {
+async fn unknown_paths_return_the_provider_404() {
     let simulator = simulator().await;
     let anthropic = get(&simulator, "/v1/nothing", KEY).await;
     assert_eq!(anthropic.refused(404), "Not found");
@@ -272,5 +272,5 @@ async fn what_leads_nowhere_is_not_found_in_the_providers_words() {
     assert!(broken.refused(400).starts_with("The request body is not valid JSON"));
     let aged = [KEY, &[("x-sim-account-created", "yesterday")]].concat();
     let sentence = post(&simulator, PATH, &aged, &request()).await.refused(400);
-    assert_eq!(sentence, "x-sim-account-created is not a date as 2026-08-31");
+    assert_eq!(sentence, "x-sim-account-created is not a date; write it as 2026-08-31");
 }

@@ -1,4 +1,4 @@
-"""The turns of the bench on LangGraph's checkpointers: a graph that answers with 4 KB, invoked turn by turn."""
+"""Runs the turns of the bench on LangGraph's checkpointers: each turn invokes a graph that returns 4 KB."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def graph(saver):
 
 
 def run(name, saver, size):
-    """Prints the row of the table at a quarter of the turns and at the end, which shows how it grows."""
+    """Prints a table row at a quarter of the turns and at the end, to show the growth."""
     compiled = graph(saver)
     config = {"configurable": {"thread_id": "thread"}}
     appends, before, early_open = [], size(), None

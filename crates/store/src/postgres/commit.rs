@@ -1,37 +1,38 @@
-//! One group of batches: what is sent, and what the answers mean. The decisions are made in the database; see
+//! Encodes one group of batches and decodes the results. The database makes the decisions: see
 //! `functions_2.sql`.
 
 use std::collections::{BTreeSet, HashMap};
 
-use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, Written};
+use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, WrittenRange};
 use tokio_postgres::types::ToSql;
 
-use crate::backend::{ApiKeyRow, Guard, KeyChange, SealedAppend, SealedBatch};
 use crate::postgres::read::{damaged, kind_number, signed};
-use crate::refusal;
+use crate::rejection;
+use crate::row::ApiKeyRow;
+use crate::sealed_batch::{Guard, KeyChange, SealedAppend, SealedBatch};
 
-/// How many names are locked one by one. Whoever needs more takes the whole store for a moment: a server with its default
-/// settings has room for about 6,400 locks of everybody.
-const MOST_LOCKS: usize = 1024;
+/// Maximum number of individual locks. A group that needs more briefly locks the whole store. A
+/// server with default settings has room for about 6,400 locks of all clients.
+const MAX_LOCKS: usize = 1024;
 
-/// Calls the function that decides and writes.
+/// Returns the statement that calls the commit function.
 pub(super) fn statement() -> String {
     let places: Vec<String> = (1..=PARAMETERS).map(|place| format!("${place}")).collect();
     format!("SELECT throughline_commit({})", places.join(", "))
 }
 
-/// A batch that can be sent.
-pub(super) struct Prepared {
+/// A batch that is ready to be sent.
+pub(super) struct PreparedBatch {
     pub(super) batch: SealedBatch,
     /// The tenant's number.
     tenant: i64,
-    /// What it must have for itself while it is decided.
+    /// The advisory locks that the batch needs.
     locks: Vec<i64>,
-    /// About how many bytes it has.
+    /// The approximate size.
     pub(super) bytes: usize,
 }
 
-impl Prepared {
+impl PreparedBatch {
     pub(super) fn new(batch: SealedBatch, tenant: i64) -> Self {
         let mut locks = Vec::new();
         let mut lock = |kind, name: &[u8]| locks.push(lock(kind, tenant, name));
@@ -41,7 +42,7 @@ impl Prepared {
         }
         for append in &batch.appends {
             lock(Lock::Log, append.log.0.as_bytes());
-            // The logs that it refers to only ever grow, so they need no lock.
+            // Referenced logs only grow, so they need no lock.
             for record in &append.records {
                 bytes += 256 + record.content.len();
                 if let Some(blob) = &record.blob {
@@ -64,7 +65,7 @@ impl Prepared {
     }
 }
 
-/// What can be locked. Names of different kinds are different.
+/// The kinds of locked names. Equal names of different kinds have different locks.
 #[derive(Clone, Copy)]
 pub(super) enum Lock {
     Log,
@@ -75,7 +76,7 @@ pub(super) enum Lock {
     Key,
 }
 
-/// The number of a lock. Two names may share one, which costs time and nothing else.
+/// Returns the number of a lock. Two names may share a number, which only costs time.
 pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     let kind = match kind {
         Lock::Log => b'l',
@@ -91,21 +92,21 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// Where the logs of a group stand in its columns, by tenant and name.
-type Places<'g> = HashMap<(i64, &'g str), i32>;
+/// The index of each log in the group's columns, by tenant and name.
+type LogPositions<'g> = HashMap<(i64, &'g str), i32>;
 
-/// Declares the columns, and gives them as parameters in the same order.
+/// Declares the columns and lists them as parameters in the same order.
 macro_rules! columns {
     ($($column:ident: $type:ty,)*) => {
         /// The parts of all batches of a group, in columns; see `throughline_commit`.
         #[derive(Default)]
         pub(super) struct Columns<'g> { $($column: $type,)* }
 
-        /// How many parameters the function has: these, and the writer's four.
+        /// The number of parameters: the columns, and four of the writer.
         const PARAMETERS: usize = 4 + [$(stringify!($column)),*].len();
 
         impl Columns<'_> {
-            /// The parameters of [`statement`].
+            /// Returns the parameters of [`statement`].
             pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 4]) -> Vec<&'p (dyn ToSql + Sync)> {
                 let mut params = first.to_vec();
                 params.extend([$(&self.$column as &(dyn ToSql + Sync)),*]);
@@ -192,7 +193,7 @@ columns! {
 }
 
 impl<'g> Columns<'g> {
-    pub(super) fn of(group: impl IntoIterator<Item = &'g Prepared>) -> Self {
+    pub(super) fn from_group(group: impl IntoIterator<Item = &'g PreparedBatch>) -> Self {
         let mut columns = Self::default();
         let mut locks = BTreeSet::new();
         let mut places = HashMap::new();
@@ -208,15 +209,15 @@ impl<'g> Columns<'g> {
             columns.b_tenant.push(place);
             columns.add(prepared, &mut logs);
         }
-        // What is destroyed must not be referred to meanwhile.
-        columns.alone = !columns.e_log.is_empty() || locks.len() > MOST_LOCKS;
+        // Destroyed contents must not be referenced in the meantime.
+        columns.alone = !columns.e_log.is_empty() || locks.len() > MAX_LOCKS;
         columns.blobs = columns.r_blob.iter().any(Option::is_some);
         columns.locks = locks.into_iter().collect();
         columns
     }
 
-    fn add(&mut self, prepared: &'g Prepared, logs: &mut Places<'g>) {
-        let Prepared { batch, tenant, .. } = prepared;
+    fn add(&mut self, prepared: &'g PreparedBatch, logs: &mut LogPositions<'g>) {
+        let PreparedBatch { batch, tenant, .. } = prepared;
         self.o_hash.extend(batch.once.iter().map(|(hash, _)| hash.as_slice()));
         let mut appends = HashMap::new();
         for append in &batch.appends {
@@ -230,7 +231,7 @@ impl<'g> Columns<'g> {
             self.q_kind.push(&ask.kind);
             self.q_append.push(append(&ask.log));
             let expires = ask.expires_in.map(|time| i64::try_from(time.as_millis()));
-            // A time that no calendar reaches is no limit.
+            // A time beyond the calendar means no limit.
             self.q_expires.push(expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2));
         }
         for node in &batch.vault {
@@ -288,7 +289,7 @@ impl<'g> Columns<'g> {
         self.b_y.push(count(&self.y_id));
     }
 
-    fn append(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut Places<'g>) {
+    fn append(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut LogPositions<'g>) {
         let opening = append.opening.as_ref();
         let fork = opening.and_then(|opening| opening.fork.as_ref());
         let of = opening.and_then(|opening| opening.of.as_ref());
@@ -332,13 +333,13 @@ impl<'g> Columns<'g> {
         self.a_events.push(events);
         self.a_bytes.push(bytes);
         self.a_at.push(records.iter().filter_map(|record| record.at).max());
-        // What is brought in from elsewhere began when its first record says.
+        // An imported log began at the time of its first record.
         self.a_began.push(records.first().and_then(|record| record.at));
         self.a_now.push(records.is_empty() || records.iter().any(|record| record.at.is_none()));
     }
 
-    /// The log's place in its columns.
-    fn log(&mut self, tenant: i64, log: &'g LogId, known: &mut Places<'g>) -> i32 {
+    /// Returns the log's index in the columns.
+    fn log(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
         let next = next(&self.l_name);
         let place = *known.entry((tenant, &log.0)).or_insert(next);
         if place == next {
@@ -349,7 +350,7 @@ impl<'g> Columns<'g> {
     }
 }
 
-/// Whether it only adds records to logs that there are.
+/// Returns whether the batch only adds records to existing logs.
 fn is_plain(batch: &SealedBatch) -> bool {
     let SealedBatch { tenant: _, once, appends, vault, asks, takes, erases, keys } = batch;
     let others = once.is_empty() && vault.is_empty() && asks.is_empty() && takes.is_empty();
@@ -359,29 +360,31 @@ fn is_plain(batch: &SealedBatch) -> bool {
         && appends.iter().all(|append| append.opening.is_none())
 }
 
-/// What the database did with a batch.
-pub(super) struct Done {
+/// The result of a committed batch.
+pub(super) struct CommitResult {
     pub(super) receipt: Receipt,
-    /// The numbers of the logs that were written to, in the order of the receipt.
+    /// The numbers of the written logs, in the order of the receipt.
     pub(super) logs: Vec<i64>,
 }
 
-/// What became of a batch.
-pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<Done, StoreError> {
+/// Parses the result of a batch.
+pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult, StoreError> {
     if let Some(receipt) = answer.strip_prefix("again") {
-        // Its first line is its name.
+        // The first line is the name.
         let written = receipt.lines().skip(1).map(once_written).collect::<Option<_>>();
         let written = written.ok_or_else(|| damaged("a receipt"))?;
-        return Ok(Done { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
+        return Ok(CommitResult { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
     }
     if let Some(lines) = answer.strip_prefix("ok") {
-        let mut done =
-            Done { receipt: Receipt { written: Vec::new(), repeated: false }, logs: Vec::new() };
+        let mut done = CommitResult {
+            receipt: Receipt { written: Vec::new(), repeated: false },
+            logs: Vec::new(),
+        };
         for (append, line) in batch.appends.iter().zip(lines.lines().skip(1)) {
             let mut numbers = line.split(' ').map(|number| number.parse::<u64>().ok());
             let mut next = || numbers.next().flatten().ok_or_else(|| damaged("an answer"));
             let log = append.log.clone();
-            done.receipt.written.push(Written {
+            done.receipt.written.push(WrittenRange {
                 log,
                 first: next()?,
                 last: next()?,
@@ -394,12 +397,12 @@ pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<Done, StoreEr
     Err(refusal(batch, answer).unwrap_or_else(|| damaged("an answer")))
 }
 
-/// What stands in the receipt of a batch that happens once: `log first last events`, with tabs between.
-fn once_written(line: &str) -> Option<Written> {
+/// Parses a line of a stored receipt: `log first last events`, separated by tabs.
+fn once_written(line: &str) -> Option<WrittenRange> {
     let mut words = line.rsplitn(4, '\t');
     let mut number = || words.next()?.parse().ok();
     let (events, last, first) = (number()?, number()?, number()?);
-    Some(Written { log: LogId::from(words.next()?), first, last, events })
+    Some(WrittenRange { log: LogId::from(words.next()?), first, last, events })
 }
 
 fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
@@ -411,29 +414,29 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
     Some(match word {
         "mixed" => StoreError::MixedOnce { name: batch.once.get(place)?.1.clone() },
         "conflict" => StoreError::Conflict { log: log?, expected: number()?, found: number()? },
-        "nolog" => refusal::no_log(&log?),
-        "nofork" => refusal::no_thread(&append?.opening.as_ref()?.fork.as_ref()?.log),
-        "noof" => refusal::no_thread(append?.opening.as_ref()?.of.as_ref()?),
+        "nolog" => rejection::no_log(&log?),
+        "nofork" => rejection::no_thread(&append?.opening.as_ref()?.fork.as_ref()?.log),
+        "noof" => rejection::no_thread(append?.opening.as_ref()?.of.as_ref()?),
         "beyond" => {
             let fork = append?.opening.as_ref()?.fork.as_ref()?;
-            refusal::fork_beyond(&fork.log, number()?)
+            rejection::fork_beyond(&fork.log, number()?)
         }
         "fenced" => StoreError::Fenced { log: log? },
         "held" => {
             let left_ms = number()?;
             StoreError::Held { log: log?, owner: Name::from(words.next()?), left_ms }
         }
-        "gone" => refusal::gone(&log?),
-        "nopending" => refusal::not_pending(batch.takes.get(place)?),
+        "gone" => rejection::log_erased(&log?),
+        "nopending" => rejection::not_pending(batch.takes.get(place)?),
         "taken" => {
             let status = if number()? == 1 { PendingStatus::Taken } else { PendingStatus::Expired };
             StoreError::Taken { id: batch.takes.get(place)?.clone(), status }
         }
-        "asked" => refusal::asked_before(&batch.asks.get(place)?.id),
-        "rewind" => refusal::rewind_beyond(&log?, number()?),
-        "turn" => refusal::captured_before(&batch.vault.get(place)?.id),
-        "gonefork" => refusal::begins_on_gone(&append?.opening.as_ref()?.fork.as_ref()?.log),
-        "goneof" => refusal::begins_on_gone(append?.opening.as_ref()?.of.as_ref()?),
+        "asked" => rejection::pending_exists(&batch.asks.get(place)?.id),
+        "rewind" => rejection::rewind_beyond(&log?, number()?),
+        "turn" => rejection::turn_exists(&batch.vault.get(place)?.id),
+        "gonefork" => rejection::parent_erased(&append?.opening.as_ref()?.fork.as_ref()?.log),
+        "goneof" => rejection::parent_erased(append?.opening.as_ref()?.of.as_ref()?),
         "kin" => {
             let log = batch.erases.get(place)?.log.clone();
             StoreError::Conflict { log, expected: number()?, found: number()? }
@@ -441,14 +444,14 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
         "haskey" | "nokey" => {
             let (KeyChange::Add(ApiKeyRow { id, .. }) | KeyChange::Revoke { id, .. }) =
                 batch.keys.get(place)?;
-            if word == "haskey" { refusal::key_exists(id) } else { refusal::no_key(id) }
+            if word == "haskey" { rejection::key_exists(id) } else { rejection::no_key(id) }
         }
-        "noerase" => refusal::no_log(&batch.erases.get(place)?.log),
+        "noerase" => rejection::no_log(&batch.erases.get(place)?.log),
         _ => return None,
     })
 }
 
-/// The tenants whose heads the group moved.
+/// Returns the tenants whose heads the group moved.
 pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
     let place =
         |answer: &String| answer.strip_prefix("head ")?.parse::<usize>().ok()?.checked_sub(1);

@@ -1,4 +1,4 @@
-//! The way to the server, and what it says when something is wrong. Addresses are told without their passwords.
+//! Connects to the server and maps its errors. Displayed URLs contain no passwords.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,52 +13,52 @@ use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Connection, NoTls, Row, Socket};
 
-/// How long a server may take to answer the door.
-const CONNECT: Duration = Duration::from_secs(3);
-/// How long a connection may be silent on what we sent before it counts as lost.
-const SILENT: Duration = Duration::from_secs(10);
-/// How long a reader waits for a connection that others use.
-const POOL: Duration = Duration::from_mins(1);
+/// Timeout for connecting to a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time without a response after which a connection counts as lost.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for a pooled connection.
+const POOL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A server, and its connections for reading.
+/// A server and its pool of connections for reading.
 pub(super) struct Server {
     config: Config,
-    /// Its address, without a password.
+    /// The URL without a password.
     name: Name,
     pool: Pool,
 }
 
-/// Acknowledged means durable, whatever the server's own settings say.
+/// Makes acknowledged writes durable, regardless of the server's settings.
 pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                                   WHERE current_setting('synchronous_commit') = 'off'";
 
 impl Server {
-    /// The server at that address. Nothing is connected yet.
+    /// Parses the URL without connecting.
     pub(super) fn at(url: &str, readers: usize) -> Result<Self, StoreError> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(StoreError::invalid(
-                "the address of a PostgreSQL database begins with postgres://",
+                "the URL of a PostgreSQL database must start with postgres://",
             ));
         }
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.unwrap_or_else(|| error.to_string());
-            StoreError::invalid(format!("the address of the database cannot be read: {why}"))
+            StoreError::invalid(format!("the URL of the database is invalid: {why}"))
         })?;
         let name = Name::from(address(&config));
         if config.get_ssl_mode() == SslMode::Require {
             return Err(StoreError::invalid(format!(
-                "{name} is to be reached over TLS (sslmode=require), which this build cannot: reach \
+                "{name} requires TLS (sslmode=require), which this build does not support: connect to \
                  it through a tunnel or a local proxy, and leave sslmode out"
             )));
         }
-        // A plan that was made while a table was small must not read all of it once it is large.
+        // A plan that was made for a small table must not scan it once it is large.
         let ours = "-c enable_seqscan=off -c jit=off";
         let options = config.get_options().map_or(ours.to_owned(), |own| format!("{ours} {own}"));
         config.options(options);
-        config.connect_timeout(CONNECT);
-        config.keepalives_idle(SILENT);
-        config.tcp_user_timeout(SILENT);
+        config.connect_timeout(CONNECT_TIMEOUT);
+        config.keepalives_idle(KEEPALIVE_TIMEOUT);
+        config.tcp_user_timeout(KEEPALIVE_TIMEOUT);
         if config.get_application_name().is_none() {
             config.application_name("throughline");
         }
@@ -69,52 +69,58 @@ impl Server {
                 Box::pin(async { client.batch_execute(DURABLE).await.map_err(HookError::Backend) })
             }))
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(POOL))
-            .create_timeout(Some(CONNECT + CONNECT))
+            .wait_timeout(Some(POOL_TIMEOUT))
+            .create_timeout(Some(CONNECT_TIMEOUT + CONNECT_TIMEOUT))
             .build()
             .map_err(|error| StoreError::Database(Arc::new(error)))?;
         Ok(Self { config, name, pool })
     }
 
-    /// Its address, without a password.
+    /// Returns the URL without a password.
     pub(super) fn name(&self) -> &Name {
         &self.name
     }
 
-    /// A connection, and what must be polled for it to move.
+    /// Opens a connection. The caller must poll the returned `Connection`.
     pub(super) async fn connect(
         &self,
     ) -> Result<(Client, Connection<Socket, NoTlsStream>), StoreError> {
-        match tokio::time::timeout(CONNECT + CONNECT, self.config.connect(NoTls)).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT + CONNECT_TIMEOUT, self.config.connect(NoTls))
+            .await
+        {
             Ok(Ok(connected)) => Ok(connected),
             Ok(Err(error)) => Err(self.unreachable(&error)),
-            Err(_) => Err(StoreError::Unreachable(self.name.clone(), "it does not answer".into())),
+            Err(_) => Err(StoreError::Unreachable(
+                self.name.clone(),
+                "the server does not respond".into(),
+            )),
         }
     }
 
-    /// A connection that moves by itself until it is dropped.
+    /// Opens a connection and polls it in a task until it is dropped.
     pub(super) async fn client(&self) -> Result<Client, StoreError> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move { drop(connection.await) });
         Ok(client)
     }
 
-    /// A connection that others use too.
+    /// Returns a pooled connection.
     pub(super) async fn pooled(&self) -> Result<deadpool_postgres::Object, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => self.unreachable(&error),
             PoolError::Closed => StoreError::Closed,
-            PoolError::Timeout(_) => {
-                StoreError::Unreachable(self.name.clone(), "no connection was free in time".into())
-            }
+            PoolError::Timeout(_) => StoreError::Unreachable(
+                self.name.clone(),
+                "no connection was available in time".into(),
+            ),
             error @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
                 StoreError::Database(Arc::new(error))
             }
         })
     }
 
-    /// Asks for rows. Where the connection was lost it asks once more on a fresh one: so whatever it asks for must be the
-    /// same if it happens twice.
+    /// Runs a query, and retries once on a new connection if the connection was lost. The query
+    /// must therefore be idempotent.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -125,7 +131,7 @@ impl Server {
             Err(error) if is_lost(&error) => {}
             Err(error) => return Err(self.error(error)),
         }
-        // If one was lost, the others most likely are too.
+        // If one connection was lost, the others probably are too.
         self.pool.retain(|_, _| false);
         self.query_once(sql, params).await?.map_err(|error| self.error(error))
     }
@@ -142,7 +148,7 @@ impl Server {
         })
     }
 
-    /// At most one row.
+    /// Returns at most one row.
     pub(super) async fn query_opt(
         &self,
         sql: &str,
@@ -151,12 +157,12 @@ impl Server {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    /// Nobody reads any more.
+    /// Closes the pool.
     pub(super) fn close(&self) {
         self.pool.close();
     }
 
-    /// What an error of the database means to us.
+    /// Maps a database error to a store error.
     pub(super) fn error(&self, error: tokio_postgres::Error) -> StoreError {
         match error.code() {
             Some(code) if *code == SqlState::DISK_FULL => StoreError::Full,
@@ -178,17 +184,18 @@ impl Server {
     }
 }
 
-/// Whether the connection is gone, and with it perhaps an answer.
+/// Returns whether the connection was lost, and with it possibly a result.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
-        // The server shuts down, crashed, or starts; or the connection failed.
+        // The server is shutting down, crashed or is starting, or the connection failed.
         return code.code().starts_with("57P") || code.code().starts_with("08");
     }
     let source = std::error::Error::source(error);
     error.is_closed() || source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }
 
-/// Whether the database gave up on it for the sake of others: then it can be tried again.
+/// Returns whether the database aborted the statement because of contention, so that it can be
+/// retried.
 pub(super) fn is_contended(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE

@@ -1,19 +1,20 @@
--- What the writers call, version 2. Everything that decides runs here, in the transaction that writes, by the database's
--- own clock.
+-- Functions for writers, version 2. All decisions are made here, in the writing transaction, by the
+-- database's clock.
 --
--- Locks. Everybody who writes takes the lock of the whole store: shared, unless it destroys contents or names too much to
--- lock piece by piece. Then come the locks of the names it touches, in the order of their numbers, so that no two wait for
--- each other. Who takes the store's lock alone knows that nothing is under way: so the numbers of records that it sees
--- have no gap that is filled later.
+-- Locks: every writer takes the lock of the whole store. The lock is shared, unless the writer
+-- destroys contents or has too many names for individual locks. Then it takes the locks of the
+-- names it touches, in the order of their numbers, which prevents deadlocks. While a process holds
+-- the store's lock exclusively, no write is in progress, so the record numbers that it sees have no
+-- gaps that are filled later.
 
--- MACs of index rows. The writers count every row that they add, change or remove: row_mac.rs says how, and computes the
--- same.
+-- MACs of index rows: the writers count every row that they add, change or remove. row_mac.rs
+-- documents the sums and computes the same values.
 
--- The functions of version 1.
+-- Drops the functions of version 1.
 DROP FUNCTION IF EXISTS throughline_commit, throughline_manifest, throughline_lease, throughline_renew,
     throughline_rewrap, throughline_lock, throughline_now;
 
--- A value that is null prints as a dash, which no other value does.
+-- NULL is encoded as a dash, which no other value is.
 CREATE FUNCTION throughline_text(p_text text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(octet_length(p_text) || ':' || p_text, '-')
 $$;
@@ -54,8 +55,8 @@ CREATE FUNCTION throughline_kept_row(p_name text, p_value bytea) RETURNS text LA
     SELECT concat_ws(E'\n', 'kept', throughline_text(p_name), encode(p_value, 'hex'))
 $$;
 
--- Counts rows of the tables that belong to the whole store: tenants (1), manifests (2) and small values (3). A tally that was
--- removed or changed stays as it is, and verification reports it.
+-- Updates the sums of the store-wide tables: tenants (1), manifests (2) and small values (3). A
+-- tally that was removed or modified stays as it is, so that verification reports it.
 CREATE FUNCTION throughline_tally(p_key bytea, p_tables integer[], p_signs integer[], p_rows text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -82,7 +83,7 @@ BEGIN
 END
 $$;
 
--- Keeps a small value, unless there is one; gives the one that is kept.
+-- Stores a small value unless one exists, and returns the stored value.
 CREATE FUNCTION throughline_keep(p_key bytea, p_name text, p_value bytea) RETURNS bytea LANGUAGE plpgsql AS $$
 DECLARE
     v_value bytea;
@@ -97,7 +98,7 @@ BEGIN
 END
 $$;
 
--- Replaces a small value, or deletes it where the new value is null.
+-- Replaces a small value, or deletes it if the new value is NULL.
 CREATE FUNCTION throughline_replace(p_key bytea, p_name text, p_value bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_value bytea;
@@ -125,7 +126,7 @@ BEGIN
 END
 $$;
 
--- Adds a tenant, unless there is one with that name.
+-- Adds a tenant unless one with this name exists.
 CREATE FUNCTION throughline_tenant(p_key bytea, p_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
@@ -152,16 +153,18 @@ BEGIN
 END
 $$;
 
--- Decides on a group of batches, one after the other, and writes those that hold: a batch that is refused writes nothing
--- and leaves the others alone.
+-- Decides on a group of batches one by one, and writes the valid ones. A rejected batch writes
+-- nothing and does not affect the others.
 --
--- The parts of all batches stand in columns, in order, counted from 1. A batch (b) says where its names (o), appends (a),
--- takes (t), asks (q), turns (n), erases (e) and API keys (y) end. Every log that the group names stands once in the `l` columns, and the
--- others give its place there; an append says how many records, events and bytes it has, and a record its place in its
--- append. The logs are read at once, what becomes of them is worked out in memory, and the records are written at once at
--- the end: a statement costs much more than a row.
+-- The parts of all batches are in columns, in order, counted from 1. A batch (b) has the end
+-- positions of its names (o), appends (a), takes (t), asks (q), turns (n), erases (e) and API keys
+-- (y). Each log of the group appears once in the `l` columns, and the other columns refer to its
+-- index there. An append has the number of its records, events and bytes, and a record has its
+-- index in its append. All logs are read at once, the new states are computed in memory, and all
+-- records are written at the end, because a statement costs much more than a row.
 --
--- The answers are a line or more for each batch, then the tenants whose heads moved; commit.rs reads them.
+-- The result has one or more lines per batch, then the tenants whose heads moved; commit.rs parses
+-- it.
 CREATE FUNCTION throughline_commit(
     p_writer text, p_number bigint, p_relaxed boolean, p_key bytea, p_locks bigint[], p_alone boolean, p_blobs boolean,
     p_tenants bigint[], p_tenant_names text[], l_tenant bigint[], l_name text[],
@@ -185,31 +188,34 @@ CREATE FUNCTION throughline_commit(
 DECLARE
     v_number bigint; v_answers text[]; v_answer text; v_now bigint;
     v_batch integer; v_tenant bigint; v_t integer; i integer; v_log integer;
-    -- Where the batch's parts begin.
+    -- The start positions of the batch's parts.
     v_o integer := 1; v_a integer := 1; v_take integer := 1; v_q integer := 1; v_n integer := 1; v_e integer := 1;
     v_y integer := 1;
-    -- The logs: as they are, and then as the batches so far leave them.
+    -- The logs: as stored, and then as the batches so far leave them.
     l_id bigint[]; l_last bigint[]; l_events bigint[]; l_kind smallint[]; l_gone smallint[]; l_rewinds text[]; l_nature text[];
     l_owner text[]; l_fence bigint[]; l_until bigint[];
-    -- The rest of their rows; whether the group makes or changes a row, and the row before.
+    -- The other columns of their rows; whether the group creates or changes a row, and the row
+    -- before.
     l_of bigint[]; l_fork bigint[]; l_fork_at bigint[]; l_had_status text[]; l_changed boolean[]; l_row text[];
-    -- The batch that would begin it as a thread.
+    -- The batch that would open the log as a thread.
     l_begins integer[];
     l_bytes bigint[]; l_updated bigint[]; l_status text[]; l_written boolean[];
-    -- Of each append that holds: its tenant, what its log and its chain had before it, and the log's last record after it.
+    -- For each valid append: its tenant, the state of its log and chain before it, and the log's
+    -- last record after it.
     c_tenant integer[]; c_before bigint[]; c_event bigint[]; c_position bigint[]; c_last bigint[];
-    -- The records that are written, at the places of their columns.
+    -- The records to write, by their index in the columns.
     w_id bigint[]; w_tenant integer[]; w_body bytea[]; w_link bytea[];
-    -- The erases that hold, and where their logs ended then: what comes later is none of theirs.
+    -- The valid erases, and the ends of their logs at that point; later records are not erased.
     x_erase integer[] := '{}'; x_last bigint[];
     v_known integer; v_receipts integer; v_receipt text; v_which integer; v_taken bigint; v_expires bigint;
-    -- Where this writer's segments end, by tenant.
+    -- The heads of this writer's segments, by tenant.
     g_id bigint[]; g_position bigint[]; g_link bytea[]; g_from bigint[]; g_changes bigint[];
-    -- Whether the MACs of their rows hold.
+    -- Whether the MACs of their rows match.
     g_holds boolean[];
-    -- The sums of their index rows: two halves and a count for each of seven tables, tenant after tenant.
+    -- The sums of their index rows: two halves and a count for each of seven tables, per tenant.
     g_sums bigint[]; g_sums_from bigint[]; v_sums text;
-    -- Index rows that are counted: the tenant's place, the table, 1 or -1, the row. And those of the whole store.
+    -- Index rows to count: the tenant's index, the table, 1 or -1, and the row. Then the store-wide
+    -- rows.
     m_tenant integer[] := '{}'; m_table integer[] := '{}'; m_sign integer[] := '{}'; m_row text[] := '{}';
     w_table integer[] := '{}'; w_sign integer[] := '{}'; w_row text[] := '{}';
     v_counted record; v_at integer; v_pending pending; v_key api_keys; v_era bigint; v_name text; v_value bytea;
@@ -222,26 +228,27 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
 
-    -- A group that was sent before and did commit is answered and not written again. One that comes late, after a group
-    -- with a higher number, is not written at all.
+    -- A group that was sent before and committed is answered from the stored result. A late group,
+    -- after one with a higher number, is not written.
     LOOP
         SELECT number, answers INTO v_number, v_answers FROM writers WHERE writer = p_writer FOR UPDATE;
         EXIT WHEN FOUND;
-        -- The first group may come twice too, and then the second waits here for the first.
+        -- The first group may also arrive twice; the second copy then waits here for the first.
         INSERT INTO writers (writer, number, answers) VALUES (p_writer, 0, '{}') ON CONFLICT DO NOTHING;
     END LOOP;
     IF v_number = p_number THEN
         RETURN v_answers;
     ELSIF v_number > p_number THEN
-        RAISE EXCEPTION 'a later group was written already';
+        RAISE EXCEPTION 'a later group was already written';
     END IF;
     v_answers := '{}';
 
     PERFORM throughline_lock(p_locks, p_alone);
     v_now := throughline_now();
 
-    -- The sums of a row whose MAC does not hold are not read: such a row keeps its sums and its MAC, and verification
-    -- reports it. OFFSET keeps the planner from computing the MAC twice.
+    -- The sums of a row whose MAC does not match are ignored. Such a row keeps its sums and its
+    -- MAC, so that verification reports it. OFFSET prevents the planner from computing the MAC
+    -- twice.
     SELECT array_agg(s.id ORDER BY s.n), array_agg(coalesce(s.position, 0) ORDER BY s.n),
            array_agg(coalesce(s.link, decode(repeat('00', 32), 'hex')) ORDER BY s.n),
            array_agg(coalesce(s.changes, 0) ORDER BY s.n), array_agg(s.holds ORDER BY s.n),
@@ -257,7 +264,8 @@ BEGIN
     g_from := g_position;
     g_sums_from := g_sums;
 
-    -- The nature is what the log is, as its records prove it: the same as in chain.rs.
+    -- The nature is the kind and lineage of the log, which its records prove: the same as in
+    -- chain.rs.
     SELECT array_agg(id), array_agg(kind), array_agg(last), array_agg(events), array_agg(gone), array_agg(rewinds), array_agg(nature),
            array_agg(owner), array_agg(fence), array_agg(until), array_agg(of), array_agg(fork), array_agg(fork_at),
            array_agg(status)
@@ -291,7 +299,7 @@ BEGIN
 
         <<decide>>
         BEGIN
-            -- (1) Whether it happened before.
+            -- (1) Was the batch written before?
             IF NOT b_plain[v_batch] AND b_o[v_batch] >= v_o THEN
                 SELECT count(*), count(DISTINCT receipt), min(receipt),
                        min(array_position(o_hash[v_o : b_o[v_batch]], name))
@@ -306,8 +314,8 @@ BEGIN
                 END IF;
             END IF;
 
-            -- (2) Whether each log takes what is added. No query stands in what every append is asked: that would cost more
-            -- than all the rest.
+            -- (2) Does each log accept the append? There is no query in the checks of every append,
+            -- because it would cost more than all the rest.
             IF NOT b_plain[v_batch] THEN
                 FOR i IN v_a .. b_a[v_batch] LOOP
                     IF a_kind[i] = 1 AND l_id[a_log[i]] IS NULL THEN
@@ -319,7 +327,7 @@ BEGIN
                 v_log := a_log[i];
                 v_last := CASE WHEN a_kind[i] IS NULL THEN l_last[v_log] ELSE coalesce(a_fork_at[i], 0) END;
                 v_answer := CASE
-                    -- Whoever may not write at all need not hear what stands there by now.
+                    -- A writer without permission does not learn the current state of the log.
                     WHEN a_guard[i] = 0 AND l_until[v_log] > v_now
                     THEN format('held %s %s %s', i - v_a, l_until[v_log] - v_now, l_owner[v_log])
                     WHEN a_guard[i] > 0 AND (l_fence[v_log] = a_guard[i] AND l_until[v_log] > v_now) IS NOT TRUE
@@ -333,7 +341,7 @@ BEGIN
                     WHEN l_gone[a_of[i]] IS NOT NULL AND a_guard[i] >= 0 THEN 'goneof ' || i - v_a
                     WHEN a_fork[i] IS NOT NULL AND v_last > l_last[a_fork[i]]
                     THEN format('beyond %s %s', i - v_a, l_last[a_fork[i]])
-                    -- The thread of a run may begin in this same batch.
+                    -- The thread of a run may be opened in the same batch.
                     WHEN a_of[i] IS NOT NULL AND l_kind[a_of[i]] IS DISTINCT FROM 1
                          AND l_begins[a_of[i]] IS DISTINCT FROM v_batch
                     THEN 'noof ' || i - v_a
@@ -346,7 +354,7 @@ BEGIN
 
             IF NOT b_plain[v_batch] THEN
                 v_tenant := p_tenants[v_t];
-                -- (3) Whether what waited can still be decided.
+                -- (3) Are the pending requests to resolve still open?
                 FOR i IN v_take .. b_t[v_batch] LOOP
                     SELECT taken, expires INTO v_taken, v_expires FROM pending WHERE tenant = v_tenant AND id = t_id[i];
                     IF NOT FOUND THEN
@@ -358,7 +366,7 @@ BEGIN
                     END IF;
                 END LOOP;
 
-                -- (4) Whether what is asked is new.
+                -- (4) Are the new pending requests new?
                 FOR i IN v_q .. b_q[v_batch] LOOP
                     IF EXISTS (SELECT FROM pending WHERE tenant = v_tenant AND id = q_id[i]) THEN
                         v_answer := 'asked ' || i - v_q;
@@ -366,7 +374,7 @@ BEGIN
                     END IF;
                 END LOOP;
 
-                -- (5) Whether captured turns are new; and what is erased, there.
+                -- (5) Are the captured turns new, and do the logs to erase exist?
                 FOR i IN v_n .. b_n[v_batch] LOOP
                     IF EXISTS (SELECT FROM turns WHERE tenant = v_tenant AND name = n_id[i]) THEN
                         v_answer := 'turn ' || i - v_n;
@@ -397,7 +405,8 @@ BEGIN
                     EXIT decide WHEN v_answer IS NOT NULL;
                 END LOOP;
 
-                -- It holds. The logs that it opens come first: others of the batch may refer to them, in whichever order.
+                -- The batch is valid. The logs that it opens come first, because other parts may
+                -- refer to them in any order.
                 FOR i IN v_a .. b_a[v_batch] LOOP
                     CONTINUE WHEN a_kind[i] IS NULL;
                     l_id[a_log[i]] := nextval('logs_id_seq');
@@ -415,7 +424,7 @@ BEGIN
                     l_nature[v_log] := concat_ws(E'\n', CASE a_kind[i] WHEN 1 THEN 'thread' ELSE 'run' END,
                         coalesce(l_name[a_of[i]], ''), coalesce(l_name[a_fork[i]], ''), coalesce(a_fork_at[i]::text, ''));
                     IF a_fork[i] IS NOT NULL THEN
-                        -- What the parent had rewound up to there is rewound here too.
+                        -- The fork inherits the parent's rewinds up to the fork point.
                         SELECT string_agg(pair, ' ' ORDER BY n) INTO v_rewinds
                           FROM unnest(string_to_array(l_rewinds[a_fork[i]], ' ')) WITH ORDINALITY p(pair, n)
                          WHERE split_part(pair, ':', 1)::bigint <= a_fork_at[i];
@@ -428,7 +437,7 @@ BEGIN
             END IF;
 
             v_answer := 'ok';
-            -- The receipt begins with the first of its names, so that no two batches have the same.
+            -- The receipt begins with the first name, so that no two batches have the same receipt.
             v_receipt := CASE WHEN b_plain[v_batch] THEN '' ELSE coalesce(encode(o_hash[v_o], 'hex'), '') || E'\n' END;
             FOR i IN v_a .. b_a[v_batch] LOOP
                 v_log := a_log[i];
@@ -548,13 +557,13 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- The segments that this group begins.
+    -- Create the segments that this group begins.
     FOR i IN 1 .. cardinality(p_tenants) LOOP
         IF g_id[i] IS NULL AND g_position[i] > g_from[i] THEN
             g_id[i] := nextval('segments_id_seq');
         END IF;
     END LOOP;
-    -- What each record says about itself in its chain: the same as in chain.rs.
+    -- The metadata of each record in its chain: the same as in chain.rs.
     SELECT array_agg(id), array_agg(tenant), array_agg(body) INTO w_id, w_tenant, w_body
       FROM (SELECT CASE WHEN c_tenant[r_append[r]] IS NOT NULL THEN nextval('records_id_seq') END AS id,
                    c_tenant[r_append[r]] AS tenant,
@@ -605,7 +614,7 @@ BEGIN
           FROM records
          WHERE tenant = v_tenant AND log = l_id[e_log[i]] AND seq <= x_last[i] AND erased IS NULL
            AND (e_all[i] OR seq = ANY (v_seqs) OR (e_checkpoints[i] AND kind = 'checkpoint'))
-           -- What says that contents were destroyed stays.
+           -- Erasure records stay.
            AND kind NOT IN ('forgotten', 'expired');
         DELETE FROM salts WHERE record = ANY (v_ids);
         UPDATE records SET content = NULL, blob = NULL, erased = e_why[i] WHERE id = ANY (v_ids);
@@ -632,7 +641,7 @@ BEGIN
         PERFORM throughline_tally(p_key, w_table, w_sign, w_row);
     END IF;
 
-    -- The index rows that were added, changed and removed.
+    -- Update the sums for added, changed and removed index rows.
     FOR v_counted IN
         SELECT tenant, tab, throughline_xor(throughline_half(mac, 1)) AS high, throughline_xor(throughline_half(mac, 9)) AS low,
                sum(sign) AS n
@@ -678,7 +687,8 @@ BEGIN
 END
 $$;
 
--- Takes a log for an owner, if nobody else holds it. The row stays when the lease is over, so that fences only ever grow.
+-- Leases a log to an owner, unless another owner holds the lease. The row stays after the lease
+-- expires, so that fences only grow.
 CREATE FUNCTION throughline_lease(p_lock bigint, p_tenant bigint, p_log text, p_owner text, p_time bigint,
     OUT o_fence bigint, OUT o_until bigint, OUT o_held text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -696,7 +706,7 @@ BEGIN
 END
 $$;
 
--- Holds a lease until another time, if it still runs; nothing otherwise. A time of 0 gives it back.
+-- Extends an active lease; returns no row otherwise. A duration of 0 releases the lease.
 CREATE FUNCTION throughline_renew(p_lock bigint, p_tenant bigint, p_log text, p_fence bigint, p_time bigint)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -710,7 +720,7 @@ BEGIN
 END
 $$;
 
--- Keeps a manifest, once: whoever did not hear the answer asks again.
+-- Stores a manifest once: a writer that did not receive the result calls it again.
 CREATE FUNCTION throughline_manifest(p_key bytea, p_body text, p_signature bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
@@ -725,7 +735,7 @@ BEGIN
 END
 $$;
 
--- Wraps salts anew. A salt that is gone meanwhile stays gone.
+-- Replaces wrapped salts. A salt that was deleted in the meantime stays deleted.
 CREATE FUNCTION throughline_rewrap(p_records bigint[], p_epochs integer[], p_salts bytea[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

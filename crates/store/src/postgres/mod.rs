@@ -1,17 +1,19 @@
-//! The store on PostgreSQL, for several nodes at once.
+//! The store on PostgreSQL, for several nodes.
 //!
-//! A node has one connection that writes, one that listens, and a few that read. Writers hand their batches to a queue;
-//! whatever queued up during the last round trip goes out as one statement, which is one round trip and one transaction:
-//! see `functions_2.sql` for what it decides and which locks it takes. Nodes share no row that each commit must change.
+//! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
+//! put batches into a queue. Everything that queued during the last round trip is sent as one
+//! statement, which is one round trip and one transaction; `functions_2.sql` documents its
+//! decisions and locks. Nodes share no row that each commit must change.
 //!
-//! What grows is ready to be partitioned: `records` by a hash of its log, which its primary key holds; `salts` by a hash of
-//! the record; numbers come from sequences, and no foreign key stands in the way. `schema_1.sql` says how.
+//! The large tables can be partitioned: `records` by a hash of its log, which is part of its
+//! primary key, and `salts` by a hash of the record. Numbers come from sequences, and there are no
+//! foreign keys in the way. See `schema_1.sql`.
 //!
-//! The same rooms as in `sqlite`, and `connect`: the way to the server.
+//! The modules match those of `sqlite`, plus `connect` for connections to the server.
 
+mod admin;
 mod commit;
 mod connect;
-mod keep;
 mod read;
 mod rows;
 mod schema;
@@ -25,50 +27,53 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
-    Unattended,
+    Digest, Fence, Lease, LogHead, LogId, Name, PendingEntry, Receipt, StaleRun, StoreError,
+    StoreFuture, Tenant, VaultLookup,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::backend::{
-    ApiKeyRow, Backend, ChainRow, Listing, Progress, Protection, Row, SaltRow, SealedAppend,
-    SealedBatch, SealedKey, Span, Stats,
+    AdminBackend, KeyBackend, LeaseBackend, LogBackend, ProofBackend, ValueBackend, VaultBackend,
 };
-use crate::backups::file::NewBackup;
+use crate::backup_files::NewBackup;
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
 use crate::options::{Durability, Options};
-use crate::postgres::commit::Prepared;
+use crate::postgres::commit::PreparedBatch;
 use crate::postgres::connect::Server;
-use crate::postgres::wait::Waits;
-use crate::postgres::writer::Job;
+use crate::postgres::wait::WaitRegistry;
+use crate::postgres::writer::PostgresJob;
+use crate::protection::Protection;
+use crate::query::{Listing, Progress, Span, Stats};
+use crate::row::{ApiKeyRow, ChainRow, Row, SaltRow};
+use crate::row_mac::RowSnapshot;
 use crate::row_mac::{RowKey, RowState};
-use crate::verify::RowsRead;
+use crate::sealed_batch::{SealedAppend, SealedBatch, SealedKey};
 
 /// The store on PostgreSQL.
 pub(crate) struct Postgres {
     shared: Arc<Shared>,
-    queue: mpsc::Sender<Job>,
+    queue: mpsc::Sender<PostgresJob>,
     closed: AtomicBool,
     listener: AbortHandle,
 }
 
-/// What the tasks of a node share.
+/// State shared by the tasks of a node.
 struct Shared {
     server: Server,
-    /// This opening of the store.
+    /// The id of this opening of the store.
     writer: Name,
     durability: Durability,
     signer: OnceLock<Arc<Signer>>,
-    /// The key of row MACs, once the store's keys are open.
+    /// The key of row MACs, set once the store's keys are loaded.
     key: OnceLock<RowKey>,
     tenants: Mutex<HashMap<Tenant, i64>>,
-    waits: Waits,
+    waits: WaitRegistry,
 }
 
 impl Postgres {
-    /// Opens the store at that address, and makes its tables where there are none.
+    /// Opens the store at this URL, and creates its tables if there are none.
     pub(crate) async fn open(
         url: &str,
         options: &Options,
@@ -83,7 +88,7 @@ impl Postgres {
             signer: OnceLock::new(),
             key: OnceLock::new(),
             tenants: Mutex::default(),
-            waits: Waits::default(),
+            waits: WaitRegistry::default(),
         });
         let (queue, jobs) = mpsc::channel(options.queue.max(1));
         tokio::spawn(writer::run(shared.clone(), jobs));
@@ -96,14 +101,14 @@ impl Postgres {
             return Err(StoreError::Closed);
         }
         let order: Vec<LogId> = batch.appends.iter().map(|append| append.log.clone()).collect();
-        // A run's thread may be opened by the same batch, in whichever order they stand; the database opens them one by one.
+        // The batch may open a run before its Thread, but the database opens them in order.
         let opens_run = |append: &SealedAppend| {
             append.opening.as_ref().is_some_and(|opening| opening.of.is_some())
         };
         batch.appends.sort_by_key(opens_run);
         let tenant = self.shared.tenant_made(&batch.tenant).await?;
         let (answer, answered) = oneshot::channel();
-        let job = Job::Commit(Box::new(Prepared::new(batch, tenant)), answer);
+        let job = PostgresJob::Commit(Box::new(PreparedBatch::new(batch, tenant)), answer);
         self.queue.send(job).await.map_err(|_| StoreError::Closed)?;
         let mut receipt = answered.await.map_err(|_| StoreError::Closed)??;
         receipt.written.sort_by_key(|written| {
@@ -117,7 +122,7 @@ impl Postgres {
             return Ok(());
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Job::Close(answer)).await.map_err(|_| StoreError::Closed)?;
+        self.queue.send(PostgresJob::Close(answer)).await.map_err(|_| StoreError::Closed)?;
         let end = answered.await.map_err(|_| StoreError::Closed)?;
         self.shared.waits.close();
         self.listener.abort();
@@ -128,18 +133,18 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The writer ends by itself, once it has written what is queued.
+        // The writer task ends after it has written the queue.
         self.listener.abort();
     }
 }
 
 impl Shared {
-    /// The key of row MACs.
+    /// Returns the key of row MACs.
     fn key(&self) -> Result<&RowKey, StoreError> {
-        self.key.get().ok_or_else(crate::refusal::no_keys)
+        self.key.get().ok_or_else(crate::rejection::no_keys)
     }
 
-    /// The tenant's number, if it has one.
+    /// Returns the tenant's number, if it exists.
     async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>, StoreError> {
         if let Some(id) = self.tenants.lock().unwrap_or_else(PoisonError::into_inner).get(tenant) {
             return Ok(Some(*id));
@@ -152,7 +157,8 @@ impl Shared {
         Ok(Some(id))
     }
 
-    /// The tenant's number. A tenant that has only a number has nothing: see [`read::tenants`].
+    /// Returns the tenant's number, and creates the tenant if it does not exist. A tenant with only
+    /// a number has no data: see [`read::tenants`].
     async fn tenant_made(&self, tenant: &Tenant) -> Result<i64, StoreError> {
         if let Some(id) = self.tenant(tenant).await? {
             return Ok(id);
@@ -160,16 +166,124 @@ impl Shared {
         let sql = "SELECT throughline_tenant($1, $2)";
         self.server.query(sql, &[&self.key()?.bytes(), &&*tenant.0]).await?;
         let id = self.tenant(tenant).await?;
-        id.ok_or_else(|| StoreError::Corrupt(format!("the tenant {tenant} vanished").into()))
+        id.ok_or_else(|| {
+            StoreError::Corrupt(format!("the tenant {tenant} no longer exists").into())
+        })
     }
 }
 
-impl Backend for Postgres {
-    fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt> {
+impl LogBackend for Postgres {
+    fn commit(&self, batch: SealedBatch) -> StoreFuture<'_, Receipt> {
         Box::pin(self.commit(batch))
     }
 
-    fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>> {
+        Box::pin(read::log(&self.shared, tenant, log))
+    }
+
+    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> StoreFuture<'a, Vec<LogHead>> {
+        Box::pin(read::logs(&self.shared, tenant, listing))
+    }
+
+    fn rows<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        span: Span,
+    ) -> StoreFuture<'a, Vec<Row>> {
+        Box::pin(read::rows(&self.shared, tenant, log, span))
+    }
+
+    fn place_of_event<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        event: u64,
+    ) -> StoreFuture<'a, u64> {
+        Box::pin(read::place_of_event(&self.shared, tenant, log, event))
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        at_most: u64,
+    ) -> StoreFuture<'a, Option<Row>> {
+        Box::pin(read::checkpoint(&self.shared, tenant, log, at_most))
+    }
+
+    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> StoreFuture<'a, Vec<(LogId, u64)>> {
+        Box::pin(read::about(&self.shared, tenant, about))
+    }
+
+    fn blob<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        blob: i64,
+    ) -> StoreFuture<'a, Option<(Digest, Bytes)>> {
+        Box::pin(read::blob(&self.shared, tenant, blob))
+    }
+
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()> {
+        Box::pin(wait::wait(&self.shared, tenant, log, after))
+    }
+
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Vec<PendingEntry>> {
+        Box::pin(read::pending(&self.shared, tenant, log))
+    }
+}
+
+impl VaultBackend for Postgres {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [SealedKey],
+    ) -> StoreFuture<'a, VaultLookup> {
+        Box::pin(read::find(&self.shared, tenant, keys))
+    }
+}
+
+impl LeaseBackend for Postgres {
+    fn lease<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        owner: &'a str,
+        time: Duration,
+    ) -> StoreFuture<'a, Lease> {
+        Box::pin(admin::lease(&self.shared, tenant, log, owner, time))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+        time: Duration,
+    ) -> StoreFuture<'a, Lease> {
+        Box::pin(admin::renew(&self.shared, tenant, log, fence, time))
+    }
+
+    fn release<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(admin::release(&self.shared, tenant, log, fence))
+    }
+
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        Box::pin(read::unattended(&self.shared, idle, after, limit))
+    }
+}
+
+impl ProofBackend for Postgres {
+    fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             rows::protect(&self.shared, &protection).await?;
             // The next opener supplies the same key.
@@ -179,89 +293,11 @@ impl Backend for Postgres {
     }
 
     fn sign_with(&self, signer: Arc<Signer>) {
-        // Whoever signs first signs for good.
+        // The first signer stays.
         drop(self.shared.signer.set(signer));
     }
 
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
-        Box::pin(read::log(&self.shared, tenant, log))
-    }
-
-    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> Boxed<'a, Vec<LogHead>> {
-        Box::pin(read::logs(&self.shared, tenant, listing))
-    }
-
-    fn rows<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, span: Span) -> Boxed<'a, Vec<Row>> {
-        Box::pin(read::rows(&self.shared, tenant, log, span))
-    }
-
-    fn place_of_event<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        event: u64,
-    ) -> Boxed<'a, u64> {
-        Box::pin(read::place_of_event(&self.shared, tenant, log, event))
-    }
-
-    fn checkpoint<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        at_most: u64,
-    ) -> Boxed<'a, Option<Row>> {
-        Box::pin(read::checkpoint(&self.shared, tenant, log, at_most))
-    }
-
-    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> Boxed<'a, Vec<(LogId, u64)>> {
-        Box::pin(read::about(&self.shared, tenant, about))
-    }
-
-    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<(Digest, Bytes)>> {
-        Box::pin(read::blob(&self.shared, tenant, blob))
-    }
-
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
-        Box::pin(wait::wait(&self.shared, tenant, log, after))
-    }
-
-    fn lease<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        owner: &'a str,
-        time: Duration,
-    ) -> Boxed<'a, Lease> {
-        Box::pin(keep::lease(&self.shared, tenant, log, owner, time))
-    }
-
-    fn renew<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        fence: Fence,
-        time: Duration,
-    ) -> Boxed<'a, Lease> {
-        Box::pin(keep::renew(&self.shared, tenant, log, fence, time))
-    }
-
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
-        Box::pin(keep::release(&self.shared, tenant, log, fence))
-    }
-
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight> {
-        Box::pin(read::find(&self.shared, tenant, keys))
-    }
-
-    fn pending<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: Option<&'a LogId>,
-    ) -> Boxed<'a, Vec<Pending>> {
-        Box::pin(read::pending(&self.shared, tenant, log))
-    }
-
-    fn last_record(&self) -> Boxed<'_, i64> {
+    fn last_record(&self) -> StoreFuture<'_, i64> {
         Box::pin(read::settled(&self.shared, "records"))
     }
 
@@ -271,40 +307,64 @@ impl Backend for Postgres {
         after: i64,
         up_to: i64,
         limit: u32,
-    ) -> Boxed<'a, Vec<ChainRow>> {
+    ) -> StoreFuture<'a, Vec<ChainRow>> {
         Box::pin(read::chain(&self.shared, of, after, up_to, limit))
     }
 
-    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> Boxed<'a, Vec<Head>> {
+    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> StoreFuture<'a, Vec<Head>> {
         Box::pin(read::heads(&self.shared, of))
     }
 
-    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>) -> Boxed<'a, RowsRead> {
-        Box::pin(async move { rows::read(&self.shared, &key, of).await })
-    }
-
-    fn row_states(&self) -> Boxed<'_, Vec<RowState>> {
-        Box::pin(rows::states(&self.shared))
-    }
-
-    fn now(&self) -> Boxed<'_, i64> {
-        Box::pin(keep::now(&self.shared))
-    }
-
-    fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
+    fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
         Box::pin(read::manifests(&self.shared, after, limit))
     }
 
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
-        Box::pin(read::unattended(&self.shared, idle, after, limit))
+    fn read_rows<'a>(
+        &'a self,
+        key: RowKey,
+        of: Option<&'a Tenant>,
+    ) -> StoreFuture<'a, RowSnapshot> {
+        Box::pin(async move { rows::read(&self.shared, &key, of).await })
     }
 
-    fn tenants(&self) -> Boxed<'_, Vec<Tenant>> {
-        Box::pin(read::tenants(&self.shared))
+    fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
+        Box::pin(rows::states(&self.shared))
     }
 
-    fn stats(&self) -> Boxed<'_, Stats> {
-        Box::pin(keep::stats(&self.shared))
+    fn is_stable(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(admin::check(&self.shared))
+    }
+}
+
+impl ValueBackend for Postgres {
+    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, Bytes> {
+        Box::pin(admin::keep(&self.shared, name, value))
+    }
+
+    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, ()> {
+        Box::pin(admin::replace(&self.shared, name, value))
+    }
+
+    fn discard<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(admin::discard(&self.shared, name))
+    }
+
+    fn kept<'a>(&'a self, begins: &'a str) -> StoreFuture<'a, Vec<(String, Bytes)>> {
+        Box::pin(admin::kept(&self.shared, begins))
+    }
+}
+
+impl KeyBackend for Postgres {
+    fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
+        Box::pin(admin::key(&self.shared, hash, revocation))
+    }
+
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<ApiKeyRow>> {
+        Box::pin(admin::keys(&self.shared, tenant))
     }
 
     fn salts_not_of(
@@ -313,75 +373,57 @@ impl Backend for Postgres {
         after: i64,
         up_to: i64,
         limit: u32,
-    ) -> Boxed<'_, Vec<SaltRow>> {
-        Box::pin(keep::salts_not_of(&self.shared, epoch, after, up_to, limit))
+    ) -> StoreFuture<'_, Vec<SaltRow>> {
+        Box::pin(admin::salts_not_of(&self.shared, epoch, after, up_to, limit))
     }
 
-    fn salted(&self, after: i64, up_to: i64) -> Boxed<'_, Vec<i64>> {
-        Box::pin(keep::salted(&self.shared, after, up_to))
+    fn salted(&self, after: i64, up_to: i64) -> StoreFuture<'_, Vec<i64>> {
+        Box::pin(admin::salted(&self.shared, after, up_to))
     }
 
-    fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
-        Box::pin(keep::rewrap(&self.shared, salts))
+    fn rewrap(&self, salts: Vec<SaltRow>) -> StoreFuture<'_, ()> {
+        Box::pin(admin::rewrap(&self.shared, salts))
+    }
+}
+
+impl AdminBackend for Postgres {
+    fn now(&self) -> StoreFuture<'_, i64> {
+        Box::pin(admin::now(&self.shared))
     }
 
-    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, Bytes> {
-        Box::pin(keep::keep(&self.shared, name, value))
+    fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
+        Box::pin(read::tenants(&self.shared))
     }
 
-    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()> {
-        Box::pin(keep::replace(&self.shared, name, value))
+    fn stats(&self) -> StoreFuture<'_, Stats> {
+        Box::pin(admin::stats(&self.shared))
     }
 
-    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
-        Box::pin(keep::discard(&self.shared, name))
-    }
-
-    fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
-        Box::pin(keep::kept(&self.shared, begins))
-    }
-
-    fn key(&self, hash: Digest, revocation: i64) -> Boxed<'_, Option<(ApiKeyRow, bool)>> {
-        Box::pin(keep::key(&self.shared, hash, revocation))
-    }
-
-    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>> {
-        Box::pin(keep::keys(&self.shared, tenant))
-    }
-
-    fn scrub(&self) -> Boxed<'_, ()> {
-        Box::pin(keep::scrub(&self.shared))
-    }
-
-    fn make_room(&self) -> Boxed<'_, ()> {
-        // The server's disk is its own operator's.
-        Box::pin(async { Ok(()) })
-    }
-
-    fn keep_reserve(&self) -> Boxed<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()> {
-        Box::pin(keep::backup::backup(&self.shared, plan, progress))
-    }
-
-    fn version(&self) -> Boxed<'_, u32> {
+    fn version(&self) -> StoreFuture<'_, u32> {
         Box::pin(async move {
             let client = self.shared.server.client().await?;
             schema::version(&self.shared.server, &client).await
         })
     }
 
-    fn is_stable(&self) -> bool {
-        true
+    fn scrub(&self) -> StoreFuture<'_, ()> {
+        Box::pin(admin::scrub(&self.shared))
     }
 
-    fn check(&self) -> Boxed<'_, Vec<String>> {
-        Box::pin(keep::check(&self.shared))
+    fn make_room(&self) -> StoreFuture<'_, ()> {
+        // The server's operator manages its disk.
+        Box::pin(async { Ok(()) })
     }
 
-    fn close(&self) -> Boxed<'_, ()> {
+    fn keep_reserve(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> StoreFuture<'a, ()> {
+        Box::pin(admin::backup::backup(&self.shared, plan, progress))
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.close())
     }
 }

@@ -1,4 +1,5 @@
-//! Tests of the store on PostgreSQL, against a server: `scripts/postgres run cargo test -p throughline-store`.
+//! Tests of the store on PostgreSQL. They need a server:
+//! `scripts/postgres run cargo test -p throughline-store`.
 
 mod commits;
 mod faults;
@@ -13,16 +14,19 @@ use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Name, Receipt, StoreError, Tenant};
 
 use crate::backend::{
-    Backend, ChainRow, Guard, Salt, SealedAppend, SealedBatch, SealedRecord, Span,
+    AdminBackend, KeyBackend, LeaseBackend, LogBackend, ProofBackend, ValueBackend, VaultBackend,
 };
 use crate::chain::{GENESIS, Head, Header, Link, nature};
 use crate::options::Options;
 use crate::postgres::Postgres;
+use crate::query::Span;
+use crate::row::{ChainRow, Salt};
+use crate::sealed_batch::{Guard, SealedAppend, SealedBatch, SealedRecord};
 
-/// A key of row MACs, for groups that are sent past a node.
+/// A key of row MACs, for groups that are sent without a node.
 const KEY: &[u8] = &[5; 32];
 
-/// A database of its own, in which nothing is yet.
+/// Creates a new empty database.
 async fn database() -> String {
     database_at(&throughline_testkit::postgres_url()).await
 }
@@ -32,13 +36,13 @@ async fn database_at(server: &str) -> String {
     let name = format!("test_{random:016x}");
     let client = client(server).await;
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database is made");
-    let (server, _) = server.rsplit_once('/').expect("the address names a database");
+    let (server, _) = server.rsplit_once('/').expect("the URL contains a database name");
     format!("{server}/{name}")
 }
 
 async fn client(url: &str) -> tokio_postgres::Client {
     let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
-    let (client, connection) = connected.expect("the server answers");
+    let (client, connection) = connected.expect("the server responds");
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -50,22 +54,24 @@ async fn node(url: &str, writer: &str) -> Arc<Postgres> {
 async fn node_with(url: &str, writer: &str, options: &Options) -> Arc<Postgres> {
     let node = Postgres::open(url, options, Name::from(writer)).await.expect("the store opens");
     let node = Arc::new(node);
-    node.protect(crate::keys::test_protection()).await.expect("its rows are counted");
+    node.protect(crate::protection::test_protection()).await.expect("the row MACs are added");
     node
 }
 
 async fn commit(node: &Postgres, batch: SealedBatch) -> Result<Receipt, StoreError> {
-    Backend::commit(node, batch).await
+    LogBackend::commit(node, batch).await
 }
 
-/// Looks again and again until it holds, and fails where it never does.
+/// Polls until the condition holds, and fails after a timeout.
 async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let looking = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), looking).await.expect("it holds in time");
+    tokio::time::timeout(Duration::from_mins(1), looking)
+        .await
+        .expect("the condition holds in time");
 }
 
 /// Waits until the log has grown.
@@ -129,7 +135,7 @@ fn once(name: &str, batch: SealedBatch) -> SealedBatch {
     SealedBatch { once: names, ..batch }
 }
 
-/// A record whose "sealed" content is the text.
+/// Returns a record whose "sealed" content is the text.
 fn record(content: &str) -> SealedRecord {
     SealedRecord {
         kind: Name::from("item"),
@@ -144,7 +150,7 @@ fn record(content: &str) -> SealedRecord {
     }
 }
 
-/// The contents of a log, by number.
+/// Returns the contents of a log, by number.
 async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
     let span = Span { after: 0, up_to: u64::MAX, limit: 1_000_000 };
     let rows = node.rows(&tenant(), &log(name), span).await.expect("rows are read");
@@ -154,7 +160,7 @@ async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
     rows.into_iter().map(|row| (row.seq, text(row.content))).collect()
 }
 
-/// Every record of every chain, in small pages, while others may write.
+/// Reads every record of every chain in small pages, while other nodes may write.
 async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     let mut all: Vec<ChainRow> = Vec::new();
     let up_to = node.last_record().await.expect("the last number is read");
@@ -168,7 +174,7 @@ async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     }
 }
 
-/// Computes every link anew, and where the chains end by that.
+/// Recomputes every link and returns the resulting heads of the chains.
 async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
     let mut natures: HashMap<(Tenant, LogId), String> = HashMap::new();
     let mut ends: HashMap<(Tenant, Name), (u64, Link)> = HashMap::new();
@@ -177,7 +183,8 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
         assert_eq!(row.position, end.0 + 1, "a chain has no gap");
         let key = (tenant.clone(), log.clone());
         if !natures.contains_key(&key) {
-            let head = node.log(tenant, log).await.expect("the log is read").expect("it is there");
+            let head =
+                node.log(tenant, log).await.expect("the log is read").expect("the log exists");
             let nature = nature(head.kind, head.of.as_ref(), head.fork.as_ref());
             natures.insert(key.clone(), nature);
         }
@@ -195,7 +202,11 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
             writer: &row.writer,
             position: row.position,
         };
-        assert_eq!(header.link(&end.1, &row.commitment), row.link, "a link is what Rust computes");
+        assert_eq!(
+            header.link(&end.1, &row.commitment),
+            row.link,
+            "the link matches the one that Rust computes"
+        );
         *end = (row.position, row.link);
     }
     let mut heads: Vec<Head> = ends
@@ -206,16 +217,17 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
     heads
 }
 
-/// Whether the chains end where the segments say, and the database's structure is sound.
+/// Asserts that the chains end where the segments state, and that the database's structure is
+/// sound.
 async fn assert_sound(node: &Postgres) {
     let rows = whole_chain(node).await;
     let mut heads = node.heads(None).await.expect("the heads are read");
     heads.sort_by_key(|head| (head.tenant.clone(), head.writer.clone()));
     assert_eq!(proven(node, &rows).await, heads);
-    assert_eq!(node.check().await.expect("it is checked"), Vec::<String>::new());
+    assert_eq!(node.check().await.expect("the check runs"), Vec::<String>::new());
 }
 
-/// The error's sentence.
+/// Returns the error message.
 fn said<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
-    answer.expect_err("it is refused").to_string()
+    answer.expect_err("the call fails").to_string()
 }

@@ -1,22 +1,22 @@
-//! Reading: logs and their records, captured turns, what waits, the chains.
+//! Reads logs, records, captured turns, pending requests and chains.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
-    Digest, Era, Found, LogHead, LogId, LogKind, Name, NodeId, Pending, PendingStatus, Rewind,
-    Sight, StoreError, Tenant, Unattended, VaultTurn,
+    Digest, ErasureEpoch, LogHead, LogId, LogKind, Name, PendingEntry, PendingStatus, Rewind,
+    StaleRun, StoreError, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
 };
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::{FromSql, ToSql};
 
-use crate::backend::{
-    ChainRow, Erased, KeyKind, Listing, Order, Row, Salt, SealedKey, Span, fork_of,
-};
 use crate::chain::Head;
 use crate::manifest::Manifest;
 use crate::postgres::Shared;
+use crate::query::{Listing, Order, Span};
+use crate::row::{ChainRow, ErasureReason, Row, Salt, fork_of};
+use crate::sealed_batch::{KeyKind, SealedKey};
 
 /// A log's row, with the names of the logs that it refers to.
 const LOG: &str = "SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, l.status, l.last, \
@@ -24,8 +24,8 @@ const LOG: &str = "SELECT l.name, l.kind, o.name, f.name, l.fork_at, l.rewinds, 
                    LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
                    LEFT JOIN logs f ON f.id = l.fork AND f.tenant = l.tenant";
 
-/// A record, from column 0 on.
-const RECORD: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, \
+/// The columns of a record.
+const RECORD_COLUMNS: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, r.size, r.commitment, \
                       r.link, s.writer, r.position, r.blob, r.content, w.epoch, w.salt, r.erased";
 const FROM_RECORDS: &str = "FROM records r JOIN segments s ON s.id = r.segment AND s.tenant = r.tenant \
      LEFT JOIN salts w ON w.record = r.id AND w.tenant = r.tenant";
@@ -95,7 +95,7 @@ pub(super) async fn rows(
 ) -> Result<Vec<Row>, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
     let sql = format!(
-        "SELECT {RECORD} {FROM_RECORDS} WHERE r.tenant = $1 \
+        "SELECT {RECORD_COLUMNS} {FROM_RECORDS} WHERE r.tenant = $1 \
          AND r.log = (SELECT id FROM logs WHERE tenant = $1 AND name = $2) \
          AND r.seq > $3 AND r.seq <= $4 ORDER BY r.seq LIMIT $5"
     );
@@ -111,7 +111,7 @@ pub(super) async fn place_of_event(
     event: u64,
 ) -> Result<u64, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(0) };
-    // Events are numbered in the order of the records, so the first that is too high ends it.
+    // Events are numbered in record order, so the first record with a higher event ends the range.
     let sql = "SELECT coalesce((SELECT r.seq - 1 FROM records r WHERE r.tenant = $1 AND r.log = l.id \
                AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
                FROM logs l WHERE l.tenant = $1 AND l.name = $2";
@@ -127,7 +127,7 @@ pub(super) async fn checkpoint(
 ) -> Result<Option<Row>, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(None) };
     let sql = format!(
-        "SELECT {RECORD} {FROM_RECORDS} WHERE r.tenant = $1 \
+        "SELECT {RECORD_COLUMNS} {FROM_RECORDS} WHERE r.tenant = $1 \
          AND r.log = (SELECT id FROM logs WHERE tenant = $1 AND name = $2) \
          AND r.kind = 'checkpoint' AND r.seq <= $3 AND r.erased IS NULL ORDER BY r.seq DESC LIMIT 1"
     );
@@ -162,12 +162,12 @@ pub(super) async fn find(
     shared: &Shared,
     tenant: &Tenant,
     keys: &[SealedKey],
-) -> Result<Sight, StoreError> {
-    let mut sight = Sight { found: vec![None; keys.len()], era: Era::default() };
+) -> Result<VaultLookup, StoreError> {
+    let mut sight = VaultLookup { found: vec![None; keys.len()], era: ErasureEpoch::default() };
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(sight) };
     let kinds: Vec<i16> = keys.iter().map(|key| key.kind.number()).collect();
     let hashes: Vec<&[u8]> = keys.iter().map(|key| key.hash.as_slice()).collect();
-    // Where nothing is found, a row says the era all the same: it is of the same moment.
+    // Without a match, one row still returns the erasure epoch, from the same snapshot.
     let sql = "SELECT coalesce(k.n, 0), coalesce(c.n, 0), t.name, t.parent, l.name, t.first, t.last, t.prefix, \
                (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
                 AND r.seq BETWEEN t.first AND t.last AND r.erased IS NOT NULL AND r.kind <> 'copy'), \
@@ -177,7 +177,7 @@ pub(super) async fn find(
                 WHERE tenant = $1 AND kind = k.kind AND hash = k.hash) c \
                JOIN turns t ON t.id = c.turn JOIN logs l ON l.id = t.log) ON true WHERE e.id = $1";
     for row in shared.server.query(sql, &[&tenant, &kinds, &hashes]).await? {
-        sight.era = Era(number(&row, 9)?);
+        sight.era = ErasureEpoch(number(&row, 9)?);
         let place = usize::try_from(number(&row, 0)?).ok().and_then(|place| place.checked_sub(1));
         let Some(place) = place else { continue };
         let (Some(key), Some(answer)) = (keys.get(place), sight.found.get_mut(place)) else {
@@ -185,30 +185,30 @@ pub(super) async fn find(
         };
         let siblings = u32::try_from(number(&row, 1)?.saturating_sub(1)).unwrap_or(u32::MAX);
         match key.kind {
-            // What names two turns names none.
+            // A claim or id that matches two turns is ambiguous and matches none.
             KeyKind::Claim | KeyKind::Id if siblings > 0 => continue,
             KeyKind::Claim | KeyKind::Id | KeyKind::Chain => {}
         }
         let turn = VaultTurn {
-            id: NodeId(text(&row, 2)?),
-            parent: text_or_none(&row, 3)?.map(NodeId),
+            id: TurnId(text(&row, 2)?),
+            parent: text_or_none(&row, 3)?.map(TurnId),
             log: LogId(text(&row, 4)?),
             first: number(&row, 5)?,
             last: number(&row, 6)?,
             prefix: digest_or_none(&row, 7)?,
-            gone: erased(&row, 8)?.map(Erased::why),
+            gone: erased(&row, 8)?.map(ErasureReason::to_elision_reason),
         };
-        *answer = Some(Found { turn, siblings });
+        *answer = Some(VaultMatch { turn, siblings });
     }
     Ok(sight)
 }
 
-/// What nobody decided: it waits, or its time is up.
+/// Lists pending requests that were not resolved, including expired ones.
 pub(super) async fn pending(
     shared: &Shared,
     tenant: &Tenant,
     log: Option<&LogId>,
-) -> Result<Vec<Pending>, StoreError> {
+) -> Result<Vec<PendingEntry>, StoreError> {
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(Vec::new()) };
     let sql = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.expires <= throughline_now() \
                FROM pending p JOIN logs l ON l.id = p.log WHERE p.tenant = $1 AND p.taken IS NULL \
@@ -219,7 +219,7 @@ pub(super) async fn pending(
     rows.iter()
         .map(|row| {
             let expired: Option<bool> = field(row, 6)?;
-            Ok(Pending {
+            Ok(PendingEntry {
                 id: text(row, 0)?,
                 kind: text(row, 1)?,
                 log: LogId(text(row, 2)?),
@@ -235,14 +235,14 @@ pub(super) async fn pending(
         .collect()
 }
 
-/// The runs of all tenants that are held by nobody and stand as running, not written to for so long; or as waiting, for
-/// something whose time was up since they were written to.
+/// Lists runs of all tenants without a lease that are marked running and were not written to for
+/// `idle`, or that wait for a request that has expired since their last write.
 pub(super) async fn unattended(
     shared: &Shared,
     idle: Duration,
     after: u64,
     limit: u32,
-) -> Result<Vec<Unattended>, StoreError> {
+) -> Result<Vec<StaleRun>, StoreError> {
     let sql = "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant \
                LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name \
                WHERE l.status = 'running' AND l.id > $1 AND l.kind = 2 AND l.gone IS NULL \
@@ -261,7 +261,7 @@ pub(super) async fn unattended(
     let rows = shared.server.query(sql, &[&after, &idle, &i64::from(limit)]).await?;
     let unattended = |row: &tokio_postgres::Row| {
         let (tenant, run) = (Tenant(text(row, 0)?), LogId(text(row, 1)?));
-        Ok(Unattended { tenant, run, place: number(row, 2)? })
+        Ok(StaleRun { tenant, run, place: number(row, 2)? })
     };
     rows.iter().map(unattended).collect()
 }
@@ -273,14 +273,15 @@ pub(super) async fn chain(
     up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, StoreError> {
-    // The sum keeps the planner from an index by tenant, which would sort all records of the tenant for each page.
+    // The sum prevents an index by tenant, which would sort all records of the tenant for each
+    // page.
     let scope = match of {
         None => "$4::text IS NULL",
         Some(_) => "r.tenant + 0 = (SELECT id FROM tenants WHERE name = $4)",
     };
     let of = of.map(|tenant| &*tenant.0);
     let sql = format!(
-        "SELECT {RECORD}, r.id, t.name, l.name {FROM_RECORDS} \
+        "SELECT {RECORD_COLUMNS}, r.id, t.name, l.name {FROM_RECORDS} \
          JOIN tenants t ON t.id = r.tenant JOIN logs l ON l.id = r.log \
          WHERE r.id > $1 AND r.id <= $2 AND {scope} ORDER BY r.id LIMIT $3"
     );
@@ -293,9 +294,9 @@ pub(super) async fn chain(
         .collect()
 }
 
-/// The highest number in a table below which nothing is still being written. Numbers are given out before rows are visible,
-/// so with several nodes a lower one may appear after a higher one; but nobody writes while the lock of the store is held
-/// alone, which is for a moment.
+/// Returns the highest number in a table below which all rows are committed. Numbers are assigned
+/// before rows are visible, so a lower one may appear after a higher one. No node writes while the
+/// store's lock is held exclusively, which is brief.
 pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64, StoreError> {
     let sql = format!(
         "SELECT pg_advisory_xact_lock(1414025804, 0); SELECT coalesce(max(id), 0) FROM {table}"
@@ -340,7 +341,8 @@ pub(super) async fn manifests(
         .collect()
 }
 
-/// Whoever has a log or an API key. A tenant whose first batch was refused has a number and nothing else.
+/// Lists tenants that have a log or an API key. A tenant whose first batch was rejected has only a
+/// number.
 pub(super) async fn tenants(shared: &Shared) -> Result<Vec<Tenant>, StoreError> {
     let sql = "SELECT name FROM tenants t WHERE EXISTS (SELECT FROM logs WHERE tenant = t.id) \
                OR EXISTS (SELECT FROM api_keys WHERE tenant = t.id) ORDER BY name";
@@ -374,7 +376,7 @@ fn head(row: &tokio_postgres::Row) -> Result<LogHead, StoreError> {
         bytes: number(row, 9)?,
         created: time(field(row, 10)?)?,
         updated: time(field(row, 11)?)?,
-        gone: erased(row, 12)?.map(Erased::why),
+        gone: erased(row, 12)?.map(ErasureReason::to_elision_reason),
     })
 }
 
@@ -406,16 +408,16 @@ fn record(row: &tokio_postgres::Row, from: usize) -> Result<Row, StoreError> {
     })
 }
 
-/// Why something is no more. A number that means nothing was not written by us.
-fn erased(row: &tokio_postgres::Row, column: usize) -> Result<Option<Erased>, StoreError> {
+/// Returns the reason for an erasure. An unknown number means that the row was modified.
+fn erased(row: &tokio_postgres::Row, column: usize) -> Result<Option<ErasureReason>, StoreError> {
     let number: Option<i16> = field(row, column)?;
-    match (number, Erased::of(number)) {
+    match (number, ErasureReason::from_number(number)) {
         (Some(_), None) => Err(damaged("why a content is gone")),
         (_, erased) => Ok(erased),
     }
 }
 
-/// As a log's kind is kept.
+/// Returns the stored number of a log kind.
 pub(super) fn kind_number(kind: LogKind) -> i16 {
     match kind {
         LogKind::Thread => 1,
@@ -423,7 +425,7 @@ pub(super) fn kind_number(kind: LogKind) -> i16 {
     }
 }
 
-/// A column's value.
+/// Returns a column's value.
 pub(super) fn field<'r, T: FromSql<'r>>(
     row: &'r tokio_postgres::Row,
     column: usize,
@@ -463,7 +465,7 @@ pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {
     u64::try_from(number).map_err(|_| damaged("a number"))
 }
 
-/// Numbers beyond what the database can hold are beyond anything that it holds.
+/// Clamps to the maximum of the database's integer type, which exceeds all stored values.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

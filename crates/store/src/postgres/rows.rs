@@ -1,22 +1,24 @@
-//! Adding up the MACs of index rows: for verification, and once for a store that has no sums yet.
+//! Adds up the MACs of index rows: for verification, and once for a store without sums.
 
 use throughline_core::{Name, StoreError, Tenant};
 use tokio_postgres::types::Type;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 
-use crate::backend::Protection;
 use crate::chain::GENESIS;
-use crate::keys::SECRET;
+use crate::postgres::admin::{KEY, api_key};
 use crate::postgres::connect::Server;
-use crate::postgres::keep::{KEY, api_key};
 use crate::postgres::read::{bytes, damaged, digest, field, text};
 use crate::postgres::{Shared, schema};
+use crate::protection::Protection;
+use crate::protection::SECRET;
+use crate::protection::{MIGRATION_WRITER, report_migration};
 use crate::row_mac::{
-    Field, OF_STORE, OF_TENANTS, RowKey, RowState, SegmentRow, SegmentSums, TALLY, Tally,
+    Field, RowKey, RowState, STORE_TABLES, SegmentRow, SegmentSums, TALLY_NAME, TENANT_TABLES,
+    Tally,
 };
-use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead, report_migration};
+use crate::row_mac::{RowSnapshot, SegmentSnapshot};
 
-/// How many rows are fetched at a time.
+/// Number of rows fetched at a time.
 const PAGE: i32 = 1000;
 
 const SEGMENTS: &str = "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments \
@@ -24,12 +26,12 @@ const SEGMENTS: &str = "SELECT id, tenant, writer, position, link, changes, sums
 
 const FIND_TALLY: &str = "SELECT value FROM kept WHERE name = $1";
 
-/// Reads the index rows and the sums of a tenant, or all of them, in one snapshot.
+/// Reads the index rows and the stored sums of one tenant or all tenants, in one snapshot.
 pub(super) async fn read(
     shared: &Shared,
     key: &RowKey,
     of: Option<&Tenant>,
-) -> Result<RowsRead, StoreError> {
+) -> Result<RowSnapshot, StoreError> {
     let server = &shared.server;
     let error = |error| server.error(error);
     let mut client = server.client().await?;
@@ -41,7 +43,7 @@ pub(super) async fn read(
         Some(name) => {
             let sql = "SELECT id FROM tenants WHERE name = $1";
             match snapshot.query_opt(sql, &[&&*name.0]).await.map_err(error)? {
-                None => return Ok(RowsRead::default()),
+                None => return Ok(RowSnapshot::default()),
                 Some(row) => Some(field(&row, 0)?),
             }
         }
@@ -51,7 +53,7 @@ pub(super) async fn read(
         let segment = segment(&row)?;
         let stored = field::<Option<&[u8]>>(&row, 7)?;
         let holds = stored.is_some_and(|mac| mac == segment.mac(key));
-        read.segments.push(SegmentRead {
+        read.segments.push(SegmentSnapshot {
             tenant: segment.tenant,
             changes: segment.changes,
             sums: SegmentSums::parse(&segment.sums).filter(|_| holds),
@@ -61,23 +63,23 @@ pub(super) async fn read(
     if of.is_some() {
         return Ok(read);
     }
-    let tally = snapshot.query_opt(FIND_TALLY, &[&TALLY]).await.map_err(error)?;
+    let tally = snapshot.query_opt(FIND_TALLY, &[&TALLY_NAME]).await.map_err(error)?;
     let tally = tally.map(|row| bytes(&row, 0)).transpose()?;
     read.tally = tally.and_then(|stored| Tally::parse(key, &stored));
     Ok(read)
 }
 
-/// Adds up the MACs of all index rows, or of those of one tenant.
+/// Adds up the MACs of all index rows, or of one tenant's rows.
 async fn count(
     server: &Server,
     snapshot: &Transaction<'_>,
     key: &RowKey,
     of: Option<i64>,
-) -> Result<RowsRead, StoreError> {
+) -> Result<RowSnapshot, StoreError> {
     let error = |error| server.error(error);
-    let mut read = RowsRead::default();
-    let of_store = OF_STORE.iter().filter(|_| of.is_none());
-    for table in OF_TENANTS.iter().chain(of_store) {
+    let mut read = RowSnapshot::default();
+    let of_store = STORE_TABLES.iter().filter(|_| of.is_none());
+    for table in TENANT_TABLES.iter().chain(of_store) {
         let (name, columns) = (table.name, table.columns);
         let scope = match of {
             None if name == "kept" => "$1::bigint IS NULL AND name <> 'tally'",
@@ -126,7 +128,7 @@ fn fields(row: &Row) -> Result<Vec<Field<'_>>, StoreError> {
 }
 
 /// The row of a segment.
-struct Segment {
+struct SegmentFields {
     id: i64,
     tenant: i64,
     writer: Name,
@@ -136,7 +138,7 @@ struct Segment {
     sums: String,
 }
 
-impl Segment {
+impl SegmentFields {
     fn mac(&self, key: &RowKey) -> throughline_core::Digest {
         key.segment(&SegmentRow {
             id: self.id,
@@ -150,8 +152,8 @@ impl Segment {
     }
 }
 
-fn segment(row: &Row) -> Result<Segment, StoreError> {
-    Ok(Segment {
+fn segment(row: &Row) -> Result<SegmentFields, StoreError> {
+    Ok(SegmentFields {
         id: field(row, 0)?,
         tenant: field(row, 1)?,
         writer: text(row, 2)?,
@@ -162,7 +164,7 @@ fn segment(row: &Row) -> Result<Segment, StoreError> {
     })
 }
 
-/// Where the sums stand, for a manifest.
+/// Returns the current sums for a manifest.
 pub(super) async fn states(shared: &Shared) -> Result<Vec<RowState>, StoreError> {
     let sql = "SELECT t.name, s.writer, s.changes, s.sums FROM segments s \
                JOIN tenants t ON t.id = s.tenant ORDER BY s.id";
@@ -171,19 +173,19 @@ pub(super) async fn states(shared: &Shared) -> Result<Vec<RowState>, StoreError>
         let segment = Some((Tenant(text(&row, 0)?), text(&row, 1)?));
         states.push(RowState::new(segment, field(&row, 2)?, field(&row, 3)?));
     }
-    let tally = shared.server.query_opt(FIND_TALLY, &[&TALLY]).await?;
+    let tally = shared.server.query_opt(FIND_TALLY, &[&TALLY_NAME]).await?;
     let tally = tally.map(|row| bytes(&row, 0)).transpose()?;
     states.extend(tally.and_then(|stored| RowState::of_store(&stored)));
     Ok(states)
 }
 
-/// Gives a store of version 1, or a new one, its MACs and sums.
+/// Adds MACs and sums to a new store or a store of version 1.
 pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<(), StoreError> {
     let Protection { key, api_keys, is_marked, marked } = protection;
     let server = &shared.server;
     let error = |error| server.error(error);
     let mut client = server.client().await?;
-    // A process that changes nothing needs no right to write, and waits for no lock.
+    // A process that changes nothing needs no write permission and no lock.
     if *is_marked && schema::version(server, &client).await? > 1 {
         return Ok(());
     }
@@ -192,19 +194,19 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
     change.batch_execute("SELECT pg_advisory_xact_lock(1414025804, 0)").await.map_err(error)?;
     let version = schema::version(server, change.client()).await?;
     let is_counted =
-        version > 1 && change.query_opt(FIND_TALLY, &[&TALLY]).await.map_err(error)?.is_some();
+        version > 1 && change.query_opt(FIND_TALLY, &[&TALLY_NAME]).await.map_err(error)?.is_some();
     match (version > 1, is_counted, marked) {
         (false, ..) if *is_marked => {
             let problem = "the MACs of the store's rows were removed: restore a backup";
             return Err(StoreError::Corrupt(problem.into()));
         }
-        // Another process made the store, and this one read the secret before.
+        // Another process created the store after this one had read the secret.
         (true, true, Some(marked)) if !is_marked => {
             let sql = "SELECT throughline_replace($1, $2, $3)";
             change.query(sql, &[&key.bytes(), &SECRET, &&**marked]).await.map_err(error)?;
             return change.commit().await.map_err(error);
         }
-        // Sums that are missing are not made anew: verification reports them.
+        // Missing sums are not recomputed; verification reports them.
         (true, true, _) | (true, false, None) => return Ok(()),
         (true, false, Some(_)) if *is_marked => return Ok(()),
         (true, false, Some(_)) | (false, _, _) => {}
@@ -232,7 +234,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
         let sql = "INSERT INTO segments (tenant, writer, position, link, sums) \
                    VALUES ($1, $2, 0, $3, $4)";
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [tenant, &FIRST_COUNT, &GENESIS.as_slice(), &sums.print()];
+            [tenant, &MIGRATION_WRITER, &GENESIS.as_slice(), &sums.print()];
         change.execute(sql, &values).await.map_err(error)?;
     }
     let none = SegmentSums::default().print();
@@ -246,7 +248,7 @@ pub(super) async fn protect(shared: &Shared, protection: &Protection) -> Result<
     }
     let tally = Tally { changes: 1, sums: read.store }.print(key);
     let sql = "INSERT INTO kept (name, value) VALUES ($1, $2)";
-    change.execute(sql, &[&TALLY, &tally.as_bytes()]).await.map_err(error)?;
+    change.execute(sql, &[&TALLY_NAME, &tally.as_bytes()]).await.map_err(error)?;
     change.commit().await.map_err(error)?;
     if version < 2 {
         report_migration(server.name(), None);

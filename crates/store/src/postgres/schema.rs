@@ -1,34 +1,36 @@
-//! The tables, version by version. Several processes may begin at once: one of them makes the tables, the others wait.
+//! Creates and upgrades the tables. If several processes start at once, one creates the tables and
+//! the others wait.
 
 use throughline_core::StoreError;
 use tokio_postgres::{Client, Transaction};
 
+use crate::postgres::admin::backup::TABLES;
 use crate::postgres::connect::Server;
-use crate::postgres::keep::backup::TABLES;
 use crate::postgres::read::field;
 
 /// The version that this program writes.
 const KNOWN: u32 = 2;
-/// What makes the tables of a new store.
+/// Creates the tables of a new store.
 const TABLES_1: &str = include_str!("schema_1.sql");
-/// What brings a store of version 1 to version 2.
+/// Upgrades a store from version 1 to version 2.
 const TABLES_2: &str = include_str!("schema_2.sql");
 const FUNCTIONS: &str = include_str!("functions_2.sql");
 
-/// The lock that a process holds while it creates tables. Other numbers after the first: see `functions_2.sql`.
+/// The lock that a process holds while it creates tables. `functions_2.sql` documents the other
+/// lock numbers.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
-/// Makes the tables of a new store, and checks those of another. A store of version 1 stays one until its keys are open:
-/// see `rows.rs`.
+/// Creates the tables of a new store, and checks those of an existing one. A store of version 1
+/// keeps its version until its keys are loaded: see `rows.rs`.
 pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreError> {
     let mut client = server.client().await?;
-    // Who need not change anything needs no right to.
+    // A process that changes nothing needs no write permission.
     if version(server, &client).await? > 0 {
         return check_tables(server, &client).await;
     }
     if !create {
         return Err(StoreError::invalid(format!(
-            "{} holds no store: create one, or check the name of the database",
+            "{} contains no store: create one, or check the name of the database",
             server.name()
         )));
     }
@@ -46,13 +48,13 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreEr
     let table = "CREATE TABLE IF NOT EXISTS throughline_schema (version integer PRIMARY KEY, \
                  applied timestamptz NOT NULL DEFAULT clock_timestamp())";
     transaction.batch_execute(table).await.map_err(error)?;
-    // Another process may have made them since.
+    // Another process may have created the tables in the meantime.
     if latest(server, transaction.client()).await? == 0 {
         let there = "SELECT to_regclass('records') IS NOT NULL";
         let there = transaction.query_one(there, &[]).await.map_err(error)?;
         if field::<bool>(&there, 0)? {
             let problem = format!(
-                "{} has tables of a store and no schema version: restore a backup",
+                "{} contains the tables of a store but no schema version: restore a backup",
                 server.name()
             );
             return Err(StoreError::Corrupt(problem.into()));
@@ -63,7 +65,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreEr
     transaction.commit().await.map_err(error)
 }
 
-/// Brings the tables and functions of version 1 to version 2. Rows get their MACs afterwards.
+/// Upgrades the tables and functions from version 1 to version 2. Rows get their MACs afterwards.
 pub(super) async fn upgrade(
     server: &Server,
     transaction: &Transaction<'_>,
@@ -78,7 +80,7 @@ pub(super) async fn upgrade(
     Ok(())
 }
 
-/// Whether all tables are there.
+/// Checks that all tables exist.
 async fn check_tables(server: &Server, client: &Client) -> Result<(), StoreError> {
     let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).chain(["writers"]).collect();
     let sql = "SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL LIMIT 1";
@@ -93,7 +95,7 @@ async fn check_tables(server: &Server, client: &Client) -> Result<(), StoreError
     }
 }
 
-/// The version that the database has; 0 where there is no store yet.
+/// Returns the schema version of the database, or 0 if it contains no store.
 pub(super) async fn version(server: &Server, client: &Client) -> Result<u32, StoreError> {
     let error = |error| server.error(error);
     let there = "SELECT to_regclass('throughline_schema') IS NOT NULL";
@@ -103,7 +105,7 @@ pub(super) async fn version(server: &Server, client: &Client) -> Result<u32, Sto
     latest(server, client).await
 }
 
-/// The latest version that was applied, where there is a table that says so.
+/// Returns the latest applied version.
 async fn latest(server: &Server, client: &Client) -> Result<u32, StoreError> {
     let sql = "SELECT coalesce(max(version), 0) FROM throughline_schema";
     let latest = client.query_one(sql, &[]).await.map_err(|error| server.error(error))?;

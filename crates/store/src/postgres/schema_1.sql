@@ -1,21 +1,21 @@
--- The tables of the store, version 1. SQLite has the same: see ../sqlite/schema_1.sql.
--- Names are told once: other tables refer to tenants, logs and segments by number.
+-- The tables of the store, version 1. SQLite has the same: see ../sqlite/schema_1.sql. Names are
+-- stored once: other tables refer to tenants, logs and segments by number.
 --
--- Partitioning. Nothing here stands in its way: every number comes from a sequence of its own and not from a table, no
--- foreign key points at a table that would be cut, and the keys of the large tables begin with what they would be cut by.
--- `records` is cut by HASH (log): its primary key holds `log`, and every statement but those that walk the chain names a
--- log. `salts` is cut by HASH (record), `blobs` and `turn_keys` by HASH (tenant), or by HASH (hash). To do it: rename the
--- table, create it anew with PARTITION BY and the same columns, defaults and indexes, attach or copy, and leave the
--- sequences as they are.
+-- Partitioning is possible: every number comes from its own sequence, no foreign key refers to a
+-- large table, and the keys of the large tables begin with the partition key. `records` is
+-- partitioned by HASH (log): its primary key contains `log`, and all statements except those that
+-- walk the chain specify a log. `salts` is partitioned by HASH (record), `blobs` and `turn_keys` by
+-- HASH (tenant) or HASH (hash). To partition a table, rename it, create it again with PARTITION BY
+-- and the same columns, defaults and indexes, attach or copy the data, and keep the sequences.
 
 CREATE TABLE tenants (
     id      bigserial PRIMARY KEY,
     name    text NOT NULL UNIQUE,
     created bigint NOT NULL,
-    era     bigint NOT NULL DEFAULT 0           -- how often something of it was destroyed
+    era     bigint NOT NULL DEFAULT 0           -- erasure epoch: number of erasures
 );
 
--- One row per Thread or Run.
+-- One row per Thread or run.
 CREATE TABLE logs (
     id       bigserial PRIMARY KEY,
     tenant   bigint NOT NULL,
@@ -23,8 +23,8 @@ CREATE TABLE logs (
     kind     smallint NOT NULL,                 -- 1 thread, 2 run
     of       bigint,                            -- the thread of a run
     fork     bigint,                            -- the thread whose history is shared,
-    fork_at  bigint,                            -- and up to where
-    rewinds  text,                              -- `at:to` pairs, oldest first, with spaces between
+    fork_at  bigint,                            -- and the fork point
+    rewinds  text,                              -- `at:to` pairs, oldest first, separated by spaces
     status   text,
     last     bigint NOT NULL,                   -- the last sequence number
     events   bigint NOT NULL,                   -- the last event's number
@@ -35,15 +35,17 @@ CREATE TABLE logs (
     gone     smallint,                          -- 1 forgotten, 2 expired
     UNIQUE (tenant, name)
 ) WITH (fillfactor = 80);
--- By the hour only: a row whose indexed values stay as they are is updated in its page, and no index hears of it.
+-- By the hour only: if no indexed value changes, PostgreSQL updates the row in place without index
+-- writes.
 CREATE INDEX logs_by_time ON logs (tenant, kind, hour);
 CREATE INDEX logs_of ON logs (tenant, of) WHERE of IS NOT NULL;
 CREATE INDEX logs_fork ON logs (tenant, fork) WHERE fork IS NOT NULL;
 CREATE INDEX logs_running ON logs (id) WHERE status = 'running';
 
--- The Journal. Rows are only ever added; erasing takes the content away and leaves the rest, so that the chain holds.
+-- The Journal. Rows are only added. Erasing removes the content and keeps the rest, so that the
+-- chain stays valid.
 CREATE TABLE records (
-    id         bigserial,                       -- in the order of writing
+    id         bigserial,                       -- in commit order
     tenant     bigint NOT NULL,
     log        bigint NOT NULL,
     seq        bigint NOT NULL,
@@ -59,10 +61,10 @@ CREATE TABLE records (
     link       bytea NOT NULL,
     erased     smallint,                        -- 1 forgotten, 2 expired
     blob       bigint,
-    content    bytea,                           -- sealed; of a large one, the sealed key of the blob
+    content    bytea,                           -- sealed; for a large content, the sealed key of the blob
     PRIMARY KEY (tenant, log, seq)
 );
--- Sealed bytes cannot be compressed: trying would cost time.
+-- Sealed bytes cannot be compressed, so compression would only cost time.
 ALTER TABLE records ALTER content SET STORAGE EXTERNAL;
 CREATE INDEX records_by_id ON records (id);
 CREATE INDEX records_by_event ON records (tenant, log, last_event) WHERE last_event IS NOT NULL;
@@ -71,15 +73,15 @@ CREATE INDEX records_checkpoints ON records (tenant, log, seq) WHERE kind = 'che
 CREATE INDEX records_erased ON records (tenant, log, seq) WHERE erased IS NOT NULL;
 CREATE INDEX records_blob ON records (blob) WHERE blob IS NOT NULL;
 
--- What opens the contents, kept apart from them: deleting a salt destroys its content.
+-- The salts that open contents, stored separately: deleting a salt destroys its content.
 CREATE TABLE salts (
     record bigint PRIMARY KEY,
     tenant bigint NOT NULL,
-    epoch  integer NOT NULL,                    -- of the master key; 0 without
+    epoch  integer NOT NULL,                    -- of the master key; 0 without one
     salt   bytea NOT NULL
 );
 
--- Large contents, once per tenant.
+-- Large contents, stored once per tenant.
 CREATE TABLE blobs (
     id      bigserial PRIMARY KEY,
     tenant  bigint NOT NULL,
@@ -89,7 +91,8 @@ CREATE TABLE blobs (
 );
 ALTER TABLE blobs ALTER content SET STORAGE EXTERNAL;
 
--- Where the chains end: one segment per tenant and writer, so that no two nodes change the same row.
+-- The heads of the chains: one segment per tenant and writer, so that no two nodes change the same
+-- row.
 CREATE TABLE segments (
     id       bigserial PRIMARY KEY,
     tenant   bigint NOT NULL,
@@ -105,7 +108,7 @@ CREATE TABLE manifests (
     signature bytea NOT NULL
 );
 
--- Batches that happen once.
+-- Batches with idempotency names.
 CREATE TABLE once (
     tenant  bigint NOT NULL,
     name    bytea NOT NULL,
@@ -161,21 +164,23 @@ CREATE TABLE api_keys (
     tenant  bigint NOT NULL,
     id      text NOT NULL,
     label   text NOT NULL,
-    limits  text NOT NULL,                      -- JSON: what it may ask for, and how much of it
+    limits  text NOT NULL,                      -- JSON: models and limits
     hash    bytea NOT NULL UNIQUE,
     created bigint NOT NULL,
     revoked bigint,
     PRIMARY KEY (tenant, id)
 );
 
--- Small values of the store's own: its secret, wrapped where there is a master key; where backups lie.
+-- Small internal values: the store's secret, wrapped if there is a master key, and backup
+-- locations.
 CREATE TABLE kept (
     name  text PRIMARY KEY,
     value bytea NOT NULL
 );
 
--- PostgreSQL only: the last group that each writer wrote, and what was answered. A group whose answer was lost with the
--- connection is sent again under its number, and then answered from here instead of written twice.
+-- PostgreSQL only: the last group of each writer and its result. A group whose result was lost with
+-- the connection is sent again under its number and answered from here instead of being written
+-- twice.
 CREATE TABLE writers (
     writer  text PRIMARY KEY,
     number  bigint NOT NULL,

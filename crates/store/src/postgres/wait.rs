@@ -1,10 +1,10 @@
-//! Waiting for what other nodes write. One connection listens, and tells the others what was written here: once for all
-//! that was written meanwhile, and outside the transactions that write, because the server lets only one transaction with
-//! notifications commit at a time.
+//! Waits for writes of other nodes. One connection listens for notifications and also sends those
+//! of this node. They are batched and sent outside the writing transactions, because the server
+//! commits only one transaction with notifications at a time.
 //!
-//! A node that listens holds a lock that others can share, and greets them: so a node that is alone knows it, and tells
-//! nobody. A notification is a hint. Where the connection is lost, and now and then anyway, the logs that somebody waits for are
-//! looked at.
+//! A listening node holds a shared lock and sends a greeting. A node that is alone therefore
+//! detects this and sends no notifications. A notification is a hint: the waited-for logs are also
+//! polled at intervals and when the connection is lost.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
@@ -21,36 +21,36 @@ use crate::postgres::Shared;
 use crate::postgres::read::{field, number, text};
 
 const CHANNEL: &str = "throughline";
-/// What a node says when it begins to listen.
+/// The payload that a node sends when it starts to listen.
 const HELLO: &str = "hello";
-/// How often logs are looked at while nobody tells us.
-const ALONE: Duration = Duration::from_millis(500);
-/// How often they are looked at while somebody does: a node may end between writing and telling.
-const ANYWAY: Duration = Duration::from_secs(5);
-/// How long what is to be told may gather.
-const GATHER: Duration = Duration::from_millis(5);
-/// What a notification can carry, with room to spare.
+/// The polling interval while no notifications arrive.
+const POLL_WITHOUT_NOTIFICATIONS: Duration = Duration::from_millis(500);
+/// The polling interval otherwise, because a node may end between writing and notifying.
+const POLL_WITH_NOTIFICATIONS: Duration = Duration::from_secs(5);
+/// The time for which notifications are collected.
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
+/// The maximum size of a notification, with a margin.
 const MOST_BYTES: usize = 7900;
 
-/// Who waits for what.
+/// The waiting tasks and pending notifications.
 #[derive(Default)]
-pub(super) struct Waits {
-    slots: Mutex<HashMap<(Tenant, LogId), Arc<Slot>>>,
-    /// The numbers of logs that were written to here, and that the others were not told of.
+pub(super) struct WaitRegistry {
+    slots: Mutex<HashMap<(Tenant, LogId), Arc<WaitSlot>>>,
+    /// Numbers of logs that this node has written to and not announced yet.
     untold: Mutex<BTreeSet<i64>>,
     bell: Notify,
     closed: watch::Sender<bool>,
 }
 
-/// A log that somebody waits for.
-struct Slot {
-    /// Its number; 0 until it is known.
+/// A log that a task waits for.
+struct WaitSlot {
+    /// The log's number, or 0 until it is known.
     id: AtomicI64,
     last: watch::Sender<u64>,
 }
 
-impl Waits {
-    /// A log was written to by this node.
+impl WaitRegistry {
+    /// Records that this node wrote to a log.
     pub(super) fn wrote(&self, tenant: &Tenant, log: &LogId, id: i64, last: u64) {
         self.saw(&(tenant.clone(), log.clone()), id, last);
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl Waits {
         self.bell.notify_one();
     }
 
-    /// Everybody who waits hears that the store was closed.
+    /// Wakes all waiting tasks, because the store was closed.
     pub(super) fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -74,9 +74,10 @@ impl Waits {
         }
     }
 
-    /// The logs to look at: those with these numbers, or with none yet; all of them without numbers.
+    /// Returns the logs to poll: those with these numbers or without a known number. `None` returns
+    /// all.
     fn waited(&self, ids: Option<&BTreeSet<i64>>) -> (Vec<String>, Vec<String>) {
-        let wanted = |slot: &Slot| {
+        let wanted = |slot: &WaitSlot| {
             let id = slot.id.load(Ordering::Acquire);
             ids.is_none_or(|ids| id == 0 || ids.contains(&id))
         };
@@ -85,63 +86,67 @@ impl Waits {
         keys.map(|(tenant, log)| (tenant.0.to_string(), log.0.to_string())).unzip()
     }
 
-    /// Whether somebody waits for the log.
+    /// Returns whether a task waits for the log.
     #[cfg(test)]
     pub(super) fn is_waited_for(&self, tenant: &Tenant, log: &LogId) -> bool {
         self.slots().contains_key(&(tenant.clone(), log.clone()))
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<(Tenant, LogId), Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<(Tenant, LogId), Arc<WaitSlot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits until the log has a record after that one. A log that does not exist yet may be waited for.
+/// Waits until the log has a record after `after`. The log need not exist yet.
 pub(super) async fn wait(
     shared: &Shared,
     tenant: &Tenant,
     log: &LogId,
     after: u64,
 ) -> Result<(), StoreError> {
-    // The place is taken before the log is looked at, so that nothing falls in between.
-    let place = Place::take(&shared.waits, tenant, log);
+    // The slot is registered before the log is read, so that no write is missed.
+    let place = WaitGuard::register(&shared.waits, tenant, log);
     let mut last = place.slot.last.subscribe();
     let mut closed = shared.waits.closed.subscribe();
-    look(shared, vec![tenant.0.to_string()], vec![log.0.to_string()]).await?;
+    poll_logs(shared, vec![tenant.0.to_string()], vec![log.0.to_string()]).await?;
     tokio::select! {
         seen = last.wait_for(|last| *last > after) => seen.map(drop).map_err(|_| StoreError::Closed),
         _ = closed.wait_for(|closed| *closed) => Err(StoreError::Closed),
     }
 }
 
-/// Somebody's place among those who wait; given up when it is dropped.
-struct Place<'w> {
-    waits: &'w Waits,
+/// The registration of a waiting task, removed on drop.
+struct WaitGuard<'w> {
+    waits: &'w WaitRegistry,
     key: (Tenant, LogId),
-    slot: Arc<Slot>,
+    slot: Arc<WaitSlot>,
 }
 
-impl<'w> Place<'w> {
-    fn take(waits: &'w Waits, tenant: &Tenant, log: &LogId) -> Self {
+impl<'w> WaitGuard<'w> {
+    fn register(waits: &'w WaitRegistry, tenant: &Tenant, log: &LogId) -> Self {
         let key = (tenant.clone(), log.clone());
-        let fresh = || Arc::new(Slot { id: AtomicI64::new(0), last: watch::Sender::new(0) });
+        let fresh = || Arc::new(WaitSlot { id: AtomicI64::new(0), last: watch::Sender::new(0) });
         let slot = waits.slots().entry(key.clone()).or_insert_with(fresh).clone();
         Self { waits, key, slot }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut slots = self.waits.slots();
-        // The map's own and this one.
+        // One reference is the map's, the other is this one.
         if Arc::strong_count(&self.slot) <= 2 {
             slots.remove(&self.key);
         }
     }
 }
 
-/// Looks how far these logs go, and tells who waits for them.
-async fn look(shared: &Shared, tenants: Vec<String>, logs: Vec<String>) -> Result<(), StoreError> {
+/// Reads the ends of these logs and wakes the waiting tasks.
+async fn poll_logs(
+    shared: &Shared,
+    tenants: Vec<String>,
+    logs: Vec<String>,
+) -> Result<(), StoreError> {
     if logs.is_empty() {
         return Ok(());
     }
@@ -154,17 +159,17 @@ async fn look(shared: &Shared, tenants: Vec<String>, logs: Vec<String>) -> Resul
     Ok(())
 }
 
-/// Listens, tells and looks, as long as the store is open.
+/// Listens, notifies and polls until the store is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         if let Ok((client, heard, own)) = connect(&shared).await {
-            // Whatever ends it, it begins anew.
+            // The loop reconnects after any error.
             drop(listen(&shared, &client, heard, own).await);
         }
         let (tenants, logs) = shared.waits.waited(None);
-        // What cannot be seen now is looked at again.
-        drop(look(&shared, tenants, logs).await);
-        sleep(ALONE).await;
+        // A failed poll is repeated.
+        drop(poll_logs(&shared, tenants, logs).await);
+        sleep(POLL_WITHOUT_NOTIFICATIONS).await;
     }
 }
 
@@ -183,7 +188,7 @@ async fn connect(
         }
     });
     let error = |error| shared.server.error(error);
-    // Telling needs no durability: it is a hint.
+    // Notifications are hints and need no durability.
     let begin = format!(
         "SET synchronous_commit = off; SELECT pg_advisory_lock_shared(1414025804, 3); \
          LISTEN {CHANNEL}; NOTIFY {CHANNEL}, '{HELLO}'"
@@ -200,7 +205,7 @@ async fn listen(
     mut heard: mpsc::UnboundedReceiver<Notification>,
     own: i32,
 ) -> Result<(), StoreError> {
-    let mut anyway = interval(ANYWAY);
+    let mut anyway = interval(POLL_WITH_NOTIFICATIONS);
     anyway.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tell_at = Instant::now();
     let mut alone = is_alone(shared, client).await?;
@@ -209,11 +214,11 @@ async fn listen(
             notification = heard.recv() => {
                 let Some(mut notification) = notification else { return Ok(()) };
                 let mut ids = Some(BTreeSet::new());
-                // Whatever else has come is seen with one look.
+                // One poll covers all notifications that arrived.
                 loop {
                     if notification.process_id() != own {
                         alone = false;
-                        ids = ids.and_then(|ids| told(ids, notification.payload()));
+                        ids = ids.and_then(|ids| parse_notification(ids, notification.payload()));
                     }
                     match heard.try_recv() {
                         Ok(next) => notification = next,
@@ -222,34 +227,34 @@ async fn listen(
                 }
                 if ids.as_ref().is_none_or(|ids| !ids.is_empty()) {
                     let (tenants, logs) = shared.waits.waited(ids.as_ref());
-                    look(shared, tenants, logs).await?;
+                    poll_logs(shared, tenants, logs).await?;
                 }
             }
             () = shared.waits.bell.notified() => {
                 sleep_until(tell_at).await;
-                tell(shared, client, alone).await?;
-                tell_at = Instant::now() + GATHER;
+                send_notifications(shared, client, alone).await?;
+                tell_at = Instant::now() + NOTIFY_INTERVAL;
             }
             _ = anyway.tick() => {
                 alone = is_alone(shared, client).await?;
                 let (tenants, logs) = shared.waits.waited(None);
-                look(shared, tenants, logs).await?;
+                poll_logs(shared, tenants, logs).await?;
             }
         }
     }
 }
 
-/// The numbers of a notification; nothing where it says to look for oneself.
-fn told(mut ids: BTreeSet<i64>, payload: &str) -> Option<BTreeSet<i64>> {
+/// Returns the log numbers in a notification, or `None` if all logs must be polled.
+fn parse_notification(mut ids: BTreeSet<i64>, payload: &str) -> Option<BTreeSet<i64>> {
     if payload.is_empty() {
         return None;
     }
-    // A greeting has no numbers.
+    // A greeting contains no numbers.
     ids.extend(payload.split(' ').filter_map(|id| id.parse::<i64>().ok()));
     Some(ids)
 }
 
-/// Whether no other node listens.
+/// Returns whether no other node listens.
 async fn is_alone(shared: &Shared, client: &Client) -> Result<bool, StoreError> {
     let sql = "SELECT count(*) < 2 FROM pg_locks WHERE locktype = 'advisory' AND granted \
                AND classid = 1414025804 AND objid = 3 \
@@ -258,7 +263,11 @@ async fn is_alone(shared: &Shared, client: &Client) -> Result<bool, StoreError> 
     field(&row, 0)
 }
 
-async fn tell(shared: &Shared, client: &Client, alone: bool) -> Result<(), StoreError> {
+async fn send_notifications(
+    shared: &Shared,
+    client: &Client,
+    alone: bool,
+) -> Result<(), StoreError> {
     let untold = {
         let mut untold = shared.waits.untold.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *untold)

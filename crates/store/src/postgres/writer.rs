@@ -1,8 +1,10 @@
-//! The writer: a queue, and one connection that sends whatever queued up during the last round trip.
+//! The writer: a queue and one connection that sends everything that queued during the last round
+//! trip.
 //!
-//! A group has a number. Where the connection is lost before the answer came, the group is sent again under the same
-//! number: the database then answers what it answered, or writes it if it never did. So nothing is written twice, and
-//! nothing is acknowledged that is not there.
+//! Each group has a number. If the connection is lost before the result arrives, the group is sent
+//! again under the same number. The database then returns the earlier result, or writes the group
+//! if it did not before. So nothing is written twice, and nothing is acknowledged that was not
+//! written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,41 +20,41 @@ use crate::chain::Head;
 use crate::manifest::{Manifest, Series};
 use crate::options::Durability;
 use crate::postgres::Shared;
-use crate::postgres::commit::{Columns, Prepared, moved, statement, verdict};
+use crate::postgres::commit::{Columns, PreparedBatch, moved, statement, verdict};
 use crate::postgres::connect::{DURABLE, is_contended, is_lost};
 use crate::postgres::read::{damaged, digest, field, number, text};
 use crate::row_mac::RowState;
 
-/// How many batches go out at once.
+/// Maximum number of batches per group.
 const MOST_BATCHES: usize = 256;
-/// And how many bytes, unless a single batch has more.
+/// Maximum number of bytes per group, unless a single batch is larger.
 const MOST_BYTES: usize = 8 << 20;
-/// How often others are let go first, who may have more to write, before a group is sent.
+/// Number of times to yield before a group is sent, so that other tasks can add batches.
 const IDLE: u32 = 8;
-/// How long a server that answered before may be away before writers hear of it.
-const AWAY: Duration = Duration::from_secs(3);
-/// The same, where it is not known whether a group was written.
+/// Time that a server may be unavailable before writers receive an error.
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same time if it is unknown whether a group was written.
 const UNKNOWN: Duration = Duration::from_secs(20);
-/// Between two attempts.
+/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the heads are signed while there is something to sign.
-const SIGN: Duration = Duration::from_millis(900);
-/// When what was acknowledged early must be durable.
-const FLUSH: Duration = Duration::from_millis(40);
-/// How often a group that stood in another's way is tried again.
+/// Signing interval while heads move.
+const SIGN_INTERVAL: Duration = Duration::from_millis(900);
+/// Time after which relaxed commits must be durable.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
+/// Number of retries after contention.
 const TRIES: u32 = 8;
 
-/// What the writer is asked to do.
-pub(super) enum Job {
-    Commit(Box<Prepared>, oneshot::Sender<Result<Receipt, StoreError>>),
+/// A job for the writer.
+pub(super) enum PostgresJob {
+    Commit(Box<PreparedBatch>, oneshot::Sender<Result<Receipt, StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-type Waiting = (Box<Prepared>, oneshot::Sender<Result<Receipt, StoreError>>);
+type QueuedCommit = (Box<PreparedBatch>, oneshot::Sender<Result<Receipt, StoreError>>);
 
-/// Writes until the store is closed, or nobody can ask any more.
-pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
-    let mut writer = Writer {
+/// Writes until the store is closed or all senders are dropped.
+pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJob>) {
+    let mut writer = PostgresWriter {
         shared,
         connection: None,
         was_there: true,
@@ -79,11 +81,11 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
         };
         while let Some(job) = next {
             match job {
-                Job::Commit(prepared, answer) => {
+                PostgresJob::Commit(prepared, answer) => {
                     bytes += prepared.bytes;
                     group.push((prepared, answer));
                 }
-                Job::Close(answer) => {
+                PostgresJob::Close(answer) => {
                     over = Some(answer);
                     break;
                 }
@@ -92,7 +94,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
                 break;
             }
             next = jobs.try_recv().ok();
-            // Those who are about to ask come along: whoever was answered just now may have more to write.
+            // Yield to other tasks first: a caller that just got its result may have more to write.
             let mut idle = 0;
             while next.is_none() && idle < IDLE {
                 yield_now().await;
@@ -105,42 +107,43 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<Job>) {
         }
         let now = Instant::now();
         if writer.sign_at.is_some_and(|due| due <= now) && writer.sign().await.is_err() {
-            // What could not be signed now is signed later.
-            writer.sign_at = Some(now + SIGN);
+            // Retry signing later.
+            writer.sign_at = Some(now + SIGN_INTERVAL);
         }
         if writer.flush_at.is_some_and(|due| due <= now) && writer.flush().await.is_err() {
-            writer.flush_at = Some(now + FLUSH);
+            writer.flush_at = Some(now + FLUSH_INTERVAL);
         }
     }
     let end = writer.end().await;
     if let Some(answer) = over {
-        // Whoever no longer listens needs no answer.
+        // The caller may be cancelled.
         drop(answer.send(end));
     }
 }
 
-struct Writer {
+struct PostgresWriter {
     shared: Arc<Shared>,
     connection: Option<(Client, Statement)>,
-    /// Whether the server answered when it was last asked.
+    /// Whether the server responded to the last request.
     was_there: bool,
-    /// Of the last group.
+    /// The number of the last group.
     number: i64,
-    /// The tenants whose heads moved, or may have moved, since they were last signed.
+    /// The tenants whose heads moved, or may have moved, since the last manifest.
     moved: BTreeSet<Tenant>,
     series: Option<Series>,
-    /// A manifest of which it is not known whether it was kept.
+    /// A manifest for which it is unknown whether it was stored.
     unkept: Option<Manifest>,
     sign_at: Option<Instant>,
     flush_at: Option<Instant>,
 }
 
-impl Writer {
-    /// Writes a group and answers everybody in it.
-    async fn write(&mut self, group: Vec<Waiting>) {
+impl PostgresWriter {
+    /// Writes a group and sends the results to its callers.
+    async fn write(&mut self, group: Vec<QueuedCommit>) {
         match self.send(&group).await {
             Ok(answers) => self.answer(group, &answers),
-            // The database did not take the statement, perhaps because of one batch: the others must not suffer for it.
+            // The database rejected the statement, possibly because of one batch. Retry each batch
+            // alone.
             Err(StoreError::Database(_)) if group.len() > 1 => {
                 for waiting in group {
                     let alone = vec![waiting];
@@ -151,16 +154,16 @@ impl Writer {
                 }
             }
             Err(error) => {
-                // It may have been written all the same.
+                // The group may have been written nevertheless.
                 self.have_moved(group.iter().map(|(prepared, _)| prepared.batch.tenant.clone()));
                 refuse(group, &error);
             }
         }
     }
 
-    async fn send(&mut self, group: &[Waiting]) -> Result<Vec<String>, StoreError> {
+    async fn send(&mut self, group: &[QueuedCommit]) -> Result<Vec<String>, StoreError> {
         self.number += 1;
-        let columns = Columns::of(group.iter().map(|(prepared, _)| &**prepared));
+        let columns = Columns::from_group(group.iter().map(|(prepared, _)| &**prepared));
         let writer: Name = self.shared.writer.clone();
         let (writer, number, relaxed) = (&*writer, self.number, self.is_relaxed());
         let key = self.shared.key()?.clone();
@@ -174,7 +177,7 @@ impl Writer {
                 Err(error) => {
                     let patience = match (unknown, self.was_there) {
                         (true, _) => UNKNOWN,
-                        (false, true) => AWAY,
+                        (false, true) => OUTAGE_TIMEOUT,
                         (false, false) => Duration::ZERO,
                     };
                     if began.elapsed() < patience {
@@ -202,8 +205,8 @@ impl Writer {
                 if !unknown {
                     return Err(error);
                 }
-                // A server that takes no writes any more still knows what it wrote. While that is not known, nothing
-                // of the group may be sent under another number.
+                // A server that no longer accepts writes can still report what it wrote. Until that
+                // is known, the group must not be sent under another number.
                 return match (self.answered(number).await, error) {
                     (Ok(Some(answers)), _) => Ok(answers),
                     (Ok(None), error @ StoreError::ReadOnly(_)) => Err(error),
@@ -213,7 +216,7 @@ impl Writer {
         }
     }
 
-    /// What was answered to the group with that number, if it was written.
+    /// Returns the result of the group with this number, if it was written.
     async fn answered(&mut self, number: i64) -> Result<Option<Vec<String>>, StoreError> {
         let writer = self.shared.writer.clone();
         let (client, _) = self.connection().await?;
@@ -223,7 +226,7 @@ impl Writer {
         row.map(|row| field(&row, 0)).transpose()
     }
 
-    fn answer(&mut self, group: Vec<Waiting>, answers: &[String]) {
+    fn answer(&mut self, group: Vec<QueuedCommit>, answers: &[String]) {
         let mut tenants: Vec<Tenant> = Vec::new();
         for (prepared, _) in &group {
             if !tenants.contains(&prepared.batch.tenant) {
@@ -233,7 +236,7 @@ impl Writer {
         let tail = answers.get(group.len()..).unwrap_or_default();
         self.have_moved(moved(&tenants, tail));
         if self.is_relaxed() && self.flush_at.is_none() {
-            self.flush_at = Some(Instant::now() + FLUSH);
+            self.flush_at = Some(Instant::now() + FLUSH_INTERVAL);
         }
         let mut answers = answers.iter();
         for (prepared, waiting) in group {
@@ -252,7 +255,7 @@ impl Writer {
                     );
                 }
             }
-            // Whoever no longer listens needs no answer.
+            // The caller may be cancelled.
             drop(waiting.send(done.map(|done| done.receipt)));
         }
     }
@@ -260,16 +263,16 @@ impl Writer {
     /// Signs the heads that moved.
     async fn sign(&mut self) -> Result<(), StoreError> {
         let Some(signer) = self.shared.signer.get() else {
-            // Nobody signs yet; what moved is signed once somebody does.
-            self.sign_at = Some(Instant::now() + SIGN);
+            // No signer is set yet; the changes are signed later.
+            self.sign_at = Some(Instant::now() + SIGN_INTERVAL);
             return Ok(());
         };
         let fresh = || Series::new(signer.clone(), self.shared.writer.clone());
         let mut series = self.series.take().unwrap_or_else(fresh);
         let mut end = Ok(());
-        // One whose fate is not known comes first, as it was.
+        // A manifest with an unknown outcome is stored first, unchanged.
         if let Some(manifest) = self.unkept.take() {
-            end = self.keep(&mut series, manifest).await;
+            end = self.store_manifest(&mut series, manifest).await;
         }
         if end.is_ok() && !self.moved.is_empty() {
             end = match self.heads().await {
@@ -280,7 +283,7 @@ impl Writer {
                         Ok(())
                     } else {
                         let manifest = series.next(now, heads, rows);
-                        self.keep(&mut series, manifest).await
+                        self.store_manifest(&mut series, manifest).await
                     }
                 }
             };
@@ -292,16 +295,17 @@ impl Writer {
         end
     }
 
-    /// The heads of these tenants are to be signed.
+    /// Schedules the heads of these tenants for signing.
     fn have_moved(&mut self, tenants: impl IntoIterator<Item = Tenant>) {
         self.moved.extend(tenants);
         if !self.moved.is_empty() && self.sign_at.is_none() {
-            self.sign_at = Some(Instant::now() + SIGN);
+            self.sign_at = Some(Instant::now() + SIGN_INTERVAL);
         }
     }
 
-    /// The database's time, the heads that moved, and the sums of their rows, as they are there: what a crash took is not signed, and what was
-    /// written without an answer is.
+    /// Returns the database's time, the heads that moved, and the sums of their rows, as stored in
+    /// the database. Changes lost in a crash are not signed, and changes written without a result
+    /// are.
     async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>), StoreError> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
@@ -330,7 +334,11 @@ impl Writer {
         Ok((now, heads, states))
     }
 
-    async fn keep(&mut self, series: &mut Series, manifest: Manifest) -> Result<(), StoreError> {
+    async fn store_manifest(
+        &mut self,
+        series: &mut Series,
+        manifest: Manifest,
+    ) -> Result<(), StoreError> {
         let key = self.shared.key()?.clone();
         let kept = match self.connection().await {
             Err(error) => Err(error),
@@ -348,7 +356,7 @@ impl Writer {
         kept.map(drop)
     }
 
-    /// Makes durable what was acknowledged: whatever commits durably takes along what committed before it.
+    /// Makes relaxed commits durable: a durable commit also flushes all earlier ones.
     async fn flush(&mut self) -> Result<(), StoreError> {
         let writer = self.shared.writer.clone();
         let (client, _) = self.connection().await?;
@@ -359,7 +367,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is still to be written. Its row has served.
+    /// Signs the remaining changes and deletes the writer's row.
     async fn end(&mut self) -> Result<(), StoreError> {
         if self.shared.signer.get().is_some() {
             self.sign().await?;
@@ -367,7 +375,7 @@ impl Writer {
         if self.number > 0 {
             let writer = self.shared.writer.clone();
             let (client, _) = self.connection().await?;
-            // And what writers left behind that ended without a word.
+            // Also deletes the rows of writers that ended without closing.
             let sql = "DELETE FROM writers WHERE writer = $1 \
                        OR touched < clock_timestamp() - interval '30 days'";
             let ended = client.execute(sql, &[&&*writer]).await;
@@ -382,7 +390,7 @@ impl Writer {
             self.connection = None;
             let server = &self.shared.server;
             let client = server.client().await?;
-            // What the function does is planned once: its columns are long one time and short the next.
+            // Plan the function once: the lengths of its columns vary too much for custom plans.
             let settings = format!("{DURABLE}; SET plan_cache_mode = force_generic_plan");
             client.batch_execute(&settings).await.map_err(|error| server.error(error))?;
             let statement =
@@ -404,15 +412,15 @@ impl Writer {
     }
 
     fn not_known(&self) -> StoreError {
-        let reason = "the connection was lost before the answer came, so it is not known whether this \
-                      was written: look, or send it again under the same once-name";
+        let reason = "the connection was lost before the response, so it is unknown whether this \
+                      was written: check, or send it again under the same once-name";
         StoreError::Unreachable(self.shared.server.name().clone(), reason.into())
     }
 }
 
-fn refuse(group: Vec<Waiting>, error: &StoreError) {
+fn refuse(group: Vec<QueuedCommit>, error: &StoreError) {
     for (_, waiting) in group {
-        // Whoever no longer listens needs no answer.
+        // The caller may be cancelled.
         drop(waiting.send(Err(error.clone())));
     }
 }

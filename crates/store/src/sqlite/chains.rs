@@ -1,4 +1,5 @@
-//! The chains of this writer: where each tenant's ends, and what a manifest is to sign.
+//! The chains of this writer: the head of each tenant's chain, and the changes that a manifest must
+//! sign.
 
 use std::collections::HashMap;
 
@@ -8,72 +9,72 @@ use throughline_core::{Digest, Name, Tenant};
 use crate::chain::{GENESIS, Head, Link};
 use crate::manifest::Manifest;
 use crate::row_mac::{
-    Field, MANIFESTS, RowKey, RowState, SegmentRow, SegmentSums, Sums, TENANTS, Table,
+    Field, IndexTable, MANIFESTS, RowKey, RowState, SegmentRow, SegmentSums, Sums, TENANTS,
 };
 use crate::sqlite::commit::{number, unsigned};
-use crate::sqlite::hot::Hot;
-use crate::sqlite::plan::Known;
+use crate::sqlite::plan::LogCache;
+use crate::sqlite::statements::Statements;
 use crate::sqlite::tally;
 
-/// The chains of this writer, one for each tenant.
+/// The chains of this writer, one per tenant.
 pub(super) struct Chains {
     pub(super) writer: Name,
-    /// The key of row MACs, once the store's keys are open.
+    /// The key of row MACs, set once the store's keys are loaded.
     pub(super) key: Option<RowKey>,
-    /// As they will be when the transaction is committed.
-    segments: HashMap<Tenant, Segment>,
-    /// When the last manifest was signed.
+    /// The state after the current transaction.
+    segments: HashMap<Tenant, ChainSegment>,
+    /// The time of the last manifest.
     signed: i64,
-    /// What the logs are that it writes to.
-    pub(super) known: Known,
+    /// A cache of the logs that this writer writes to.
+    pub(super) known: LogCache,
 }
 
 /// One tenant's chain.
-pub(super) struct Segment {
-    /// The tenant's row.
+pub(super) struct ChainSegment {
+    /// The row id of the tenant.
     pub(super) tenant: i64,
-    /// Its own row.
+    /// The row id of the segment.
     pub(super) id: i64,
-    state: State,
-    /// The state before this transaction; nothing where this transaction began it.
-    before: Option<State>,
-    /// Committed since the last manifest.
+    state: SegmentState,
+    /// The state before this transaction; `None` if this transaction created the segment.
+    before: Option<SegmentState>,
+    /// Whether the segment has commits since the last manifest.
     moved: bool,
 }
 
-/// What the row of a segment says.
+/// The content of a segment's row.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
+struct SegmentState {
     position: u64,
     link: Link,
     changes: i64,
     sums: SegmentSums,
 }
 
-impl Segment {
-    /// The position of the next record.
+impl ChainSegment {
+    /// Returns the position of the next record.
     pub(super) fn next(&self) -> u64 {
         self.state.position + 1
     }
 
-    /// Takes the next record in.
+    /// Adds the next record to the chain.
     pub(super) fn extend(&mut self, link: impl FnOnce(&Link) -> Digest) -> Link {
         self.state.position += 1;
         self.state.link = link(&self.state.link);
         self.state.link
     }
 
-    /// Counts an index row in.
-    pub(super) fn add_row(&mut self, key: &RowKey, table: &Table, fields: &[Field<'_>]) {
+    /// Adds an index row to the sums.
+    pub(super) fn add_row(&mut self, key: &RowKey, table: &IndexTable, fields: &[Field<'_>]) {
         self.state.sums.add(table, key.row(table, fields));
     }
 
-    /// Counts an index row out.
-    pub(super) fn remove_row(&mut self, key: &RowKey, table: &Table, fields: &[Field<'_>]) {
+    /// Removes an index row from the sums.
+    pub(super) fn remove_row(&mut self, key: &RowKey, table: &IndexTable, fields: &[Field<'_>]) {
         self.state.sums.remove(table, key.row(table, fields));
     }
 
-    /// The sums of its index rows.
+    /// Returns the sums of the segment's index rows.
     pub(super) fn sums(&mut self) -> &mut SegmentSums {
         &mut self.state.sums
     }
@@ -89,11 +90,11 @@ impl Segment {
 
 impl Chains {
     pub(super) fn new(writer: Name) -> Self {
-        let (segments, known) = (HashMap::new(), Known::default());
+        let (segments, known) = (HashMap::new(), LogCache::default());
         Self { writer, key: None, segments, signed: 0, known }
     }
 
-    /// The tenant's row, if it has one.
+    /// Returns the row id of the tenant, if it exists.
     pub(super) fn tenant(
         &self,
         db: &Connection,
@@ -105,14 +106,14 @@ impl Chains {
         find_tenant(db, tenant)
     }
 
-    /// The tenant's segment, made where there is none.
+    /// Returns the tenant's segment, and creates it if it does not exist.
     pub(super) fn segment(
         &mut self,
         db: &Connection,
         key: &RowKey,
         tenant: &Tenant,
         now: i64,
-    ) -> Result<&mut Segment, rusqlite::Error> {
+    ) -> Result<&mut ChainSegment, rusqlite::Error> {
         if !self.segments.contains_key(tenant) {
             let id = tenant_made(db, key, tenant, now)?;
             let segment = self.load(db, id)?;
@@ -121,36 +122,36 @@ impl Chains {
         self.segments.get_mut(tenant).ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
-    fn load(&self, db: &Connection, tenant: i64) -> Result<Segment, rusqlite::Error> {
+    fn load(&self, db: &Connection, tenant: i64) -> Result<ChainSegment, rusqlite::Error> {
         let known = "SELECT id, position, link, changes, sums FROM segments
                      WHERE tenant = ?1 AND writer = ?2";
         let known = db.prepare_cached(known)?.query_row(params![tenant, self.writer], |row| {
             let sums = row.get_ref(4)?.as_str()?;
-            let state = State {
+            let state = SegmentState {
                 position: unsigned(row.get(1)?),
                 link: row.get(2)?,
                 changes: row.get(3)?,
-                // Unreadable sums stay wrong: the MAC of the row does not match.
+                // Invalid sums stay wrong: the MAC of the row does not match.
                 sums: SegmentSums::parse(sums).unwrap_or_default(),
             };
             Ok((row.get::<_, i64>(0)?, state))
         });
         if let Some((id, state)) = known.optional()? {
-            return Ok(Segment { tenant, id, state, before: Some(state), moved: true });
+            return Ok(ChainSegment { tenant, id, state, before: Some(state), moved: true });
         }
-        // Its MAC is written with its sums, before the transaction ends.
+        // The MAC is written with the sums, before the transaction ends.
         let add = "INSERT INTO segments (tenant, writer, position, link, mac)
                    VALUES (?1, ?2, 0, ?3, x'')";
         db.prepare_cached(add)?.execute(params![tenant, self.writer, GENESIS])?;
         let id = db.last_insert_rowid();
-        let state = State { position: 0, link: GENESIS, changes: 0, sums: Sums::default() };
-        Ok(Segment { tenant, id, state, before: None, moved: false })
+        let state = SegmentState { position: 0, link: GENESIS, changes: 0, sums: Sums::default() };
+        Ok(ChainSegment { tenant, id, state, before: None, moved: false })
     }
 
-    /// Writes where the chains end now, and the sums of their index rows.
+    /// Writes the heads of the chains and the sums of their index rows.
     pub(super) fn write_heads(
         &mut self,
-        hot: &mut Hot<'_>,
+        hot: &mut Statements<'_>,
         key: &RowKey,
     ) -> Result<(), rusqlite::Error> {
         let mut unused = Vec::new();
@@ -158,14 +159,14 @@ impl Chains {
             if !segment.is_touched() {
                 continue;
             }
-            // A batch was refused after its segment was made.
+            // The batch was rejected after its segment was created.
             if segment.before.is_none() && segment.is_empty() {
                 hot.db.execute("DELETE FROM segments WHERE id = ?1", [segment.id])?;
                 unused.push(tenant.clone());
                 continue;
             }
             segment.state.changes = segment.before.map_or(0, |before| before.changes) + 1;
-            let State { position, link, changes, sums } = segment.state;
+            let SegmentState { position, link, changes, sums } = segment.state;
             let (position, sums) = (number(position), sums.print());
             let mac = key.segment(&SegmentRow {
                 id: segment.id,
@@ -191,7 +192,7 @@ impl Chains {
         }
     }
 
-    /// Nothing of the transaction holds: the chains end where they ended before it.
+    /// Restores the state before the transaction.
     pub(super) fn roll_back(&mut self) {
         self.known.clear();
         self.segments.retain(|_, segment| match segment.before {
@@ -211,7 +212,7 @@ impl Chains {
         now.saturating_sub(self.signed) >= 1000
     }
 
-    /// The heads and the row sums that a manifest is to sign.
+    /// Returns the heads and row sums that the next manifest must sign.
     pub(super) fn moved(&self) -> (Vec<Head>, Vec<RowState>) {
         let mut moved: Vec<_> = self
             .segments
@@ -247,7 +248,7 @@ fn find_tenant(db: &Connection, tenant: &Tenant) -> Result<Option<i64>, rusqlite
     db.prepare_cached(known)?.query_row([&tenant.0], |row| row.get(0)).optional()
 }
 
-/// The tenant's row, made where there is none.
+/// Returns the row id of the tenant, and creates the tenant if it does not exist.
 pub(super) fn tenant_made(
     db: &Connection,
     key: &RowKey,

@@ -1,57 +1,58 @@
-//! One batch: everything that could stop it is looked at first, then all of it is written.
+//! Applies one batch: all checks come first, then all writes.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, Written};
+use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, WrittenRange};
 
-use crate::backend::{
-    ApiKeyRow, KeyChange, SealedAppend, SealedBatch, SealedKey, SealedNode, SealedRecord,
-};
 use crate::chain::Header;
-use crate::manifest::hex;
-use crate::refusal;
+use crate::hex::hex;
+use crate::rejection;
+use crate::row::ApiKeyRow;
 use crate::row_mac::{API_KEYS, Field, LOGS, ONCE, PENDING, RECORDS, RowKey, TURN_KEYS, TURNS};
-use crate::sqlite::chains::{Chains, Segment};
-use crate::sqlite::erase::{check_kin, destroy};
-use crate::sqlite::hot::Hot;
-use crate::sqlite::keep::{KEY, key_row};
-use crate::sqlite::plan::{Plan, check_not_asked, check_open, plan, position_of, repeated};
+use crate::sealed_batch::{
+    KeyChange, SealedAppend, SealedBatch, SealedKey, SealedRecord, SealedTurn,
+};
+use crate::sqlite::admin::{KEY, key_row};
+use crate::sqlite::chains::{ChainSegment, Chains};
+use crate::sqlite::erase::{check_family_size, destroy};
+use crate::sqlite::plan::{LogPlan, check_not_asked, check_open, plan, position_of, repeated};
+use crate::sqlite::statements::Statements;
 use crate::sqlite::tally;
 
-/// The row that no tenant has.
+/// A row id that no tenant has.
 const NOBODY: i64 = -1;
 
-/// Why a batch was not written.
-pub(super) enum Stop {
-    /// It may not be, and the others may.
+/// The reason why a batch was not written.
+pub(super) enum CommitError {
+    /// The batch is rejected; others in the transaction are unaffected.
     Rejected(StoreError),
-    /// The database failed, and nothing of the transaction holds.
+    /// The database failed, and the transaction was rolled back.
     Failed(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Stop {
+impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
-        Stop::Failed(error)
+        CommitError::Failed(error)
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for CommitError {
     fn from(error: StoreError) -> Self {
-        Stop::Rejected(error)
+        CommitError::Rejected(error)
     }
 }
 
 impl Chains {
-    /// Writes the batch, or says why not and has written nothing.
+    /// Writes the batch. On error, nothing was written.
     pub(super) fn apply(
         &mut self,
-        hot: &mut Hot<'_>,
+        hot: &mut Statements<'_>,
         batch: &SealedBatch,
         now: i64,
-    ) -> Result<Receipt, Stop> {
+    ) -> Result<Receipt, CommitError> {
         let db = hot.db;
-        let Some(key) = self.key.clone() else { return Err(refusal::no_keys().into()) };
+        let Some(key) = self.key.clone() else { return Err(rejection::no_keys().into()) };
         let known = self.tenant(db, &batch.tenant)?;
-        // Nothing is found of a tenant that has nothing yet.
+        // A tenant that does not exist yet has no rows.
         let tenant = known.unwrap_or(NOBODY);
         if let Some(receipt) = repeated(db, tenant, batch)? {
             return Ok(receipt);
@@ -69,19 +70,19 @@ impl Chains {
         }
         for node in &batch.vault {
             if hot.find_turn.exists(params![tenant, node.id.0])? {
-                return Err(refusal::captured_before(&node.id).into());
+                return Err(rejection::turn_exists(&node.id).into());
             }
             position_of(batch, &node.log)?;
         }
         for erase in &batch.erases {
-            check_kin(db, tenant, erase)?;
+            check_family_size(db, tenant, erase)?;
         }
         for change in &batch.keys {
             check_key(db, tenant, change)?;
         }
-        // From here on nothing but the database can stop it.
+        // From here on, only a database error can stop the batch.
         let tenant = self.segment(db, &key, &batch.tenant, now)?.tenant;
-        // A run's thread may be opened by the same batch, in whichever order they stand.
+        // The batch may open a run before its Thread, so Threads are opened first.
         for is_run in [false, true] {
             for (append, plan) in batch.appends.iter().zip(&mut plans) {
                 match &append.opening {
@@ -98,7 +99,7 @@ impl Chains {
         }
         let segment = self.segment(db, &key, &batch.tenant, now)?;
         for id in &batch.takes {
-            take(db, &key, segment, id, now)?;
+            resolve_pending(db, &key, segment, id, now)?;
         }
         for asked in &batch.asks {
             let Some(plan) = plans.get(position_of(batch, &asked.log)?) else { continue };
@@ -132,14 +133,14 @@ impl Chains {
                 tally::set_value(db, Some(&key), name, Some(value))?;
             }
         }
-        let written = batch.appends.iter().zip(&plans).map(|(append, plan)| Written {
+        let written = batch.appends.iter().zip(&plans).map(|(append, plan)| WrittenRange {
             log: append.log.clone(),
             first: plan.first,
             last: plan.last,
             events: plan.events,
         });
         let receipt = Receipt { written: written.collect(), repeated: false };
-        // The receipt begins with the first of its names, so that no two batches have the same.
+        // The receipt begins with the first name, so that no two batches have the same receipt.
         let name = batch.once.first().map(|(hash, _)| hex(hash)).unwrap_or_default();
         for (hash, _) in &batch.once {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
@@ -156,13 +157,13 @@ impl Chains {
 
     fn append(
         &mut self,
-        hot: &mut Hot<'_>,
+        hot: &mut Statements<'_>,
         key: &RowKey,
         tenant: &Tenant,
         append: &SealedAppend,
-        plan: &mut Plan,
+        plan: &mut LogPlan,
         now: i64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CommitError> {
         let writer = self.writer.clone();
         let segment = self.segment(hot.db, key, tenant, now)?;
         let mut bytes = 0;
@@ -202,7 +203,7 @@ impl Chains {
             latest.unwrap_or(now),
             plan.rewinds,
             append.status,
-            // A log that begins with old records was last written to when they were.
+            // The update time of a log that begins with old records is the time of those records.
             append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)))
         ])?;
         let is_new = append.opening.is_some();
@@ -217,11 +218,11 @@ impl Chains {
     }
 }
 
-/// Adds the record's row, and takes it into the chain.
+/// Inserts the record's row and adds it to the chain.
 fn add_record(
-    hot: &mut Hot<'_>,
+    hot: &mut Statements<'_>,
     key: &RowKey,
-    segment: &mut Segment,
+    segment: &mut ChainSegment,
     log: i64,
     header: &Header<'_>,
     record: &SealedRecord,
@@ -264,11 +265,11 @@ fn add_record(
     Ok(())
 }
 
-/// Decides what waited.
-fn take(
+/// Resolves a pending request.
+fn resolve_pending(
     db: &Connection,
     key: &RowKey,
-    segment: &mut Segment,
+    segment: &mut ChainSegment,
     id: &Name,
     now: i64,
 ) -> Result<(), rusqlite::Error> {
@@ -286,7 +287,7 @@ fn take(
     Ok(())
 }
 
-/// What waits for a person, as its MAC covers it.
+/// A pending request with the fields that its MAC covers.
 struct PendingRow<'r> {
     id: &'r Name,
     kind: &'r Name,
@@ -311,8 +312,8 @@ impl PendingRow<'_> {
     }
 }
 
-/// Whether an API key can be added or revoked.
-fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Stop> {
+/// Checks that an API key can be added or revoked.
+fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), CommitError> {
     let find = "SELECT revoked IS NULL FROM api_keys WHERE tenant = ?1 AND id = ?2";
     let find = |id: &Name| {
         let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| row.get(0));
@@ -320,9 +321,9 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Sto
     };
     match change {
         KeyChange::Add(row) if find(&row.id)?.is_none() => Ok(()),
-        KeyChange::Add(row) => Err(refusal::key_exists(&row.id).into()),
+        KeyChange::Add(row) => Err(rejection::key_exists(&row.id).into()),
         KeyChange::Revoke { id, .. } if find(id)? == Some(true) => Ok(()),
-        KeyChange::Revoke { id, .. } => Err(refusal::no_key(id).into()),
+        KeyChange::Revoke { id, .. } => Err(rejection::no_key(id).into()),
     }
 }
 
@@ -330,7 +331,7 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Sto
 fn change_key(
     db: &Connection,
     key: &RowKey,
-    segment: &mut Segment,
+    segment: &mut ChainSegment,
     change: &KeyChange,
     now: i64,
 ) -> Result<(), rusqlite::Error> {
@@ -365,16 +366,16 @@ fn change_key(
     Ok(())
 }
 
-/// Adds the log's row.
+/// Inserts the log's row.
 fn open_log(
-    hot: &mut Hot<'_>,
+    hot: &mut Statements<'_>,
     tenant: i64,
     append: &SealedAppend,
-    plan: &mut Plan,
+    plan: &mut LogPlan,
     now: i64,
 ) -> Result<(), rusqlite::Error> {
     let Some(opening) = &append.opening else { return Ok(()) };
-    // What is brought in from elsewhere began when its first record says.
+    // An imported log began at the time of its first record.
     let began = append.records.first().and_then(|record| record.at).unwrap_or(now);
     let row = params![
         tenant,
@@ -391,11 +392,11 @@ fn open_log(
 }
 
 fn capture(
-    hot: &mut Hot<'_>,
+    hot: &mut Statements<'_>,
     key: &RowKey,
-    segment: &mut Segment,
-    node: &SealedNode,
-    plan: &Plan,
+    segment: &mut ChainSegment,
+    node: &SealedTurn,
+    plan: &LogPlan,
 ) -> Result<(), rusqlite::Error> {
     let tenant = segment.tenant;
     hot.add_turn.execute(params![
@@ -430,9 +431,9 @@ fn capture(
     Ok(())
 }
 
-/// A receipt as it is kept, after the line with its name: a line per log.
+/// Returns the stored form of a receipt, without its name: one line per log.
 fn print(receipt: &Receipt) -> String {
-    let line = |Written { log, first, last, events }: &Written| {
+    let line = |WrittenRange { log, first, last, events }: &WrittenRange| {
         format!("{log}\t{first}\t{last}\t{events}\n")
     };
     receipt.written.iter().map(line).collect()
@@ -441,7 +442,7 @@ fn print(receipt: &Receipt) -> String {
 pub(super) fn read(receipt: &str) -> Receipt {
     let line = |line: &str| {
         let mut words = line.split('\t');
-        Some(Written {
+        Some(WrittenRange {
             log: LogId::from(words.next()?),
             first: words.next()?.parse().ok()?,
             last: words.next()?.parse().ok()?,
@@ -451,7 +452,7 @@ pub(super) fn read(receipt: &str) -> Receipt {
     Receipt { written: receipt.lines().filter_map(line).collect(), repeated: false }
 }
 
-/// As the kind of a log is kept.
+/// Returns the stored number of a log kind.
 pub(super) fn kind_number(kind: LogKind) -> i16 {
     match kind {
         LogKind::Thread => 1,
@@ -459,7 +460,7 @@ pub(super) fn kind_number(kind: LogKind) -> i16 {
     }
 }
 
-/// The kind of a log that is kept as that.
+/// Parses the stored number of a log kind.
 pub(super) fn kind_of(number: i16) -> Result<LogKind, rusqlite::Error> {
     match number {
         1 => Ok(LogKind::Thread),
@@ -468,12 +469,12 @@ pub(super) fn kind_of(number: i16) -> Result<LogKind, rusqlite::Error> {
     }
 }
 
-/// As SQLite keeps numbers.
+/// Converts a number to SQLite's integer type.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// As we keep numbers.
+/// Converts a number from SQLite's integer type.
 pub(super) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -1,19 +1,23 @@
-//! Destroying contents: salts, sealed bytes, and large contents that nothing else refers to.
+//! Destroys contents: salts, sealed bytes, and large contents without further references.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{StoreError, kind};
 
-use crate::backend::Erase;
-use crate::row_mac::{LOGS, RowKey, RowMac, SegmentSums, TENANTS, Table};
-use crate::sqlite::chains::Segment;
-use crate::sqlite::commit::{Stop, number, unsigned};
+use crate::row_mac::{IndexTable, LOGS, RowKey, RowMac, SegmentSums, TENANTS};
+use crate::sealed_batch::Erasure;
+use crate::sqlite::chains::ChainSegment;
+use crate::sqlite::commit::{CommitError, number, unsigned};
 use crate::sqlite::{rows, tally};
 
-/// A record that loses its content: its row, its blob, and how many bytes it had.
-type Doomed = (i64, Option<i64>, i64);
+/// A record that loses its content: its row id, its blob, and its content bytes.
+type ErasedRow = (i64, Option<i64>, i64);
 
-/// Whether the log has as many runs and forks as whoever looked has seen.
-pub(super) fn check_kin(db: &Connection, tenant: i64, erase: &Erase) -> Result<(), Stop> {
+/// Checks that the log has the number of runs and forks that the caller expects.
+pub(super) fn check_family_size(
+    db: &Connection,
+    tenant: i64,
+    erase: &Erasure,
+) -> Result<(), CommitError> {
     let Some(expected) = erase.kin else { return Ok(()) };
     let count = "SELECT (SELECT count(*) FROM logs WHERE tenant = ?1 AND of = l.id)
                  + (SELECT count(*) FROM logs WHERE tenant = ?1 AND fork = l.id)
@@ -26,12 +30,12 @@ pub(super) fn check_kin(db: &Connection, tenant: i64, erase: &Erase) -> Result<(
     Err(StoreError::Conflict { log: erase.log.clone(), expected, found }.into())
 }
 
-/// Destroys contents. What says that they were destroyed stays.
+/// Destroys contents. Erase records stay.
 pub(super) fn destroy(
     db: &Connection,
     key: &RowKey,
-    segment: &mut Segment,
-    erase: &Erase,
+    segment: &mut ChainSegment,
+    erase: &Erasure,
 ) -> Result<(), rusqlite::Error> {
     let tenant = segment.tenant;
     let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
@@ -45,7 +49,7 @@ pub(super) fn destroy(
         kind::EXPIRED
     );
     let doomed = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let mut rows: Vec<Doomed> = Vec::new();
+    let mut rows: Vec<ErasedRow> = Vec::new();
     match &erase.seqs {
         None => {
             let mut find = db.prepare_cached(&find)?;
@@ -81,20 +85,20 @@ pub(super) fn destroy(
     }
     let bytes: i64 = rows.iter().map(|(_, _, size)| size).sum();
     let gone = erase.seqs.is_none().then(|| erase.why.number());
-    count_log(db, key, segment, log, SegmentSums::remove)?;
+    update_log_sum(db, key, segment, log, SegmentSums::remove)?;
     let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";
     db.prepare_cached(mark)?.execute(params![log, bytes, gone])?;
-    count_log(db, key, segment, log, SegmentSums::add)?;
-    count_era(db, key, tenant)
+    update_log_sum(db, key, segment, log, SegmentSums::add)?;
+    increment_erasure_epoch(db, key, tenant)
 }
 
-/// Counts the log's row in or out.
-fn count_log(
+/// Adds the log's row to the sums, or removes it.
+fn update_log_sum(
     db: &Connection,
     key: &RowKey,
-    segment: &mut Segment,
+    segment: &mut ChainSegment,
     log: i64,
-    count: impl FnOnce(&mut SegmentSums, &'static Table, RowMac),
+    count: impl FnOnce(&mut SegmentSums, &'static IndexTable, RowMac),
 ) -> Result<(), rusqlite::Error> {
     let find = format!("SELECT {} FROM logs WHERE id = ?1", LOGS.columns);
     let mut find = db.prepare_cached(&find)?;
@@ -103,8 +107,12 @@ fn count_log(
     Ok(())
 }
 
-/// Something of the tenant was destroyed once more.
-fn count_era(db: &Connection, key: &RowKey, tenant: i64) -> Result<(), rusqlite::Error> {
+/// Increments the tenant's erasure epoch.
+fn increment_erasure_epoch(
+    db: &Connection,
+    key: &RowKey,
+    tenant: i64,
+) -> Result<(), rusqlite::Error> {
     let find = format!("SELECT {} FROM tenants WHERE id = ?1", TENANTS.columns);
     let mac = || {
         let mut find = db.prepare_cached(&find)?;

@@ -1,19 +1,21 @@
-//! The store in an SQLite file: one writer thread, and readers beside it.
+//! The store in an SQLite file: one writer thread and concurrent readers.
 //!
-//! The file is in WAL mode with `synchronous=FULL`: what was acknowledged survives a loss of power. Several processes may
-//! open the same file; each has its own writer and its own segment of the chains.
+//! The file uses WAL mode with `synchronous=FULL`, so acknowledged writes survive a power loss.
+//! Several processes may open the same file; each has its own writer and its own segment of the
+//! chains.
 
+mod admin;
 mod backup;
+mod backup_writer;
 mod chains;
 mod commit;
 mod erase;
-mod hot;
-mod keep;
 mod plan;
 mod read;
 mod reserve;
 mod rows;
 mod schema;
+mod statements;
 mod tally;
 mod wait;
 mod writer;
@@ -25,32 +27,33 @@ use std::time::Duration;
 use bytes::Bytes;
 use rusqlite::Connection;
 use throughline_core::{
-    Boxed, Digest, Fence, Lease, LogHead, LogId, Name, Pending, Receipt, Sight, StoreError, Tenant,
-    Unattended,
+    Digest, Fence, Lease, LogHead, LogId, Name, PendingEntry, Receipt, StaleRun, StoreError,
+    StoreFuture, Tenant, VaultLookup,
 };
 
 use crate::backend::{
-    ApiKeyRow, Backend, ChainRow, Listing, Progress, Protection, Row, SaltRow, SealedBatch,
-    SealedKey, Span, Stats,
+    AdminBackend, KeyBackend, LeaseBackend, LogBackend, ProofBackend, ValueBackend, VaultBackend,
 };
-use crate::backups::file::NewBackup;
+use crate::backup_files::NewBackup;
 use crate::chain::Head;
 use crate::manifest::{Manifest, Signer};
 use crate::options::Options;
+use crate::protection::Protection;
+use crate::query::{Listing, Progress, Span, Stats};
+use crate::row::{ApiKeyRow, ChainRow, Row, SaltRow};
+use crate::row_mac::RowSnapshot;
 use crate::row_mac::{RowKey, RowState};
-use crate::sqlite::commit::Stop;
+use crate::sealed_batch::{SealedBatch, SealedKey};
+use crate::sqlite::commit::CommitError;
 use crate::sqlite::read::Readers;
 use crate::sqlite::schema::Access;
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
-use crate::verify::RowsRead;
 
-pub(crate) use crate::sqlite::backup::{
-    count_restored, id_of_backup, mark_as_backup, mark_as_store,
-};
-pub(crate) use crate::sqlite::schema::{create_for_backup, failure};
+pub(crate) use crate::sqlite::backup::{assemble, count_restored};
+pub(crate) use crate::sqlite::backup_writer::PendingBackup;
 
-/// Whether a file holds space in reserve beside itself for a full disk.
+/// Whether a reserve file beside the database holds space for a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
     Beside,
@@ -60,10 +63,10 @@ pub(crate) enum Reserve {
 
 /// A store in an SQLite file.
 pub(crate) struct Sqlite {
-    /// Nothing where the file is only read.
+    /// `None` if the file is opened read-only.
     writer: Option<WriterHandle>,
     readers: Readers,
-    /// When a file that is only read was last changed, as it was opened.
+    /// The modification time of a read-only file when it was opened.
     changed: Option<std::time::SystemTime>,
     waiters: Arc<Waiters>,
     path: PathBuf,
@@ -71,7 +74,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, and makes it where there is none and the options say so.
+    /// Opens the file, and creates it if it does not exist and the options allow this.
     pub(crate) async fn open(
         path: &Path,
         options: &Options,
@@ -112,11 +115,11 @@ impl Sqlite {
         self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly(name()))
     }
 
-    /// Does something on the writer's connection, in a transaction of its own.
+    /// Runs a closure on the writer's connection, in a separate transaction.
     fn act<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop> + Send + 'static,
-    ) -> Boxed<'_, T> {
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
         match self.writer() {
             Ok(writer) => writer.act(act),
             Err(error) => Box::pin(async move { Err(error) }),
@@ -128,32 +131,27 @@ fn last_change(path: &Path) -> Option<std::time::SystemTime> {
     std::fs::metadata(path).and_then(|file| file.modified()).ok()
 }
 
-impl Backend for Sqlite {
-    fn commit(&self, batch: SealedBatch) -> Boxed<'_, Receipt> {
+impl LogBackend for Sqlite {
+    fn commit(&self, batch: SealedBatch) -> StoreFuture<'_, Receipt> {
         Box::pin(async move { self.writer()?.commit(batch).await })
     }
 
-    fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
-        Box::pin(async move { self.writer()?.protect(protection).await })
-    }
-
-    fn sign_with(&self, signer: Arc<Signer>) {
-        if let Some(writer) = &self.writer {
-            writer.sign_with(signer);
-        }
-    }
-
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>> {
         let (tenant, log) = (tenant.clone(), log.clone());
         self.readers.read(move |db| read::log(db, &tenant, &log))
     }
 
-    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> Boxed<'a, Vec<LogHead>> {
+    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> StoreFuture<'a, Vec<LogHead>> {
         let tenant = tenant.clone();
         self.readers.read(move |db| read::logs(db, &tenant, &listing))
     }
 
-    fn rows<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, span: Span) -> Boxed<'a, Vec<Row>> {
+    fn rows<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        span: Span,
+    ) -> StoreFuture<'a, Vec<Row>> {
         let (tenant, log) = (tenant.clone(), log.clone());
         self.readers.read(move |db| read::rows(db, &tenant, &log, span))
     }
@@ -163,7 +161,7 @@ impl Backend for Sqlite {
         tenant: &'a Tenant,
         log: &'a LogId,
         event: u64,
-    ) -> Boxed<'a, u64> {
+    ) -> StoreFuture<'a, u64> {
         let (tenant, log) = (tenant.clone(), log.clone());
         self.readers.read(move |db| read::place_of_event(db, &tenant, &log, event))
     }
@@ -173,34 +171,64 @@ impl Backend for Sqlite {
         tenant: &'a Tenant,
         log: &'a LogId,
         at_most: u64,
-    ) -> Boxed<'a, Option<Row>> {
+    ) -> StoreFuture<'a, Option<Row>> {
         let (tenant, log) = (tenant.clone(), log.clone());
         self.readers.read(move |db| read::checkpoint(db, &tenant, &log, at_most))
     }
 
-    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> Boxed<'a, Vec<(LogId, u64)>> {
+    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> StoreFuture<'a, Vec<(LogId, u64)>> {
         let tenant = tenant.clone();
         self.readers.read(move |db| read::about(db, &tenant, about))
     }
 
-    fn blob<'a>(&'a self, tenant: &'a Tenant, blob: i64) -> Boxed<'a, Option<(Digest, Bytes)>> {
+    fn blob<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        blob: i64,
+    ) -> StoreFuture<'a, Option<(Digest, Bytes)>> {
         let tenant = tenant.clone();
         self.readers.read(move |db| read::blob(db, &tenant, blob))
     }
 
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()> {
         Box::pin(self.waiters.wait(&self.readers, tenant, log, after))
     }
 
+    fn pending<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: Option<&'a LogId>,
+    ) -> StoreFuture<'a, Vec<PendingEntry>> {
+        let (tenant, log) = (tenant.clone(), log.cloned());
+        self.readers.read(move |db| read::pending(db, &tenant, log.as_ref()))
+    }
+}
+
+impl VaultBackend for Sqlite {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [SealedKey],
+    ) -> StoreFuture<'a, VaultLookup> {
+        // This many keys need only a few pages.
+        const FEW: usize = 32;
+        let (tenant, keys) = (tenant.clone(), keys.to_vec());
+        let is_short = keys.len() <= FEW;
+        let find = move |db: &Connection| read::find(db, &tenant, &keys);
+        if is_short { self.readers.read_inline(find) } else { self.readers.read(find) }
+    }
+}
+
+impl LeaseBackend for Sqlite {
     fn lease<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         owner: &'a str,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         let (tenant, log, owner) = (tenant.clone(), log.clone(), Name::from(owner));
-        self.act(move |db, key| keep::lease(db, key, &tenant, &log, &owner, time))
+        self.act(move |db, key| admin::lease(db, key, &tenant, &log, &owner, time))
     }
 
     fn renew<'a>(
@@ -209,35 +237,38 @@ impl Backend for Sqlite {
         log: &'a LogId,
         fence: Fence,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         let (tenant, log) = (tenant.clone(), log.clone());
-        self.act(move |db, _| keep::renew(db, &tenant, &log, fence, time))
+        self.act(move |db, _| admin::renew(db, &tenant, &log, fence, time))
     }
 
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
-        let (tenant, log) = (tenant.clone(), log.clone());
-        self.act(move |db, _| keep::release(db, &tenant, &log, fence))
-    }
-
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [SealedKey]) -> Boxed<'a, Sight> {
-        // So many keys are a few pages.
-        const FEW: usize = 32;
-        let (tenant, keys) = (tenant.clone(), keys.to_vec());
-        let is_short = keys.len() <= FEW;
-        let find = move |db: &Connection| read::find(db, &tenant, &keys);
-        if is_short { self.readers.look(find) } else { self.readers.read(find) }
-    }
-
-    fn pending<'a>(
+    fn release<'a>(
         &'a self,
         tenant: &'a Tenant,
-        log: Option<&'a LogId>,
-    ) -> Boxed<'a, Vec<Pending>> {
-        let (tenant, log) = (tenant.clone(), log.cloned());
-        self.readers.read(move |db| read::pending(db, &tenant, log.as_ref()))
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()> {
+        let (tenant, log) = (tenant.clone(), log.clone());
+        self.act(move |db, _| admin::release(db, &tenant, &log, fence))
     }
 
-    fn last_record(&self) -> Boxed<'_, i64> {
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        self.readers.read(move |db| read::unattended(db, idle, after, limit))
+    }
+}
+
+impl ProofBackend for Sqlite {
+    fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer()?.protect(protection).await })
+    }
+
+    fn sign_with(&self, signer: Arc<Signer>) {
+        if let Some(writer) = &self.writer {
+            writer.sign_with(signer);
+        }
+    }
+
+    fn last_record(&self) -> StoreFuture<'_, i64> {
         self.readers.read(read::last_record)
     }
 
@@ -247,44 +278,73 @@ impl Backend for Sqlite {
         after: i64,
         up_to: i64,
         limit: u32,
-    ) -> Boxed<'a, Vec<ChainRow>> {
+    ) -> StoreFuture<'a, Vec<ChainRow>> {
         let of = of.cloned();
         self.readers.read(move |db| read::chain(db, of.as_ref(), after, up_to, limit))
     }
 
-    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> Boxed<'a, Vec<Head>> {
+    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> StoreFuture<'a, Vec<Head>> {
         let of = of.cloned();
         self.readers.read(move |db| read::heads(db, of.as_ref()))
     }
 
-    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>) -> Boxed<'a, RowsRead> {
+    fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
+        self.readers.read(move |db| read::manifests(db, after, limit))
+    }
+
+    fn read_rows<'a>(
+        &'a self,
+        key: RowKey,
+        of: Option<&'a Tenant>,
+    ) -> StoreFuture<'a, RowSnapshot> {
         let of = of.cloned();
         self.readers.read(move |db| rows::read(db, &key, of.as_ref()))
     }
 
-    fn row_states(&self) -> Boxed<'_, Vec<RowState>> {
+    fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
         self.readers.read(rows::states)
     }
 
-    fn now(&self) -> Boxed<'_, i64> {
-        self.readers.read(hot::now)
+    fn is_stable(&self) -> bool {
+        let is_same = |changed| last_change(&self.path) == Some(changed);
+        self.changed.is_none_or(|changed| is_same(changed) && !schema::has_wal(&self.path))
     }
 
-    fn manifests(&self, after: i64, limit: u32) -> Boxed<'_, Vec<(i64, Manifest)>> {
-        self.readers.read(move |db| read::manifests(db, after, limit))
+    fn check(&self) -> StoreFuture<'_, Vec<String>> {
+        self.readers.read(admin::check)
+    }
+}
+
+impl ValueBackend for Sqlite {
+    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, Bytes> {
+        let name = name.to_owned();
+        self.act(move |db, key| admin::keep(db, key, &name, &value))
     }
 
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
-        self.readers.read(move |db| read::unattended(db, idle, after, limit))
+    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, ()> {
+        let name = name.to_owned();
+        self.act(move |db, key| Ok(tally::set_value(db, key, &name, Some(&value))?))
     }
 
-    fn tenants(&self) -> Boxed<'_, Vec<Tenant>> {
-        self.readers.read(read::tenants)
+    fn discard<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+        let name = name.to_owned();
+        self.act(move |db, key| Ok(tally::set_value(db, key, &name, None)?))
     }
 
-    fn stats(&self) -> Boxed<'_, Stats> {
-        let path = self.path.clone();
-        self.readers.read(move |db| keep::stats(db, &path))
+    fn kept<'a>(&'a self, begins: &'a str) -> StoreFuture<'a, Vec<(String, Bytes)>> {
+        let begins = begins.to_owned();
+        self.readers.read(move |db| admin::kept(db, &begins))
+    }
+}
+
+impl KeyBackend for Sqlite {
+    fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
+        self.readers.read(move |db| admin::key(db, &hash, revocation))
+    }
+
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<ApiKeyRow>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| admin::keys(db, &tenant))
     }
 
     fn salts_not_of(
@@ -293,56 +353,47 @@ impl Backend for Sqlite {
         after: i64,
         up_to: i64,
         limit: u32,
-    ) -> Boxed<'_, Vec<SaltRow>> {
-        self.readers.read(move |db| keep::salts_not_of(db, epoch, after, up_to, limit))
+    ) -> StoreFuture<'_, Vec<SaltRow>> {
+        self.readers.read(move |db| admin::salts_not_of(db, epoch, after, up_to, limit))
     }
 
-    fn salted(&self, after: i64, up_to: i64) -> Boxed<'_, Vec<i64>> {
-        self.readers.read(move |db| keep::salted(db, after, up_to))
+    fn salted(&self, after: i64, up_to: i64) -> StoreFuture<'_, Vec<i64>> {
+        self.readers.read(move |db| admin::salted(db, after, up_to))
     }
 
-    fn rewrap(&self, salts: Vec<SaltRow>) -> Boxed<'_, ()> {
-        self.act(move |db, _| keep::rewrap(db, &salts))
+    fn rewrap(&self, salts: Vec<SaltRow>) -> StoreFuture<'_, ()> {
+        self.act(move |db, _| admin::rewrap(db, &salts))
+    }
+}
+
+impl AdminBackend for Sqlite {
+    fn now(&self) -> StoreFuture<'_, i64> {
+        self.readers.read(statements::now)
     }
 
-    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, Bytes> {
-        let name = name.to_owned();
-        self.act(move |db, key| keep::keep(db, key, &name, &value))
+    fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
+        self.readers.read(read::tenants)
     }
 
-    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> Boxed<'a, ()> {
-        let name = name.to_owned();
-        self.act(move |db, key| Ok(tally::set_value(db, key, &name, Some(&value))?))
+    fn stats(&self) -> StoreFuture<'_, Stats> {
+        let path = self.path.clone();
+        self.readers.read(move |db| admin::stats(db, &path))
     }
 
-    fn discard<'a>(&'a self, name: &'a str) -> Boxed<'a, ()> {
-        let name = name.to_owned();
-        self.act(move |db, key| Ok(tally::set_value(db, key, &name, None)?))
+    fn version(&self) -> StoreFuture<'_, u32> {
+        let version = |db: &Connection| Ok(u32::try_from(schema::version(db)?).unwrap_or(0));
+        self.readers.read(version)
     }
 
-    fn kept<'a>(&'a self, begins: &'a str) -> Boxed<'a, Vec<(String, Bytes)>> {
-        let begins = begins.to_owned();
-        self.readers.read(move |db| keep::kept(db, &begins))
+    fn scrub(&self) -> StoreFuture<'_, ()> {
+        Box::pin(admin::scrub(&self.path, self.patience))
     }
 
-    fn key(&self, hash: Digest, revocation: i64) -> Boxed<'_, Option<(ApiKeyRow, bool)>> {
-        self.readers.read(move |db| keep::key(db, &hash, revocation))
-    }
-
-    fn keys<'a>(&'a self, tenant: &'a Tenant) -> Boxed<'a, Vec<ApiKeyRow>> {
-        let tenant = tenant.clone();
-        self.readers.read(move |db| keep::keys(db, &tenant))
-    }
-
-    fn scrub(&self) -> Boxed<'_, ()> {
-        Box::pin(keep::scrub(&self.path, self.patience))
-    }
-
-    fn make_room(&self) -> Boxed<'_, ()> {
+    fn make_room(&self) -> StoreFuture<'_, ()> {
         Box::pin(reserve::make_room(&self.path))
     }
 
-    fn keep_reserve(&self) -> Boxed<'_, ()> {
+    fn keep_reserve(&self) -> StoreFuture<'_, ()> {
         let path = self.path.clone();
         Box::pin(async move {
             let keeping = tokio::task::spawn_blocking(move || reserve::ensure(&path));
@@ -350,27 +401,13 @@ impl Backend for Sqlite {
         })
     }
 
-    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> Boxed<'a, ()> {
+    fn backup<'a>(&'a self, plan: NewBackup, progress: Progress<'a>) -> StoreFuture<'a, ()> {
         Box::pin(backup::backup(&self.path, plan, progress))
     }
 
-    fn version(&self) -> Boxed<'_, u32> {
-        let version = |db: &Connection| Ok(u32::try_from(schema::version(db)?).unwrap_or(0));
-        self.readers.read(version)
-    }
-
-    fn is_stable(&self) -> bool {
-        let is_same = |changed| last_change(&self.path) == Some(changed);
-        self.changed.is_none_or(|changed| is_same(changed) && !schema::has_wal(&self.path))
-    }
-
-    fn check(&self) -> Boxed<'_, Vec<String>> {
-        self.readers.read(keep::check)
-    }
-
-    fn close(&self) -> Boxed<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            // Readers go first, so that the writer can cut the WAL.
+            // Readers close first, so that the writer can truncate the WAL.
             self.waiters.close();
             self.readers.close().await;
             match &self.writer {

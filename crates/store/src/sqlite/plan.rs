@@ -1,4 +1,4 @@
-//! Whether a batch may be written, and what becomes of each log if it is. Nothing is written here.
+//! Checks whether a batch may be written, and computes the new state of each log. Writes nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,39 +7,39 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::{ForkPoint, LogId, LogKind, Name, PendingStatus, Receipt, StoreError};
 
-use crate::backend::{Guard, SealedAppend, SealedBatch};
 use crate::chain::nature;
-use crate::refusal;
+use crate::rejection;
 use crate::row_mac::Field;
-use crate::sqlite::commit::{Stop, kind_number, kind_of, number, read, unsigned};
-use crate::sqlite::hot::Hot;
-use crate::sqlite::keep::{is_held, name_of};
+use crate::sealed_batch::{Guard, SealedAppend, SealedBatch};
+use crate::sqlite::admin::{is_lease_active, name_of};
+use crate::sqlite::commit::{CommitError, kind_number, kind_of, number, read, unsigned};
+use crate::sqlite::statements::Statements;
 
-/// A log, as it is before and then after the batch.
+/// A log's state before and after the batch.
 #[derive(Clone)]
-pub(super) struct Plan {
-    /// Its row; one that the batch opens has none yet.
+pub(super) struct LogPlan {
+    /// The row id; unset for a log that the batch opens.
     pub(super) id: i64,
-    /// The row of the log that it forks off, and where.
+    /// The row id of the parent of a fork; `fork_at` is the fork point.
     pub(super) parent: Option<i64>,
     fork_at: Option<u64>,
-    /// The row of the thread of a run.
+    /// The row id of a run's Thread.
     pub(super) of: Option<i64>,
     pub(super) status: Option<Name>,
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) events: u64,
     pub(super) rewinds: String,
-    /// What the log is, as its records prove it.
+    /// The kind and lineage of the log, which its records prove.
     pub(super) nature: Arc<str>,
     is_thread: bool,
-    /// Why its content is gone.
+    /// The reason why its content was destroyed.
     gone: Option<i16>,
-    lease: Option<HeldBy>,
+    lease: Option<LeaseRow>,
 }
 
-impl Plan {
-    /// The log's row, as its MAC covers it.
+impl LogPlan {
+    /// Returns the fields of the log's row that its MAC covers.
     pub(super) fn row<'r>(&'r self, tenant: i64, log: &'r LogId) -> [Field<'r>; 9] {
         let kind = if self.is_thread { LogKind::Thread } else { LogKind::Run };
         [
@@ -56,15 +56,15 @@ impl Plan {
     }
 }
 
-/// The lease of a log: its owner as the row has it, its fence, and until when.
-type HeldBy = (Name, u64, i64);
+/// The lease of a log: the owner column, the fence, and the expiry time.
+type LeaseRow = (Name, u64, i64);
 
-/// The receipt of the batch that was written under the same names.
+/// Returns the receipt of an earlier batch with the same idempotency names.
 pub(super) fn repeated(
     db: &Connection,
     tenant: i64,
     batch: &SealedBatch,
-) -> Result<Option<Receipt>, Stop> {
+) -> Result<Option<Receipt>, CommitError> {
     let mut receipts = Vec::with_capacity(batch.once.len());
     for (hash, name) in &batch.once {
         let known = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
@@ -82,15 +82,15 @@ pub(super) fn repeated(
     Ok(receipt)
 }
 
-/// What becomes of the log, if the append may be.
+/// Computes the log's state after the append, or rejects the append.
 pub(super) fn plan(
-    hot: &mut Hot<'_>,
-    known: &mut Known,
+    hot: &mut Statements<'_>,
+    known: &mut LogCache,
     tenant: i64,
     batch: &SealedBatch,
     append: &SealedAppend,
     now: i64,
-) -> Result<Plan, Stop> {
+) -> Result<LogPlan, CommitError> {
     let found = known.log(hot, tenant, &append.log)?.cloned();
     let lease = match &found {
         Some(log) => log.lease.clone(),
@@ -99,10 +99,10 @@ pub(super) fn plan(
     check_guard(append, lease.as_ref(), now)?;
     let mut plan = match (&append.opening, found) {
         (None, None) => {
-            return Err(refusal::no_log(&append.log).into());
+            return Err(rejection::no_log(&append.log).into());
         }
         (None, Some(log)) if log.gone.is_some() && append.guard != Guard::Operator => {
-            return Err(refusal::gone(&append.log).into());
+            return Err(rejection::log_erased(&append.log).into());
         }
         (None, Some(log)) => log,
         (Some(_), Some(found)) => {
@@ -116,21 +116,21 @@ pub(super) fn plan(
                     let kind = other.opening.as_ref().map(|opening| opening.kind);
                     other.log == *of && kind == Some(LogKind::Thread)
                 };
-                // Only threads have runs and forks.
+                // Only Threads have runs and forks.
                 match known.log(hot, tenant, of)? {
                     Some(log) if !log.is_thread => {
-                        return Err(refusal::no_thread(of).into());
+                        return Err(rejection::no_thread(of).into());
                     }
                     None if !batch.appends.iter().any(opens) => {
-                        return Err(refusal::no_thread(of).into());
+                        return Err(rejection::no_thread(of).into());
                     }
                     Some(log) if log.gone.is_some() && append.guard != Guard::Operator => {
-                        return Err(refusal::begins_on_gone(of).into());
+                        return Err(rejection::parent_erased(of).into());
                     }
                     Some(_) | None => {}
                 }
             }
-            let new = Plan {
+            let new = LogPlan {
                 id: 0,
                 parent: None,
                 fork_at: None,
@@ -149,18 +149,18 @@ pub(super) fn plan(
                 None => new,
                 Some(fork) => match known.log(hot, tenant, &fork.log)? {
                     None => {
-                        return Err(refusal::no_thread(&fork.log).into());
+                        return Err(rejection::no_thread(&fork.log).into());
                     }
                     Some(parent) if !parent.is_thread => {
-                        return Err(refusal::no_thread(&fork.log).into());
+                        return Err(rejection::no_thread(&fork.log).into());
                     }
                     Some(parent) if parent.gone.is_some() && append.guard != Guard::Operator => {
-                        return Err(refusal::begins_on_gone(&fork.log).into());
+                        return Err(rejection::parent_erased(&fork.log).into());
                     }
                     Some(parent) if fork.at > parent.last => {
-                        return Err(refusal::fork_beyond(&fork.log, parent.last).into());
+                        return Err(rejection::fork_beyond(&fork.log, parent.last).into());
                     }
-                    Some(parent) => Plan {
+                    Some(parent) => LogPlan {
                         parent: Some(parent.id),
                         fork_at: Some(fork.at),
                         last: fork.at,
@@ -177,23 +177,22 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// How many logs are remembered at most.
-const MOST_KNOWN: usize = 4096;
+/// Maximum number of cached logs.
+const MAX_CACHED_LOGS: usize = 4096;
 
-/// The logs that were written to lately, so that they need not be looked up again. They hold as long as nobody else
-/// writes to the file.
+/// A cache of recently written logs, valid until another process writes to the file.
 #[derive(Default)]
-pub(super) struct Known {
-    logs: HashMap<(i64, LogId), Plan>,
-    /// The file's data version: another one tells that somebody else wrote.
+pub(super) struct LogCache {
+    logs: HashMap<(i64, LogId), LogPlan>,
+    /// The file's data version, which changes when another connection writes.
     version: i64,
 }
 
-impl Known {
-    /// Keeps what still holds in the transaction that begins.
-    pub(super) fn begin(&mut self, hot: &mut Hot<'_>) -> Result<(), rusqlite::Error> {
+impl LogCache {
+    /// Invalidates the cache at the start of a transaction if another process wrote.
+    pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> Result<(), rusqlite::Error> {
         let version = hot.version()?;
-        if version != self.version || self.logs.len() > MOST_KNOWN {
+        if version != self.version || self.logs.len() > MAX_CACHED_LOGS {
             self.clear();
             self.version = version;
         }
@@ -204,17 +203,17 @@ impl Known {
         self.logs.clear();
     }
 
-    /// Remembers what became of the log.
-    pub(super) fn wrote(&mut self, tenant: i64, log: &LogId, plan: &Plan) {
+    /// Caches the state of the log after a write.
+    pub(super) fn wrote(&mut self, tenant: i64, log: &LogId, plan: &LogPlan) {
         self.logs.insert((tenant, log.clone()), plan.clone());
     }
 
     fn log(
         &mut self,
-        hot: &mut Hot<'_>,
+        hot: &mut Statements<'_>,
         tenant: i64,
         log: &LogId,
-    ) -> Result<Option<&Plan>, rusqlite::Error> {
+    ) -> Result<Option<&LogPlan>, rusqlite::Error> {
         match self.logs.entry((tenant, log.clone())) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
             Entry::Vacant(place) => {
@@ -225,7 +224,11 @@ impl Known {
     }
 }
 
-fn find_log(hot: &mut Hot<'_>, tenant: i64, log: &LogId) -> Result<Option<Plan>, rusqlite::Error> {
+fn find_log(
+    hot: &mut Statements<'_>,
+    tenant: i64,
+    log: &LogId,
+) -> Result<Option<LogPlan>, rusqlite::Error> {
     let found = hot.find_log.query_row(params![tenant, log.0], |row| {
         let of = row.get::<_, Option<Name>>(6)?.map(LogId);
         let fork = match (row.get::<_, Option<Name>>(7)?, row.get::<_, Option<i64>>(8)?) {
@@ -233,7 +236,7 @@ fn find_log(hot: &mut Hot<'_>, tenant: i64, log: &LogId) -> Result<Option<Plan>,
             (_, _) => None,
         };
         let kind = kind_of(row.get(5)?)?;
-        Ok(Plan {
+        Ok(LogPlan {
             id: row.get(0)?,
             parent: row.get(10)?,
             fork_at: row.get::<_, Option<i64>>(8)?.map(unsigned),
@@ -250,21 +253,21 @@ fn find_log(hot: &mut Hot<'_>, tenant: i64, log: &LogId) -> Result<Option<Plan>,
         })
     });
     let Some(found) = found.optional()? else { return Ok(None) };
-    Ok(Some(Plan { lease: find_lease(hot, tenant, log)?, ..found }))
+    Ok(Some(LogPlan { lease: find_lease(hot, tenant, log)?, ..found }))
 }
 
 fn find_lease(
-    hot: &mut Hot<'_>,
+    hot: &mut Statements<'_>,
     tenant: i64,
     log: &LogId,
-) -> Result<Option<HeldBy>, rusqlite::Error> {
+) -> Result<Option<LeaseRow>, rusqlite::Error> {
     let found = hot.find_lease.query_row(params![tenant, log.0], |row| {
         Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
     });
     found.optional()
 }
 
-/// The rewinds that a fork shares with its parent.
+/// Returns the rewinds that a fork shares with its parent.
 fn rewinds_until(rewinds: &str, at: u64) -> String {
     let holds = |rewind: &&str| {
         let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
@@ -284,14 +287,18 @@ fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
 
 fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
     match append.rewind_to {
-        Some(to) if to > last => Err(refusal::rewind_beyond(&append.log, last)),
+        Some(to) if to > last => Err(rejection::rewind_beyond(&append.log, last)),
         Some(_) | None => Ok(()),
     }
 }
 
-fn check_guard(append: &SealedAppend, lease: Option<&HeldBy>, now: i64) -> Result<(), StoreError> {
+fn check_guard(
+    append: &SealedAppend,
+    lease: Option<&LeaseRow>,
+    now: i64,
+) -> Result<(), StoreError> {
     match (append.guard, lease) {
-        (Guard::Free, Some((owner, _, until))) if is_held(owner, *until, now) => {
+        (Guard::Free, Some((owner, _, until))) if is_lease_active(owner, *until, now) => {
             let (log, left_ms) = (append.log.clone(), unsigned(until - now));
             Err(StoreError::Held { log, owner: name_of(owner).into(), left_ms })
         }
@@ -305,23 +312,28 @@ fn check_guard(append: &SealedAppend, lease: Option<&HeldBy>, now: i64) -> Resul
     }
 }
 
-/// Refuses a question whose id was used before.
-pub(super) fn check_not_asked(db: &Connection, tenant: i64, id: &Name) -> Result<(), Stop> {
+/// Rejects a pending request whose id was used before.
+pub(super) fn check_not_asked(db: &Connection, tenant: i64, id: &Name) -> Result<(), CommitError> {
     let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
     if db.prepare_cached(taken)?.exists(params![tenant, id])? {
-        return Err(refusal::asked_before(id).into());
+        return Err(rejection::pending_exists(id).into());
     }
     Ok(())
 }
 
-pub(super) fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> Result<(), Stop> {
+pub(super) fn check_open(
+    db: &Connection,
+    tenant: i64,
+    id: &Name,
+    now: i64,
+) -> Result<(), CommitError> {
     let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
     let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
     });
     let status = match found.optional()? {
         None => {
-            return Err(refusal::not_pending(id).into());
+            return Err(rejection::not_pending(id).into());
         }
         Some((Some(_), _)) => PendingStatus::Taken,
         Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,
@@ -330,8 +342,8 @@ pub(super) fn check_open(db: &Connection, tenant: i64, id: &Name, now: i64) -> R
     Err(StoreError::Taken { id: id.clone(), status }.into())
 }
 
-/// Which of the batch's appends writes to the log.
+/// Returns the index of the batch's append to the log.
 pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize, StoreError> {
     let place = batch.appends.iter().position(|append| append.log == *log);
-    place.ok_or_else(|| StoreError::invalid(format!("the batch adds nothing to {log}")))
+    place.ok_or_else(|| StoreError::invalid(format!("the batch contains no append to {log}")))
 }

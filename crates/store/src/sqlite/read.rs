@@ -1,4 +1,4 @@
-//! Reading, on connections of its own: a reader sees what was committed when it began, and waits for nobody.
+//! Reads on separate connections. A reader sees the state at its start and does not block.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,22 +10,22 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, ToSql, params};
 use throughline_core::{
-    Boxed, Digest, Era, Found, LogHead, LogId, Name, NodeId, Pending, PendingStatus, Rewind, Sight,
-    StoreError, Tenant, Unattended, VaultTurn,
+    Digest, ErasureEpoch, LogHead, LogId, Name, PendingEntry, PendingStatus, Rewind, StaleRun,
+    StoreError, StoreFuture, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
 };
 use tokio::sync::Semaphore;
 
-use crate::backend::{
-    ChainRow, Erased, KeyKind, Listing, Order, Row, Salt, SealedKey, Span, fork_of,
-};
 use crate::chain::Head;
 use crate::manifest::Manifest;
+use crate::query::{Listing, Order, Span};
+use crate::row::{ChainRow, ErasureReason, Row, Salt, fork_of};
+use crate::sealed_batch::{KeyKind, SealedKey};
+use crate::sqlite::admin::LEASE_IS_ACTIVE;
 use crate::sqlite::commit::{kind_number, kind_of, number, unsigned};
-use crate::sqlite::hot::now;
-use crate::sqlite::keep::IS_HELD;
 use crate::sqlite::schema::{Access, connect, failure, wait_for};
+use crate::sqlite::statements::now;
 
-/// The connections that read.
+/// A pool of connections for reading.
 pub(super) struct Readers {
     path: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -42,12 +42,12 @@ impl Readers {
         Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
     }
 
-    /// Reads a few pages on the next free connection, at once: a thread for it would cost more than the reading. Where the
-    /// file is locked, it is waited for on such a thread.
-    pub(super) fn look<T: Send + 'static>(
+    /// Reads a few pages on the current thread, because a blocking task would cost more than the
+    /// read. Falls back to [`read`](Self::read) if the file is locked.
+    pub(super) fn read_inline<T: Send + 'static>(
         &self,
         look: impl Fn(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
-    ) -> Boxed<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(async move {
             let permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -65,11 +65,11 @@ impl Readers {
         })
     }
 
-    /// Reads on the next free connection.
+    /// Reads on the next free connection, in a blocking task.
     pub(super) fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error> + Send + 'static,
-    ) -> Boxed<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(async move {
             let permit = self.permits.clone().acquire_owned().await;
             let permit = permit.map_err(|_| StoreError::Closed)?;
@@ -95,9 +95,9 @@ impl Readers {
         })
     }
 
-    /// Waits until nobody reads, and lets nobody begin.
+    /// Waits for all readers to finish and rejects new ones.
     pub(super) async fn close(&self) {
-        // An error says that it was closed already.
+        // An error means that the readers were already closed.
         drop(self.permits.acquire_many(self.count).await);
         self.permits.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -136,7 +136,8 @@ pub(super) fn logs(
         find += &condition.replace('?', &format!("?{}", values.len()));
     };
     if kind.is_some() {
-        // Those of one thread are few: with the plus they are found by it, and not among all of their kind.
+        // A Thread has few runs and forks. The plus makes SQLite use that index instead of the one
+        // by kind.
         let is_of_one = of.is_some() || forks_of.is_some();
         filter(if is_of_one { " AND +l.kind = ?" } else { " AND l.kind = ?" }, &kind);
     }
@@ -155,7 +156,7 @@ pub(super) fn logs(
             " AND (l.updated, l.id) {sign} (SELECT updated, id FROM logs
               WHERE tenant = (SELECT id FROM tenants WHERE name = ?1) AND name = ?)"
         );
-        // The first number stands already.
+        // Protects the number that is already assigned.
         let place = place.replace("?1", "\u{1}");
         filter(&place, &after);
         find = find.replace('\u{1}', "?1");
@@ -174,21 +175,21 @@ fn log_head(row: &SqlRow<'_>) -> Result<LogHead, rusqlite::Error> {
         kind: kind_of(row.get(1)?)?,
         of: row.get::<_, Option<Name>>(2)?.map(LogId),
         fork: fork_of(fork, row.get::<_, Option<i64>>(4)?.map(unsigned)),
-        rewinds: rewinds_of(rewinds.as_deref().unwrap_or_default()),
+        rewinds: parse_rewinds(rewinds.as_deref().unwrap_or_default()),
         status: row.get(6)?,
         last: unsigned(row.get(7)?),
         events: unsigned(row.get(8)?),
         bytes: unsigned(row.get(9)?),
         created: instant(row.get(10)?),
         updated: instant(row.get(11)?),
-        gone: erased(row, 12)?.map(Erased::why),
+        gone: erased(row, 12)?.map(ErasureReason::to_elision_reason),
     })
 }
 
-/// Why something is no more. A number that means nothing was not written by us.
-fn erased(row: &SqlRow<'_>, column: usize) -> Result<Option<Erased>, rusqlite::Error> {
+/// Returns the reason for an erasure. An unknown number means that the row was modified.
+fn erased(row: &SqlRow<'_>, column: usize) -> Result<Option<ErasureReason>, rusqlite::Error> {
     let number: Option<i16> = row.get(column)?;
-    match (number, Erased::of(number)) {
+    match (number, ErasureReason::from_number(number)) {
         (Some(number), None) => {
             Err(rusqlite::Error::IntegralValueOutOfRange(column, number.into()))
         }
@@ -196,8 +197,8 @@ fn erased(row: &SqlRow<'_>, column: usize) -> Result<Option<Erased>, rusqlite::E
     }
 }
 
-/// The rewinds of a log, from the text in which they are kept.
-pub(crate) fn rewinds_of(text: &str) -> Vec<Rewind> {
+/// Parses the stored rewinds of a log.
+pub(crate) fn parse_rewinds(text: &str) -> Vec<Rewind> {
     let rewind = |pair: &str| {
         let (at, to) = pair.split_once(':')?;
         Some(Rewind { at: at.parse().ok()?, to: to.parse().ok()? })
@@ -270,7 +271,7 @@ pub(super) fn place_of_event(
     log: &LogId,
     event: u64,
 ) -> Result<u64, rusqlite::Error> {
-    // One statement, so that no event comes between the look for it and the look for the end.
+    // One statement, so that no event is added between the two lookups.
     let find = format!(
         "SELECT coalesce((SELECT r.seq - 1 {ROWS} AND r.last_event > ?3
                           ORDER BY r.last_event LIMIT 1),
@@ -281,7 +282,7 @@ pub(super) fn place_of_event(
     db.prepare_cached(&find)?.query_row(place, |row| row.get(0)).map(unsigned)
 }
 
-/// The log's last sequence number; 0 where there is no such log.
+/// Returns the log's last sequence number, or 0 if the log does not exist.
 pub(super) fn last(db: &Connection, tenant: &Tenant, log: &LogId) -> Result<u64, rusqlite::Error> {
     let find = "SELECT l.last FROM logs l JOIN tenants t ON t.id = l.tenant
                 WHERE t.name = ?1 AND l.name = ?2";
@@ -322,19 +323,19 @@ pub(super) fn find(
     db: &Connection,
     tenant: &Tenant,
     keys: &[SealedKey],
-) -> Result<Sight, rusqlite::Error> {
+) -> Result<VaultLookup, rusqlite::Error> {
     let whose = "SELECT id, era FROM tenants WHERE name = ?1";
     let mut whose = db.prepare_cached(whose)?;
-    // As long as this row is being looked at, the database stays for us as it is.
+    // While this row is open, the read sees one snapshot of the database.
     let mut whose = whose.query([&tenant.0])?;
     let Some(whose) = whose.next()? else {
-        return Ok(Sight { found: vec![None; keys.len()], era: Era::default() });
+        return Ok(VaultLookup { found: vec![None; keys.len()], era: ErasureEpoch::default() });
     };
-    let (tenant, era): (i64, _) = (whose.get(0)?, Era(unsigned(whose.get(1)?)));
+    let (tenant, era): (i64, _) = (whose.get(0)?, ErasureEpoch(unsigned(whose.get(1)?)));
     let newest = "SELECT max(turn), count(*) FROM turn_keys
                   WHERE tenant = ?1 AND kind = ?2 AND hash = ?3";
     let mut newest = db.prepare_cached(newest)?;
-    // Most keys name a turn that another one of them names, too.
+    // Most keys of a request refer to the same turn.
     let mut turns: HashMap<i64, Option<VaultTurn>> = HashMap::new();
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
@@ -342,7 +343,7 @@ pub(super) fn find(
         let named = newest.query_row(place, |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?;
         found.push(match named {
             (None, _) => None,
-            // A claim or an id that names more than one turn names none.
+            // A claim or id that matches more than one turn is ambiguous and matches none.
             (Some(_), 2..) if key.kind != KeyKind::Chain => None,
             (Some(id), count) => {
                 let turn = match turns.entry(id) {
@@ -350,11 +351,11 @@ pub(super) fn find(
                     Entry::Vacant(place) => place.insert(turn_at(db, tenant, id)?),
                 };
                 let siblings = count.saturating_sub(1);
-                turn.clone().map(|turn| Found { turn, siblings })
+                turn.clone().map(|turn| VaultMatch { turn, siblings })
             }
         });
     }
-    Ok(Sight { found, era })
+    Ok(VaultLookup { found, era })
 }
 
 fn turn_at(db: &Connection, tenant: i64, id: i64) -> Result<Option<VaultTurn>, rusqlite::Error> {
@@ -364,13 +365,13 @@ fn turn_at(db: &Connection, tenant: i64, id: i64) -> Result<Option<VaultTurn>, r
                 FROM turns u JOIN logs l ON l.id = u.log WHERE u.id = ?2";
     let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
         Ok(VaultTurn {
-            id: NodeId(row.get(0)?),
-            parent: row.get::<_, Option<Name>>(1)?.map(NodeId),
+            id: TurnId(row.get(0)?),
+            parent: row.get::<_, Option<Name>>(1)?.map(TurnId),
             log: LogId(row.get(2)?),
             first: unsigned(row.get(3)?),
             last: unsigned(row.get(4)?),
             prefix: row.get(5)?,
-            gone: erased(row, 6)?.map(Erased::why),
+            gone: erased(row, 6)?.map(ErasureReason::to_elision_reason),
         })
     });
     found.optional()
@@ -380,7 +381,7 @@ pub(super) fn pending(
     db: &Connection,
     tenant: &Tenant,
     log: Option<&LogId>,
-) -> Result<Vec<Pending>, rusqlite::Error> {
+) -> Result<Vec<PendingEntry>, rusqlite::Error> {
     let now = now(db)?;
     let find = "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires
                 FROM pending p JOIN logs l ON l.id = p.log
@@ -393,7 +394,7 @@ pub(super) fn pending(
             Some(expires) if expires <= now => PendingStatus::Expired,
             Some(_) | None => PendingStatus::Open,
         };
-        Ok(Pending {
+        Ok(PendingEntry {
             id: row.get(0)?,
             kind: row.get(1)?,
             log: LogId(row.get(2)?),
@@ -406,33 +407,33 @@ pub(super) fn pending(
     found.collect()
 }
 
-/// The runs of all tenants that are held by nobody and stand as running, not written to for so long; or as waiting, for
-/// something whose time was up since they were written to.
+/// Lists runs of all tenants without a lease that are marked running and were not written to for
+/// `idle`, or that wait for a request that has expired since their last write.
 pub(super) fn unattended(
     db: &Connection,
     idle: Duration,
     after: u64,
     limit: u32,
-) -> Result<Vec<Unattended>, rusqlite::Error> {
+) -> Result<Vec<StaleRun>, rusqlite::Error> {
     let now = now(db)?;
     let since = now.saturating_sub(i64::try_from(idle.as_millis()).unwrap_or(i64::MAX));
     let find = format!(
         "SELECT t.name, l.name, l.id FROM logs l JOIN tenants t ON t.id = l.tenant
                 LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
                 WHERE l.status = 'running' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL AND l.updated <= ?2
-                AND NOT {IS_HELD}
+                AND NOT {LEASE_IS_ACTIVE}
                 UNION
                 SELECT t.name, l.name, l.id FROM pending p JOIN logs l ON l.id = p.log JOIN tenants t ON t.id = l.tenant
                 LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name
                 WHERE p.taken IS NULL AND p.expires IS NOT NULL AND p.expires <= ?3 AND p.expires > l.updated
                 AND l.status = 'waiting' AND l.id > ?1 AND l.kind = 2 AND l.gone IS NULL
-                AND NOT {IS_HELD}
+                AND NOT {LEASE_IS_ACTIVE}
                 ORDER BY 3 LIMIT ?4"
     );
     let mut find = db.prepare_cached(&find)?;
     let found = find.query_map(params![number(after), since, now, limit], |row| {
         let (tenant, run) = (Tenant(row.get(0)?), LogId(row.get(1)?));
-        Ok(Unattended { tenant, run, place: unsigned(row.get(2)?) })
+        Ok(StaleRun { tenant, run, place: unsigned(row.get(2)?) })
     })?;
     found.collect()
 }
@@ -449,7 +450,8 @@ pub(super) fn chain(
     up_to: i64,
     limit: u32,
 ) -> Result<Vec<ChainRow>, rusqlite::Error> {
-    // The plus keeps SQLite from an index by tenant, which would sort all records of the tenant for each page.
+    // The plus prevents an index by tenant, which would sort all records of the tenant for each
+    // page.
     let scope = match of {
         None => "?4 IS NULL",
         Some(_) => "+r.tenant = (SELECT id FROM tenants WHERE name = ?4)",
@@ -507,7 +509,7 @@ pub(super) fn tenants(db: &Connection) -> Result<Vec<Tenant>, rusqlite::Error> {
     find.query_map([], |row| row.get(0).map(Tenant))?.collect()
 }
 
-/// An instant, from the milliseconds in which it is kept.
+/// Converts stored milliseconds to a timestamp.
 pub(super) fn instant(milliseconds: i64) -> Timestamp {
     let limit = if milliseconds > 0 { Timestamp::MAX } else { Timestamp::MIN };
     Timestamp::from_millisecond(milliseconds).unwrap_or(limit)

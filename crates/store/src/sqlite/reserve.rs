@@ -1,6 +1,8 @@
-//! A reserve beside the database file: space that is given back when the disk is full, so that forgetting still works.
+//! A reserve file beside the database. It is deleted when the disk is full, so that forgetting
+//! still works.
 //!
-//! It is as large as the database, between [`LEAST`] and [`MOST`]. It holds random bytes, which no file system compresses.
+//! The file is as large as the database, between [`LEAST`] and [`MOST`]. It contains random bytes,
+//! which no file system can compress.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -9,8 +11,8 @@ use std::time::Duration;
 
 use throughline_core::StoreError;
 
-use crate::backups::keys::{beside, create_private};
 use crate::cipher;
+use crate::files::{self, beside, create_private};
 use crate::sqlite::schema::{Access, connect, wait_for};
 
 const LEAST: u64 = 128 << 10;
@@ -20,7 +22,8 @@ fn file(database: &Path) -> PathBuf {
     beside(database, "-reserve")
 }
 
-/// Makes the reserve, or makes it as large as it should be. On a full disk it stays as large as there is room for.
+/// Creates the reserve, or grows it to its intended size. On a full disk it stays as large as
+/// possible.
 pub(super) fn ensure(database: &Path) {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let path = file(database);
@@ -28,13 +31,13 @@ pub(super) fn ensure(database: &Path) {
     if length(&path) >= wanted {
         return;
     }
-    // Without it the store works, too.
+    // The store works without a reserve.
     drop(fill(&path, wanted));
 }
 
 fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
     const STEP: usize = 64 << 10;
-    let failed = |error: std::io::Error| crate::backups::keys::failed(path, &error);
+    let failed = |error: std::io::Error| files::failed(path, &error);
     let file = create_private(path).or_else(|_| OpenOptions::new().write(true).open(path));
     let mut file = file.map_err(failed)?;
     let mut length = file.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -49,18 +52,19 @@ fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Gives the reserve back; whether there was one.
+/// Deletes the reserve. Returns whether it existed.
 pub(super) fn release(database: &Path) -> bool {
     std::fs::remove_file(file(database)).is_ok()
 }
 
-/// Gives the reserve back, and lets the WAL begin anew, so that its file has room for what comes next.
+/// Deletes the reserve and restarts the WAL, so that its file has room for the next writes.
 pub(super) async fn make_room(database: &Path) -> Result<(), StoreError> {
     let database = database.to_owned();
     let making = tokio::task::spawn_blocking(move || {
         release(&database);
         wait_for(Duration::from_millis(100));
-        // A reader may hold the WAL back, and the file may have no room to grow: then the reserve must do.
+        // A reader may block the restart, and the file may have no room to grow. Then the reserve
+        // must suffice.
         let restart = "PRAGMA wal_checkpoint(RESTART)";
         if let Ok(db) = connect(&database, Access::Write) {
             drop(db.query_row(restart, [], |_| Ok(())));

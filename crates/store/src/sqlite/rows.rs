@@ -1,29 +1,36 @@
-//! Adding up the MACs of index rows: for verification, and once for a store that has no sums yet.
+//! Adds up the MACs of index rows: for verification, and once for a store without sums.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use throughline_core::{Name, StoreError, Tenant};
 
-use crate::backend::{ApiKeyRow, Protection};
 use crate::chain::GENESIS;
-use crate::keys::SECRET;
+use crate::protection::Protection;
+use crate::protection::SECRET;
+use crate::protection::{MIGRATION_WRITER, report_migration};
+use crate::row::ApiKeyRow;
 use crate::row_mac::{
-    Field, OF_STORE, OF_TENANTS, RowKey, RowMac, RowState, SegmentRow, SegmentSums, Table, Tally,
+    Field, IndexTable, RowKey, RowMac, RowState, STORE_TABLES, SegmentRow, SegmentSums,
+    TENANT_TABLES, Tally,
 };
-use crate::sqlite::commit::Stop;
-use crate::sqlite::keep::{KEY, key_row};
+use crate::row_mac::{RowSnapshot, SegmentSnapshot};
+use crate::sqlite::admin::{KEY, key_row};
+use crate::sqlite::commit::CommitError;
 use crate::sqlite::schema::{self, MIGRATIONS};
 use crate::sqlite::tally;
-use crate::verify::{FIRST_COUNT, RowsRead, SegmentRead, report_migration};
 
-/// The MAC of a row that has the table's columns first.
-pub(super) fn mac(row: &Row<'_>, key: &RowKey, table: &Table) -> Result<RowMac, rusqlite::Error> {
+/// Returns the MAC of a row whose first columns are those of the table.
+pub(super) fn mac(
+    row: &Row<'_>,
+    key: &RowKey,
+    table: &IndexTable,
+) -> Result<RowMac, rusqlite::Error> {
     let mut fields = Vec::with_capacity(9);
     for place in 0..table.columns.split(',').count() {
         fields.push(match row.get_ref(place)? {
             ValueRef::Null => Field::Null,
             ValueRef::Integer(number) => Field::Number(number),
-            // No table of ours holds one.
+            // No table of the store contains this type.
             ValueRef::Real(number) => Field::Number(i64::from_be_bytes(number.to_be_bytes())),
             ValueRef::Text(text) => Field::Text(text),
             ValueRef::Blob(bytes) => Field::Bytes(bytes),
@@ -32,17 +39,17 @@ pub(super) fn mac(row: &Row<'_>, key: &RowKey, table: &Table) -> Result<RowMac, 
     Ok(key.row(table, &fields))
 }
 
-/// Reads the index rows and the sums of a tenant, or all of them, in one snapshot.
+/// Reads the index rows and the stored sums of one tenant or all tenants, in one snapshot.
 pub(super) fn read(
     db: &Connection,
     key: &RowKey,
     of: Option<&Tenant>,
-) -> Result<RowsRead, rusqlite::Error> {
+) -> Result<RowSnapshot, rusqlite::Error> {
     let snapshot = db.unchecked_transaction()?;
     let find = "SELECT id FROM tenants WHERE name = ?1";
     let number = |name: &Tenant| snapshot.query_row(find, [&name.0], |row| row.get(0)).optional();
     let of = match of.map(number).transpose()? {
-        Some(None) => return Ok(RowsRead::default()),
+        Some(None) => return Ok(RowSnapshot::default()),
         of => of.flatten(),
     };
     let mut rows = count(&snapshot, key, of)?;
@@ -63,7 +70,7 @@ pub(super) fn read(
         });
         let holds = row.get::<_, Option<Vec<u8>>>(7)?.is_some_and(|stored| stored == mac);
         let sums = SegmentSums::parse(&sums).filter(|_| holds);
-        Ok(SegmentRead { tenant: row.get(1)?, writer, changes: row.get(5)?, sums })
+        Ok(SegmentSnapshot { tenant: row.get(1)?, writer, changes: row.get(5)?, sums })
     })?;
     rows.segments = segments.collect::<Result<_, _>>()?;
     if of.is_some() {
@@ -73,11 +80,11 @@ pub(super) fn read(
     Ok(rows)
 }
 
-/// Adds up the MACs of all index rows, or of those of one tenant.
-fn count(db: &Connection, key: &RowKey, of: Option<i64>) -> Result<RowsRead, rusqlite::Error> {
-    let mut read = RowsRead::default();
-    let of_store = OF_STORE.iter().filter(|_| of.is_none());
-    for table in OF_TENANTS.iter().chain(of_store) {
+/// Adds up the MACs of all index rows, or of one tenant's rows.
+fn count(db: &Connection, key: &RowKey, of: Option<i64>) -> Result<RowSnapshot, rusqlite::Error> {
+    let mut read = RowSnapshot::default();
+    let of_store = STORE_TABLES.iter().filter(|_| of.is_none());
+    for table in TENANT_TABLES.iter().chain(of_store) {
         let (name, columns) = (table.name, table.columns);
         let scope = match of {
             None if name == "kept" => "?1 IS NULL AND name <> 'tally'",
@@ -99,7 +106,7 @@ fn count(db: &Connection, key: &RowKey, of: Option<i64>) -> Result<RowsRead, rus
     Ok(read)
 }
 
-/// Where the sums stand, for a manifest.
+/// Returns the current sums for a manifest.
 pub(super) fn states(db: &Connection) -> Result<Vec<RowState>, rusqlite::Error> {
     let find = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g
                 JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
@@ -116,8 +123,8 @@ pub(super) fn states(db: &Connection) -> Result<Vec<RowState>, rusqlite::Error> 
     Ok(states)
 }
 
-/// Gives a store of version 1, or a new one, its MACs and sums.
-pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), Stop> {
+/// Adds MACs and sums to a new store or a store of version 1.
+pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), CommitError> {
     let Protection { key, api_keys, is_marked, marked } = protection;
     let version = schema::version(db)?;
     let is_counted = version > 1 && tally::stored(db)?.is_some();
@@ -126,11 +133,11 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
             let problem = "the MACs of the store's rows were removed: restore a backup";
             return Err(StoreError::Corrupt(problem.into()).into());
         }
-        // Another process made the store, and this one read the secret before.
+        // Another process created the store after this one had read the secret.
         (true, true, Some(marked)) if !is_marked => {
             return Ok(tally::set_value(db, Some(key), SECRET, Some(marked))?);
         }
-        // Sums that are missing are not made anew: verification reports them.
+        // Missing sums are not recomputed; verification reports them.
         (true, true, _) | (true, false, None) => return Ok(()),
         (true, false, Some(_)) if *is_marked => return Ok(()),
         (true, false, Some(_)) | (false, _, _) => {}
@@ -152,7 +159,7 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), St
     for (tenant, sums) in &read.tenants {
         let add = "INSERT INTO segments (tenant, writer, position, link, sums, mac)
                    VALUES (?1, ?2, 0, ?3, ?4, x'')";
-        db.execute(add, params![tenant, FIRST_COUNT, GENESIS, sums.print()])?;
+        db.execute(add, params![tenant, MIGRATION_WRITER, GENESIS, sums.print()])?;
     }
     let none = "UPDATE segments SET sums = ?1 WHERE sums = ''";
     db.execute(none, [SegmentSums::default().print()])?;

@@ -1,4 +1,4 @@
-//! Opening the file: how SQLite is to work, and which version the tables have.
+//! Opens the file: SQLite settings and schema versions.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -8,14 +8,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::{Name, StoreError};
 
-use crate::backups::keys::{beside, create_private};
+use crate::files::{beside, create_private};
 use crate::sqlite::backup::{BACKUP, keys_of_backup};
 
-/// Says "Thru" at the place where SQLite files say whose they are.
-pub(super) const APPLICATION: i32 = 0x5468_7275;
+/// The application id "Thru" of SQLite files that are stores.
+pub(super) const STORE_APPLICATION_ID: i32 = 0x5468_7275;
 
-/// The migrations, oldest first. A file's version is the number of those that were done. The second one needs the store's
-/// keys, so it is done once they are open: see `rows.rs`.
+/// The migrations, oldest first. A file's version is the number of applied migrations. The second
+/// one needs the store's keys and runs once they are loaded: see `rows.rs`.
 pub(super) const MIGRATIONS: [&str; 2] =
     [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 /// The version that this program writes.
@@ -40,23 +40,23 @@ const TABLES: [&str; 14] = [
 ];
 
 thread_local! {
-    /// How many milliseconds connections on this thread wait for another process.
+    /// Milliseconds that connections on this thread wait for another process.
     static PATIENCE: Cell<i32> = const { Cell::new(30_000) };
 }
 
-/// Connections on this thread wait so long for another process.
+/// Sets how long connections on this thread wait for another process.
 pub(crate) fn wait_for(patience: Duration) {
     PATIENCE.set(i32::try_from(patience.as_millis()).unwrap_or(i32::MAX));
 }
 
-/// Opens the file for the writer, and brings its tables up to date.
+/// Opens the file for the writer and migrates its tables.
 pub(crate) fn open(
     path: &Path,
     create: bool,
     patience: Duration,
 ) -> Result<Connection, StoreError> {
     wait_for(patience);
-    let shown = shown(path);
+    let shown = display_name(path);
     if !create && !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: shown });
     }
@@ -65,29 +65,31 @@ pub(crate) fn open(
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
-    // SQLite makes the files beside it with its permissions. It says why a file cannot be made when it opens it.
+    // SQLite creates the files beside it with the same permissions. Errors of this call are
+    // ignored, because opening the file reports them.
     if create && !path.exists() {
         drop(create_private(path));
     }
     let mut db = plain(path, Access::Write).map_err(|error| cannot_open(error, path))?;
     check_owner(&db, path)?;
     if !create && is_empty(&db).map_err(|error| failure(error, path))? {
-        return Err(no_store(path));
+        return Err(empty_file(path));
     }
     patiently(patience, || write_ahead(&db)).map_err(|error| failure(error, path))?;
     migrate(&mut db, path)?;
     Ok(db)
 }
 
-/// Checks a file for reading, and returns how to open it. Without a writer, no file is made beside it.
+/// Checks a file for reading and returns how to open it. Without a writer, no file is created
+/// beside it.
 pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
     if !path.exists() {
-        return Err(StoreError::NotFound { what: "store", name: shown(path) });
+        return Err(StoreError::NotFound { what: "store", name: display_name(path) });
     }
     if has_writer(path) {
         match check(path, Access::Read) {
             Ok(()) => return Ok(Access::Read),
-            // The files beside it may be left over from a writer, in a folder that cannot be written to.
+            // A writer may have left the files beside it in a folder that is not writable.
             Err(error) if has_wal(path) => return Err(error),
             Err(_) => {}
         }
@@ -96,47 +98,48 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
     Ok(Access::Immutable)
 }
 
-/// Checks that a file is a store that can be read.
+/// Checks that a file is a readable store.
 fn check(path: &Path, access: Access) -> Result<(), StoreError> {
     let sqlite = |error| failure(error, path);
     let db = plain(path, access).map_err(sqlite)?;
     check_owner(&db, path)?;
     if is_empty(&db).map_err(sqlite)? {
-        return Err(no_store(path));
+        return Err(empty_file(path));
     }
     check_tables(&db, path)
 }
 
-/// Whether a process may have the file open for writing. The log of an idle writer can be empty.
+/// Returns whether a process may have the file open for writing. The WAL of an idle writer can be
+/// empty.
 pub(super) fn has_writer(path: &Path) -> bool {
     has_wal(path) || beside(path, "-shm").exists()
 }
 
-/// Whether the file has changes beside it.
+/// Returns whether the WAL contains changes.
 pub(super) fn has_wal(path: &Path) -> bool {
     std::fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
-/// Makes the tables in a new file, for a backup of another database.
+/// Creates the tables in a new file, for a backup of another database.
 pub(crate) fn create_for_backup(path: &Path) -> Result<Connection, StoreError> {
     if path.exists() {
-        return Err(crate::refusal::backup_exists(path));
+        return Err(crate::rejection::backup_exists(path));
     }
     open(path, true, Duration::from_secs(30))
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The one that writes.
+    /// The writer.
     Write,
-    /// One of those that read.
+    /// A reader.
     Read,
-    /// Reads a file that has no writer.
+    /// A reader of a file that has no writer.
     Immutable,
 }
 
-/// A connection that works as all of ours do.
+/// Opens a connection with the settings of the store.
 pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     let db = plain(path, access)?;
     if access == Access::Write {
@@ -145,7 +148,7 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
     Ok(db)
 }
 
-/// A connection that changes nothing yet.
+/// Opens a connection without changing the file.
 fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -157,12 +160,13 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
         Access::Immutable => immutable(path),
     };
     let mut db = Connection::open_with_flags(address, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // SQLite opens what it cannot write to, and fails later with something else.
+    // SQLite opens a file that is not writable and fails later with a different error.
     if access == Access::Write && db.is_readonly("main")? {
         let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
         return Err(rusqlite::Error::SqliteFailure(read_only, None));
     }
-    // A statement stays as it was planned: else one that partial indexes might serve is planned anew for each value.
+    // Keeps the plan of a statement. Otherwise SQLite plans statements with partial indexes again
+    // for each value.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
@@ -170,23 +174,24 @@ fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
     Ok(db)
 }
 
-/// The address of a file that SQLite locks nowhere and makes no file beside.
+/// Returns the URI of a file that SQLite opens without locks and without files beside it.
 fn immutable(path: &Path) -> std::path::PathBuf {
     let path = path.to_string_lossy();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{path}?immutable=1").into()
 }
 
-/// Only WAL lets others read while one writes; FULL waits for the disk at each commit.
+/// Only WAL allows reads during a write. FULL syncs to disk on each commit.
 fn write_ahead(db: &Connection) -> Result<(), rusqlite::Error> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    // Pages that many commits change are carried over to the file once for all of them: 16 MB at a time.
+    // Checkpoints every 16 MB, so that pages changed by many commits are written to the file once.
     db.pragma_update(None, "wal_autocheckpoint", 4096)?;
     db.pragma_update(None, "secure_delete", "ON")
 }
 
-/// Another process is writing. SQLite's own way waits ever longer; a commit takes about a millisecond.
+/// Waits while another process writes. SQLite's default waits increasingly longer, but a commit
+/// takes about 1 millisecond.
 fn wait_a_little(tries: i32) -> bool {
     let waits = tries < PATIENCE.get();
     if waits {
@@ -195,8 +200,8 @@ fn wait_a_little(tries: i32) -> bool {
     waits
 }
 
-/// SQLite does not say why it cannot make a file. One that exists is not opened besides it: closing that again would give
-/// away the locks that other connections of this process hold.
+/// Finds out why SQLite cannot create a file. An existing file must not be opened here: closing it
+/// would release the locks of other connections in this process.
 fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
     use std::io::ErrorKind;
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
@@ -206,16 +211,16 @@ fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
         Ok(_) => failure(error, path),
         Err(problem) => match problem.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly(shown(path))
+                StoreError::ReadOnly(display_name(path))
             }
             ErrorKind::StorageFull => StoreError::Full,
             ErrorKind::AlreadyExists => failure(error, path),
-            _ => StoreError::Unreachable(shown(path), problem.to_string().into()),
+            _ => StoreError::Unreachable(display_name(path), problem.to_string().into()),
         },
     }
 }
 
-/// Whoever changes the mode of the file while another does is refused at once: SQLite does not wait there.
+/// Retries a change of the journal mode, because SQLite does not wait for a concurrent change.
 fn patiently(
     patience: Duration,
     mut work: impl FnMut() -> Result<(), rusqlite::Error>,
@@ -234,12 +239,12 @@ fn patiently(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long something waits is no time of day")]
+#[expect(clippy::disallowed_methods, reason = "measures a duration, not the time of day")]
 pub(super) fn instant() -> Instant {
     Instant::now()
 }
 
-/// A file that is not ours is left as it is.
+/// Rejects files of other programs without changing them.
 fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let sqlite = |error| failure(error, path);
     let find = "SELECT (SELECT count(*) FROM sqlite_schema), application_id
@@ -249,11 +254,11 @@ fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
     if application == BACKUP {
         let (file, keys) = (path.display(), keys_of_backup(db).map_err(sqlite)?);
         return Err(StoreError::invalid(format!(
-            "{file} is a backup, which opens only with its key file {keys}: make a store of both \
+            "{file} is a backup, which opens only with its key file {keys}: restore a store from both \
              with `throughline restore {file} --to NEW.db`"
         )));
     }
-    if tables > 0 && application != APPLICATION {
+    if tables > 0 && application != STORE_APPLICATION_ID {
         let problem = format!(
             "{} is a database of another program: choose another file for the store",
             path.display()
@@ -263,13 +268,14 @@ fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes the tables in a new file, and checks those of another. A store of version 1 stays one until its keys are open.
+/// Creates the tables in a new file, and checks those of an existing one. A store of version 1
+/// keeps its version until its keys are loaded.
 fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let sqlite = |error| failure(error, path);
     if version(db).map_err(sqlite)? != 0 {
         return check_tables(db, path);
     }
-    // Whoever comes second finds the version that the first has written.
+    // A concurrent process finds the version that the first one has written.
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
     check_owner(&change, path)?;
     if !is_empty(&change).map_err(sqlite)? {
@@ -278,12 +284,12 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     for migration in MIGRATIONS {
         change.execute_batch(migration).map_err(sqlite)?;
     }
-    change.pragma_update(None, "application_id", APPLICATION).map_err(sqlite)?;
+    change.pragma_update(None, "application_id", STORE_APPLICATION_ID).map_err(sqlite)?;
     change.pragma_update(None, "user_version", KNOWN).map_err(sqlite)?;
     change.commit().map_err(sqlite)
 }
 
-/// Whether the file has a version that this program knows, and all tables.
+/// Checks that the file has a supported version and all tables.
 fn check_tables(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let sqlite = |error| failure(error, path);
     let place = path.display();
@@ -294,7 +300,7 @@ fn check_tables(db: &Connection, path: &Path) -> Result<(), StoreError> {
     }
     if found < 1 {
         let problem = format!(
-            "{place} has tables of a store and the schema version {found}, which no version of \
+            "{place} contains the tables of a store and schema version {found}, which no version of \
              Throughline writes: restore a backup"
         );
         return Err(StoreError::Corrupt(problem.into()));
@@ -313,17 +319,20 @@ fn is_empty(db: &Connection) -> Result<bool, rusqlite::Error> {
     db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
-fn no_store(path: &Path) -> StoreError {
-    StoreError::invalid(format!("{} is empty and holds no store: check its name", path.display()))
+fn empty_file(path: &Path) -> StoreError {
+    StoreError::invalid(format!(
+        "{} is empty and contains no store: check its name",
+        path.display()
+    ))
 }
 
 pub(super) fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
     db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0))
 }
 
-/// What an error of SQLite means to a user of the store.
+/// Maps an SQLite error to a store error.
 pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
-    // The index of the WAL grows too, and says it in its own way where there is no room.
+    // A full disk also prevents growth of the WAL index, with a different error code.
     const NO_ROOM_FOR_INDEX: i32 = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
     if let rusqlite::Error::ToSqlConversionFailure(inner) = &error
         && let Some(own) = inner.downcast_ref::<StoreError>()
@@ -336,10 +345,10 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::SystemIoFailure) if extended == Some(NO_ROOM_FOR_INDEX) => StoreError::Full,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            StoreError::ReadOnly(shown(path))
+            StoreError::ReadOnly(display_name(path))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Locked(shown(path))
+            StoreError::Locked(display_name(path))
         }
         Some(ErrorCode::NotADatabase) => {
             let problem = format!("{place} is not a database: choose another file for the store");
@@ -352,12 +361,12 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
             StoreError::Corrupt(problem.into())
         }
         Some(ErrorCode::CannotOpen) => {
-            StoreError::Unreachable(shown(path), error.to_string().into())
+            StoreError::Unreachable(display_name(path), error.to_string().into())
         }
         Some(_) | None => StoreError::Database(std::sync::Arc::new(error)),
     }
 }
 
-fn shown(path: &Path) -> Name {
+fn display_name(path: &Path) -> Name {
     Name::from(path.display().to_string())
 }

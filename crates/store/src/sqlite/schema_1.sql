@@ -1,5 +1,5 @@
--- The tables of the store, version 1. PostgreSQL has the same: see ../postgres/schema_1.sql.
--- Names are told once: other tables refer to tenants, logs and segments by number.
+-- The tables of the store, version 1. PostgreSQL has the same: see ../postgres/schema_1.sql. Names
+-- are stored once: other tables refer to tenants, logs and segments by number.
 
 CREATE TABLE tenants (
     id      INTEGER PRIMARY KEY,
@@ -8,7 +8,7 @@ CREATE TABLE tenants (
     era     INTEGER NOT NULL DEFAULT 0          -- how often something of it was destroyed
 ) STRICT;
 
--- One row per Thread or Run.
+-- One row per Thread or run.
 CREATE TABLE logs (
     id       INTEGER PRIMARY KEY,
     tenant   INTEGER NOT NULL,
@@ -32,7 +32,8 @@ CREATE INDEX logs_of ON logs (tenant, of) WHERE of IS NOT NULL;
 CREATE INDEX logs_fork ON logs (tenant, fork) WHERE fork IS NOT NULL;
 CREATE INDEX logs_running ON logs (id) WHERE status = 'running';
 
--- The Journal. Rows are only ever added; erasing takes the content away and leaves the rest, so that the chain holds.
+-- The Journal. Rows are only added. Erasing removes the content and keeps the rest, so that the
+-- chain stays valid.
 CREATE TABLE records (
     id         INTEGER PRIMARY KEY,             -- in the order of writing
     tenant     INTEGER NOT NULL,
@@ -59,7 +60,7 @@ CREATE INDEX records_checkpoints ON records (tenant, log, seq) WHERE kind = 'che
 CREATE INDEX records_erased ON records (tenant, log, seq) WHERE erased IS NOT NULL;
 CREATE INDEX records_blob ON records (blob) WHERE blob IS NOT NULL;
 
--- What opens the contents, kept apart from them: deleting a salt destroys its content.
+-- The salts that open contents, stored separately: deleting a salt destroys its content.
 CREATE TABLE salts (
     record INTEGER PRIMARY KEY,
     tenant INTEGER NOT NULL,
@@ -67,7 +68,7 @@ CREATE TABLE salts (
     salt   BLOB NOT NULL
 ) STRICT;
 
--- Large contents, once per tenant.
+-- Large contents, stored once per tenant.
 CREATE TABLE blobs (
     id      INTEGER PRIMARY KEY,
     tenant  INTEGER NOT NULL,
@@ -76,7 +77,7 @@ CREATE TABLE blobs (
     UNIQUE (tenant, hash)
 ) STRICT;
 
--- Where the chains end: one segment per tenant and writer.
+-- The heads of the chains: one segment per tenant and writer.
 CREATE TABLE segments (
     id       INTEGER PRIMARY KEY,
     tenant   INTEGER NOT NULL,
@@ -92,7 +93,7 @@ CREATE TABLE manifests (
     signature BLOB NOT NULL
 ) STRICT;
 
--- Batches that happen once.
+-- Batches with idempotency names.
 CREATE TABLE once (
     tenant  INTEGER NOT NULL,
     name    BLOB NOT NULL,
@@ -155,7 +156,8 @@ CREATE TABLE api_keys (
     PRIMARY KEY (tenant, id)
 ) STRICT;
 
--- Small values of the store's own: its secret, wrapped where there is a master key; where backups lie.
+-- Small internal values: the store's secret, wrapped if there is a master key, and backup
+-- locations.
 CREATE TABLE kept (
     name  TEXT PRIMARY KEY,
     value BLOB NOT NULL

@@ -1,4 +1,5 @@
--- Version 2: sums of the MACs of index rows (see ../row_mac.rs). PostgreSQL has the same: see ../postgres/schema_2.sql.
+-- Version 2: sums of the MACs of index rows (see ../row_mac.rs).
+-- PostgreSQL has the same: see ../postgres/schema_2.sql.
 
 ALTER TABLE segments ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;  -- how often the row was written
 ALTER TABLE segments ADD COLUMN sums TEXT NOT NULL DEFAULT '';       -- per table: two halves of the XOR, and a count
@@ -16,5 +17,5 @@ BEGIN SELECT RAISE(ABORT, 'the store has a newer schema: restart this process wi
 CREATE TRIGGER api_keys_change_with_their_mac BEFORE UPDATE OF revoked ON api_keys WHEN NEW.mac IS OLD.mac
 BEGIN SELECT RAISE(ABORT, 'the store has a newer schema: restart this process with the newer version'); END;
 
--- Commits that write nothing touch the file's header instead.
+-- Commits that write nothing rewrite the file's header instead.
 DELETE FROM kept WHERE name IN ('flushed', 'scrubbed');

@@ -1,20 +1,20 @@
-//! The sums of the tables that belong to the whole store. They are read and written in the transaction that changes a row:
-//! such changes are rare, and other processes make them too.
+//! The sums of the store-wide tables. They are read and written in the transaction that changes a
+//! row, because such changes are rare and other processes make them too.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::StoreError;
 
-use crate::row_mac::{Field, KEPT, RowKey, RowMac, StoreSums, TALLY, Tally};
+use crate::row_mac::{Field, KEPT, RowKey, RowMac, StoreSums, TALLY_NAME, Tally};
 
-/// The tally as it is stored.
+/// Returns the stored tally.
 pub(super) fn stored(db: &Connection) -> Result<Option<Vec<u8>>, rusqlite::Error> {
     let find = "SELECT value FROM kept WHERE name = ?1";
-    db.prepare_cached(find)?.query_row([TALLY], |row| row.get(0)).optional()
+    db.prepare_cached(find)?.query_row([TALLY_NAME], |row| row.get(0)).optional()
 }
 
-/// Changes the sums. A tally that was removed or changed stays as it is, and verification reports it: the store does not
-/// vouch for it again, and goes on.
+/// Changes the sums. A tally that was removed or modified stays as it is, so that verification
+/// reports it; the store keeps working.
 pub(super) fn change(
     db: &Connection,
     key: &RowKey,
@@ -32,12 +32,12 @@ pub(super) fn change(
 pub(super) fn write(db: &Connection, key: &RowKey, tally: &Tally) -> Result<(), rusqlite::Error> {
     let set = "INSERT INTO kept VALUES (?1, ?2)
                ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    db.prepare_cached(set)?.execute(params![TALLY, tally.print(key).as_bytes()])?;
+    db.prepare_cached(set)?.execute(params![TALLY_NAME, tally.print(key).as_bytes()])?;
     Ok(())
 }
 
-/// Sets a small value, or deletes it, and counts it. Without a key the store is still being opened for the first time, and
-/// counts its values later.
+/// Sets or deletes a small internal value and updates the sums. Without a key, the store is being
+/// opened for the first time and sums its values later.
 pub(super) fn set_value(
     db: &Connection,
     key: Option<&RowKey>,
@@ -61,7 +61,7 @@ pub(super) fn set_value(
         return match stored(db)? {
             None => Ok(()),
             Some(_) => {
-                let problem = "another process made the store at the same moment: open it again";
+                let problem = "another process created the store at the same time: open it again";
                 let problem = Box::new(StoreError::invalid(problem));
                 Err(rusqlite::Error::ToSqlConversionFailure(problem))
             }
@@ -78,7 +78,7 @@ pub(super) fn set_value(
     })
 }
 
-/// A small value.
+/// Returns a small internal value.
 pub(super) fn value(db: &Connection, name: &str) -> Result<Option<Bytes>, rusqlite::Error> {
     let find = "SELECT value FROM kept WHERE name = ?1";
     let found = db.prepare_cached(find)?.query_row([name], |row| row.get::<_, Vec<u8>>(0));

@@ -1,7 +1,7 @@
-//! Waiting for records, whichever process writes them.
+//! Waits for new records from any process.
 //!
-//! A commit of this process wakes those who wait for its logs. Another process's commit shows in the file's data version,
-//! which is looked at while anybody waits.
+//! A commit of this process wakes the tasks that wait for its logs. A commit of another process
+//! changes the file's data version, which is polled while a task waits.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 use crate::sqlite::read::{self, Readers};
 use crate::sqlite::schema::{Access, connect};
 
-/// How often the file is looked at while somebody waits.
+/// The polling interval of the file.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Those who wait.
+/// The waiting tasks.
 pub(super) struct Waiters {
     path: PathBuf,
     waiting: Mutex<HashMap<(Tenant, LogId), Arc<Notify>>>,
@@ -37,7 +37,7 @@ impl Waiters {
         }
     }
 
-    /// Waits until the log has a record after that one.
+    /// Waits until the log has a record after `after`.
     pub(super) async fn wait(
         self: &Arc<Self>,
         readers: &Readers,
@@ -54,11 +54,12 @@ impl Waiters {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 Arc::clone(waiting.entry(key.clone()).or_default())
             };
-            // Whoever writes between the look and the wait still wakes us.
+            // Registers before the read, so that a write between the read and the wait still wakes
+            // this task.
             let notified = notify.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            // Whoever closed it before that does not wake us.
+            // A close before the registration does not wake this task.
             if self.closed.load(Ordering::Acquire) {
                 return Err(StoreError::Closed);
             }
@@ -66,14 +67,14 @@ impl Waiters {
             let (tenant, log) = key.clone();
             let last = readers.read(move |db| read::last(db, &tenant, &log)).await?;
             if last > after {
-                self.leave(&key, notify.clone());
+                self.unregister(&key, notify.clone());
                 return Ok(());
             }
             notified.await;
         }
     }
 
-    /// Wakes those who wait for these logs.
+    /// Wakes the tasks that wait for these logs.
     pub(super) fn wake<'l>(&self, tenant: &Tenant, logs: impl Iterator<Item = &'l LogId>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.is_empty() {
@@ -86,13 +87,13 @@ impl Waiters {
         }
     }
 
-    /// Wakes everybody, for the last time.
+    /// Closes and wakes all tasks.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake_all();
     }
 
-    /// Whether anybody still waits. Those who went away without a word are forgotten.
+    /// Wakes all tasks and removes cancelled ones. Returns whether any task still waits.
     fn wake_all(&self) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
@@ -100,7 +101,7 @@ impl Waiters {
         !waiting.is_empty()
     }
 
-    fn leave(&self, key: &(Tenant, LogId), notify: Arc<Notify>) {
+    fn unregister(&self, key: &(Tenant, LogId), notify: Arc<Notify>) {
         drop(notify);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.get(key).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
@@ -108,13 +109,13 @@ impl Waiters {
         }
     }
 
-    fn is_anybody_waiting(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
         !waiting.is_empty()
     }
 
-    /// Looks at the file while somebody waits.
+    /// Polls the file while a task waits.
     fn watch(self: &Arc<Self>) {
         if self.watched.swap(true, Ordering::AcqRel) {
             return;
@@ -129,7 +130,8 @@ impl Waiters {
                     db = opened.await.ok().and_then(Result::ok);
                 }
                 let found = db.as_ref().and_then(version);
-                // The first look tells nothing of what came before it, and one that failed tells nothing at all.
+                // The first poll has no baseline, and a failed poll has no result. Wake all tasks
+                // in both cases.
                 if found.is_none() || found != seen {
                     waiters.wake_all();
                 }
@@ -137,21 +139,21 @@ impl Waiters {
                     db = None;
                 }
                 seen = found;
-                if !waiters.is_anybody_waiting() {
+                if !waiters.has_waiters() {
                     break;
                 }
                 tokio::time::sleep(LOOK).await;
             }
             waiters.watched.store(false, Ordering::Release);
-            // Somebody may have come while the watch ended.
-            if waiters.is_anybody_waiting() && !waiters.closed.load(Ordering::Acquire) {
+            // A task may have registered while the polling ended.
+            if waiters.has_waiters() && !waiters.closed.load(Ordering::Acquire) {
                 waiters.wake_all();
             }
         });
     }
 }
 
-/// Changes with every commit of another connection.
+/// Returns the data version, which changes with every commit of another connection.
 fn version(db: &Connection) -> Option<i64> {
     db.query_row("PRAGMA data_version", [], |row| row.get(0)).ok()
 }

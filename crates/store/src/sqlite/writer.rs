@@ -1,5 +1,5 @@
-//! The one thread that writes. It commits whatever queued during the last fsync, and whatever comes while that is being
-//! written: no timer, and no writer waits for another's batch to fill up.
+//! The writer thread. It commits all batches that queued during the last fsync and those that
+//! arrive while the transaction is written. There is no timer, and no batch waits for others.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -7,77 +7,78 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use throughline_core::{Boxed, Name, Receipt, StoreError};
+use throughline_core::{Name, Receipt, StoreError, StoreFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::backend::{Protection, SealedBatch};
 use crate::manifest::{Manifest, Series, Signer};
 use crate::options::{Durability, Options};
+use crate::protection::Protection;
 use crate::row_mac::{RowKey, RowState};
+use crate::sealed_batch::SealedBatch;
+use crate::sqlite::admin::touch;
 use crate::sqlite::chains::{Chains, write_manifest};
-use crate::sqlite::commit::Stop;
-use crate::sqlite::hot::{Hot, now};
-use crate::sqlite::keep::touch;
+use crate::sqlite::commit::CommitError;
 use crate::sqlite::reserve;
 use crate::sqlite::schema::{failure, instant, wait_for};
+use crate::sqlite::statements::{Statements, now};
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::{rows, tally};
 
-/// How many batches one transaction takes at most, so that the first need not wait for too many others.
+/// Maximum number of batches per transaction, which limits the wait of the first one.
 const GROUP: usize = 256;
-/// How many bytes one transaction takes, more or less.
-const GROUP_BYTES: usize = 16 << 20;
-/// How long a relaxed commit may stay in memory.
-const RELAXED: Duration = Duration::from_millis(50);
-/// How long what did not fit on the disk is not tried again.
+/// Approximate maximum number of bytes per transaction.
+const MAX_GROUP_BYTES: usize = 16 << 20;
+/// Maximum time that a relaxed commit stays in memory.
+const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
+/// Time before a batch that did not fit on the disk is tried again.
 const FULL: Duration = Duration::from_millis(100);
-/// How long heads may move before a manifest is signed.
-const UNSIGNED: Duration = Duration::from_secs(1);
+/// Maximum time that heads may move before a manifest is signed.
+const MAX_UNSIGNED: Duration = Duration::from_secs(1);
 
-/// Sends work to the thread.
+/// Sends jobs to the writer thread.
 pub(super) struct WriterHandle {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<SqliteJob>,
     room: Arc<Semaphore>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-enum Job {
-    Commit(Waiting),
-    Act(Box<dyn FnOnce(&mut Writer<'_>) + Send>),
+enum SqliteJob {
+    Commit(QueuedBatch),
+    Act(Box<dyn FnOnce(&mut SqliteWriter<'_>) + Send>),
     Sign(Arc<Signer>),
     Close(Reply<()>),
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// A batch, and who waits for it.
-struct Waiting {
+/// A batch and the channel of its caller.
+struct QueuedBatch {
     batch: SealedBatch,
     reply: Reply<Receipt>,
     room: OwnedSemaphorePermit,
 }
 
-/// The work that waits, in the order in which it came.
+/// The queued jobs, in order of arrival.
 struct Queue {
-    jobs: mpsc::Receiver<Job>,
-    /// What was taken out and is not done yet.
-    next: Option<Job>,
-    no_room: Option<NoRoom>,
+    jobs: mpsc::Receiver<SqliteJob>,
+    /// A job that was received but not processed yet.
+    next: Option<SqliteJob>,
+    no_room: Option<RecentDiskFull>,
 }
 
-/// The smallest batch that lately did not fit on the disk.
-struct NoRoom {
+/// The smallest batch that recently did not fit on the disk.
+struct RecentDiskFull {
     bytes: usize,
     since: Instant,
 }
 
 impl Queue {
-    fn new(jobs: mpsc::Receiver<Job>) -> Self {
+    fn new(jobs: mpsc::Receiver<SqliteJob>) -> Self {
         Self { jobs, next: None, no_room: None }
     }
 
-    /// The next job, once there is one. Without a time it waits for as long as it takes.
-    fn job(&mut self, patience: Option<Duration>) -> Result<Job, RecvTimeoutError> {
+    /// Waits for the next job. Without `patience` there is no timeout.
+    fn job(&mut self, patience: Option<Duration>) -> Result<SqliteJob, RecvTimeoutError> {
         match (self.next.take(), patience) {
             (Some(job), _) => Ok(job),
             (None, None) => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -85,11 +86,11 @@ impl Queue {
         }
     }
 
-    /// The batch that is waiting, if nothing else comes before it.
-    fn batch(&mut self) -> Option<Waiting> {
+    /// Returns the next queued batch, unless another job comes first.
+    fn batch(&mut self) -> Option<QueuedBatch> {
         loop {
             match self.next.take().or_else(|| self.jobs.try_recv().ok())? {
-                Job::Commit(waiting) => {
+                SqliteJob::Commit(waiting) => {
                     if let Some(waiting) = self.admit(waiting) {
                         return Some(waiting);
                     }
@@ -102,37 +103,37 @@ impl Queue {
         }
     }
 
-    /// Lets a batch in, unless it is refused.
-    fn admit(&self, waiting: Waiting) -> Option<Waiting> {
+    /// Returns the batch, unless it is rejected.
+    fn admit(&self, waiting: QueuedBatch) -> Option<QueuedBatch> {
         if self.refuses(&waiting.batch) {
-            // Whoever asked may have gone meanwhile.
+            // The caller may be cancelled.
             drop(waiting.reply.send(Err(StoreError::Full)));
             return None;
         }
         Some(waiting)
     }
 
-    /// Whether a batch that is no larger did not fit a moment ago: trying would only keep a full disk busy. What makes room is
-    /// always tried.
+    /// Returns whether a batch of at most this size recently did not fit; another attempt would
+    /// only load a full disk. Batches that free space are always tried.
     fn refuses(&self, batch: &SealedBatch) -> bool {
         batch.erases.is_empty() && self.no_room().is_some_and(|bytes| weight(batch) >= bytes)
     }
 
-    /// How many bytes did not fit a moment ago.
+    /// Returns the number of bytes that recently did not fit.
     fn no_room(&self) -> Option<usize> {
         let no_room = self.no_room.as_ref()?;
         let is_fresh = instant().saturating_duration_since(no_room.since) < FULL;
         is_fresh.then_some(no_room.bytes)
     }
 
-    /// Learns from what became of a batch how much room there is.
+    /// Updates the estimate of the available space from a result.
     fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt, StoreError>) {
         let bytes = weight(batch);
         match result {
-            // What destroys something writes more than it weighs.
+            // An erasing batch writes more than its size.
             Err(StoreError::Full) if batch.erases.is_empty() => {
                 if self.no_room().is_none_or(|known| bytes < known) {
-                    self.no_room = Some(NoRoom { bytes, since: instant() });
+                    self.no_room = Some(RecentDiskFull { bytes, since: instant() });
                 }
             }
             Ok(receipt) if !receipt.repeated => {
@@ -145,7 +146,7 @@ impl Queue {
 
 /// The batches of one transaction.
 trait Batches {
-    /// The batch at that place, if there is one.
+    /// Returns the batch with this index, if there is one.
     fn get(&mut self, place: usize) -> Option<&SealedBatch>;
 }
 
@@ -155,22 +156,22 @@ impl Batches for &SealedBatch {
     }
 }
 
-/// Batches of many callers. It takes in whatever comes while the others are being written.
-struct Group<'q> {
-    batches: Vec<Waiting>,
+/// Batches of several callers. It grows while earlier batches are written.
+struct BatchGroup<'q> {
+    batches: Vec<QueuedBatch>,
     bytes: usize,
     queue: &'q mut Queue,
 }
 
-impl<'q> Group<'q> {
-    fn of(first: Waiting, queue: &'q mut Queue) -> Self {
+impl<'q> BatchGroup<'q> {
+    fn new(first: QueuedBatch, queue: &'q mut Queue) -> Self {
         Self { bytes: weight(&first.batch), batches: vec![first], queue }
     }
 }
 
-impl Batches for Group<'_> {
+impl Batches for BatchGroup<'_> {
     fn get(&mut self, place: usize) -> Option<&SealedBatch> {
-        let has_room = self.batches.len() < GROUP && self.bytes < GROUP_BYTES;
+        let has_room = self.batches.len() < GROUP && self.bytes < MAX_GROUP_BYTES;
         if place == self.batches.len()
             && has_room
             && let Some(waiting) = self.queue.batch()
@@ -197,7 +198,7 @@ impl WriterHandle {
         let thread = std::thread::Builder::new().name("throughline-writer".into());
         let thread = thread.spawn(move || {
             wait_for(patience);
-            let mut writer = Writer {
+            let mut writer = SqliteWriter {
                 db: &db,
                 hot: None,
                 path,
@@ -212,7 +213,7 @@ impl WriterHandle {
             writer.run(&mut queue);
         });
         let thread = thread.map_err(|error| {
-            StoreError::invalid(format!("the system has no thread for the writer: {error}"))
+            StoreError::invalid(format!("cannot start the writer thread: {error}"))
         })?;
         let room = Arc::new(Semaphore::new(options.queue.max(1)));
         Ok(Self { jobs, room, thread: Mutex::new(Some(thread)) })
@@ -222,13 +223,13 @@ impl WriterHandle {
         let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, receipt) = oneshot::channel();
         self.jobs
-            .send(Job::Commit(Waiting { batch, reply, room }))
+            .send(SqliteJob::Commit(QueuedBatch { batch, reply, room }))
             .map_err(|_| StoreError::Closed)?;
         receipt.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Gives the writer the key of row MACs, and the store its sums where it has none.
-    pub(super) fn protect(&self, protection: Protection) -> Boxed<'_, ()> {
+    /// Gives the writer the key of row MACs, and adds sums to the store if it has none.
+    pub(super) fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         self.run(move |writer| {
             writer.act(|db, _| rows::protect(db, &protection))?;
             writer.chains.key = Some(protection.key);
@@ -236,21 +237,21 @@ impl WriterHandle {
         })
     }
 
-    /// Does something on the writer's connection, in a transaction of its own.
+    /// Runs a closure on the writer's connection, in a separate transaction.
     pub(super) fn act<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop> + Send + 'static,
-    ) -> Boxed<'_, T> {
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
         self.run(move |writer| writer.act(act))
     }
 
     fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Writer<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Boxed<'_, T> {
+        work: impl FnOnce(&mut SqliteWriter<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Act(Box::new(move |writer: &mut Writer<'_>| {
-            // Whoever asked may have gone meanwhile.
+        let job = SqliteJob::Act(Box::new(move |writer: &mut SqliteWriter<'_>| {
+            // The caller may be cancelled.
             drop(reply.send(work(writer)));
         }));
         let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
@@ -262,15 +263,15 @@ impl WriterHandle {
 
     pub(super) fn sign_with(&self, signer: Arc<Signer>) {
         // A thread that has ended signs nothing.
-        drop(self.jobs.send(Job::Sign(signer)));
+        drop(self.jobs.send(SqliteJob::Sign(signer)));
     }
 
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let (reply, closed) = oneshot::channel();
-        if self.jobs.send(Job::Close(reply)).is_err() {
+        if self.jobs.send(SqliteJob::Close(reply)).is_err() {
             return Ok(());
         }
-        // Whoever is not answered came while somebody else closed it.
+        // Without a reply, another caller closed the writer concurrently.
         let settled = closed.await.unwrap_or(Ok(()));
         self.room.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -282,45 +283,45 @@ impl WriterHandle {
     }
 }
 
-/// What the thread has.
-pub(super) struct Writer<'db> {
+/// The state of the writer thread.
+pub(super) struct SqliteWriter<'db> {
     db: &'db Connection,
-    /// From its first commit on.
-    hot: Option<Hot<'db>>,
+    /// Set by the first commit.
+    hot: Option<Statements<'db>>,
     path: PathBuf,
     chains: Chains,
     series: Option<Series>,
     durability: Durability,
-    /// Whether a commit is on the disk when it is done.
+    /// Whether commits sync to disk.
     is_synchronous: bool,
-    /// Since when there is something that a loss of power would take.
+    /// The time since which commits exist that a power loss would undo.
     unflushed: Option<Instant>,
-    /// Since when there is something that no manifest names.
+    /// The time since which commits exist that no manifest covers.
     unsigned: Option<Instant>,
     waiters: Arc<Waiters>,
 }
 
-impl Writer<'_> {
+impl SqliteWriter<'_> {
     fn run(&mut self, queue: &mut Queue) {
         loop {
             let patience = self.patience();
             if patience.is_some_and(|time| time.is_zero()) {
-                self.settle(UNSIGNED);
+                self.settle(MAX_UNSIGNED);
             }
             match queue.job(patience) {
-                Ok(Job::Commit(first)) => {
+                Ok(SqliteJob::Commit(first)) => {
                     if let Some(first) = queue.admit(first) {
-                        self.commit(Group::of(first, queue));
+                        self.commit(BatchGroup::new(first, queue));
                     }
                 }
-                Ok(Job::Act(act)) => act(self),
-                Ok(Job::Sign(signer)) => {
+                Ok(SqliteJob::Act(act)) => act(self),
+                Ok(SqliteJob::Sign(signer)) => {
                     self.series = Some(Series::new(signer, self.chains.writer.clone()));
                 }
-                Ok(Job::Close(reply)) => {
-                    let settled = self.try_settle(Duration::ZERO);
+                Ok(SqliteJob::Close(reply)) => {
+                    let settled = self.try_sign_and_flush(Duration::ZERO);
                     let settled = settled.map_err(|error| failure(error, &self.path));
-                    // A closed file needs no WAL beside it; whoever still reads keeps it.
+                    // A closed file needs no WAL; active readers keep it.
                     wait_for(Duration::ZERO);
                     let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
                     drop(self.db.query_row(truncate, [], |_| Ok(())));
@@ -336,38 +337,38 @@ impl Writer<'_> {
         }
     }
 
-    /// How long the thread may wait for work before it has work of its own.
+    /// Returns how long the thread may wait for a job before it must flush or sign.
     fn patience(&self) -> Option<Duration> {
         let left = |since: Option<Instant>, time: Duration| {
             since.map(|since| time.saturating_sub(instant().saturating_duration_since(since)))
         };
-        let flush = left(self.unflushed, RELAXED);
-        let sign = left(self.unsigned, UNSIGNED);
+        let flush = left(self.unflushed, MAX_UNFLUSHED);
+        let sign = left(self.unsigned, MAX_UNSIGNED);
         flush.into_iter().chain(sign).min()
     }
 
-    /// Commits the group in one transaction. If the database fails, nothing of it was written, and each batch is
-    /// tried alone: so one that cannot be written does not take the others with it.
-    fn commit(&mut self, mut group: Group<'_>) {
+    /// Commits the group in one transaction. After a database failure, nothing was written and each
+    /// batch is retried alone, so that one failing batch does not affect the others.
+    fn commit(&mut self, mut group: BatchGroup<'_>) {
         let results = self.transaction(&mut group);
-        let Group { batches, queue, .. } = group;
-        // A file that is locked or damaged is so for all of them.
+        let BatchGroup { batches, queue, .. } = group;
+        // A locked or damaged file affects all batches.
         let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
         let results = match results {
             Err(_) if is_one_batchs && batches.len() > 1 => {
-                batches.iter().map(|Waiting { batch, .. }| self.alone(batch, queue)).collect()
+                batches.iter().map(|QueuedBatch { batch, .. }| self.alone(batch, queue)).collect()
             }
             results => {
                 let results = results.unwrap_or_else(|error| vec![Err(error); batches.len()]);
-                for (Waiting { batch, .. }, result) in batches.iter().zip(&results) {
+                for (QueuedBatch { batch, .. }, result) in batches.iter().zip(&results) {
                     queue.learn(batch, result);
                 }
                 results
             }
         };
-        for (Waiting { batch, reply, room }, result) in batches.into_iter().zip(results) {
+        for (QueuedBatch { batch, reply, room }, result) in batches.into_iter().zip(results) {
             let has_written = matches!(&result, Ok(receipt) if !receipt.repeated);
-            // Whoever asked may have gone meanwhile.
+            // The caller may be cancelled.
             drop(reply.send(result));
             drop(room);
             if has_written {
@@ -377,7 +378,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Commits a batch in a transaction of its own, unless one that is no larger did not fit a moment ago.
+    /// Commits a batch in a separate transaction, unless a batch of at most its size recently did
+    /// not fit.
     fn alone(&mut self, batch: &SealedBatch, queue: &mut Queue) -> Result<Receipt, StoreError> {
         if queue.refuses(batch) {
             return Err(StoreError::Full);
@@ -388,7 +390,7 @@ impl Writer<'_> {
         result
     }
 
-    /// Writes one batch after another, as long as there is a next one.
+    /// Writes batches in one transaction until there is no next one.
     fn transaction(
         &mut self,
         batches: &mut impl Batches,
@@ -396,7 +398,7 @@ impl Writer<'_> {
         let outcome = self.try_transaction(batches);
         outcome.map_err(|error| {
             self.chains.roll_back();
-            // Where the database gave up, it may have rolled back already.
+            // After an error the database may have rolled back already.
             drop(self.db.execute_batch("ROLLBACK"));
             failure(error, &self.path)
         })
@@ -409,7 +411,7 @@ impl Writer<'_> {
         self.set_synchronous(self.durability == Durability::Durable)?;
         let hot = match &mut self.hot {
             Some(hot) => hot,
-            none => none.insert(Hot::of(self.db)?),
+            none => none.insert(Statements::of(self.db)?),
         };
         hot.begin.execute([])?;
         let now = hot.now()?;
@@ -418,8 +420,8 @@ impl Writer<'_> {
         while let Some(batch) = batches.get(results.len()) {
             results.push(match self.chains.apply(hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
-                Err(Stop::Rejected(error)) => Err(error),
-                Err(Stop::Failed(error)) => return Err(error),
+                Err(CommitError::Rejected(error)) => Err(error),
+                Err(CommitError::Failed(error)) => return Err(error),
             });
         }
         let key = self.chains.key.clone();
@@ -446,10 +448,10 @@ impl Writer<'_> {
         Ok(results)
     }
 
-    /// Signs what was not signed for so long, and flushes what was not flushed.
+    /// Signs changes that are unsigned for at least `unsigned`, and flushes relaxed commits.
     fn settle(&mut self, unsigned: Duration) {
-        if self.try_settle(unsigned).is_err() {
-            // It is tried again after as long as before, at the next write, and at the end.
+        if self.try_sign_and_flush(unsigned).is_err() {
+            // Retried after the same interval, at the next write, and on close.
             let now = instant();
             self.unflushed = self.unflushed.map(|_| now);
             self.unsigned = self.unsigned.map(|_| now);
@@ -458,7 +460,7 @@ impl Writer<'_> {
         }
     }
 
-    fn try_settle(&mut self, unsigned: Duration) -> Result<(), rusqlite::Error> {
+    fn try_sign_and_flush(&mut self, unsigned: Duration) -> Result<(), rusqlite::Error> {
         let is_due = |since| instant().saturating_duration_since(since) >= unsigned;
         let wanted =
             self.series.is_some() && self.chains.have_moved() && self.unsigned.is_none_or(is_due);
@@ -472,7 +474,7 @@ impl Writer<'_> {
                 let now = now(writer.db)?;
                 let (series, key) = (writer.series.as_ref(), writer.chains.key.as_ref());
                 let (Some(series), Some(key), true) = (series, key, wanted) else {
-                    // Any commit takes with it what earlier ones left in memory.
+                    // Any synchronous commit also flushes earlier ones.
                     touch(writer.db)?;
                     return Ok(None);
                 };
@@ -480,7 +482,7 @@ impl Writer<'_> {
                 Ok(manifest.map(|manifest| (now, manifest)))
             },
         )?;
-        // What a manifest says counts once it is kept.
+        // The series advances only after the manifest is stored.
         if let (Some((now, manifest)), Some(series)) = (signed, &mut self.series) {
             series.wrote(&manifest);
             self.chains.signed(now);
@@ -492,22 +494,22 @@ impl Writer<'_> {
 
     fn act<T>(
         &mut self,
-        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, Stop>,
+        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError>,
     ) -> Result<T, StoreError> {
         let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
         let done = self
             .set_synchronous(true)
-            .map_err(Stop::Failed)
-            .and_then(|()| self.in_transaction_or(Stop::Failed, work));
-        // It may have changed whatever is known of the logs.
+            .map_err(CommitError::Failed)
+            .and_then(|()| self.in_transaction_or(CommitError::Failed, work));
+        // The closure may have changed cached logs.
         self.chains.known.clear();
         if done.is_ok() {
-            // It took with it what earlier commits left in memory.
+            // The commit also flushed earlier ones.
             self.unflushed = None;
         }
         done.map_err(|stop| match stop {
-            Stop::Rejected(error) => error,
-            Stop::Failed(error) => failure(error, &self.path),
+            CommitError::Rejected(error) => error,
+            CommitError::Failed(error) => failure(error, &self.path),
         })
     }
 
@@ -520,7 +522,7 @@ impl Writer<'_> {
         let done = work(self)
             .and_then(|done| self.db.execute_batch("COMMIT").map_err(&wrap).map(|()| done));
         if done.is_err() {
-            // Where the database gave up, it may have rolled back already.
+            // After an error the database may have rolled back already.
             drop(self.db.execute_batch("ROLLBACK"));
         }
         done
@@ -536,7 +538,7 @@ impl Writer<'_> {
     }
 }
 
-/// Signs and writes a manifest of what moved, if anything did.
+/// Signs and stores a manifest of the changes, if there are any.
 fn sign(
     db: &Connection,
     key: &RowKey,

@@ -1,15 +1,16 @@
-//! When the writer signs, when it only flushes, and what it does not even try.
+//! Tests of signing, flushing and the full-disk estimate of the writer.
 
 use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Tenant};
 
 use super::*;
-use crate::backend::{Erase, Erased, Guard, Salt, SealedAppend, SealedRecord};
+use crate::row::{ErasureReason, Salt};
+use crate::sealed_batch::{Erasure, Guard, SealedAppend, SealedRecord};
 
 /// Longer than any test takes.
-const FOR_EVER: Duration = Duration::from_hours(1);
+const LONGER_THAN_TEST: Duration = Duration::from_hours(1);
 
-type Answer = oneshot::Receiver<Result<Receipt, StoreError>>;
+type ReplyReceiver = oneshot::Receiver<Result<Receipt, StoreError>>;
 
 fn database() -> Connection {
     let db = Connection::open_in_memory().unwrap();
@@ -19,10 +20,10 @@ fn database() -> Connection {
     db
 }
 
-fn relaxed(db: &Connection) -> Writer<'_> {
+fn relaxed(db: &Connection) -> SqliteWriter<'_> {
     let mut chains = Chains::new("writer".into());
     chains.key = Some(RowKey::new(crate::cipher::Secret::new([9; 32])));
-    Writer {
+    SqliteWriter {
         db,
         hot: None,
         path: PathBuf::new(),
@@ -36,8 +37,8 @@ fn relaxed(db: &Connection) -> Writer<'_> {
     }
 }
 
-/// A batch that opens a log with one record, and its answer.
-fn batch(log: &str) -> (Waiting, Answer) {
+/// Returns a batch that opens a log with one record, and the receiver of its result.
+fn batch(log: &str) -> (QueuedBatch, ReplyReceiver) {
     let record = SealedRecord {
         kind: "item".into(),
         at: None,
@@ -70,14 +71,14 @@ fn batch(log: &str) -> (Waiting, Answer) {
     };
     let (reply, answer) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    (Waiting { batch, reply, room }, answer)
+    (QueuedBatch { batch, reply, room }, answer)
 }
 
-fn commit(writer: &mut Writer<'_>, log: &str) {
+fn commit(writer: &mut SqliteWriter<'_>, log: &str) {
     let (_jobs, queue) = mpsc::channel();
     let mut queue = Queue::new(queue);
     let (waiting, mut answer) = batch(log);
-    writer.commit(Group::of(waiting, &mut queue));
+    writer.commit(BatchGroup::new(waiting, &mut queue));
     answer.try_recv().unwrap().unwrap();
 }
 
@@ -86,40 +87,40 @@ fn manifests(db: &Connection) -> i64 {
 }
 
 #[test]
-fn a_flush_signs_nothing_before_its_time() {
+fn flush_does_not_sign_before_the_interval() {
     let db = database();
     let mut writer = relaxed(&db);
     // The first commit of a writer signs at once.
     commit(&mut writer, "one");
     assert_eq!((manifests(&db), writer.unsigned.is_some()), (1, false));
-    // Its clock may not go on for a second meanwhile, so it is set.
+    // Sets the signing time, because the clock may advance by a second during the test.
     writer.chains.signed(i64::MAX);
     commit(&mut writer, "two");
     assert!(writer.unflushed.is_some());
-    writer.try_settle(FOR_EVER).unwrap();
+    writer.try_sign_and_flush(LONGER_THAN_TEST).unwrap();
     assert_eq!((manifests(&db), writer.unsigned.is_some()), (1, true));
     assert!(writer.unflushed.is_none());
-    writer.try_settle(Duration::ZERO).unwrap();
+    writer.try_sign_and_flush(Duration::ZERO).unwrap();
     assert_eq!((manifests(&db), writer.unsigned.is_some()), (2, false));
 }
 
 #[test]
-fn what_did_not_fit_a_moment_ago_is_not_tried_again() {
+fn batch_that_did_not_fit_is_not_retried_at_once() {
     let (_jobs, queue) = mpsc::channel();
     let mut queue = Queue::new(queue);
     let (large, mut answer) = batch("large");
     let (mut small, _) = batch("small");
     small.batch.appends.clear();
     queue.learn(&large.batch, &Err(StoreError::Full));
-    let small = queue.admit(small).expect("one that is smaller is tried");
+    let small = queue.admit(small).expect("a smaller batch is tried");
     assert!(queue.admit(large).is_none());
     assert!(matches!(answer.try_recv().unwrap(), Err(StoreError::Full)));
-    // What makes room is always tried, and tells nothing of others.
+    // A batch that frees space is always tried and does not change the estimate.
     let (mut erasing, _) = batch("erasing");
-    erasing.batch.erases.push(Erase::all(LogId::from("erasing"), Erased::Forgotten));
+    erasing.batch.erases.push(Erasure::all(LogId::from("erasing"), ErasureReason::Forgotten));
     queue.learn(&erasing.batch, &Err(StoreError::Full));
     assert!(queue.admit(erasing).is_some());
-    // Nor is anything, where the smallest did not fit; until a moment has passed.
+    // After the smallest batch failed, nothing is tried until the retry time has passed.
     queue.learn(&small.batch, &Err(StoreError::Full));
     assert!(queue.admit(small).is_none());
     let no_room = queue.no_room.as_mut().unwrap();
@@ -129,7 +130,7 @@ fn what_did_not_fit_a_moment_ago_is_not_tried_again() {
 }
 
 #[test]
-fn what_fits_shows_that_there_is_room() {
+fn successful_batch_clears_the_disk_full_mark() {
     let (_jobs, queue) = mpsc::channel();
     let mut queue = Queue::new(queue);
     let (waiting, _) = batch("one");
@@ -139,7 +140,7 @@ fn what_fits_shows_that_there_is_room() {
 }
 
 #[test]
-fn of_a_group_that_does_not_fit_each_is_tried_alone() {
+fn group_that_does_not_fit_is_retried_batch_by_batch() {
     let db = database();
     let mut writer = relaxed(&db);
     commit(&mut writer, "one");
@@ -154,8 +155,8 @@ fn of_a_group_that_does_not_fit_each_is_tried_alone() {
         record.content = Bytes::from(vec![7; 1 << 20]);
     }
     let bytes = weight(&large.batch);
-    jobs.send(Job::Commit(large)).ok().unwrap();
-    writer.commit(Group::of(small, &mut queue));
+    jobs.send(SqliteJob::Commit(large)).ok().unwrap();
+    writer.commit(BatchGroup::new(small, &mut queue));
     written.try_recv().unwrap().unwrap();
     assert!(matches!(none.try_recv().unwrap(), Err(StoreError::Full)));
     assert_eq!(queue.no_room.map(|no_room| no_room.bytes), Some(bytes));

@@ -1,9 +1,9 @@
-//! Adding: numbers without a gap, all or nothing, and nothing that cannot be named.
+//! Tests of appends: sequences without gaps, atomic batches and valid names.
 
 use bytes::Bytes;
 use throughline_core::{
-    Append, Asked, Batch, Content, LogHead, LogKind, LogOpening, NewRecord, Receipt, Store,
-    StoreError, VaultKey, VaultNode, Written,
+    Append, Batch, Content, LogHead, LogKind, LogOpening, NewRecord, NewVaultTurn, PendingRequest,
+    Receipt, Store, StoreError, VaultKey, WrittenRange,
 };
 use throughline_store::{KeyLimits, Order, Page};
 use tokio::task::JoinSet;
@@ -17,11 +17,11 @@ pub(crate) async fn sequences_have_no_gaps(on: Database) {
     assert_eq!(add(&journal, "thread", &["c"]).await, receipt(&[("thread", 3, 3, 0)]));
     assert_eq!(add(&journal, "thread", &[]).await, receipt(&[("thread", 4, 3, 0)]));
     let all = expected(&[(1, "a"), (2, "b"), (3, "c")]);
-    assert_eq!(read_said(&journal, "thread").await, all);
+    assert_eq!(read_summaries(&journal, "thread").await, all);
     journal.close().await.unwrap();
 
     let journal = harness.open().await;
-    assert_eq!(read_said(&journal, "thread").await, all);
+    assert_eq!(read_summaries(&journal, "thread").await, all);
     assert_eq!(add(&journal, "thread", &["d"]).await, receipt(&[("thread", 4, 4, 0)]));
     let head = journal.log(&us(), &log("thread")).await.unwrap().unwrap();
     let wanted = LogHead {
@@ -75,19 +75,19 @@ pub(crate) async fn an_expected_sequence_holds_or_conflicts(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b"]).await;
-    let outcome = journal.commit(batch(items("thread", &["late"]).expecting(1))).await;
+    let outcome = journal.commit(batch(items("thread", &["late"]).expect_last(1))).await;
     assert_eq!(
         sentence(outcome),
-        "thread stands at 2 and not at 1: read what was added and decide again"
+        "thread is at record 2, expected 1: read the new records and retry"
     );
-    let outcome = journal.commit(batch(items("thread", &["c"]).expecting(2))).await;
+    let outcome = journal.commit(batch(items("thread", &["c"]).expect_last(2))).await;
     assert_eq!(outcome.unwrap(), receipt(&[("thread", 3, 3, 0)]));
-    // Of many who expect the same, one writes.
+    // Of many writers that expect the same sequence number, one succeeds.
     let mut writers = JoinSet::new();
     for _ in 0..8 {
         let journal = journal.clone();
         writers.spawn(async move {
-            journal.commit(batch(items("thread", &["d"]).expecting(3))).await.is_ok()
+            journal.commit(batch(items("thread", &["d"]).expect_last(3))).await.is_ok()
         });
     }
     let won = soon(writers.join_all()).await.into_iter().filter(|won| *won).count();
@@ -102,7 +102,7 @@ pub(crate) async fn a_thread_and_its_run_begin_in_one_batch(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let begin = batch(items("thread", &["hello"]).opening(LogOpening::thread()))
-        .append(Append::to("run").opening(LogOpening::run("thread")).status("running"));
+        .append(Append::new("run").opening(LogOpening::run("thread")).status("running"));
     let written = journal.commit(begin).await.unwrap();
     assert_eq!(written, receipt(&[("thread", 1, 1, 0), ("run", 1, 0, 0)]));
     let run = journal.log(&us(), &log("run")).await.unwrap().unwrap();
@@ -112,7 +112,7 @@ pub(crate) async fn a_thread_and_its_run_begin_in_one_batch(on: Database) {
         journal.runs(&us(), Some(&log("thread")), Page::default()).await.unwrap(),
         std::slice::from_ref(&run)
     );
-    journal.commit(batch(Append::to("run").status("done"))).await.unwrap();
+    journal.commit(batch(Append::new("run").status("done"))).await.unwrap();
     let done = journal.log(&us(), &log("run")).await.unwrap().unwrap();
     assert_eq!(done, LogHead { status: Some("done".into()), updated: done.updated, ..run });
 }
@@ -121,7 +121,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let open = async |name: &str, opening: LogOpening| {
-        journal.commit(batch(Append::to(name).opening(opening))).await
+        journal.commit(batch(Append::new(name).opening(opening))).await
     };
     open("thread", LogOpening::thread()).await.unwrap();
     open("run", LogOpening::run("thread")).await.unwrap();
@@ -129,14 +129,17 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     assert_eq!(said(open("a", LogOpening::run("run")).await), "there is no thread run");
     assert_eq!(said(open("a", LogOpening::fork("run", 0)).await), "there is no thread run");
     let of_a_thread = LogOpening { of: Some(log("thread")), ..LogOpening::thread() };
-    assert_eq!(said(open("a", of_a_thread).await), "a is a thread, and only runs are of a thread");
+    assert_eq!(
+        said(open("a", of_a_thread).await),
+        "a is a thread: only a run can belong to a thread"
+    );
     let forked =
         LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
-    assert_eq!(said(open("a", forked).await), "a is a run, and only threads are forked");
-    // A run that begins in the same batch is none either.
-    let both = Batch::of(us())
-        .append(Append::to("b").opening(LogOpening::run("thread")))
-        .append(Append::to("c").opening(LogOpening::run("b")));
+    assert_eq!(said(open("a", forked).await), "a is a run: only threads can be forked");
+    // A run that starts in the same batch is not a Thread either.
+    let both = Batch::new(us())
+        .append(Append::new("b").opening(LogOpening::run("thread")))
+        .append(Append::new("c").opening(LogOpening::run("b")));
     assert_eq!(said(journal.commit(both).await), "there is no thread b");
     assert_eq!(journal.log(&us(), &log("b")).await.unwrap(), None);
 }
@@ -144,7 +147,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
 pub(crate) async fn a_run_may_stand_before_its_thread(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let begin = batch(Append::to("run").opening(LogOpening::run("thread")))
+    let begin = batch(Append::new("run").opening(LogOpening::run("thread")))
         .append(items("thread", &["hello"]).opening(LogOpening::thread()));
     let written = journal.commit(begin).await.unwrap();
     assert_eq!(written, receipt(&[("run", 1, 0, 0), ("thread", 1, 1, 0)]));
@@ -161,12 +164,12 @@ pub(crate) async fn a_log_begins_once(on: Database) {
     assert_eq!(sentence(nowhere), "there is no log thread");
     assert_eq!(journal.log(&us(), &log("thread")).await.unwrap(), None);
     thread(&journal, "thread", &["a"]).await;
-    let again = journal.commit(batch(Append::to("thread").opening(LogOpening::thread()))).await;
+    let again = journal.commit(batch(Append::new("thread").opening(LogOpening::thread()))).await;
     assert_eq!(
         sentence(again),
-        "thread stands at 1 and not at 0: read what was added and decide again"
+        "thread is at record 1, expected 0: read the new records and retry"
     );
-    let orphan = journal.commit(batch(Append::to("run").opening(LogOpening::run("none")))).await;
+    let orphan = journal.commit(batch(Append::new("run").opening(LogOpening::run("none")))).await;
     assert_eq!(sentence(orphan), "there is no thread none");
 }
 
@@ -179,17 +182,17 @@ pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
     let claim = VaultKey::Claim("claim".into());
     let whole = |expected: u64| {
         let mut whole = batch(items("first", &["c"]))
-            .append(items("second", &["d"]).expecting(expected))
-            .append(Append::to("third").opening(LogOpening::thread()))
-            .once("name");
-        whole.vault.push(VaultNode {
+            .append(items("second", &["d"]).expect_last(expected))
+            .append(Append::new("third").opening(LogOpening::thread()))
+            .with_idempotency_key("name");
+        whole.vault.push(NewVaultTurn {
             id: "turn".into(),
             parent: None,
             keys: vec![claim.clone()],
             log: log("first"),
             prefix: None,
         });
-        whole.asks.push(Asked {
+        whole.asks.push(PendingRequest {
             id: "question".into(),
             kind: "approval".into(),
             log: log("second"),
@@ -206,12 +209,12 @@ pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
     assert_eq!(journal.log(&us(), &log("third")).await.unwrap(), None);
     assert_eq!(journal.pending(&us(), None).await.unwrap(), []);
     assert_eq!(journal.find(&us(), std::slice::from_ref(&claim)).await.unwrap().found, [None]);
-    // A stranger's refused batch leaves no stranger behind.
+    // The rejected batch of another tenant does not create that tenant.
     let mut theirs = whole(7);
     theirs.tenant = them();
     assert!(journal.commit(theirs).await.is_err());
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
-    // Nor was its name used.
+    // The idempotency name is still unused.
     let kept = journal.commit(whole(1)).await.unwrap();
     assert_eq!(kept, receipt(&[("first", 2, 2, 0), ("second", 2, 2, 0), ("third", 1, 0, 0)]));
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
@@ -223,19 +226,30 @@ pub(crate) async fn a_batch_names_everything_once(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let twice = batch(items("thread", &["a"])).append(items("thread", &["b"]));
-    assert_eq!(sentence(journal.commit(twice).await), "a batch names each log once");
-    let twice = batch(items("thread", &["a"])).once("name").once("name");
-    assert_eq!(sentence(journal.commit(twice).await), "a batch has each of its names once");
+    assert_eq!(sentence(journal.commit(twice).await), "a batch may append to each log only once");
+    let twice =
+        batch(items("thread", &["a"])).with_idempotency_key("name").with_idempotency_key("name");
+    assert_eq!(
+        sentence(journal.commit(twice).await),
+        "a batch may list each idempotency name only once"
+    );
     let mut twice = batch(items("thread", &["a"]));
-    let asked =
-        Asked { id: "q".into(), kind: "approval".into(), log: log("thread"), expires_in: None };
+    let asked = PendingRequest {
+        id: "q".into(),
+        kind: "approval".into(),
+        log: log("thread"),
+        expires_in: None,
+    };
     twice.asks = vec![asked.clone(), asked];
-    assert_eq!(sentence(journal.commit(twice).await), "a batch asks each question once");
+    assert_eq!(
+        sentence(journal.commit(twice).await),
+        "a batch may add each pending request only once"
+    );
     let mut twice = batch(items("thread", &["a"]));
     let (keys, prefix) = (Vec::new(), None);
-    let node = VaultNode { id: "t".into(), parent: None, keys, log: log("thread"), prefix };
+    let node = NewVaultTurn { id: "t".into(), parent: None, keys, log: log("thread"), prefix };
     twice.vault = vec![node.clone(), node];
-    assert_eq!(sentence(journal.commit(twice).await), "a batch captures each turn once");
+    assert_eq!(sentence(journal.commit(twice).await), "a batch may capture each turn only once");
     assert_eq!(read(&journal, "thread").await, []);
 }
 
@@ -243,28 +257,28 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let tail = "cannot be a name: it must have 1 to 200 bytes and no control characters";
+    let tail = "is not a valid name: use 1 to 200 bytes without control characters";
     let asked = |id: &str, kind: &str| {
         let mut asking = batch(items("thread", &["a"]));
         let (id, kind) = (id.into(), kind.into());
-        asking.asks = vec![Asked { id, kind, log: log("thread"), expires_in: None }];
+        asking.asks = vec![PendingRequest { id, kind, log: log("thread"), expires_in: None }];
         asking
     };
     let captured = |id: &str| {
         let mut capturing = batch(items("thread", &["a"]));
         let (id, keys, prefix) = (id.into(), Vec::new(), None);
-        capturing.vault = vec![VaultNode { id, parent: None, keys, log: log("thread"), prefix }];
+        capturing.vault = vec![NewVaultTurn { id, parent: None, keys, log: log("thread"), prefix }];
         capturing
     };
     let (long, shown) = ("x".repeat(201), "x".repeat(40));
-    let opening = |name: &str| Append::to(name).opening(LogOpening::thread());
+    let opening = |name: &str| Append::new(name).opening(LogOpening::thread());
     let wrong = [
-        (Batch::of("a\nb").append(opening("t")), "\"a\\nb\""),
-        (Batch::of("").append(opening("t")), "\"\""),
+        (Batch::new("a\nb").append(opening("t")), "\"a\\nb\""),
+        (Batch::new("").append(opening("t")), "\"\""),
         (batch(opening("a\tb")), "\"a\\tb\""),
         (batch(opening(&long)), &*format!("{shown:?}")),
-        (batch(Append::to("thread").record(NewRecord::new("a\0b", "a"))), "\"a\\0b\""),
-        (batch(Append::to("thread").status("a\u{7f}b")), "\"a\\u{7f}b\""),
+        (batch(Append::new("thread").record(NewRecord::new("a\0b", "a"))), "\"a\\0b\""),
+        (batch(Append::new("thread").status("a\u{7f}b")), "\"a\\u{7f}b\""),
         (asked("a\nb", "approval"), "\"a\\nb\""),
         (asked("a", "a\nb"), "\"a\\nb\""),
         (captured("a\nb"), "\"a\\nb\""),
@@ -280,7 +294,7 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     let key = journal.create_api_key(&"a\nb".into(), "label", &KeyLimits::default()).await;
     assert_eq!(sentence(key), format!("\"a\\nb\" {tail}"));
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
-    // Any other character can stand in a name.
+    // All other characters are valid in a name.
     let name = "ß 漢字 \"quoted\" \\ 🦀";
     thread(&journal, name, &["a"]).await;
     assert_eq!(texts(&journal, name).await, numbered(&[(1, "a")]));
@@ -291,11 +305,11 @@ pub(crate) async fn any_content_comes_back_as_it_was(on: Database) {
     let journal = harness.open().await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let mut contents: Vec<Bytes> = vec![Bytes::new(), every_byte.into()];
-    // About the border from which on a content is kept apart.
+    // Sizes around the limit from which a content is stored separately.
     for size in [1, (16 << 10) - 1, 16 << 10, (16 << 10) + 1, 300 << 10] {
         contents.push((0..size).map(|at: u32| (at % 251) as u8).collect::<Vec<u8>>().into());
     }
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = contents
         .iter()
         .fold(append, |append, content| append.record(NewRecord::new("item", content.clone())));
@@ -312,12 +326,12 @@ pub(crate) async fn a_huge_content_comes_back_as_it_was(on: Database) {
     let journal = harness.open().await;
     let huge: Bytes =
         (0..50_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     journal.commit(batch(append.record(NewRecord::new("item", huge.clone())))).await.unwrap();
     journal.close().await.unwrap();
     let journal = harness.open().await;
     let records = read(&journal, "thread").await;
-    assert!(records[0].content == Content::Here(huge), "50 MB come back as they were");
+    assert!(records[0].content == Content::Here(huge), "50 MB are read back unchanged");
 }
 
 pub(crate) async fn reading_takes_any_place_and_limit(on: Database) {
@@ -337,10 +351,10 @@ pub(crate) async fn reading_takes_any_place_and_limit(on: Database) {
 pub(crate) async fn logs_are_listed_by_time_and_in_pages(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // Several in one batch have the same time.
-    let mut begin = Batch::of(us());
+    // Several logs in one batch have the same time.
+    let mut begin = Batch::new(us());
     for number in 0..7 {
-        let append = Append::to(format!("thread {number}")).opening(LogOpening::thread());
+        let append = Append::new(format!("thread {number}")).opening(LogOpening::thread());
         begin = begin.append(append);
     }
     journal.commit(begin).await.unwrap();
@@ -366,11 +380,11 @@ pub(crate) async fn logs_are_listed_by_time_and_in_pages(on: Database) {
         }
         assert!(times.is_sorted());
     }
-    // Whatever is written to comes to the front.
+    // A write moves a log to the front.
     let time = journal.log(&us(), &log("last")).await.unwrap().unwrap().updated;
     until(|| async {
         let receipt: Receipt = add(&journal, "thread 3", &["new"]).await;
-        let [Written { .. }] = &receipt.written[..] else { return false };
+        let [WrittenRange { .. }] = &receipt.written[..] else { return false };
         journal.log(&us(), &log("thread 3")).await.unwrap().unwrap().updated > time
     })
     .await;

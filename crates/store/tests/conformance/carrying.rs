@@ -1,18 +1,20 @@
-//! Carrying threads elsewhere: exports, imports, backups, and a new master key.
+//! Tests of exports, imports, backups and master key rotation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use throughline_core::{
-    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant, pack,
+    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
+    pack_events,
 };
 use throughline_store::{
-    Exported, Imported, Journal, Options, Page, Rotated, about_item, open, verify_export,
+    ExportSummary, ImportSummary, Journal, Options, Page, RotationReport, about_item, open,
+    verify_export,
 };
 
 use crate::harness::*;
 
-/// Threads with everything in them that a thread can have.
+/// Writes Threads with all features that a Thread can have.
 async fn fill(journal: &Journal) {
     let append = items("thread", &["a", "", "ü 漢"]).opening(LogOpening::thread());
     let append = append.record(NewRecord::new("item", vec![0, 159, 146, 150, 255]));
@@ -29,14 +31,17 @@ async fn fill(journal: &Journal) {
     journal.commit(batch(rewind)).await.unwrap();
     journal.fork(&us(), &log("thread"), Some(0), &log("empty")).await.unwrap();
     let told = [&b"one"[..], b"", b"\xff"];
-    let append = Append::to("run").opening(LogOpening::run("nested")).status("done");
-    journal.commit(batch(append.record(pack(told)).record(pack(told)))).await.unwrap();
-    // More than is brought in at once.
+    let append = Append::new("run").opening(LogOpening::run("nested")).status("done");
+    journal
+        .commit(batch(append.record(pack_events(told)).record(pack_events(told))))
+        .await
+        .unwrap();
+    // More records than one import page.
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
     thread(journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
-/// All that a tenant has: its logs and their records.
+/// Returns all logs of a tenant with their records.
 async fn everything(journal: &Journal, tenant: &Tenant) -> Vec<(LogHead, Vec<Record>)> {
     let page = || Page { limit: 1000, ..Page::default() };
     let mut heads = journal.threads(tenant, page()).await.unwrap();
@@ -50,13 +55,16 @@ async fn everything(journal: &Journal, tenant: &Tenant) -> Vec<(LogHead, Vec<Rec
     all
 }
 
-async fn export(journal: &Journal, redaction: Option<&RedactionPolicy>) -> (Exported, Vec<u8>) {
+async fn export(
+    journal: &Journal,
+    redaction: Option<&RedactionPolicy>,
+) -> (ExportSummary, Vec<u8>) {
     let mut out = Vec::new();
     let done = journal.export(&us(), &[], redaction, &mut out, &|_| {}).await.unwrap();
     (done, out)
 }
 
-/// The same heads, of logs that have no record of their own: those begin where they are brought in.
+/// Clears the times of logs without their own records, which begin when they are imported.
 fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)> {
     for (head, records) in &mut all {
         let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -68,7 +76,7 @@ fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)>
     all
 }
 
-pub(crate) async fn an_export_loses_nothing(on: Database) {
+pub(crate) async fn export_and_import_preserve_everything(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     fill(&journal).await;
@@ -76,13 +84,13 @@ pub(crate) async fn an_export_loses_nothing(on: Database) {
     let (done, file) = export(&journal, None).await;
     let records: usize = all.iter().map(|(_, records)| records.len()).sum();
     let records = records as u64;
-    assert_eq!(done, Exported { threads: 5, runs: 1, records, redacted: 0 });
+    assert_eq!(done, ExportSummary { threads: 5, runs: 1, records, redacted: 0 });
     let proven_here = verify_export(&mut &file[..]).unwrap();
-    // A parent stands before its forks.
+    // A parent comes before its forks.
     assert_eq!(proven_here.threads.iter().filter(|name| &*name.0 == "thread").count(), 1);
     let place = |name: &str| proven_here.threads.iter().position(|found| *found == log(name));
     assert!(place("thread") < place("fork") && place("fork") < place("nested"));
-    let wanted = Imported {
+    let wanted = ImportSummary {
         tenant: "us".into(),
         store: journal.public_key(),
         threads: proven_here.threads.clone(),
@@ -92,14 +100,14 @@ pub(crate) async fn an_export_loses_nothing(on: Database) {
         redacted: false,
     };
     assert_eq!(proven_here, wanted);
-    // To another store, and to another tenant of the same.
+    // Into another store, and into another tenant of the same store.
     for (store, tenant) in [(&other, us()), (&journal, them())] {
         let imported = store.import(&tenant, || Ok(&file[..])).await.unwrap();
         assert_eq!(imported, wanted);
         assert_eq!(timeless(everything(store, &tenant).await), all);
         proven(store).await;
     }
-    // A fork without its parent comes with its whole history.
+    // A fork without its parent has its whole history.
     let mut alone = Vec::new();
     journal.export(&us(), &[log("nested")], None, &mut alone, &|_| {}).await.unwrap();
     let third = Tenant::from("third");
@@ -117,7 +125,7 @@ pub(crate) async fn an_export_loses_nothing(on: Database) {
 pub(crate) async fn an_import_keeps_what_is_gone_gone(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
     journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
     thread(&journal, "whole", &["c", "d"]).await;
@@ -134,7 +142,7 @@ pub(crate) async fn an_import_keeps_what_is_gone_gone(on: Database) {
 pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
     journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
@@ -155,19 +163,19 @@ pub(crate) async fn a_run_without_a_thread_is_carried_too(on: Database) {
     let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
     journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
     let (done, file) = export(&journal, None).await;
-    assert_eq!(done, Exported { threads: 0, runs: 1, records: 1, redacted: 0 });
+    assert_eq!(done, ExportSummary { threads: 0, runs: 1, records: 1, redacted: 0 });
     journal.import(&them(), || Ok(&file[..])).await.unwrap();
     let found = journal.read(&them(), &log("lone"), 0, 10).await.unwrap();
     assert_eq!(said(&found), expected(&[(1, "a")]));
 }
 
-/// Reads as much as is there, and then fails or ends.
-struct Cut<'f> {
+/// Reads the available bytes and then fails or ends.
+struct TruncatedReader<'f> {
     left: &'f [u8],
     fails: bool,
 }
 
-impl std::io::Read for Cut<'_> {
+impl std::io::Read for TruncatedReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         match self.left.read(into)? {
             0 if self.fails => Err(std::io::Error::other("cut off")),
@@ -176,13 +184,13 @@ impl std::io::Read for Cut<'_> {
     }
 }
 
-/// An import that is interrupted there: the whole file is proven, and then not all of it is read again.
-async fn cut_short(journal: &Journal, file: &[u8], end: usize) {
+/// Interrupts an import there: the whole file is verified, and then only a part is read again.
+async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     let (tenant, mut times) = (us(), 0);
     let open = || {
         times += 1;
-        let whole = Cut { left: file, fails: false };
-        let part = Cut { left: &file[..end], fails: true };
+        let whole = TruncatedReader { left: file, fails: false };
+        let part = TruncatedReader { left: &file[..end], fails: true };
         Ok(std::io::BufReader::new(if times == 1 { whole } else { part }))
     };
     let problem = sentence(journal.import(&tenant, open).await);
@@ -195,16 +203,16 @@ pub(crate) async fn an_interrupted_import_goes_on(on: Database) {
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
-    // Further each time, and never to the end.
+    // Each attempt gets further, but never to the end.
     for tenths in [2, 5, 9] {
-        cut_short(&other, &file, file.len() / 10 * tenths).await;
+        interrupt_import(&other, &file, file.len() / 10 * tenths).await;
     }
     other.import(&us(), || Ok(&file[..])).await.unwrap();
     assert_eq!(timeless(everything(&other, &us()).await), all);
     proven(&other).await;
-    // Once it is there it is like anything else that is.
+    // A completed import conflicts with the existing logs.
     let again = sentence(other.import(&us(), || Ok(&file[..])).await);
-    assert!(again.ends_with("and not at 0: read what was added and decide again"), "{again}");
+    assert!(again.ends_with("expected 0: read the new records and retry"), "{again}");
 }
 
 pub(crate) async fn two_may_import_at_once(on: Database) {
@@ -214,8 +222,8 @@ pub(crate) async fn two_may_import_at_once(on: Database) {
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
-    // One begins, and both go on.
-    cut_short(&nodes[0], &file, file.len() / 10).await;
+    // One starts, and both continue.
+    interrupt_import(&nodes[0], &file, file.len() / 10).await;
     let tenant = us();
     let (one, two) = tokio::join!(
         nodes[0].import(&tenant, || Ok(&file[..])),
@@ -232,12 +240,12 @@ pub(crate) async fn an_import_stops_where_others_write(on: Database) {
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
     thread(&journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (_, file) = export(&journal, None).await;
-    cut_short(&other, &file, file.len() / 2).await;
-    add(&other, "long", &["somebody else's"]).await;
+    interrupt_import(&other, &file, file.len() / 2).await;
+    add(&other, "long", &["another writer's"]).await;
     let outcome = other.import(&us(), || Ok(&file[..])).await;
     assert_eq!(
         sentence(outcome),
-        "long stands at 257 and not at 256: read what was added and decide again"
+        "long is at record 257, expected 256: read the new records and retry"
     );
 }
 
@@ -248,17 +256,17 @@ pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret(on: Database
     let json = format!(r#"{{"text":"my key is {key}"}}"#);
     thread(&journal, "thread", &[&json, r#"{"text":"harmless"}"#, key]).await;
     run(&journal, "run", "thread").await;
-    let told = pack([&b"{\"a\":1}"[..], json.as_bytes()]);
-    journal.commit(batch(Append::to("run").record(told))).await.unwrap();
+    let told = pack_events([&b"{\"a\":1}"[..], json.as_bytes()]);
+    journal.commit(batch(Append::new("run").record(told))).await.unwrap();
     let policy = RedactionPolicy::default();
     let (done, file) = export(&journal, Some(&policy)).await;
-    assert_eq!(done, Exported { threads: 1, runs: 1, records: 4, redacted: 3 });
+    assert_eq!(done, ExportSummary { threads: 1, runs: 1, records: 4, redacted: 3 });
     let shown = String::from_utf8(file.clone()).unwrap();
     assert!(!shown.contains("abcdefghijkl"), "{shown}");
     assert!(shown.contains("harmless"));
     let proven_here = verify_export(&mut &file[..]).unwrap();
     assert_eq!((proven_here.records, proven_here.without_content), (4, 3));
-    // Without the salt, what was there cannot be guessed.
+    // Without the salt, the redacted content cannot be guessed.
     for line in shown.lines().filter(|line| line.contains(r#""redacted":true,"#)) {
         assert!(!line.contains(r#""salt""#), "{line}");
     }
@@ -266,7 +274,7 @@ pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret(on: Database
     let refused = sentence(journal.import(&them(), || Ok(&file[..])).await);
     assert!(refused.contains("`throughline export --full`"), "{refused}");
     assert!(journal.log(&them(), &log("thread")).await.unwrap().is_none());
-    // The store itself keeps what it was given.
+    // The store itself keeps the original content.
     assert_eq!(texts(&journal, "thread").await[0], (1, json));
 }
 
@@ -286,26 +294,26 @@ pub(crate) async fn a_changed_export_is_refused(on: Database) {
         let kept = lines.iter().enumerate().filter(|(at, _)| *at != number);
         kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
     };
-    let over = "was signed over something else: a line before it was changed";
+    let over = "does not cover these lines: a line before it was changed";
     let changed = [
-        (text.replace("second", "Second"), "line 4 has another content than was committed to"),
+        (text.replace("second", "Second"), "line 4 has content that does not match its commitment"),
         (without(3), &*format!("line 5 {over}")),
-        (without(1), "line 2 is a record of no log"),
-        (without(5), "line 6 is missing: the export was cut off before its signature"),
+        (without(1), "line 2 is a record before any log"),
+        (without(5), "line 6 is missing: the export was truncated before its signature"),
         (text.replace(r#""log":"thread""#, r#""log":"other""#), "line 4 breaks the chain"),
         (text.replace(r#""tenant":"us""#, r#""tenant":"uS""#), "line 4 breaks the chain"),
-        // What is said to be redacted or gone must have been so when it was signed.
+        // Redacted and destroyed contents are covered by the signature.
         (
             text.replace(&second, r#""redacted":true,"#).replace("second", "forged"),
-            "line 4 has no content, and does not say why",
+            "line 4 has no content and no reason for its absence",
         ),
         (
             text.replace(&second, r#""gone":"forgotten","#).replace(r#","text":"second""#, ""),
             &*format!("line 6 {over}"),
         ),
-        (format!("{text}{{}}\n"), "line 7 stands after the signature"),
-        (String::new(), "line 1 is not there: the file is empty"),
-        ("{}\n".to_owned(), "line 1 does not begin an export of Throughline"),
+        (format!("{text}{{}}\n"), "line 7 follows the signature"),
+        (String::new(), "line 1 is missing: the file is empty"),
+        ("{}\n".to_owned(), "line 1 is not the header of a Throughline export"),
     ];
     for (changed, problem) in changed {
         assert_ne!(changed, text, "{problem}");
@@ -320,29 +328,26 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     run(&journal, "run", "thread").await;
-    add(&journal, "run", &["told"]).await;
+    add(&journal, "run", &["step"]).await;
     let (_, file) = export(&journal, None).await;
     let outcome = journal.import(&us(), || Ok(&file[..])).await;
     assert_eq!(
         sentence(outcome),
-        "thread stands at 1 and not at 0: read what was added and decide again"
+        "thread is at record 1, expected 0: read the new records and retry"
     );
-    // The name of a run may be taken too.
+    // The name of a run may also be taken.
     let append = items("other", &["theirs"]).opening(LogOpening::thread());
     let mut theirs = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
     theirs.tenant = them();
     journal.commit(theirs).await.unwrap();
     let before = everything(&journal, &them()).await;
     let outcome = journal.import(&them(), || Ok(&file[..])).await;
-    assert_eq!(
-        sentence(outcome),
-        "run stands at 1 and not at 0: read what was added and decide again"
-    );
+    assert_eq!(sentence(outcome), "run is at record 1, expected 0: read the new records and retry");
     assert_eq!(everything(&journal, &them()).await, before);
 }
 
-/// Writes until it is told to stop; gives how many it wrote.
-fn write_on(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<u64> {
+/// Writes until stopped. Returns the number of records.
+fn write_until_stopped(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<u64> {
     tokio::spawn(async move {
         let mut written = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -359,7 +364,7 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     fill(&journal).await;
     thread(&journal, "busy", &[]).await;
     let stop = Arc::new(AtomicBool::new(false));
-    let writing = write_on(journal.clone(), stop.clone());
+    let writing = write_until_stopped(journal.clone(), stop.clone());
     until(|| async { read(&journal, "busy").await.len() > 10 }).await;
     let before = read(&journal, "busy").await.len();
     let file = harness.folder().file("backup.db");
@@ -382,7 +387,7 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     assert!((before..=after).contains(&copied.len()), "{before} {} {after}", copied.len());
     let wanted = (1..=copied.len() as u64).map(|number| (number, format!("item {number}")));
     assert_eq!(copied, wanted.collect::<Vec<_>>());
-    // It is a store like any other.
+    // The restored backup is a normal store.
     add(&backup, "busy", &["goes on"]).await;
     proven(&backup).await;
     let journal = harness.open().await;
@@ -396,7 +401,8 @@ pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
     thread(&journal, "busy", &[]).await;
     let all = everything(&journal, &us()).await;
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..4).map(|_| write_on(journal.clone(), stop.clone())).collect();
+    let writers: Vec<_> =
+        (0..4).map(|_| write_until_stopped(journal.clone(), stop.clone())).collect();
     let mut last = 0;
     for digit in ['b', 'c'] {
         until(|| async { read(&journal, "busy").await.len() > last + 10 }).await;
@@ -411,7 +417,7 @@ pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
     }
     proven(&journal).await;
     journal.close().await.unwrap();
-    // The new key alone opens everything; the others, or none, open nothing.
+    // Only the new key opens the store.
     let with =
         |key: Option<char>| Options { master_key: key.map(master_key), ..Options::default() };
     for (key, problem) in [
@@ -446,7 +452,7 @@ pub(crate) async fn a_key_that_another_node_began_with_is_one_key(on: Database) 
     let other = open(&harness.url(), &options).await.unwrap();
     add(&other, "busy", &["b"]).await;
     let rotated = journal.rotate(&master_key('c'), &|_| {}).await.unwrap();
-    assert_eq!(rotated, Rotated { wrapped: 1, is_behind: false });
+    assert_eq!(rotated, RotationReport { wrapped: 1, is_behind: false });
     add(&journal, "busy", &["c"]).await;
     for node in [&journal, &other] {
         assert_eq!(texts(node, "busy").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
@@ -458,10 +464,13 @@ pub(crate) async fn who_writes_under_an_earlier_key_is_noticed(on: Database) {
     let [journal, other] = [harness.open().await, harness.open().await];
     fill(&journal).await;
     thread(&journal, "busy", &[]).await;
-    // It was not given the new key, and writes whenever something was wrapped under it.
+    // This node does not have the new key, and writes whenever salts were wrapped under it.
     let looks = AtomicU32::new(0);
     let other_writes = |_| {
-        assert!(looks.fetch_add(1, Ordering::Relaxed) < 10, "it runs after the writer");
+        assert!(
+            looks.fetch_add(1, Ordering::Relaxed) < 10,
+            "the rotation follows the writer forever"
+        );
         now(add(&other, "busy", &["under the key before"]));
     };
     let key = master_key('b');
@@ -470,7 +479,7 @@ pub(crate) async fn who_writes_under_an_earlier_key_is_noticed(on: Database) {
     other.close().await.unwrap();
     let written = u64::from(looks.into_inner());
     let again = journal.rotate(&key, &|_| {}).await.unwrap();
-    assert_eq!(again, Rotated { wrapped: written, is_behind: false });
+    assert_eq!(again, RotationReport { wrapped: written, is_behind: false });
     journal.close().await.unwrap();
     let options = Options { master_key: Some(key), ..Options::default() };
     let journal = open(&harness.url(), &options).await.unwrap();

@@ -1,40 +1,40 @@
-//! Events of a run: numbered from 1, and followed from anywhere.
+//! Tests of run events: numbered from 1, and readable from any position.
 
 use bytes::Bytes;
 use throughline_core::{Append, LogOpening, Record, Store, StoreError};
-use throughline_core::{Follow, pack, unpack};
+use throughline_core::{LogFollower, pack_events, unpack_events};
 use throughline_store::Journal;
 use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-/// A run with these packs of events.
+/// Opens a run with these packs of events.
 async fn run_with(journal: &Journal, packs: &[&[&str]]) {
-    let mut append = Append::to("run").opening(LogOpening::run("thread"));
+    let mut append = Append::new("run").opening(LogOpening::run("thread"));
     append.records = packs.iter().map(|events| packed(events)).collect();
-    let begin = batch(Append::to("thread").opening(LogOpening::thread())).append(append);
+    let begin = batch(Append::new("thread").opening(LogOpening::thread())).append(append);
     journal.commit(begin).await.unwrap();
 }
 
 fn packed(events: &[&str]) -> throughline_core::NewRecord {
-    pack(events.iter().map(|event| event.as_bytes()))
+    pack_events(events.iter().map(|event| event.as_bytes()))
 }
 
 async fn tell(journal: &Journal, events: &[&str]) {
-    journal.commit(batch(Append::to("run").record(packed(events)))).await.unwrap();
+    journal.commit(batch(Append::new("run").record(packed(events)))).await.unwrap();
 }
 
 fn events(records: &[Record]) -> Vec<(u64, Bytes)> {
-    records.iter().flat_map(|record| unpack(record).unwrap()).collect()
+    records.iter().flat_map(|record| unpack_events(record).unwrap()).collect()
 }
 
 fn told(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
     numbers.map(|number| (number, Bytes::from(format!("event {number}")))).collect()
 }
 
-/// Follows until it has seen that many events after the given one.
+/// Follows the run after `after` until event `last`.
 async fn follow(journal: &Journal, after: u64, last: u64) -> Vec<(u64, Bytes)> {
-    let mut follow = Follow::events(journal, us(), log("run"), after).await.unwrap();
+    let mut follow = LogFollower::events(journal, us(), log("run"), after).await.unwrap();
     let mut seen = Vec::new();
     while seen.last().is_none_or(|(number, _)| *number < last) {
         let records = soon(follow.next()).await.unwrap();
@@ -47,7 +47,7 @@ pub(crate) async fn events_are_numbered_from_one(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     run_with(&journal, &[&["a"], &["b", "", "c"]]).await;
-    let more = batch(Append::to("run").record(item("not an event")).record(packed(&["d", "e"])));
+    let more = batch(Append::new("run").record(item("not an event")).record(packed(&["d", "e"])));
     let written = journal.commit(more).await.unwrap();
     assert_eq!(written, receipt(&[("run", 3, 4, 6)]));
     let records = read(&journal, "run").await;
@@ -72,22 +72,22 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         add(&journal, "run", &["something else"]).await;
     }
     for after in 0..14 {
-        let place = journal.place_of_event(&us(), &log("run"), after).await.unwrap();
+        let place = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
         let records = journal.read(&us(), &log("run"), place, u32::MAX).await.unwrap();
         let found: Vec<_> =
             events(&records).into_iter().filter(|(number, _)| *number > after).collect();
         assert_eq!(found, told(after + 1..=14));
-        // No record is read in vain.
+        // No record is read unnecessarily.
         let first = records.first().and_then(|record| record.events).unwrap();
         assert!(first.0 <= after + 1 && after < first.1);
     }
     for after in [14, 15, u64::MAX] {
-        let place = journal.place_of_event(&us(), &log("run"), after).await.unwrap();
+        let place = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
         assert_eq!(place, 10, "{after}");
     }
 }
 
-async fn is_followed(writer: Journal, reader: Journal) {
+async fn assert_followed(writer: Journal, reader: Journal) {
     run_with(&writer, &[&["event 1", "event 2"]]).await;
     for after in [0, 1, 2] {
         let reader = reader.clone();
@@ -103,12 +103,12 @@ async fn is_followed(writer: Journal, reader: Journal) {
 pub(crate) async fn a_run_is_followed_on_the_same_node(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    is_followed(journal.clone(), journal).await;
+    assert_followed(journal.clone(), journal).await;
 }
 
 pub(crate) async fn a_run_is_followed_from_another_node(on: Database) {
     let harness = Harness::fresh(on);
-    is_followed(harness.open().await, harness.open().await).await;
+    assert_followed(harness.open().await, harness.open().await).await;
     // A wait that begins just before the only write misses nothing.
     let (writer, reader) = (harness.open().await, harness.open().await);
     for round in 0..20 {

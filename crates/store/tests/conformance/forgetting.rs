@@ -1,41 +1,41 @@
-//! Forgetting and expiring destroy contents for good, wherever they are; what says so stays.
+//! Tests that forgetting and expiring destroy contents everywhere and keep the erasure records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Content, Envelope, Item, Json, LogHead, LogOpening, Native, NewRecord,
-    NodeId, Place, Role, Side, Store, StoreError, VaultKey, VaultNode, Why, Wire, holds_siblings,
-    kind, store_items,
+    Append, Batch, Body, Content, Direction, ElisionReason, Envelope, Item, ItemPosition, Json,
+    LogHead, LogOpening, NativePart, NewRecord, NewVaultTurn, Role, Store, StoreError, TurnId,
+    VaultKey, Wire, holds_siblings, kind, store_items,
 };
-use throughline_store::{Destroyed, Journal, Options, about_item, open};
+use throughline_store::{ErasureReport, Journal, Options, about_item, open};
 
 use crate::harness::*;
 
-const SECRET: &str = "a secret that nobody may find again";
+const SECRET: &str = "a secret that must not be found again";
 
 async fn head(journal: &Journal, name: &str) -> LogHead {
     journal.log(&us(), &log(name)).await.unwrap().unwrap()
 }
 
-/// An item about itself.
+/// Returns an Item record that is about itself.
 fn about(thread: &str, id: &str, text: &str) -> NewRecord {
     item(text).about(about_item(&log(thread), id))
 }
 
-fn destroyed(logs: &[&str], records: u64, bytes: usize) -> Destroyed {
+fn destroyed(logs: &[&str], records: u64, bytes: usize) -> ErasureReport {
     let logs = logs.iter().map(|name| log(name)).collect();
-    Destroyed { logs, records, bytes: bytes as u64, unreached: Vec::new(), damaged: 0 }
+    ErasureReport { logs, records, bytes: bytes as u64, unreached: Vec::new(), damaged: 0 }
 }
 
-pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs(on: Database) {
+pub(crate) async fn forgetting_a_thread_includes_its_runs(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", SECRET]).await;
     thread(&journal, "other", &["stays"]).await;
     run(&journal, "run", "thread").await;
-    add(&journal, "run", &["told"]).await;
+    add(&journal, "run", &["step"]).await;
     let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 3, 1 + SECRET.len() + 4));
     let gone = "forgotten";
@@ -44,9 +44,9 @@ pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs(on: Database) {
     assert_eq!(texts(&journal, "run").await, numbered(&[(1, gone), (2, r#"{"all":true}"#)]));
     assert_eq!(texts(&journal, "other").await, numbered(&[(1, "stays")]));
     for name in ["thread", "run"] {
-        assert_eq!(head(&journal, name).await.gone, Some(Why::Forgotten));
+        assert_eq!(head(&journal, name).await.gone, Some(ElisionReason::Forgotten));
         let more = journal.commit(batch(items(name, &["more"]))).await;
-        assert_eq!(sentence(more), format!("{name} was forgotten, and takes nothing more"));
+        assert_eq!(sentence(more), format!("{name} was forgotten and accepts no more records"));
     }
     assert_eq!(head(&journal, "thread").await.bytes, 12);
     // Forgetting again destroys nothing more.
@@ -62,16 +62,16 @@ pub(crate) async fn a_forgotten_thread_is_gone_with_its_runs(on: Database) {
 pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = append.record(about("thread", "one", SECRET)).record(about("thread", "two", "b"));
     journal.commit(batch(append)).await.unwrap();
     run(&journal, "run", "thread").await;
-    journal.commit(batch(Append::to("run").record(about("thread", "one", SECRET)))).await.unwrap();
+    journal.commit(batch(Append::new("run").record(about("thread", "one", SECRET)))).await.unwrap();
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
     add(&journal, "fork", &["c"]).await;
-    // An item that nobody said what it is about is found by what it says.
+    // An Item without `about` is found by its content.
     add(&journal, "thread", &[r#"{"id":"three","text":"unmarked"}"#]).await;
-    // Through the fork that shares it.
+    // Through the fork that shares the Item.
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 2, 2 * SECRET.len()));
     let told = r#"{"seqs":[],"checkpoints":true}"#;
@@ -95,20 +95,20 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
-/// Copies repeat what others say, so they go with any of it: in the thread, in its forks, and in its runs. The turn that a copy
-/// stands beside stays.
+/// Copies repeat other records, so they are destroyed with any of them: in the Thread, its forks
+/// and its runs. The turn beside a copy stays.
 pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let copy = |thread: &str, text: &'static str| NewRecord::copy(&log(thread), text);
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = append.record(about("thread", "one", SECRET)).record(copy("thread", "first"));
     journal.commit(batch(append)).await.unwrap();
     let mut second = batch(
-        Append::to("thread").record(about("thread", "two", "b")).record(copy("thread", SECRET)),
+        Append::new("thread").record(about("thread", "two", "b")).record(copy("thread", SECRET)),
     );
-    second.vault.push(VaultNode {
-        id: NodeId::from("second"),
+    second.vault.push(NewVaultTurn {
+        id: TurnId::from("second"),
         parent: None,
         keys: vec![VaultKey::Claim("second".into())],
         log: log("thread"),
@@ -116,11 +116,11 @@ pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     });
     journal.commit(second).await.unwrap();
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
-    journal.commit(batch(Append::to("fork").record(copy("fork", SECRET)))).await.unwrap();
+    journal.commit(batch(Append::new("fork").record(copy("fork", SECRET)))).await.unwrap();
     run(&journal, "run", "fork").await;
-    journal.commit(batch(Append::to("run").record(copy("fork", SECRET)))).await.unwrap();
+    journal.commit(batch(Append::new("run").record(copy("fork", SECRET)))).await.unwrap();
     thread(&journal, "other", &["stays"]).await;
-    journal.commit(batch(Append::to("other").record(copy("other", "stays too")))).await.unwrap();
+    journal.commit(batch(Append::new("other").record(copy("other", "stays too")))).await.unwrap();
     let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
     assert_eq!((outcome.records, outcome.bytes), (5, 5 + 4 * SECRET.len() as u64));
     let gone = |texts: &[(u64, String)]| {
@@ -135,7 +135,7 @@ pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     let expected = numbered(&[(1, "stays"), (2, "stays too")]);
     assert_eq!(texts(&journal, "other").await, expected);
     let found = journal.find(&us(), &[VaultKey::Claim("second".into())]).await.unwrap().found;
-    assert_eq!(found[0].as_ref().unwrap().turn.gone, None, "the turn itself is whole");
+    assert_eq!(found[0].as_ref().unwrap().turn.gone, None, "the turn itself is intact");
     assert_eq!(proven(&journal).await.gone, 5);
 }
 
@@ -146,10 +146,10 @@ pub(crate) async fn a_run_is_forgotten_by_itself(on: Database) {
     run(&journal, "run", "thread").await;
     add(&journal, "run", &[SECRET]).await;
     Store::forget_run(&journal, &us(), &log("run")).await.unwrap();
-    assert_eq!(head(&journal, "run").await.gone, Some(Why::Forgotten));
+    assert_eq!(head(&journal, "run").await.gone, Some(ElisionReason::Forgotten));
     let wanted = numbered(&[(1, "forgotten"), (2, r#"{"all":true}"#)]);
     assert_eq!(texts(&journal, "run").await, wanted);
-    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a")]), "the thread is as it was");
+    assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a")]), "the thread is unchanged");
     assert_eq!(head(&journal, "thread").await.last, 1);
     for name in ["thread", "none"] {
         let outcome = Store::forget_run(&journal, &us(), &log(name)).await;
@@ -169,7 +169,7 @@ pub(crate) async fn a_fork_forgets_only_its_own(on: Database) {
     let wanted = numbered(&[(1, "a"), (2, "forgotten"), (3, r#"{"all":true}"#)]);
     assert_eq!(texts(&journal, "fork").await, wanted);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
-    // What a thread forgets, its forks have shared.
+    // Records that a Thread forgets are shared with its forks.
     journal.fork(&us(), &log("thread"), Some(1), &log("next")).await.unwrap();
     journal.forget(&us(), &log("thread"), None).await.unwrap();
     let told = r#"{"seqs":[],"checkpoints":true}"#;
@@ -181,8 +181,8 @@ pub(crate) async fn forgetting_destroys_the_checkpoints_after_it(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let checkpoint =
-        |name: &str| batch(Append::to(name).record(NewRecord::new(kind::CHECKPOINT, SECRET)));
-    let append = Append::to("thread").opening(LogOpening::thread());
+        |name: &str| batch(Append::new(name).record(NewRecord::new(kind::CHECKPOINT, SECRET)));
+    let append = Append::new("thread").opening(LogOpening::thread());
     journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
     journal.commit(checkpoint("thread")).await.unwrap();
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
@@ -208,24 +208,24 @@ pub(crate) async fn a_held_log_is_forgotten_too(on: Database) {
     let lease = journal.lease(&us(), &log("thread"), "holder", time).await.unwrap();
     let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread"], 1, SECRET.len()));
-    let more = journal.commit(batch(items("thread", &["more"]).behind(lease.fence))).await;
-    assert_eq!(sentence(more), "thread was forgotten, and takes nothing more");
+    let more = journal.commit(batch(items("thread", &["more"]).with_fence(lease.fence))).await;
+    assert_eq!(sentence(more), "thread was forgotten and accepts no more records");
     journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
 }
 
 pub(crate) async fn forgetting_reaches_backups(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
     let (near, lost) = (harness.folder().file("near.db"), harness.folder().file("lost.db"));
     journal.backup(&near, &|_| {}).await.unwrap();
     journal.backup(&lost, &|_| {}).await.unwrap();
-    // Only the key files need to be reached.
+    // Only the key files must be reachable.
     std::fs::rename(&near, near.with_extension("moved")).unwrap();
     let lost = throughline_store::key_file_of(&lost);
     std::fs::remove_file(&lost).unwrap();
-    // What is younger than the backup is not looked for there.
+    // A Thread that is newer than the backup is not searched there.
     thread(&journal, "young", &["a"]).await;
     let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
     assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
@@ -248,13 +248,13 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
     thread(&journal, "thread", &[SECRET]).await;
     let file = harness.folder().file("backup.db");
     journal.backup(&file, &|_| {}).await.unwrap();
-    // Somebody reads, so that whoever forgets does not come further than to destroy; and then ends.
+    // An active reader keeps the erasure from completing, and then the process ends.
     let reader = harness.reader().await;
     let (tenant, thread) = (us(), log("thread"));
     let destroyed = until(|| async { head(&journal, "thread").await.gone.is_some() });
     tokio::select! {
         () = destroyed => {}
-        outcome = journal.forget(&tenant, &thread, None) => panic!("it was finished: {outcome:?}"),
+        outcome = journal.forget(&tenant, &thread, None) => panic!("completed: {outcome:?}"),
     }
     drop(reader);
     let keys = throughline_store::key_file_of(&file);
@@ -263,7 +263,7 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
         text.lines().filter(|line| line.starts_with("salt ")).count()
     };
     assert_eq!(salts(), 1);
-    // The next who opens the store finishes it.
+    // The next process that opens the store completes the erasure.
     let next = harness.open().await;
     assert_eq!(salts(), 0);
     let restored = harness.folder().file("restored.db");
@@ -273,7 +273,7 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
     assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
     assert_eq!(proven(&backup).await.gone, 1);
     backup.close().await.unwrap();
-    // And then there is nothing left to do.
+    // Then nothing is left to do.
     let finished = std::fs::read(&keys).unwrap();
     let again = harness.open().await;
     assert_eq!(read(&again, "thread").await.len(), 2);
@@ -284,13 +284,13 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
 pub(crate) async fn an_item_is_forgotten_along_the_whole_line(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
-    let append = Append::to("fork").record(about("fork", "one", SECRET));
+    let append = Append::new("fork").record(about("fork", "one", SECRET));
     journal.commit(batch(append.record(about("fork", "two", "b")))).await.unwrap();
-    // Another item of that name, which the fork does not share.
-    journal.commit(batch(Append::to("thread").record(about("thread", "two", "c")))).await.unwrap();
+    // Another Item with the same name, which the fork does not share.
+    journal.commit(batch(Append::new("thread").record(about("thread", "two", "c")))).await.unwrap();
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["fork", "thread"], 2, 2 * SECRET.len()));
     let outcome = journal.forget(&us(), &log("fork"), Some("two")).await.unwrap();
@@ -314,7 +314,7 @@ pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
-    // Just behind a page, and pages behind.
+    // Just after one page, and several pages later.
     for before in [255, 256, 1030] {
         let name = format!("thread {before}");
         let append = items(&name, &vec!["a"; before]).opening(LogOpening::thread());
@@ -327,7 +327,7 @@ pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
 pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = (0..8).fold(append, |append, number| {
         append.record(about("thread", &format!("item {number}"), SECRET))
     });
@@ -337,7 +337,7 @@ pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     let folding = tokio::spawn(async move {
         while !ended.load(Ordering::Acquire) {
             let checkpoint = NewRecord::new(kind::CHECKPOINT, SECRET);
-            other.commit(batch(Append::to("thread").record(checkpoint))).await.unwrap();
+            other.commit(batch(Append::new("thread").record(checkpoint))).await.unwrap();
         }
     });
     for number in 0..8 {
@@ -346,7 +346,7 @@ pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     }
     over.store(true, Ordering::Release);
     soon(folding).await.unwrap();
-    // Whatever was folded before something was forgotten is no more.
+    // All checkpoints before the erasure were destroyed.
     let records = read(&nodes[0], "thread").await;
     let told = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
     let before = records[..told].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
@@ -361,8 +361,8 @@ pub(crate) async fn nothing_begins_on_a_gone_thread(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     journal.forget(&us(), &log("thread"), None).await.unwrap();
-    let wanted = "thread was forgotten: no run and no fork of it can begin any more";
-    let begun = batch(Append::to("run").opening(LogOpening::run("thread")));
+    let wanted = "thread was forgotten: it accepts no new runs or forks";
+    let begun = batch(Append::new("run").opening(LogOpening::run("thread")));
     assert_eq!(sentence(journal.commit(begun).await), wanted);
     let forked = journal.fork(&us(), &log("thread"), Some(1), &log("fork")).await;
     assert_eq!(sentence(forked), wanted);
@@ -393,7 +393,7 @@ pub(crate) async fn what_begins_meanwhile_is_forgotten_too(on: Database) {
         until(|| async { nodes[0].log(&us(), &first).await.unwrap().is_some() }).await;
         nodes[0].forget(&us(), &log(&name), None).await.unwrap();
         for run in soon(beginning).await.unwrap() {
-            assert_eq!(head(&nodes[0], &run).await.gone, Some(Why::Forgotten), "{run}");
+            assert_eq!(head(&nodes[0], &run).await.gone, Some(ElisionReason::Forgotten), "{run}");
         }
     }
     proven(&nodes[0]).await;
@@ -410,31 +410,31 @@ fn large(about: Option<&str>) -> NewRecord {
 pub(crate) async fn large_contents_are_kept_once(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = append.record(large(Some("one"))).record(large(Some("two")));
     journal.commit(batch(append)).await.unwrap();
-    journal.commit(batch(Append::to("thread").record(large(Some("three"))))).await.unwrap();
+    journal.commit(batch(Append::new("thread").record(large(Some("three"))))).await.unwrap();
     let stats = journal.stats().await.unwrap();
     assert_eq!((stats.records, stats.content_bytes, stats.blobs), (3, 300_000, 1));
     assert!((100_000..101_000).contains(&stats.blob_bytes), "{}", stats.blob_bytes);
-    // It is there until the last one that refers to it is forgotten.
+    // The content exists until the last record that refers to it is forgotten.
     for (left, id) in [(1, "two"), (1, "one"), (0, "three")] {
         journal.forget(&us(), &log("thread"), Some(id)).await.unwrap();
         assert_eq!(journal.stats().await.unwrap().blobs, left, "{id}");
         proven(&journal).await;
     }
-    journal.commit(batch(Append::to("thread").record(large(None)))).await.unwrap();
+    journal.commit(batch(Append::new("thread").record(large(None)))).await.unwrap();
     let records = read(&journal, "thread").await;
     assert_eq!(records.last().unwrap().content, Content::Here(vec![7; 100_000].into()));
-    assert_eq!(records[0].content, Content::Gone(Why::Forgotten));
+    assert_eq!(records[0].content, Content::Gone(ElisionReason::Forgotten));
 }
 
 pub(crate) async fn large_contents_are_not_shared_by_tenants(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for tenant in [us(), them()] {
-        let append = Append::to("thread").opening(LogOpening::thread()).record(large(None));
-        journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+        let append = Append::new("thread").opening(LogOpening::thread()).record(large(None));
+        journal.commit(Batch::new(tenant).append(append)).await.unwrap();
     }
     assert_eq!(journal.stats().await.unwrap().blobs, 2);
     journal.forget(&us(), &log("thread"), None).await.unwrap();
@@ -447,35 +447,37 @@ pub(crate) async fn large_contents_are_not_shared_by_tenants(on: Database) {
 pub(crate) async fn who_holds_a_forgotten_item_goes_with_it(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // A message that cannot be cut: its text has both parts, and neither of them as it is written alone.
+    // A message that cannot be split: its text contains both parts in a different form.
     let whole = Json::parse(format!(r#"{{"content":"first, {SECRET}"}}"#)).unwrap();
     let envelope = Arc::new(Envelope { json: whole, parts: 2 });
     let part = |number: usize, text: &str| {
         let body = Body::Text(text.into());
-        let mut item = Item::new(format!("0.{number}"), Place::new(0, number), Role::User, body);
+        let mut item =
+            Item::new(format!("0.{number}"), ItemPosition::new(0, number), Role::User, body);
         let json = Json::parse(format!("{text:?}")).unwrap();
-        let mut native = Native::new(Wire::OPENAI_CHAT, Side::Request, json);
+        let mut native = NativePart::new(Wire::OPENAI_CHAT, Direction::Request, json);
         native.envelope = Some(Arc::clone(&envelope));
         item.native = Some(native);
         item
     };
     let stored = store_items(&[part(0, "first, "), part(1, SECRET)]);
-    assert!(holds_siblings(&stored[0].json), "the message could be cut after all");
-    let mut append = Append::to("thread").opening(LogOpening::thread());
+    assert!(holds_siblings(&stored[0].json), "the message can be split");
+    let mut append = Append::new("thread").opening(LogOpening::thread());
     for (number, stored) in stored.iter().enumerate() {
         let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
         append = append.record(record.about(about_item(&log("thread"), &format!("0.{number}"))));
     }
-    // The next message is its own.
-    let next = Item::new("1.0", Place::new(1, 0), Role::User, Body::Text("next".into()));
+    // The next message is separate.
+    let next = Item::new("1.0", ItemPosition::new(1, 0), Role::User, Body::Text("next".into()));
     let next = NewRecord::new(kind::ITEM, store_items(&[next])[0].json.bytes().clone());
     append = append.record(next.about(about_item(&log("thread"), "1.0")));
     journal.commit(batch(append)).await.unwrap();
     let outcome = journal.forget(&us(), &log("thread"), Some("1.0")).await.unwrap();
-    assert_eq!(outcome.records, 1, "another message holds nothing of it");
+    assert_eq!(outcome.records, 1, "another message does not contain it");
     let outcome = journal.forget(&us(), &log("thread"), Some("0.1")).await.unwrap();
     assert_eq!(outcome.records, 2);
     let records = journal.read(&us(), &log("thread"), 0, 10).await.unwrap();
-    let gone = records.iter().filter(|record| record.content == Content::Gone(Why::Forgotten));
+    let gone =
+        records.iter().filter(|record| record.content == Content::Gone(ElisionReason::Forgotten));
     assert_eq!(gone.count(), 3);
 }

@@ -1,4 +1,4 @@
-//! Forks share their history by reference; rewinds go on from an earlier place.
+//! Tests of forks, which share history by reference, and of rewinds.
 
 use throughline_core::{Append, ForkPoint, LogHead, Rewind, Store};
 use throughline_store::Journal;
@@ -39,7 +39,7 @@ pub(crate) async fn a_fork_shares_history_by_reference(on: Database) {
     let fork = head(&journal, "fork").await;
     assert_eq!(fork.fork, Some(ForkPoint { log: log("thread"), at: 2 }));
     assert_eq!((fork.last, fork.bytes), (3, 1));
-    // What both share is the very same record.
+    // Shared records are identical.
     let (ours, theirs) = (read(&journal, "fork").await, read(&journal, "thread").await);
     assert_eq!(ours[..2], theirs[..2]);
     proven(&journal).await;
@@ -53,7 +53,7 @@ pub(crate) async fn forks_nest(on: Database) {
     add(&journal, "1", &["1c", "1d"]).await;
     fork(&journal, "1", Some(3), "2").await;
     add(&journal, "2", &["2d"]).await;
-    // A fork of a fork, at a place that is neither's own.
+    // A fork of a fork, at a record of the root Thread.
     fork(&journal, "2", Some(1), "3").await;
     add(&journal, "3", &["3b"]).await;
     fork(&journal, "2", None, "4").await;
@@ -61,7 +61,7 @@ pub(crate) async fn forks_nest(on: Database) {
     assert_eq!(texts(&journal, "2").await, wanted);
     assert_eq!(texts(&journal, "3").await, numbered(&[(1, "0a"), (2, "3b")]));
     assert_eq!(texts(&journal, "4").await, wanted);
-    // However deep: history is found without recursion.
+    // Any depth works, because history is read without recursion.
     let mut last = "4".to_owned();
     for depth in 5..60 {
         let next = depth.to_string();
@@ -95,10 +95,7 @@ pub(crate) async fn a_fork_ends_where_its_parent_does(on: Database) {
     let of_run = journal.fork(&us(), &log("run"), None, &log("fork")).await;
     assert_eq!(sentence(of_run), "run is a run: only threads can be forked");
     let same = journal.fork(&us(), &log("thread"), None, &log("thread")).await;
-    assert_eq!(
-        sentence(same),
-        "thread stands at 1 and not at 0: read what was added and decide again"
-    );
+    assert_eq!(sentence(same), "thread is at record 1, expected 0: read the new records and retry");
 }
 
 pub(crate) async fn reading_crosses_every_border(on: Database) {
@@ -110,7 +107,7 @@ pub(crate) async fn reading_crosses_every_border(on: Database) {
     add(&journal, "2", &["2d", "2e"]).await;
     fork(&journal, "2", Some(4), "3").await;
     add(&journal, "3", &["3e"]).await;
-    // What comes after the forks is nobody's but its own.
+    // Records after the fork points belong only to their own log.
     for (name, text) in [("0", "0d"), ("1", "1d"), ("2", "2f")] {
         add(&journal, name, &[text, text, text]).await;
     }
@@ -144,12 +141,12 @@ pub(crate) async fn a_rewind_ends_a_span(on: Database) {
     assert_eq!(text(&found[4]), "d");
     let thread = head(&journal, "thread").await;
     assert_eq!(thread.rewinds, [Rewind { at: 4, to: 1 }]);
-    assert_eq!(thread.spans(thread.last), [1..=1, 4..=5]);
+    assert_eq!(thread.valid_ranges(thread.last), [1..=1, 4..=5]);
     rewind(&journal, "thread", 0, &[]).await;
     let thread = head(&journal, "thread").await;
     assert_eq!(thread.rewinds, [Rewind { at: 4, to: 1 }, Rewind { at: 6, to: 0 }]);
-    assert_eq!(thread.spans(thread.last), [6..=6]);
-    let mut far = Append::to("thread");
+    assert_eq!(thread.valid_ranges(thread.last), [6..=6]);
+    let mut far = Append::new("thread");
     far.rewind_to = Some(7);
     let outcome = journal.commit(batch(far)).await;
     assert_eq!(sentence(outcome), "thread ends at 6: rewind it to there or before");
@@ -162,7 +159,7 @@ pub(crate) async fn a_fork_keeps_the_rewinds_before_it(on: Database) {
     thread(&journal, "thread", &["a", "b", "c"]).await;
     rewind(&journal, "thread", 1, &["d"]).await;
     rewind(&journal, "thread", 2, &["e"]).await;
-    // Before both, between them, and after both.
+    // Before both rewinds, between them, and after both.
     fork(&journal, "thread", Some(3), "before").await;
     fork(&journal, "thread", Some(5), "between").await;
     fork(&journal, "thread", None, "after").await;
@@ -170,9 +167,9 @@ pub(crate) async fn a_fork_keeps_the_rewinds_before_it(on: Database) {
     assert_eq!(head(&journal, "between").await.rewinds, [Rewind { at: 4, to: 1 }]);
     let both = [Rewind { at: 4, to: 1 }, Rewind { at: 6, to: 2 }];
     assert_eq!(head(&journal, "after").await.rewinds, both);
-    // A fork rewinds behind the place where it forked off, and its parent does not.
+    // A fork rewinds to a record before its fork point; its parent does not change.
     rewind(&journal, "between", 1, &["f"]).await;
     let between = head(&journal, "between").await;
-    assert_eq!(between.spans(between.last), [1..=1, 6..=7]);
+    assert_eq!(between.valid_ranges(between.last), [1..=1, 6..=7]);
     assert_eq!(head(&journal, "thread").await.rewinds, both);
 }

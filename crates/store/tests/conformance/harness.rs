@@ -1,4 +1,4 @@
-//! Where the stores of the suite are, and the words in which the suite speaks.
+//! Stores for the suite, and helper functions of its tests.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,30 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Append, Batch, Content, LogId, LogOpening, Name, NewRecord, Receipt, Record, Store, StoreError,
-    Tenant, Written,
+    Tenant, WrittenRange,
 };
 use throughline_store::{Journal, MasterKey, Options, open};
 
-/// Where a store is kept.
+/// The database of a store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
     SqliteWithKey,
-    /// On the server that `scripts/postgres run` starts.
+    /// The server that `scripts/postgres run` starts.
     Postgres,
 }
 
-/// A place for a store of its own.
+/// The location of a new store.
 pub(crate) struct Harness {
     on: Database,
     url: String,
-    folder: Folder,
+    folder: StoreFolder,
 }
 
 impl Harness {
-    /// An empty place.
+    /// Creates an empty location.
     pub(crate) fn fresh(on: Database) -> Self {
-        let folder = Folder::new();
+        let folder = StoreFolder::new();
         let url = match on {
             Database::Postgres => throughline_testkit::postgres_database(),
             Database::Sqlite | Database::SqliteWithKey => {
@@ -41,23 +41,24 @@ impl Harness {
         Self { on, url, folder }
     }
 
-    /// Where the store is.
+    /// Returns the URL of the store.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// How it is opened.
+    /// Returns the options for opening the store.
     pub(crate) fn options(&self) -> Options {
         let has_key = self.on == Database::SqliteWithKey;
         Options { master_key: has_key.then(|| master_key('a')), ..Options::default() }
     }
 
-    /// A folder for what lies beside it.
-    pub(crate) fn folder(&self) -> &Folder {
+    /// Returns a folder for files beside the store.
+    pub(crate) fn folder(&self) -> &StoreFolder {
         &self.folder
     }
 
-    /// Reads for as long as what it gives is not dropped, so that what was destroyed meanwhile cannot leave the files.
+    /// Starts a read that lasts until the result is dropped, so that destroyed contents stay in the
+    /// files meanwhile.
     pub(crate) async fn reader(&self) -> Box<dyn std::any::Any + Send> {
         if self.on == Database::Postgres {
             let connected = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await;
@@ -71,19 +72,18 @@ impl Harness {
         Box::new(file)
     }
 
-    /// Opens it: for the first time, again, or as another node.
+    /// Opens the store: for the first time, again, or as another node.
     pub(crate) async fn open(&self) -> Journal {
         open(&self.url, &self.options()).await.expect("the store opens")
     }
 }
 
-/// The file of a store on SQLite.
 const FILE: &str = "store.db";
 
-/// A folder that is removed when it is dropped.
-pub(crate) struct Folder(PathBuf);
+/// A folder that is removed on drop.
+pub(crate) struct StoreFolder(PathBuf);
 
-impl Folder {
+impl StoreFolder {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -98,14 +98,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for StoreFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed with the target folder.
+        // Remaining files are removed with the target folder.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// A master key of one digit.
+/// Returns a master key that consists of one digit.
 pub(crate) fn master_key(digit: char) -> MasterKey {
     MasterKey::parse(&digit.to_string().repeat(64)).unwrap()
 }
@@ -115,7 +115,7 @@ pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }
 
-/// Somebody else.
+/// Another tenant.
 pub(crate) fn them() -> Tenant {
     Tenant::from("them")
 }
@@ -124,40 +124,40 @@ pub(crate) fn log(name: &str) -> LogId {
     LogId::from(name)
 }
 
-/// A batch of ours that adds this.
+/// Returns a batch of our tenant with this append.
 pub(crate) fn batch(append: Append) -> Batch {
-    Batch::of(us()).append(append)
+    Batch::new(us()).append(append)
 }
 
-/// An item that says that.
+/// Returns an Item record with this text.
 pub(crate) fn item(text: &str) -> NewRecord {
     NewRecord::new("item", text.as_bytes().to_vec())
 }
 
-/// Items that say these things, added to a log.
+/// Returns an append of Items with these texts.
 pub(crate) fn items(to: &str, texts: &[&str]) -> Append {
-    texts.iter().fold(Append::to(to), |append, text| append.record(item(text)))
+    texts.iter().fold(Append::new(to), |append, text| append.record(item(text)))
 }
 
-/// A new thread of ours with these items.
+/// Opens a Thread of our tenant with these Items.
 pub(crate) async fn thread(journal: &Journal, name: &str, texts: &[&str]) -> Receipt {
     let append = items(name, texts).opening(LogOpening::thread());
     journal.commit(batch(append)).await.unwrap()
 }
 
-/// A new run of ours on that thread.
+/// Opens a run of our tenant on this Thread.
 pub(crate) async fn run(journal: &Journal, name: &str, of: &str) -> Receipt {
-    let append = Append::to(name).opening(LogOpening::run(of));
+    let append = Append::new(name).opening(LogOpening::run(of));
     journal.commit(batch(append)).await.unwrap()
 }
 
-/// Adds items to a log of ours.
+/// Adds Items to a log of our tenant.
 pub(crate) async fn add(journal: &Journal, to: &str, texts: &[&str]) -> Receipt {
     journal.commit(batch(items(to, texts))).await.unwrap()
 }
 
 pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
-    let written = written.iter().map(|&(name, first, last, events)| Written {
+    let written = written.iter().map(|&(name, first, last, events)| WrittenRange {
         log: log(name),
         first,
         last,
@@ -167,38 +167,39 @@ pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
 }
 
 /// A record without its time: its number, kind, events and content.
-pub(crate) type Said = (u64, Name, Option<(u64, u64)>, Content);
+pub(crate) type RecordSummary = (u64, Name, Option<(u64, u64)>, Content);
 
-pub(crate) fn said(records: &[Record]) -> Vec<Said> {
+pub(crate) fn said(records: &[Record]) -> Vec<RecordSummary> {
     let said =
         |record: &Record| (record.seq, record.kind.clone(), record.events, record.content.clone());
     records.iter().map(said).collect()
 }
 
-/// Items with these numbers and texts.
-pub(crate) fn expected(texts: &[(u64, &str)]) -> Vec<Said> {
+/// Returns Items with these numbers and texts.
+pub(crate) fn expected(texts: &[(u64, &str)]) -> Vec<RecordSummary> {
     let item = |&(seq, text): &(u64, &str)| {
         (seq, Name::from("item"), None, Content::Here(Bytes::copy_from_slice(text.as_bytes())))
     };
     texts.iter().map(item).collect()
 }
 
-/// All records of a log of ours.
+/// Reads all records of a log of our tenant.
 pub(crate) async fn read(journal: &Journal, name: &str) -> Vec<Record> {
     journal.read(&us(), &log(name), 0, u32::MAX).await.unwrap()
 }
 
-/// All that a log of ours says.
-pub(crate) async fn read_said(journal: &Journal, name: &str) -> Vec<Said> {
+/// Reads all records of a log of our tenant, without times.
+pub(crate) async fn read_summaries(journal: &Journal, name: &str) -> Vec<RecordSummary> {
     said(&read(journal, name).await)
 }
 
-/// The texts of a log of ours, with their numbers; what is gone says why.
+/// Returns the numbers and texts of a log of our tenant. A destroyed content is shown as its
+/// reason.
 pub(crate) async fn texts(journal: &Journal, name: &str) -> Vec<(u64, String)> {
     read(journal, name).await.iter().map(|record| (record.seq, text(record))).collect()
 }
 
-/// What a record says, as text.
+/// Returns the content of a record as text.
 pub(crate) fn text(record: &Record) -> String {
     match &record.content {
         Content::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -206,22 +207,24 @@ pub(crate) fn text(record: &Record) -> String {
     }
 }
 
-/// The same, as literals are compared.
+/// Converts literals for comparison with [`texts`].
 pub(crate) fn numbered(texts: &[(u64, &str)]) -> Vec<(u64, String)> {
     texts.iter().map(|&(seq, text)| (seq, text.to_owned())).collect()
 }
 
-/// The sentence of an error.
+/// Returns the message of an error.
 pub(crate) fn sentence<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
-    outcome.expect_err("it is refused").to_string()
+    outcome.expect_err("the call fails").to_string()
 }
 
-/// What comes soon; a test that would wait for ever fails instead.
+/// Fails the test if the future does not complete within a minute.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_mins(1), future).await.expect("it comes soon")
+    tokio::time::timeout(Duration::from_mins(1), future)
+        .await
+        .expect("the future completes in time")
 }
 
-/// Does it at once, where nothing can be waited for.
+/// Blocks on a future, for callbacks that are not async.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Handle::current();
     tokio::task::block_in_place(|| runtime.block_on(future))
@@ -237,8 +240,8 @@ pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F
     .await;
 }
 
-/// The proof of a store that is intact.
-pub(crate) async fn proven(journal: &Journal) -> throughline_store::Proof {
+/// Verifies a store that must be intact.
+pub(crate) async fn proven(journal: &Journal) -> throughline_store::VerifyReport {
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!(proof.broken, None);
     proof

@@ -1,9 +1,10 @@
-//! Tenants and their keys, and how a store is opened, used at its limits, and closed.
+//! Tests of tenants and API keys, and of opening, limits and closing.
 
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Asked, LogOpening, NewRecord, Store, StoreError, Tenant, VaultKey, VaultNode,
+    Append, LogOpening, NewRecord, NewVaultTurn, PendingRequest, Store, StoreError, Tenant,
+    VaultKey,
 };
 use throughline_store::{
     ApiKey, Durability, KeyLimits, Options, Page, Retention, about_item, open,
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-pub(crate) async fn api_keys_are_kept_as_hashes(on: Database) {
+pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     assert!(!journal.has_api_keys().await.unwrap());
@@ -45,18 +46,18 @@ pub(crate) async fn api_keys_are_kept_as_hashes(on: Database) {
     assert_eq!(journal.api_key("tl_0").await.unwrap(), None);
     let other = journal.api_key(&two.secret).await.unwrap().unwrap();
     assert_eq!((other.tenant, other.limits), (them(), KeyLimits::default()));
-    // Nobody revokes another's key.
+    // A tenant cannot revoke another tenant's key.
     assert!(!journal.revoke_api_key(&them(), &one.id).await.unwrap());
     assert!(journal.revoke_api_key(&us(), &one.id).await.unwrap());
     assert!(!journal.revoke_api_key(&us(), &one.id).await.unwrap());
     assert_eq!(journal.api_key(&one.secret).await.unwrap(), None);
     let [revoked] = &journal.api_keys(&us()).await.unwrap()[..] else { panic!("one key") };
     assert!(revoked.revoked.is_some());
-    // Who has revoked every key has not opened the door.
+    // Revoking every key does not open the store.
     assert!(journal.revoke_api_key(&them(), &two.id).await.unwrap());
     assert!(journal.has_api_keys().await.unwrap());
     assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..wanted });
-    // Keys survive, and their secrets are nowhere to be found.
+    // Keys survive a restart, and their secrets are in no file.
     let three = journal.create_api_key(&us(), "again", &KeyLimits::default()).await.unwrap();
     journal.close().await.unwrap();
     if let Some(path) = harness.url().strip_prefix("sqlite://") {
@@ -73,38 +74,48 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
     let journal = harness.open().await;
     let claim = VaultKey::Claim("claim".into());
     let record = item("ours").about(about_item(&log("thread"), "one"));
-    let append = Append::to("thread").opening(LogOpening::thread()).record(record);
+    let append = Append::new("thread").opening(LogOpening::thread()).record(record);
     let checkpoint = NewRecord::new("checkpoint", "ours");
     let mut ours = batch(append.record(checkpoint))
-        .append(Append::to("run").opening(LogOpening::run("thread")))
-        .once("name");
-    let question =
-        Asked { id: "q".into(), kind: "approval".into(), log: log("thread"), expires_in: None };
+        .append(Append::new("run").opening(LogOpening::run("thread")))
+        .with_idempotency_key("name");
+    let question = PendingRequest {
+        id: "q".into(),
+        kind: "approval".into(),
+        log: log("thread"),
+        expires_in: None,
+    };
     ours.asks.push(question);
     let (keys, prefix) = (vec![claim.clone()], None);
-    ours.vault.push(VaultNode { id: "t".into(), parent: None, keys, log: log("thread"), prefix });
+    ours.vault.push(NewVaultTurn {
+        id: "t".into(),
+        parent: None,
+        keys,
+        log: log("thread"),
+        prefix,
+    });
     journal.commit(ours).await.unwrap();
     let time = Duration::from_mins(10);
     let lease = journal.lease(&us(), &log("thread"), "we", time).await.unwrap();
     let before = texts(&journal, "thread").await;
-    // A stranger who has nothing yet, and one who has something of the same name.
-    for stranger in [Tenant::from("nobody"), them()] {
+    // A tenant without data, and a tenant with a log of the same name.
+    for stranger in [Tenant::from("stranger"), them()] {
         let name = log("thread");
         if stranger == them() {
-            let append = Append::to("thread").opening(LogOpening::thread());
-            let mut theirs = batch(append.record(item("theirs"))).once("name");
+            let append = Append::new("thread").opening(LogOpening::thread());
+            let mut theirs = batch(append.record(item("theirs"))).with_idempotency_key("name");
             theirs.tenant = them();
             assert!(!journal.commit(theirs).await.unwrap().repeated);
             let found = journal.read(&stranger, &name, 0, 10).await.unwrap();
             assert_eq!(said(&found), expected(&[(1, "theirs")]));
-            assert_eq!(journal.place_of_event(&stranger, &name, 0).await.unwrap(), 1);
+            assert_eq!(journal.seq_before_event(&stranger, &name, 0).await.unwrap(), 1);
             let theirs = journal.lease(&stranger, &name, "they", time).await.unwrap();
             journal.release(&stranger, &name, theirs.fence).await.unwrap();
         } else {
             let nothing = journal.read(&stranger, &name, 0, 10).await;
             assert_eq!(sentence(nothing), "there is no log thread");
             assert_eq!(journal.log(&stranger, &name).await.unwrap(), None);
-            assert_eq!(journal.place_of_event(&stranger, &name, 0).await.unwrap(), 0);
+            assert_eq!(journal.seq_before_event(&stranger, &name, 0).await.unwrap(), 0);
             assert_eq!(journal.threads(&stranger, Page::default()).await.unwrap(), []);
             let nothing = journal.fork(&stranger, &name, None, &log("fork")).await;
             assert_eq!(sentence(nothing), "there is no thread thread");
@@ -127,7 +138,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
         let renewed = journal.renew(&stranger, &name, lease.fence, time).await;
         assert!(matches!(renewed, Err(StoreError::Fenced { .. })), "{renewed:?}");
         journal.release(&stranger, &name, lease.fence).await.unwrap();
-        let mut take = batch(Append::to("thread"));
+        let mut take = batch(Append::new("thread"));
         (take.tenant, take.takes) = (stranger.clone(), vec!["q".into()]);
         assert!(journal.commit(take).await.is_err());
         let nothing = journal.forget(&stranger, &name, Some("one")).await;
@@ -138,7 +149,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
         let manifest = journal.manifest(&stranger).await.unwrap().statement().unwrap();
         assert!(manifest.heads.iter().all(|head| head.tenant == stranger));
     }
-    // Ours is as it was, and still held.
+    // Our log is unchanged and still leased.
     assert_eq!(texts(&journal, "thread").await, before);
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
     journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
@@ -193,7 +204,7 @@ pub(crate) async fn a_closed_store_says_so(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     let lease = journal.lease(&us(), &log("other"), "we", Duration::from_secs(9)).await.unwrap();
-    // What is on its way is still written.
+    // Batches in flight are still written.
     let writing: Vec<_> = (0..10)
         .map(|_| {
             let journal = journal.clone();
@@ -213,7 +224,7 @@ pub(crate) async fn a_closed_store_says_so(on: Database) {
     let problems = [
         journal.commit(batch(items("thread", &["c"]))).await.map(|_| ()),
         journal.read(&tenant, &thread, 0, 10).await.map(|_| ()),
-        journal.place_of_event(&tenant, &thread, 0).await.map(|_| ()),
+        journal.seq_before_event(&tenant, &thread, 0).await.map(|_| ()),
         journal.wait(&tenant, &thread, 0).await,
         journal.log(&tenant, &thread).await.map(|_| ()),
         journal.checkpoint(&tenant, &thread, 9).await.map(|_| ()),
@@ -234,7 +245,7 @@ pub(crate) async fn a_closed_store_says_so(on: Database) {
         assert_eq!(sentence(problem), "the store was closed", "{number}");
     }
     assert!(!harness.folder().file("backup.db").exists());
-    // Closing again is no error.
+    // Closing again is not an error.
     journal.close().await.unwrap();
     let journal = harness.open().await;
     assert_eq!(read(&journal, "thread").await.len(), acknowledged);
@@ -254,7 +265,7 @@ pub(crate) async fn nodes_may_begin_at_once(on: Database) {
         }
         let mut keys = soon(nodes.join_all()).await;
         keys.dedup();
-        assert_eq!(keys.len(), 1, "all of them are the same store");
+        assert_eq!(keys.len(), 1, "all nodes opened the same store");
         let journal = harness.open().await;
         let proof = proven(&journal).await;
         assert_eq!((proof.records, proof.segments), (6, 6));

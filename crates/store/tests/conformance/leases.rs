@@ -1,9 +1,10 @@
-//! Holding a log: only its holder writes, by the database's clock.
+//! Tests of leases: only the lease holder writes, by the database's clock.
 
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Asked, Batch, Fence, Lease, LogId, LogOpening, RUNNING, Store, StoreError, Tenant,
+    Append, Batch, Fence, Lease, LogId, LogOpening, PendingRequest, RUNNING, Store, StoreError,
+    Tenant,
 };
 use throughline_store::Journal;
 use tokio::task::JoinSet;
@@ -17,7 +18,7 @@ async fn hold(journal: &Journal, time: Duration) -> Lease {
     journal.lease(&us(), &log("thread"), "holder", time).await.unwrap()
 }
 
-/// Waits until somebody else's time is up.
+/// Waits until another holder's lease has expired.
 async fn acquired(journal: &Journal) -> Lease {
     soon(async {
         loop {
@@ -43,7 +44,7 @@ fn is_fenced<T>(outcome: Result<T, StoreError>) -> bool {
     matches!(outcome, Err(StoreError::Fenced { log: found }) if found == log("thread"))
 }
 
-pub(crate) async fn a_held_log_takes_only_its_holders_writes(on: Database) {
+pub(crate) async fn leased_log_accepts_only_its_holder(on: Database) {
     let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     thread(&journal, "thread", &[]).await;
@@ -60,13 +61,13 @@ pub(crate) async fn a_held_log_takes_only_its_holders_writes(on: Database) {
         assert!(matches!(taken, Err(StoreError::Held { .. })), "{taken:?}");
     }
     assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
-    // Whoever was told the fence is the holder, on whichever node.
+    // Any node with the fence is the lease holder.
     assert_eq!(write(&other, "b", Some(lease.fence)).await.unwrap(), 2);
     let higher = Fence(lease.fence.0.checked_add(1).unwrap());
     let refused = write(&journal, "c", Some(higher)).await;
     assert_eq!(
         sentence(refused),
-        "thread is not held by this writer (any more): take a lease and read it again"
+        "this writer does not hold the lease of thread: take a lease and read the log again"
     );
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
 }
@@ -77,7 +78,7 @@ pub(crate) async fn a_paused_holder_writes_nothing_late(on: Database) {
     thread(&paused, "thread", &[]).await;
     let lease = hold(&paused, SHORT).await;
     let next = acquired(&other).await;
-    // The paused one does not know it yet.
+    // The paused holder does not know yet that its lease expired.
     assert!(is_fenced(write(&paused, "late", Some(lease.fence)).await));
     assert!(is_fenced(paused.renew(&us(), &log("thread"), lease.fence, LONG).await));
     paused.release(&us(), &log("thread"), lease.fence).await.unwrap();
@@ -108,7 +109,7 @@ pub(crate) async fn a_lease_expires(on: Database) {
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, SHORT).await;
     until(|| async { write(&journal, "free", None).await.is_ok() }).await;
-    // Nobody holds it now, and yet the time of the first is up.
+    // The lease expired, although the log has no new holder.
     assert!(is_fenced(write(&journal, "late", Some(lease.fence)).await));
     let written = &read(&journal, "thread").await[0];
     assert!(written.at >= lease.until, "{} {}", written.at, lease.until);
@@ -126,7 +127,7 @@ pub(crate) async fn a_renewed_lease_goes_on(on: Database) {
     let shortened = journal.renew(&us(), &log("thread"), lease.fence, SHORT).await.unwrap();
     assert!(shortened.until < renewed.until);
     assert!(acquired(&journal).await.fence > lease.fence);
-    // For ever is a time too.
+    // The maximum duration is valid.
     let ever = journal.lease(&us(), &log("other"), "holder", Duration::MAX).await.unwrap();
     assert!(ever.until > renewed.until);
 }
@@ -139,7 +140,7 @@ pub(crate) async fn a_released_log_is_free(on: Database) {
     journal.release(&us(), &log("thread"), lease.fence).await.unwrap();
     assert_eq!(write(&journal, "free", None).await.unwrap(), 1);
     assert!(is_fenced(write(&journal, "late", Some(lease.fence)).await));
-    // Releasing what is not held any more is no error, and frees nobody else's.
+    // Releasing an expired lease is not an error and does not affect another holder's lease.
     let next = hold(&journal, LONG).await;
     journal.release(&us(), &log("thread"), lease.fence).await.unwrap();
     assert!(matches!(write(&journal, "free", None).await, Err(StoreError::Held { .. })));
@@ -150,10 +151,10 @@ pub(crate) async fn a_log_is_held_before_it_begins(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let lease = hold(&journal, LONG).await;
-    let opening = || Append::to("thread").opening(LogOpening::thread());
+    let opening = || Append::new("thread").opening(LogOpening::thread());
     let refused = journal.commit(batch(opening())).await;
     assert!(matches!(refused, Err(StoreError::Held { .. })), "{refused:?}");
-    journal.commit(batch(opening().behind(lease.fence))).await.unwrap();
+    journal.commit(batch(opening().with_fence(lease.fence))).await.unwrap();
     assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
 }
 
@@ -172,19 +173,19 @@ pub(crate) async fn one_of_many_gets_the_lease(on: Database) {
     assert_eq!(held, 1);
 }
 
-/// A run of that tenant that stands as running.
+/// Opens a run of this tenant that is marked running.
 async fn running(journal: &Journal, tenant: &Tenant, name: &str) {
     let (thread, run) = (log(&format!("{name}.thread")), log(name));
-    let thread = Append::to(thread.clone()).opening(LogOpening::thread());
-    let own = Append::to(run).opening(LogOpening::run(thread.log.clone())).status(RUNNING);
-    journal.commit(Batch::of(tenant.clone()).append(thread).append(own)).await.unwrap();
+    let thread = Append::new(thread.clone()).opening(LogOpening::thread());
+    let own = Append::new(run).opening(LogOpening::run(thread.log.clone())).status(RUNNING);
+    journal.commit(Batch::new(tenant.clone()).append(thread).append(own)).await.unwrap();
 }
 
-/// The runs that nobody was at for so long, page by page.
+/// Returns the runs without a lease or a write for `idle`, page by page.
 async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
-        let page = journal.unattended(idle, after, 1).await.unwrap();
+        let page = journal.stale_runs(idle, after, 1).await.unwrap();
         let Some(last) = page.last() else { return found };
         after = last.place;
         found.extend(page.into_iter().map(|one| (one.tenant, one.run)));
@@ -203,7 +204,7 @@ pub(crate) async fn a_run_that_nobody_is_at_is_found(on: Database) {
     journal.lease(&us(), &log("lost"), "holder", SHORT).await.unwrap();
     let all = vec![(us(), log("begun")), (them, log("left")), (us(), log("lost"))];
     soon(async { while unattended(&other, Duration::ZERO).await != all {} }).await;
-    // Nobody has been away for long.
+    // No run was idle for that long.
     assert_eq!(unattended(&other, LONG).await, []);
 }
 
@@ -215,7 +216,7 @@ pub(crate) async fn a_run_that_somebody_is_at_is_left_alone(on: Database) {
     running(&journal, &us(), "forgotten").await;
     thread(&journal, "a thread", &["a"]).await;
     journal.lease(&us(), &log("held"), "holder", LONG).await.unwrap();
-    let waits = Append::to(log("waits")).status("waiting");
+    let waits = Append::new(log("waits")).status("waiting");
     journal.commit(batch(waits)).await.unwrap();
     journal.forget_run(&us(), &log("forgotten")).await.unwrap();
     assert_eq!(unattended(&journal, Duration::ZERO).await, []);
@@ -226,17 +227,17 @@ pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found(on: Database)
     let journal = harness.open().await;
     for (name, expires_in) in [("soon", Some(SHORT)), ("late", Some(LONG)), ("never", None)] {
         running(&journal, &us(), name).await;
-        let mut asking = batch(Append::to(log(name)).status("waiting"));
+        let mut asking = batch(Append::new(log(name)).status("waiting"));
         let (id, kind) = (name.into(), "approval".into());
-        asking.asks = vec![Asked { id, kind, log: log(name), expires_in }];
+        asking.asks = vec![PendingRequest { id, kind, log: log(name), expires_in }];
         journal.commit(asking).await.unwrap();
     }
     let found = vec![(us(), log("soon"))];
     soon(async { while unattended(&journal, LONG).await != found {} }).await;
-    // Whoever has it in hand is left alone, and who has settled it is not found again.
+    // A leased run is not listed, and a resolved one is not listed again.
     let lease = journal.lease(&us(), &log("soon"), "holder", LONG).await.unwrap();
     assert_eq!(unattended(&journal, LONG).await, []);
-    let mut settled = Append::to(log("soon")).status("waiting");
+    let mut settled = Append::new(log("soon")).status("waiting");
     settled.fence = Some(lease.fence);
     journal.commit(batch(settled)).await.unwrap();
     journal.release(&us(), &log("soon"), lease.fence).await.unwrap();

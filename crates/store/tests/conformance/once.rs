@@ -1,29 +1,33 @@
-//! What is to happen once happens once, however often and wherever it is tried.
+//! Tests that a batch with idempotency names is written once, regardless of retries and nodes.
 
-use throughline_core::{Append, Asked, Batch, LogOpening, Receipt, Store};
+use throughline_core::{Append, Batch, LogOpening, PendingRequest, Receipt, Store};
 use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-pub(crate) async fn a_repeated_batch_gives_the_same_receipt(on: Database) {
+pub(crate) async fn repeated_batch_returns_the_same_receipt(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let both = batch(items("thread", &["a", "b"])).once("one").once("two");
+    let both =
+        batch(items("thread", &["a", "b"])).with_idempotency_key("one").with_idempotency_key("two");
     let first = journal.commit(both.clone()).await.unwrap();
     assert_eq!(first, receipt(&[("thread", 1, 2, 0)]));
     add(&journal, "thread", &["c"]).await;
     let again = Receipt { repeated: true, ..first };
     assert_eq!(journal.commit(both.clone()).await.unwrap(), again);
-    // One that would conflict now did not conflict then.
-    let late = batch(items("thread", &["x"]).expecting(0)).once("one").once("two");
+    // A batch that would conflict now returns its earlier receipt.
+    let late = batch(items("thread", &["x"]).expect_last(0))
+        .with_idempotency_key("one")
+        .with_idempotency_key("two");
     assert_eq!(journal.commit(late).await.unwrap(), again);
     journal.close().await.unwrap();
     let journal = harness.open().await;
     assert_eq!(journal.commit(both).await.unwrap(), again);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
-    // Another tenant's names are its own.
-    let mut theirs = batch(items("thread", &["a"]).opening(LogOpening::thread())).once("one");
+    // Each tenant has its own names.
+    let mut theirs =
+        batch(items("thread", &["a"]).opening(LogOpening::thread())).with_idempotency_key("one");
     theirs.tenant = them();
     assert_eq!(journal.commit(theirs).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
 }
@@ -32,17 +36,19 @@ pub(crate) async fn mixed_names_are_refused(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    journal.commit(batch(items("thread", &["a"])).once("one")).await.unwrap();
-    journal.commit(batch(items("thread", &["b"])).once("two")).await.unwrap();
-    let tail = "was used in another request: give each message of a new request its own name";
+    journal.commit(batch(items("thread", &["a"])).with_idempotency_key("one")).await.unwrap();
+    journal.commit(batch(items("thread", &["b"])).with_idempotency_key("two")).await.unwrap();
+    let tail = "was used in another request: use a new name for each message of a new request";
     for names in [["one", "two"], ["one", "new"], ["new", "one"]] {
-        let mixed =
-            names.iter().fold(batch(items("thread", &["c"])), |batch, name| batch.once(*name));
+        let mixed = names
+            .iter()
+            .fold(batch(items("thread", &["c"])), |batch, name| batch.with_idempotency_key(*name));
         assert_eq!(sentence(journal.commit(mixed).await), format!("one {tail}"), "{names:?}");
     }
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
-    // The new name is still free.
-    let new = journal.commit(batch(items("thread", &["c"])).once("new")).await.unwrap();
+    // The new name is still unused.
+    let new =
+        journal.commit(batch(items("thread", &["c"])).with_idempotency_key("new")).await.unwrap();
     assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
 }
 
@@ -53,7 +59,7 @@ pub(crate) async fn decisions_are_told_apart(on: Database) {
     let mut asking = batch(items("thread", &["?"]));
     let kind = || "approval".into();
     for id in ["one", "two"] {
-        asking.asks.push(Asked {
+        asking.asks.push(PendingRequest {
             id: id.into(),
             kind: kind(),
             log: log("thread"),
@@ -61,23 +67,27 @@ pub(crate) async fn decisions_are_told_apart(on: Database) {
         });
     }
     journal.commit(asking).await.unwrap();
-    // Neither adds anything to any log.
-    let taking = |id: &str| Batch { takes: vec![id.into()], ..Batch::of(us()).once(id) };
+    // Neither adds a record to a log.
+    let taking =
+        |id: &str| Batch { takes: vec![id.into()], ..Batch::new(us()).with_idempotency_key(id) };
     for id in ["one", "two"] {
         journal.commit(taking(id)).await.unwrap();
         assert!(journal.commit(taking(id)).await.unwrap().repeated);
     }
-    let both = journal.commit(Batch::of(us()).once("one").once("two")).await;
-    let wanted = "one was used in another request: give each message of a new request its own name";
+    let both = journal
+        .commit(Batch::new(us()).with_idempotency_key("one").with_idempotency_key("two"))
+        .await;
+    let wanted =
+        "one was used in another request: use a new name for each message of a new request";
     assert_eq!(sentence(both), wanted);
 }
 
 pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let both = batch(Append::to("run").opening(LogOpening::run("thread")))
+    let both = batch(Append::new("run").opening(LogOpening::run("thread")))
         .append(items("thread", &["a"]).opening(LogOpening::thread()))
-        .once("name");
+        .with_idempotency_key("name");
     let first = journal.commit(both.clone()).await.unwrap();
     assert_eq!(first, receipt(&[("run", 1, 0, 0), ("thread", 1, 1, 0)]));
     let again = journal.commit(both).await.unwrap();
@@ -93,7 +103,8 @@ pub(crate) async fn repeats_from_two_nodes_happen_once(on: Database) {
         for number in 0..8 {
             let journal = nodes[number % 2].clone();
             tries.spawn(async move {
-                let batch = batch(items("thread", &["a"])).once(format!("round {round}"));
+                let batch =
+                    batch(items("thread", &["a"])).with_idempotency_key(format!("round {round}"));
                 journal.commit(batch).await.unwrap()
             });
         }

@@ -1,8 +1,8 @@
-//! What waits for a person is decided once, and in time.
+//! Tests that pending requests are resolved once and before they expire.
 
 use std::time::Duration;
 
-use throughline_core::{Asked, Batch, Pending, PendingStatus, Store, StoreError};
+use throughline_core::{Batch, PendingEntry, PendingRequest, PendingStatus, Store, StoreError};
 use throughline_store::Journal;
 use tokio::task::JoinSet;
 
@@ -11,7 +11,7 @@ use crate::harness::*;
 fn asking(id: &str, text: &str, expires_in: Option<Duration>) -> Batch {
     let mut asking = batch(items("thread", &["before", text]));
     let (id, kind) = (id.into(), "approval".into());
-    asking.asks.push(Asked { id, kind, log: log("thread"), expires_in });
+    asking.asks.push(PendingRequest { id, kind, log: log("thread"), expires_in });
     asking
 }
 
@@ -21,11 +21,11 @@ fn deciding(id: &str) -> Batch {
     deciding
 }
 
-async fn pending(journal: &Journal) -> Vec<Pending> {
+async fn pending(journal: &Journal) -> Vec<PendingEntry> {
     journal.pending(&us(), None).await.unwrap()
 }
 
-pub(crate) async fn what_is_asked_is_listed(on: Database) {
+pub(crate) async fn pending_requests_are_listed(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -33,7 +33,7 @@ pub(crate) async fn what_is_asked_is_listed(on: Database) {
     journal.commit(asking("one", "may I?", None)).await.unwrap();
     let time = Duration::from_mins(10);
     until(|| async {
-        // The next is asked later, so that the order is certain.
+        // The next request is opened later, so that the order is certain.
         pending(&journal).await[0].opened < {
             add(&journal, "other", &["tick"]).await;
             journal.log(&us(), &log("other")).await.unwrap().unwrap().updated
@@ -42,7 +42,7 @@ pub(crate) async fn what_is_asked_is_listed(on: Database) {
     .await;
     journal.commit(asking("two", "and now?", Some(time))).await.unwrap();
     let records = read(&journal, "thread").await;
-    let asked = |id: &str, seq: u64, expires| Pending {
+    let asked = |id: &str, seq: u64, expires| PendingEntry {
         id: id.into(),
         kind: "approval".into(),
         log: log("thread"),
@@ -57,10 +57,13 @@ pub(crate) async fn what_is_asked_is_listed(on: Database) {
     assert_eq!(journal.pending(&us(), Some(&log("thread"))).await.unwrap(), both);
     assert_eq!(journal.pending(&us(), Some(&log("other"))).await.unwrap(), []);
     let again = journal.commit(asking("one", "may I?", None)).await;
-    assert_eq!(sentence(again), "one is the id of another question: choose a new one");
+    assert_eq!(
+        sentence(again),
+        "one is already the id of another pending request: choose a new one"
+    );
     let mut nowhere = asking("three", "where?", None);
     nowhere.asks[0].log = log("other");
-    assert_eq!(sentence(journal.commit(nowhere).await), "the batch adds nothing to other");
+    assert_eq!(sentence(journal.commit(nowhere).await), "the batch contains no append to other");
     journal.close().await.unwrap();
     assert_eq!(pending(&harness.open().await).await, both);
 }
@@ -81,10 +84,10 @@ pub(crate) async fn one_of_two_deciders_wins(on: Database) {
         let (won, lost): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
         assert_eq!((won.len(), lost.len()), (1, 1));
         for outcome in lost {
-            assert_eq!(sentence(outcome), format!("{id} was taken already"));
+            assert_eq!(sentence(outcome), format!("{id} is already taken"));
         }
     }
-    assert_eq!(pending(&nodes[0]).await, [], "what was decided waits for nobody");
+    assert_eq!(pending(&nodes[0]).await, [], "a resolved request is not pending");
     assert_eq!(read(&nodes[0], "thread").await.len(), 15);
 }
 
@@ -95,7 +98,7 @@ pub(crate) async fn nothing_is_decided_twice(on: Database) {
     journal.commit(asking("one", "may I?", None)).await.unwrap();
     journal.commit(deciding("one")).await.unwrap();
     let again = journal.commit(deciding("one")).await;
-    assert_eq!(sentence(again), "one was taken already");
+    assert_eq!(sentence(again), "one is already taken");
     let nothing = journal.commit(deciding("none")).await;
     assert_eq!(sentence(nothing), "there is no pending entry none");
     assert_eq!(

@@ -1,13 +1,13 @@
-//! Proving: nothing was changed, and nothing was cut off.
+//! Tests of verification: nothing was changed or truncated.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use throughline_core::{LogOpening, Store};
-use throughline_store::{Broken, Statement, Warning, parse_manifest};
+use throughline_store::{Statement, VerifyFailure, Warning, parse_manifest};
 
 use crate::harness::*;
 
-pub(crate) async fn an_intact_store_is_proven(on: Database) {
+pub(crate) async fn intact_store_verifies(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let nothing = proven(&journal).await;
@@ -23,7 +23,7 @@ pub(crate) async fn an_intact_store_is_proven(on: Database) {
     let proof = proven(&journal).await;
     // Each opening writes its own segment of each tenant's chain.
     assert_eq!((proof.records, proof.gone, proof.segments), (4, 0, 3));
-    // What was written last may wait a second for its signature.
+    // The last write may wait a second for its signature.
     assert!(proof.manifests >= 1, "{}", proof.manifests);
     let shares = std::sync::Mutex::new(Vec::new());
     journal.verify(None, &|share| shares.lock().unwrap().push(share)).await.unwrap();
@@ -61,12 +61,15 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
     thread(&journal, "thread", &["a"]).await;
     let looks = AtomicU32::new(0);
     let somebody_writes = |_| {
-        // Whoever reads on until nothing new comes would never end.
-        assert!(looks.fetch_add(1, Ordering::Relaxed) < 10, "the proof runs after the writer");
+        // A verification that waits for the end of new data would never end.
+        assert!(
+            looks.fetch_add(1, Ordering::Relaxed) < 10,
+            "the verification follows the writer forever"
+        );
         now(add(&journal, "thread", &["b"]));
     };
     let proof = journal.verify(None, &somebody_writes).await.unwrap();
-    // What there was when it began.
+    // The records at the start of the verification.
     assert_eq!((proof.records, proof.broken), (1, None));
     assert_eq!(proven(&journal).await.records, 2);
 }
@@ -74,7 +77,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
 pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // More than one look, so that something is destroyed between two.
+    // More than one page, so that erasures happen between two reads.
     let item = r#"{"id":"one","text":"a"}"#;
     thread(&journal, "seen", &["a", "b", "c"]).await;
     thread(&journal, "seen in part", &[item, "b"]).await;
@@ -101,14 +104,14 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    // Under load: writes and other acts, without a pause.
+    // Under load: writes and leases without a pause.
     let first = journal.stats().await.unwrap().manifests;
     until(|| async {
         add(&journal, "thread", &["a"]).await;
         journal.stats().await.unwrap().manifests >= first + 2
     })
     .await;
-    // Without load: what was written last is signed within a second, though others hold and release.
+    // Without load: the last write is signed within a second, despite leases and releases.
     add(&journal, "thread", &["last"]).await;
     let before = journal.stats().await.unwrap().manifests;
     until(|| async {
@@ -118,7 +121,7 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
         journal.stats().await.unwrap().manifests > before
     })
     .await;
-    // At the end: everything is signed when it is closed.
+    // On close: everything is signed.
     add(&journal, "thread", &["at the end"]).await;
     let before = journal.stats().await.unwrap().manifests;
     journal.close().await.unwrap();
@@ -144,7 +147,7 @@ pub(crate) async fn a_witness_is_another_stores_or_holds(on: Database) {
     add(&journal, "thread", &["b"]).await;
     assert_eq!(journal.verify(Some(&witness), &|_| {}).await.unwrap().broken, None);
     let (place, problem) = ("the given manifest", "was not signed by this store");
-    let broken = Broken { place: place.into(), problem: problem.into() };
+    let broken = VerifyFailure { place: place.into(), problem: problem.into() };
     let proof = other.verify(Some(&witness), &|_| {}).await.unwrap();
     assert_eq!(proof.broken, Some(broken));
 }

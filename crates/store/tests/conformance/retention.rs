@@ -1,10 +1,10 @@
-//! Threads whose time is up expire; what is in use, or becomes so, stays.
+//! Tests of retention: expired Threads are destroyed, and Threads in use stay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use throughline_core::{Append, Content, LogHead, LogOpening, NewRecord, Store, Why};
-use throughline_store::{Destroyed, Journal, Retention};
+use throughline_core::{Append, Content, ElisionReason, LogHead, LogOpening, NewRecord, Store};
+use throughline_store::{ErasureReport, Journal, Retention};
 use tokio::runtime::Handle;
 
 use crate::harness::*;
@@ -16,20 +16,20 @@ async fn head(journal: &Journal, name: &str) -> LogHead {
     journal.log(&us(), &log(name)).await.unwrap().unwrap()
 }
 
-fn destroyed(logs: &[&str], records: u64, bytes: u64) -> Destroyed {
+fn destroyed(logs: &[&str], records: u64, bytes: u64) -> ErasureReport {
     let logs = logs.iter().map(|name| log(name)).collect();
-    Destroyed { logs, records, bytes, unreached: Vec::new(), damaged: 0 }
+    ErasureReport { logs, records, bytes, unreached: Vec::new(), damaged: 0 }
 }
 
-/// A day of January 2020.
+/// Returns a day of January 2020.
 fn day(day: i8) -> jiff::Timestamp {
     jiff::civil::date(2020, 1, day).in_tz("UTC").unwrap().timestamp()
 }
 
-/// A log that was last written to on that day.
+/// Opens a log whose last write was on this day.
 async fn old_log(journal: &Journal, name: &str, opening: LogOpening, at: i8, text: &str) {
     let record = NewRecord { at: Some(day(at)), ..item(text) };
-    journal.commit(batch(Append::to(name).opening(opening).record(record))).await.unwrap();
+    journal.commit(batch(Append::new(name).opening(opening).record(record))).await.unwrap();
     let head = head(journal, name).await;
     assert_eq!((head.created, head.updated), (day(at), day(at)));
 }
@@ -38,7 +38,7 @@ async fn old(journal: &Journal, name: &str, at: i8, text: &str) {
     old_log(journal, name, LogOpening::thread(), at, text).await;
 }
 
-async fn prune(journal: &Journal, retention: Retention, at: i8) -> Destroyed {
+async fn prune(journal: &Journal, retention: Retention, at: i8) -> ErasureReport {
     journal.prune(&us(), retention, day(at), &|_| {}).await.unwrap()
 }
 
@@ -49,18 +49,18 @@ pub(crate) async fn a_thread_stays_for_its_forks(on: Database) {
     old_log(&journal, "fork", LogOpening::fork("thread", 1), 2, "b").await;
     old_log(&journal, "nested", LogOpening::fork("fork", 2), 20, "c").await;
     old_log(&journal, "branch", LogOpening::fork("thread", 1), 3, "d").await;
-    // What shares nothing keeps nothing.
+    // A fork that shares no records does not keep its parent.
     old(&journal, "other", 1, "e").await;
     old_log(&journal, "apart", LogOpening::fork("other", 0), 20, "f").await;
-    // The nested fork is in use, and with it all that it shares.
+    // The nested fork is in use, so all shared records stay.
     assert_eq!(prune(&journal, WEEK, 21).await, destroyed(&["other", "branch"], 2, 2));
     assert_eq!(texts(&journal, "nested").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
     assert_eq!(texts(&journal, "apart").await, numbered(&[(1, "f")]));
-    // Forks go before what they share.
+    // Forks expire before their parents.
     let outcome = prune(&journal, WEEK, 30).await;
     assert_eq!(outcome, destroyed(&["nested", "fork", "thread", "apart"], 4, 4));
     for name in ["nested", "fork", "thread", "apart"] {
-        assert_eq!(head(&journal, name).await.gone, Some(Why::Expired), "{name}");
+        assert_eq!(head(&journal, name).await.gone, Some(ElisionReason::Expired), "{name}");
     }
     proven(&journal).await;
 }
@@ -73,7 +73,7 @@ pub(crate) async fn forks_without_content_go_with_their_thread(on: Database) {
     let room = Retention { older_than: None, at_most_bytes: Some(0) };
     let outcome = prune(&journal, room, 30).await;
     assert_eq!(outcome, destroyed(&["fork", "thread"], 1, 1));
-    assert_eq!(head(&journal, "fork").await.gone, Some(Why::Expired));
+    assert_eq!(head(&journal, "fork").await.gone, Some(ElisionReason::Expired));
     proven(&journal).await;
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn what_is_used_meanwhile_stays(on: Database) {
     for (name, at) in [("first", 1), ("written", 2), ("run on", 3), ("forked", 4), ("last", 5)] {
         old(&journal, name, at, "a").await;
     }
-    // After the first has expired, somebody uses some of the others.
+    // After the first Thread has expired, some of the others are used.
     let used = AtomicBool::new(false);
     let use_them = |_| {
         if !used.swap(true, Ordering::AcqRel) {
@@ -115,13 +115,13 @@ pub(crate) async fn old_threads_expire(on: Database) {
     old(&journal, "young", 20, "c").await;
     assert_eq!(prune(&journal, WEEK, 21).await, destroyed(&["old"], 1, 1));
     let record = &read(&journal, "old").await[0];
-    assert_eq!(record.content, Content::Gone(Why::Expired));
-    assert_eq!(head(&journal, "old").await.gone, Some(Why::Expired));
+    assert_eq!(record.content, Content::Gone(ElisionReason::Expired));
+    assert_eq!(head(&journal, "old").await.gone, Some(ElisionReason::Expired));
     assert_eq!(texts(&journal, "young").await, numbered(&[(1, "c")]));
     assert_eq!(texts(&journal, "used").await, numbered(&[(1, "b")]));
-    // What has expired does not expire again, and nothing expires of itself.
-    assert_eq!(prune(&journal, WEEK, 21).await, Destroyed::default());
-    assert_eq!(prune(&journal, Retention::default(), 21).await, Destroyed::default());
+    // Expired Threads do not expire again, and an empty policy expires nothing.
+    assert_eq!(prune(&journal, WEEK, 21).await, ErasureReport::default());
+    assert_eq!(prune(&journal, Retention::default(), 21).await, ErasureReport::default());
     proven(&journal).await;
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn the_oldest_threads_make_room(on: Database) {
         old(&journal, name, day, &"x".repeat(100)).await;
     }
     let most = |bytes| Retention { older_than: None, at_most_bytes: Some(bytes) };
-    assert_eq!(prune(&journal, most(300), 4).await, Destroyed::default());
+    assert_eq!(prune(&journal, most(300), 4).await, ErasureReport::default());
     let outcome = prune(&journal, most(150), 4).await;
     assert_eq!(outcome, destroyed(&["first", "second"], 2, 200));
     assert_eq!(texts(&journal, "third").await, numbered(&[(1, &"x".repeat(100))]));

@@ -1,11 +1,11 @@
-//! Writing the events of a run: many and small, and nobody waits for each.
+//! Tests of writing run events: many, small and without waiting for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::unpack;
+use throughline_core::unpack_events;
 use throughline_core::{Append, Fence, LogOpening, Name, Store, StoreError};
 use throughline_store::{Journal, Options, RunEvents, open};
 
@@ -13,14 +13,14 @@ use crate::harness::*;
 
 async fn begin(journal: &Journal, fence: Option<Fence>) -> RunEvents {
     thread(journal, "thread", &[]).await;
-    let mut append = Append::to("run").opening(LogOpening::run("thread"));
+    let mut append = Append::new("run").opening(LogOpening::run("thread"));
     append.fence = fence;
     journal.commit(batch(append)).await.unwrap();
     RunEvents::new(journal.clone(), us(), log("run"), fence)
 }
 
 async fn events(journal: &Journal) -> Vec<(u64, Bytes)> {
-    read(journal, "run").await.iter().flat_map(|record| unpack(record).unwrap()).collect()
+    read(journal, "run").await.iter().flat_map(|record| unpack_events(record).unwrap()).collect()
 }
 
 fn deltas(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
@@ -33,7 +33,7 @@ async fn push(run: &RunEvents, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-pub(crate) async fn deltas_are_packed_and_not_waited_for(on: Database) {
+pub(crate) async fn deltas_are_packed_without_waiting(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -42,7 +42,7 @@ pub(crate) async fn deltas_are_packed_and_not_waited_for(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=5000));
     let records = read(&journal, "run").await.len();
     assert!((2..=50).contains(&records), "{records} records for 5000 events");
-    // More than may wait at once is written too.
+    // More bytes than may be unwritten are written too.
     let large = vec![b'x'; 100_000];
     for _ in 0..30 {
         run.push(&large, None).await;
@@ -60,7 +60,7 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database)
     push(&run, 1..=3).await;
     let both = batch(items("run", &["decided"])).append(items("thread", &["item"]));
     let written = run.commit(both).await.unwrap();
-    // The receipt tells of what was asked for, and not of the pack.
+    // The receipt covers the caller's records and not the pack.
     assert_eq!(written, receipt(&[("run", 2, 2, 3), ("thread", 1, 1, 0)]));
     push(&run, 4..=4).await;
     let written = run.commit(batch(items("thread", &["next"]))).await.unwrap();
@@ -69,11 +69,11 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database)
         read(&journal, "run").await.into_iter().map(|record| (record.seq, record.kind)).collect();
     let wanted = [(1, "events"), (2, "item"), (3, "events")];
     assert_eq!(kinds, wanted.map(|(seq, kind)| (seq, Name::from(kind))));
-    // Nothing waits: nothing is added.
+    // Without waiting packs, nothing is added.
     let written = run.commit(batch(items("thread", &["last"]))).await.unwrap();
     assert_eq!(written, receipt(&[("thread", 3, 3, 0)]));
     assert_eq!(events(&journal).await, deltas(1..=4));
-    // In order, whatever is written meanwhile.
+    // Events stay in order, regardless of other writes.
     for number in 5..=200 {
         push(&run, number..=number).await;
         if number % 10 == 0 {
@@ -114,7 +114,7 @@ pub(crate) async fn a_failure_is_told_to_the_next_commit(on: Database) {
     push(&run, 1..=1).await;
     assert!(matches!(run.flush().await, Err(StoreError::Fenced { .. })));
     assert_eq!(read(&journal, "run").await, []);
-    // One that was written because it was old fails unseen: whoever comes next hears of it, and nothing is written.
+    // A background write fails unnoticed: the next commit returns its error and writes nothing.
     push(&run, 2..=2).await;
     let told = soon(run.commit(batch(items("thread", &["decided"])))).await;
     assert!(matches!(told, Err(StoreError::Fenced { .. })), "{told:?}");
@@ -126,10 +126,10 @@ pub(crate) async fn what_a_refused_commit_carried_is_not_lost(on: Database) {
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
-    let refused = run.commit(batch(items("thread", &["a"]).expecting(7))).await;
+    let refused = run.commit(batch(items("thread", &["a"]).expect_last(7))).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     push(&run, 3..=3).await;
-    run.commit(batch(items("thread", &["a"]).expecting(0))).await.unwrap();
+    run.commit(batch(items("thread", &["a"]).expect_last(0))).await.unwrap();
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn what_a_repeated_commit_carried_is_not_lost(on: Database) {
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
-    let once = || batch(items("run", &["decided"])).once("name");
+    let once = || batch(items("run", &["decided"])).with_idempotency_key("name");
     let first = run.commit(once()).await.unwrap();
     assert_eq!(first, receipt(&[("run", 2, 2, 2)]));
     push(&run, 3..=3).await;
@@ -168,7 +168,7 @@ pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
     let left: Vec<_> = read(&journal, "run")
         .await
         .iter()
-        .filter_map(|record| unpack(record).ok())
+        .filter_map(|record| unpack_events(record).ok())
         .flatten()
         .map(|(number, _)| number)
         .collect();
@@ -177,7 +177,8 @@ pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
 
 pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
     let harness = Harness::fresh(on);
-    // The queue is short and others fill it, so that some callers leave before their batch is in it, and some after.
+    // The queue is short and full, so some callers are cancelled before their batch is queued and
+    // some after.
     let journal = open(&harness.url(), &Options { queue: 1, ..harness.options() }).await.unwrap();
     let run = begin(&journal, None).await;
     let over = Arc::new(AtomicBool::new(false));
@@ -193,7 +194,7 @@ pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
         .collect();
     for number in 1..=60 {
         push(&run, number..=number).await;
-        let mut commit = Box::pin(run.commit(batch(Append::to("run").status("running"))));
+        let mut commit = Box::pin(run.commit(batch(Append::new("run").status("running"))));
         for _ in 0..=number % 4 {
             tokio::select! {
                 biased;

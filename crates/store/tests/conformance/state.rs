@@ -1,22 +1,22 @@
-//! State is a fold of the log, and checkpoints make it cheap to open.
+//! Tests that state is a fold of the log, and that checkpoints make it cheap to open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Append, Batch, Boxed, Fence, Fold, Folded, Lease, LogHead, LogId, NewRecord, Pending, Receipt,
-    Record, Sight, Store, StoreError, Tenant, Unattended, VaultKey, kind,
+    Append, Batch, Fence, Fold, FoldedLog, Lease, LogHead, LogId, NewRecord, PendingEntry, Receipt,
+    Record, StaleRun, Store, StoreError, StoreFuture, Tenant, VaultKey, VaultLookup, kind,
 };
 use throughline_store::Journal;
 
 use crate::harness::*;
 
-/// The texts of all items, one after the other.
+/// Concatenates the texts of all Items.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Texts(String);
+struct TextFold(String);
 
-impl Fold for Texts {
+impl Fold for TextFold {
     fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         if *record.kind == *kind::ITEM {
             self.0 += &text(record);
@@ -33,11 +33,11 @@ impl Fold for Texts {
     }
 }
 
-/// How many items there were.
+/// Counts Items.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Count(u64);
+struct CountFold(u64);
 
-impl Fold for Count {
+impl Fold for CountFold {
     fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.0 += u64::from(*record.kind == *kind::ITEM);
         Ok(())
@@ -53,18 +53,18 @@ impl Fold for Count {
 }
 
 async fn state(store: &dyn Store, name: &str) -> String {
-    Folded::<Texts>::open(store, &us(), &log(name)).await.unwrap().state.0
+    FoldedLog::<TextFold>::open(store, &us(), &log(name)).await.unwrap().state.0
 }
 
-/// Writes a checkpoint of the state now; gives its number.
+/// Writes a checkpoint of the current state. Returns its number.
 async fn checkpoint(journal: &Journal, name: &str) -> u64 {
-    let folded = Folded::<Texts>::open(journal, &us(), &log(name)).await.unwrap();
+    let folded = FoldedLog::<TextFold>::open(journal, &us(), &log(name)).await.unwrap();
     let record = NewRecord::new(kind::CHECKPOINT, folded.state.save());
-    let append = Append::to(name).expecting(folded.last).record(record);
+    let append = Append::new(name).expect_last(folded.last).record(record);
     journal.commit(batch(append)).await.unwrap().written[0].last
 }
 
-/// The last checkpoint at or before that place: its number and what it holds.
+/// Returns the number and content of the last checkpoint at or before `at_most`.
 async fn found(journal: &Journal, name: &str, at_most: u64) -> Option<(u64, String)> {
     let found = journal.checkpoint(&us(), &log(name), at_most).await.unwrap();
     found.map(|record| (record.seq, text(&record)))
@@ -75,12 +75,12 @@ fn holds(seq: u64, state: &str) -> Option<(u64, String)> {
 }
 
 async fn rewind(journal: &Journal, name: &str, to: u64) {
-    let mut append = Append::to(name);
+    let mut append = Append::new(name);
     append.rewind_to = Some(to);
     journal.commit(batch(append)).await.unwrap();
 }
 
-pub(crate) async fn checkpoints_hold_only_in_their_own_history(on: Database) {
+pub(crate) async fn checkpoints_are_valid_only_in_their_history(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -91,7 +91,7 @@ pub(crate) async fn checkpoints_hold_only_in_their_own_history(on: Database) {
     assert_eq!(found(&journal, "thread", 1).await, None);
     assert_eq!(found(&journal, "thread", 3).await, holds(2, "a"));
     assert_eq!(found(&journal, "thread", u64::MAX).await, holds(4, "ab"));
-    // After a rewind, the checkpoint of what was rewound holds no more, except for who reads as it was before.
+    // After a rewind, a checkpoint of rewound records is used only for reads of the earlier state.
     rewind(&journal, "thread", 3).await;
     assert_eq!(found(&journal, "thread", u64::MAX).await, holds(2, "a"));
     assert_eq!(found(&journal, "thread", 4).await, holds(4, "ab"));
@@ -117,7 +117,7 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database
     add(&journal, "fork", &["x", "y", "z"]).await;
     assert_eq!(found(&journal, "fork", u64::MAX).await, holds(2, "a"));
     assert_eq!(state(&journal, "fork").await, "abxyz");
-    // A fork of the fork finds the same through both, and its own first.
+    // A fork of the fork finds the same checkpoints, and its own first.
     journal.fork(&us(), &log("fork"), Some(4), &log("nested")).await.unwrap();
     assert_eq!(checkpoint(&journal, "fork").await, 7);
     add(&journal, "nested", &["n", "n", "n", "n"]).await;
@@ -126,7 +126,7 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database
     assert_eq!(checkpoint(&journal, "nested").await, 9);
     assert_eq!(found(&journal, "nested", u64::MAX).await, holds(9, "abxnnnn"));
     assert_eq!(found(&journal, "nested", 8).await, holds(2, "a"));
-    // Behind all of them.
+    // Before all checkpoints.
     journal.fork(&us(), &log("nested"), Some(1), &log("early")).await.unwrap();
     assert_eq!(found(&journal, "early", u64::MAX).await, None);
     assert_eq!(state(&journal, "early").await, "a");
@@ -136,11 +136,11 @@ pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    // What the state was when the log stood at each place.
+    // The state at each record of the log.
     let mut states = vec![String::new()];
-    // The places that still hold.
+    // The records that are still part of the history.
     let mut held = vec![0];
-    let mut dice = throughline_testkit::Dice::new(7);
+    let mut dice = throughline_testkit::TestRng::new(7);
     for round in 0_u64..120 {
         let last = states.len() as u64 - 1;
         match dice.below(8) {
@@ -164,7 +164,7 @@ pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
         held.push(states.len() - 1);
         assert_eq!(state(&journal, "thread").await, states[states.len() - 1], "round {round}");
     }
-    // A fork at any place has the state that the log had there.
+    // A fork has the state that the log had at the fork point.
     for at in (0..states.len()).step_by(7) {
         let name = format!("fork {at}");
         journal.fork(&us(), &log("thread"), Some(at as u64), &log(&name)).await.unwrap();
@@ -180,28 +180,28 @@ pub(crate) async fn opening_reads_a_bounded_number_of_records(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let mut folded = Folded::<Count>::open(&journal, &us(), &log("thread")).await.unwrap();
+    let mut folded = FoldedLog::<CountFold>::open(&journal, &us(), &log("thread")).await.unwrap();
     let mut reads = Vec::new();
     while folded.state.0 < ITEMS {
-        let mut append = Append::to("thread").expecting(folded.last);
+        let mut append = Append::new("thread").expect_last(folded.last);
         append.records = (0..PAGE).map(|_| item("something that was said")).collect();
-        if folded.is_due() {
+        if folded.is_checkpoint_due() {
             append.records.push(NewRecord::new(kind::CHECKPOINT, folded.state.save()));
         }
-        // A checkpoint holds the state before it, so it comes first.
-        append.records.rotate_right(usize::from(folded.is_due()));
+        // A checkpoint contains the state before it, so it comes first.
+        append.records.rotate_right(usize::from(folded.is_checkpoint_due()));
         let written = journal.commit(batch(append)).await.unwrap().written[0].clone();
         for record in
             journal.read(&us(), &log("thread"), written.first - 1, u32::MAX).await.unwrap()
         {
             folded.apply(&record).unwrap();
         }
-        let counting = Counting::new(&journal);
-        let opened = Folded::<Count>::open(&counting, &us(), &log("thread")).await.unwrap();
+        let counting = CountingStore::new(&journal);
+        let opened = FoldedLog::<CountFold>::open(&counting, &us(), &log("thread")).await.unwrap();
         assert_eq!((&opened.state, opened.last), (&folded.state, folded.last));
         reads.push(counting.records.load(Ordering::Relaxed));
     }
-    assert_eq!(folded.state, Count(ITEMS));
+    assert_eq!(folded.state, CountFold(ITEMS));
     let most = reads.iter().max().copied().unwrap();
     throughline_testkit::figure("records read to open 100,000 items, at most", most);
     assert!(most <= 2 * PAGE, "{reads:?}");
@@ -211,35 +211,35 @@ pub(crate) async fn checkpoints_are_due_now_and_then(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let mut folded = Folded::<Texts>::open(&journal, &us(), &log("thread")).await.unwrap();
+    let mut folded = FoldedLog::<TextFold>::open(&journal, &us(), &log("thread")).await.unwrap();
     let mut checkpoints = 0_u64;
     for _ in 0..2_000 {
-        let record = if folded.is_due() {
+        let record = if folded.is_checkpoint_due() {
             checkpoints += 1;
             NewRecord::new(kind::CHECKPOINT, folded.state.save())
         } else {
             item("0123456789")
         };
         let at = folded.last;
-        let written = journal.commit(batch(Append::to("thread").expecting(at).record(record)));
+        let written = journal.commit(batch(Append::new("thread").expect_last(at).record(record)));
         let last = written.await.unwrap().written[0].last;
         for record in journal.read(&us(), &log("thread"), at, 1).await.unwrap() {
             folded.apply(&record).unwrap();
         }
         assert_eq!(folded.last, last);
     }
-    // The state grows with the log, so checkpoints must become rare: all of them together stay small beside it.
+    // The state grows with the log, so checkpoints must become rare to stay small in total.
     assert!((2..=10).contains(&checkpoints), "{checkpoints}");
     assert_eq!(state(&journal, "thread").await, folded.state.0);
 }
 
-/// A store that counts what is read through it.
-struct Counting<'s> {
+/// A store that counts the records read through it.
+struct CountingStore<'s> {
     store: &'s dyn Store,
     records: AtomicU64,
 }
 
-impl<'s> Counting<'s> {
+impl<'s> CountingStore<'s> {
     fn new(store: &'s dyn Store) -> Self {
         Self { store, records: AtomicU64::new(0) }
     }
@@ -249,8 +249,8 @@ impl<'s> Counting<'s> {
     }
 }
 
-impl Store for Counting<'_> {
-    fn commit(&self, batch: Batch) -> Boxed<'_, Receipt> {
+impl Store for CountingStore<'_> {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
         self.store.commit(batch)
     }
 
@@ -260,7 +260,7 @@ impl Store for Counting<'_> {
         log: &'a LogId,
         after: u64,
         limit: u32,
-    ) -> Boxed<'a, Vec<Record>> {
+    ) -> StoreFuture<'a, Vec<Record>> {
         Box::pin(async move {
             let records = self.store.read(tenant, log, after, limit).await?;
             self.count(records.len());
@@ -268,20 +268,20 @@ impl Store for Counting<'_> {
         })
     }
 
-    fn place_of_event<'a>(
+    fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
         log: &'a LogId,
         event: u64,
-    ) -> Boxed<'a, u64> {
-        self.store.place_of_event(tenant, log, event)
+    ) -> StoreFuture<'a, u64> {
+        self.store.seq_before_event(tenant, log, event)
     }
 
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> Boxed<'a, ()> {
+    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()> {
         self.store.wait(tenant, log, after)
     }
 
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> Boxed<'a, Option<LogHead>> {
+    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>> {
         self.store.log(tenant, log)
     }
 
@@ -290,7 +290,7 @@ impl Store for Counting<'_> {
         tenant: &'a Tenant,
         log: &'a LogId,
         at_most: u64,
-    ) -> Boxed<'a, Option<Record>> {
+    ) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             let found = self.store.checkpoint(tenant, log, at_most).await?;
             self.count(usize::from(found.is_some()));
@@ -304,7 +304,7 @@ impl Store for Counting<'_> {
         log: &'a LogId,
         owner: &'a str,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         self.store.lease(tenant, log, owner, time)
     }
 
@@ -314,19 +314,28 @@ impl Store for Counting<'_> {
         log: &'a LogId,
         fence: Fence,
         time: Duration,
-    ) -> Boxed<'a, Lease> {
+    ) -> StoreFuture<'a, Lease> {
         self.store.renew(tenant, log, fence, time)
     }
 
-    fn release<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, fence: Fence) -> Boxed<'a, ()> {
+    fn release<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        log: &'a LogId,
+        fence: Fence,
+    ) -> StoreFuture<'a, ()> {
         self.store.release(tenant, log, fence)
     }
 
-    fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey]) -> Boxed<'a, Sight> {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        keys: &'a [VaultKey],
+    ) -> StoreFuture<'a, VaultLookup> {
         self.store.find(tenant, keys)
     }
 
-    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> Boxed<'a, ()> {
+    fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()> {
         self.store.forget_run(tenant, run)
     }
 
@@ -345,7 +354,7 @@ impl Store for Counting<'_> {
         thread: &'a LogId,
         before: Option<&'a LogId>,
         limit: u32,
-    ) -> Boxed<'a, Vec<LogHead>> {
+    ) -> StoreFuture<'a, Vec<LogHead>> {
         self.store.runs_of(tenant, thread, before, limit)
     }
 
@@ -353,11 +362,11 @@ impl Store for Counting<'_> {
         &'a self,
         tenant: &'a Tenant,
         log: Option<&'a LogId>,
-    ) -> Boxed<'a, Vec<Pending>> {
+    ) -> StoreFuture<'a, Vec<PendingEntry>> {
         self.store.pending(tenant, log)
     }
 
-    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> Boxed<'_, Vec<Unattended>> {
-        self.store.unattended(idle, after, limit)
+    fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        self.store.stale_runs(idle, after, limit)
     }
 }

@@ -1,6 +1,8 @@
-//! Captured turns: found by evidence, and never by another tenant.
+//! Tests of captured turns: found by evidence, and never by another tenant.
 
-use throughline_core::{Found, NodeId, Store, VaultKey, VaultNode, VaultTurn, Why};
+use throughline_core::{
+    ElisionReason, NewVaultTurn, Store, TurnId, VaultKey, VaultMatch, VaultTurn,
+};
 use throughline_store::Journal;
 
 use crate::harness::*;
@@ -20,9 +22,9 @@ fn chain(byte: u8) -> VaultKey {
 /// Captures a turn of two records in the log `turns`.
 async fn capture(journal: &Journal, name: &str, parent: Option<&str>, keys: &[VaultKey]) {
     let mut capturing = batch(items("turns", &["asked", name]));
-    capturing.vault.push(VaultNode {
+    capturing.vault.push(NewVaultTurn {
         id: name.into(),
-        parent: parent.map(NodeId::from),
+        parent: parent.map(TurnId::from),
         keys: keys.to_vec(),
         log: log("turns"),
         prefix: Some([7; 32]),
@@ -33,7 +35,7 @@ async fn capture(journal: &Journal, name: &str, parent: Option<&str>, keys: &[Va
 fn turn(name: &str, parent: Option<&str>, first: u64) -> VaultTurn {
     VaultTurn {
         id: name.into(),
-        parent: parent.map(NodeId::from),
+        parent: parent.map(TurnId::from),
         log: log("turns"),
         first,
         last: first + 1,
@@ -42,11 +44,11 @@ fn turn(name: &str, parent: Option<&str>, first: u64) -> VaultTurn {
     }
 }
 
-fn found(turn: VaultTurn, siblings: u32) -> Option<Found> {
-    Some(Found { turn, siblings })
+fn found(turn: VaultTurn, siblings: u32) -> Option<VaultMatch> {
+    Some(VaultMatch { turn, siblings })
 }
 
-async fn find(journal: &Journal, keys: &[VaultKey]) -> Vec<Option<Found>> {
+async fn find(journal: &Journal, keys: &[VaultKey]) -> Vec<Option<VaultMatch>> {
     journal.find(&us(), keys).await.unwrap().found
 }
 
@@ -74,7 +76,7 @@ pub(crate) async fn all_keys_of_a_turn_find_it(on: Database) {
     let one = || found(turn("one", None, 1), 0);
     let two = |siblings| found(turn("two", None, 3), siblings);
     assert_eq!(find(&journal, &keys).await, [one(), one(), one(), two(1), two(0)]);
-    // Each is answered, also where it is asked for twice.
+    // Each key has a result, also if it is requested twice.
     let twice = [id("b"), chain(2), id("none"), id("b")];
     assert_eq!(find(&journal, &twice).await, [one(), two(0), None, one()]);
 }
@@ -113,9 +115,15 @@ pub(crate) async fn turns_know_their_parents(on: Database) {
     assert_eq!(find(&journal, &[claim("2"), claim("3")]).await, wanted);
     let mut again = batch(items("turns", &["x"]));
     let (keys, prefix) = (Vec::new(), None);
-    again.vault.push(VaultNode { id: "one".into(), parent: None, keys, log: log("turns"), prefix });
+    again.vault.push(NewVaultTurn {
+        id: "one".into(),
+        parent: None,
+        keys,
+        log: log("turns"),
+        prefix,
+    });
     let outcome = journal.commit(again).await;
-    assert_eq!(sentence(outcome), "one is the name of another turn: choose a new one");
+    assert_eq!(sentence(outcome), "one is already the name of another turn: choose a new one");
 }
 
 pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {
@@ -125,11 +133,11 @@ pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {
     let keys = [claim("a"), id("a"), chain(1)];
     capture(&journal, "one", None, &keys).await;
     assert_eq!(journal.find(&them(), &keys).await.unwrap().found, [None, None, None]);
-    // Nor does theirs make ours ambiguous.
+    // Another tenant's turn does not make ours ambiguous.
     let mut theirs = batch(items("turns", &["x"]).opening(throughline_core::LogOpening::thread()));
     theirs.tenant = them();
     let (keys, prefix) = (keys.to_vec(), None);
-    theirs.vault.push(VaultNode {
+    theirs.vault.push(NewVaultTurn {
         id: "one".into(),
         parent: None,
         keys,
@@ -146,7 +154,7 @@ pub(crate) async fn a_forgotten_turn_says_so(on: Database) {
     thread(&journal, "turns", &[]).await;
     capture(&journal, "one", None, &[claim("a")]).await;
     journal.forget(&us(), &log("turns"), None).await.unwrap();
-    let gone = VaultTurn { gone: Some(Why::Forgotten), ..turn("one", None, 1) };
+    let gone = VaultTurn { gone: Some(ElisionReason::Forgotten), ..turn("one", None, 1) };
     assert_eq!(find(&journal, &[claim("a")]).await, [found(gone, 0)]);
 }
 
@@ -158,12 +166,12 @@ pub(crate) async fn what_is_destroyed_begins_an_era(on: Database) {
     let first = era(us()).await;
     capture(&journal, "one", None, &[claim("a")]).await;
     thread(&journal, "doomed", &["said"]).await;
-    assert_eq!(era(us()).await, first, "what is added destroys nothing");
+    assert_eq!(era(us()).await, first, "adding does not change the erasure epoch");
     let theirs = era(them()).await;
     other.forget(&us(), &log("doomed"), None).await.unwrap();
     let second = era(us()).await;
-    assert_ne!(second, first, "another process destroyed something");
+    assert_ne!(second, first, "an erasure by another process changes the erasure epoch");
     journal.forget(&us(), &log("turns"), None).await.unwrap();
-    assert!(![first, second].contains(&era(us()).await), "no era comes again");
+    assert!(![first, second].contains(&era(us()).await), "an erasure epoch never repeats");
     assert_eq!(era(them()).await, theirs);
 }

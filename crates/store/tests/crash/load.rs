@@ -1,46 +1,46 @@
-//! What the child writes: batches of every kind, from several callers at once.
+//! The writes of the child: batches of every kind, from several concurrent callers.
 //!
-//! A batch is one decision: an item of a thread, events of a run, a captured turn, a name under which it happens once, and
-//! sometimes a checkpoint. Its contents follow from its number, so the parent knows them without being told.
+//! A batch contains an Item of a Thread, events of a run, a captured turn, an idempotency name, and
+//! sometimes a checkpoint. Its contents follow from its number, so the parent can compute them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_core::pack;
+use throughline_core::pack_events;
 use throughline_core::{
-    Append, Batch, Fence, LogId, LogOpening, NewRecord, Receipt, Store, StoreError, Tenant,
-    VaultKey, VaultNode, kind,
+    Append, Batch, Fence, LogId, LogOpening, NewRecord, NewVaultTurn, Receipt, Store, StoreError,
+    Tenant, VaultKey, kind,
 };
 use throughline_store::{Journal, Options, open};
-use throughline_testkit::Dice;
+use throughline_testkit::TestRng;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// What the child says before it opens the store.
-pub(crate) const BEGUN: &str = "begun";
+/// The line that the child prints before it opens the store.
+pub(crate) const STARTED: &str = "begun";
 
-/// How many write at once.
+/// The number of concurrent callers.
 pub(crate) const CALLERS: u32 = 6;
 
 pub(crate) fn tenant() -> Tenant {
     Tenant::from("crash")
 }
 
-/// Which batch: of which round, by whom, and the how manieth.
+/// The number of a batch: its round, its caller and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Number {
+pub(crate) struct BatchNumber {
     pub(crate) round: u32,
     pub(crate) caller: u32,
     pub(crate) count: u32,
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for BatchNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.round, self.caller, self.count)
     }
 }
 
-impl std::str::FromStr for Number {
+impl std::str::FromStr for BatchNumber {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -50,20 +50,21 @@ impl std::str::FromStr for Number {
     }
 }
 
-impl Number {
-    /// The thread: two callers share one, and every round goes on with the same.
+impl BatchNumber {
+    /// Returns the Thread, which two callers share and which every round continues.
     pub(crate) fn thread(self) -> LogId {
         LogId::from(format!("thread-{}", self.caller / 2))
     }
 
-    /// The run, which is new in every round.
+    /// Returns the run, which is new in every round.
     pub(crate) fn run(self) -> LogId {
         LogId::from(format!("run-{}-{}", self.round, self.caller))
     }
 
-    /// What the item says. Some are large enough to be kept apart, and some of those twice.
+    /// Returns the Item's content. Some are large enough to be stored separately, and some of those
+    /// repeat.
     pub(crate) fn item(self) -> Vec<u8> {
-        let mut dice = Dice::new(u64::from(self.round << 16 | self.caller << 12 | self.count));
+        let mut dice = TestRng::new(u64::from(self.round << 16 | self.caller << 12 | self.count));
         let length = match dice.below(20) {
             0 => 20_000,
             1 => 5_000,
@@ -75,12 +76,12 @@ impl Number {
         content
     }
 
-    /// The events of the run.
+    /// Returns the events of the run.
     pub(crate) fn events(self) -> Vec<Vec<u8>> {
         (0..=self.count % 5).map(|event| format!("{self} event {event}").into_bytes()).collect()
     }
 
-    /// Whether a checkpoint comes after the item.
+    /// Returns whether a checkpoint follows the Item.
     pub(crate) fn has_checkpoint(self) -> bool {
         self.count % 7 == 3
     }
@@ -93,19 +94,22 @@ impl Number {
         VaultKey::Claim(format!("claim-{self}").into())
     }
 
-    /// The whole batch.
+    /// Builds the whole batch.
     pub(crate) fn batch(self) -> Batch {
-        let mut thread = Append::to(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
+        let mut thread = Append::new(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
         if self.has_checkpoint() {
             thread = thread.record(NewRecord::new(kind::CHECKPOINT, self.checkpoint()));
         }
         let events = self.events();
-        let mut run = Append::to(self.run()).record(pack(events.iter().map(Vec::as_slice)));
+        let mut run = Append::new(self.run()).record(pack_events(events.iter().map(Vec::as_slice)));
         if self.count == 0 {
             run = run.opening(LogOpening::run(self.thread()));
         }
-        let mut batch = Batch::of(tenant()).append(thread).append(run).once(format!("once-{self}"));
-        batch.vault.push(VaultNode {
+        let mut batch = Batch::new(tenant())
+            .append(thread)
+            .append(run)
+            .with_idempotency_key(format!("once-{self}"));
+        batch.vault.push(NewVaultTurn {
             id: format!("turn-{self}").into(),
             parent: self
                 .count
@@ -119,47 +123,47 @@ impl Number {
     }
 }
 
-/// A log that one writer holds.
+/// A log that one writer leases.
 pub(crate) fn held() -> LogId {
     LogId::from("held")
 }
 
-/// What a batch behind a fence says.
+/// Returns the content of a record that is written under a fence.
 pub(crate) fn behind(fence: Fence, count: u32) -> Vec<u8> {
     format!("behind {} the {count}th", fence.0).into_bytes()
 }
 
-/// Writes until the process is killed. The task is the round and the store's address.
+/// Writes until the process is killed. The task consists of the round and the store's URL.
 pub(crate) fn run(task: &str) {
-    let (round, url) = task.split_once(' ').expect("the task is a round and an address");
+    let (round, url) = task.split_once(' ').expect("the task is a round and a URL");
     let round: u32 = round.parse().expect("the round is a number");
-    println!("{BEGUN}");
+    println!("{STARTED}");
     let runtime = Runtime::new().unwrap();
     let outcome = runtime.block_on(async {
         let journal = Arc::new(open(url, &Options::default()).await?);
         for caller in (0..CALLERS).step_by(2) {
-            open_log(&journal, Number { round, caller, count: 0 }.thread()).await?;
+            open_log(&journal, BatchNumber { round, caller, count: 0 }.thread()).await?;
         }
         open_log(&journal, held()).await?;
         let mut writers = JoinSet::new();
         for caller in 0..CALLERS {
             writers.spawn(write(journal.clone(), round, caller));
         }
-        writers.spawn(write_behind(journal.clone()));
+        writers.spawn(write_under_fence(journal.clone()));
         while let Some(ended) = writers.join_next().await {
             ended.unwrap()?;
         }
         Ok::<(), StoreError>(())
     });
-    // A database that is stopped under us ends us too. That it was stopped is the parent's to know.
+    // A stopped database also ends this process; the parent decides whether that is an error.
     if let Err(error) = outcome {
         println!("ended {error}");
     }
 }
 
 async fn open_log(journal: &Journal, log: LogId) -> Result<(), StoreError> {
-    let opening = Append::to(log).opening(LogOpening::thread());
-    match journal.commit(Batch::of(tenant()).append(opening)).await {
+    let opening = Append::new(log).opening(LogOpening::thread());
+    match journal.commit(Batch::new(tenant()).append(opening)).await {
         Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
     }
@@ -167,27 +171,28 @@ async fn open_log(journal: &Journal, log: LogId) -> Result<(), StoreError> {
 
 async fn write(journal: Arc<Journal>, round: u32, caller: u32) -> Result<(), StoreError> {
     for count in 0.. {
-        let number = Number { round, caller, count };
+        let number = BatchNumber { round, caller, count };
         let receipt = journal.commit(number.batch()).await?;
         println!("batch {number} {}", places(&receipt));
     }
     Ok(())
 }
 
-/// Where a batch was written, in one word: the thread's and the run's first and last, and the run's events.
+/// Formats the result as one word: the first and last record of the Thread and the run, and the
+/// run's events.
 pub(crate) fn places(receipt: &Receipt) -> String {
     let [thread, run] = &receipt.written[..] else { panic!("a batch writes to two logs") };
     let (first, last) = (thread.first, thread.last);
     format!("{first}-{last}:{}-{}:{}", run.first, run.last, run.events)
 }
 
-async fn write_behind(journal: Arc<Journal>) -> Result<(), StoreError> {
+async fn write_under_fence(journal: Arc<Journal>) -> Result<(), StoreError> {
     let lease = journal.lease(&tenant(), &held(), "child", Duration::from_mins(10)).await?;
     println!("lease {}", lease.fence.0);
     for count in 0.. {
         let record = NewRecord::new(kind::STATE, behind(lease.fence, count));
-        let append = Append::to(held()).behind(lease.fence).record(record);
-        let receipt = journal.commit(Batch::of(tenant()).append(append)).await?;
+        let append = Append::new(held()).with_fence(lease.fence).record(record);
+        let receipt = journal.commit(Batch::new(tenant()).append(append)).await?;
         println!("behind {} {count} {}", lease.fence.0, receipt.written[0].first);
     }
     Ok(())

@@ -1,39 +1,39 @@
-//! What the parent was told, and how it holds the store to it.
+//! The acknowledged writes that the parent has seen, and the checks against the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use throughline_core::unpack;
+use throughline_core::unpack_events;
 use throughline_core::{Fence, LogId, Record, Store, StoreError};
 use throughline_store::Journal;
 
-use crate::load::{CALLERS, Number, behind, held, places, tenant};
+use crate::load::{BatchNumber, CALLERS, behind, held, places, tenant};
 
-/// Everything that was acknowledged.
+/// All acknowledged writes.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct AcknowledgedWrites {
     /// Batches, and where they were written.
-    batches: BTreeMap<Number, String>,
-    /// The same, since the last look.
-    new: Vec<Number>,
-    /// Batches that are there though nobody heard of them.
-    unheard: BTreeSet<Number>,
-    /// Records behind a fence: their place, and what they say.
+    batches: BTreeMap<BatchNumber, String>,
+    /// Batches since the last check.
+    new: Vec<BatchNumber>,
+    /// Batches in the store that were not acknowledged.
+    unheard: BTreeSet<BatchNumber>,
+    /// Records under a fence, by number, with their contents.
     behind: BTreeMap<u64, Vec<u8>>,
-    /// The highest fence that was given out.
+    /// The highest fence that was issued.
     fence: u64,
-    /// How many records were proven the last time.
+    /// The number of records at the last verification.
     pub(crate) proven: u64,
 }
 
-impl Memory {
-    /// Takes in what the child said; whether it acknowledged something.
+impl AcknowledgedWrites {
+    /// Parses a line of the child. Returns whether it is an acknowledgement.
     pub(crate) fn hear(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["batch", number, places] => {
-                let number: Number = number.parse().unwrap();
+                let number: BatchNumber = number.parse().unwrap();
                 assert!(self.batches.insert(number, places.to_owned()).is_none(), "{number} twice");
                 self.new.push(number);
                 true
@@ -48,7 +48,7 @@ impl Memory {
                 let fence = Fence(fence.parse::<NonZeroU64>().unwrap());
                 let said = behind(fence, count.parse().unwrap());
                 let before = self.behind.insert(seq.parse().unwrap(), said);
-                assert!(before.is_none(), "record {seq} behind the fence twice");
+                assert!(before.is_none(), "record {seq} is under the fence twice");
                 true
             }
             _ => false,
@@ -63,13 +63,14 @@ impl Memory {
         self.unheard.len()
     }
 
-    /// Nothing that was acknowledged is lost or changed, nothing is there twice or by half.
+    /// Checks that no acknowledged write is lost or changed, and that nothing is duplicated or
+    /// partial.
     pub(crate) async fn check(&mut self, journal: &Journal, round: u32) {
-        let mut found: BTreeSet<Number> = BTreeSet::new();
-        let mut checkpoints: BTreeMap<Number, u64> = BTreeMap::new();
+        let mut found: BTreeSet<BatchNumber> = BTreeSet::new();
+        let mut checkpoints: BTreeMap<BatchNumber, u64> = BTreeMap::new();
         for caller in (0..CALLERS).step_by(2) {
-            let thread = Number { round, caller, count: 0 }.thread();
-            let mut before: Option<Number> = None;
+            let thread = BatchNumber { round, caller, count: 0 }.thread();
+            let mut before: Option<BatchNumber> = None;
             for record in all(journal, &thread).await {
                 let bytes = record.content.bytes().expect("nothing was forgotten");
                 if &*record.kind == "checkpoint" {
@@ -79,16 +80,16 @@ impl Memory {
                 } else {
                     let number = batch_of(bytes);
                     assert!(found.insert(number), "{number} is in {thread} twice");
-                    assert!(**bytes == number.item(), "{number} has another content");
+                    assert!(**bytes == number.item(), "{number} has different content");
                     if let Some(before) = before.filter(|before| before.has_checkpoint()) {
-                        assert!(checkpoints.contains_key(&before), "{before} is there by half");
+                        assert!(checkpoints.contains_key(&before), "{before} is incomplete");
                     }
                     before = Some(number);
                 }
             }
         }
         for number in self.batches.keys() {
-            assert!(found.contains(number), "{number} was acknowledged and is lost");
+            assert!(found.contains(number), "{number} was acknowledged but is lost");
         }
         self.unheard =
             found.iter().filter(|number| !self.batches.contains_key(number)).copied().collect();
@@ -102,17 +103,17 @@ impl Memory {
         let held = all(journal, &held()).await;
         for (seq, said) in &self.behind {
             let record = usize::try_from(*seq).ok().and_then(|seq| held.get(seq - 1));
-            let record = record.unwrap_or_else(|| panic!("record {seq} behind the fence is lost"));
+            let record = record.unwrap_or_else(|| panic!("record {seq} under the fence is lost"));
             assert_eq!(**record.content.bytes().unwrap(), **said);
         }
     }
 
-    /// The runs have the events of exactly the batches that the threads have.
-    async fn check_runs(&self, journal: &Journal, round: u32, found: &BTreeSet<Number>) {
+    /// Checks that the runs have the events of exactly the batches in the Threads.
+    async fn check_runs(&self, journal: &Journal, round: u32, found: &BTreeSet<BatchNumber>) {
         for caller in 0..CALLERS {
             let mut here =
                 found.iter().filter(|number| number.round == round && number.caller == caller);
-            let run = Number { round, caller, count: 0 }.run();
+            let run = BatchNumber { round, caller, count: 0 }.run();
             if journal.log(&tenant(), &run).await.unwrap().is_none() {
                 assert_eq!(here.next(), None, "{run} is lost");
                 continue;
@@ -120,29 +121,30 @@ impl Memory {
             let mut event = 0;
             for record in all(journal, &run).await {
                 let number =
-                    here.next().unwrap_or_else(|| panic!("{run} has more than its thread"));
-                let events = unpack(&record).unwrap();
+                    here.next().unwrap_or_else(|| panic!("{run} has more batches than its thread"));
+                let events = unpack_events(&record).unwrap();
                 for ((place, found), said) in events.iter().zip(number.events()) {
                     event += 1;
                     assert_eq!((*place, &**found), (event, &*said));
                 }
             }
-            assert_eq!(here.next(), None, "{run} has less than its thread");
+            assert_eq!(here.next(), None, "{run} has fewer batches than its thread");
             let head = journal.log(&tenant(), &run).await.unwrap().unwrap();
             assert_eq!(head.events, event);
         }
     }
 
-    /// What happened once does not happen again, whether it was acknowledged or not; and it can be found.
+    /// Checks that a repeated batch is not written again, acknowledged or not, and that its turn is
+    /// found.
     async fn check_once_and_vault(
         &mut self,
         journal: &Journal,
         round: u32,
-        found: &BTreeSet<Number>,
+        found: &BTreeSet<BatchNumber>,
     ) {
         for number in found.iter().filter(|number| number.round == round) {
             let receipt = journal.commit(number.batch()).await.unwrap();
-            assert!(receipt.repeated, "{number} happened twice");
+            assert!(receipt.repeated, "{number} was written twice");
             if let Some(places_heard) = self.batches.get(number) {
                 assert_eq!(places(&receipt), *places_heard, "{number}");
             }
@@ -157,10 +159,10 @@ impl Memory {
         }
     }
 
-    /// What the dead child held is free again, and its fence is worth nothing.
+    /// Checks that the killed child's lease can be taken, and that its fence is rejected.
     pub(crate) async fn free_leases(&mut self, journal: &Journal) {
         let time = Duration::from_mins(10);
-        // The child may have been killed between taking the lease and saying so.
+        // The child may have been killed between taking the lease and printing it.
         for fence in [self.fence, self.fence + 1] {
             if let Some(fence) = NonZeroU64::new(fence).map(Fence) {
                 journal.release(&tenant(), &held(), fence).await.unwrap();
@@ -177,14 +179,19 @@ impl Memory {
     }
 }
 
-/// All records of a log, numbered from 1 without a gap. A log that was never opened has none.
+/// Reads all records of a log and checks that there is no gap. A log that was never opened has
+/// none.
 async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     let Some(head) = journal.log(&tenant(), log).await.unwrap() else { return Vec::new() };
     let mut records: Vec<Record> = Vec::new();
     while records.len() < usize::try_from(head.last).unwrap() {
         let after = records.len() as u64;
         records.extend(journal.read(&tenant(), log, after, 1000).await.unwrap());
-        assert!(records.len() as u64 > after, "{log} ends at {after} and says {}", head.last);
+        assert!(
+            records.len() as u64 > after,
+            "{log} ends at {after}, but its row states {}",
+            head.last
+        );
     }
     for (place, record) in records.iter().enumerate() {
         assert_eq!(record.seq, place as u64 + 1, "{log} has a gap");
@@ -192,8 +199,8 @@ async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     records
 }
 
-/// Which batch an item belongs to.
-fn batch_of(item: &[u8]) -> Number {
+/// Returns the batch to which an Item belongs.
+fn batch_of(item: &[u8]) -> BatchNumber {
     let text = std::str::from_utf8(item).unwrap();
     text.split('"').nth(3).unwrap().parse().unwrap()
 }

@@ -1,4 +1,5 @@
-//! Workers that share runs by leases, while their processes are stopped for longer than a lease lasts and go on again.
+//! Workers share runs by leases, while their processes are paused for longer than a lease and
+//! resumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +8,30 @@ use std::time::Duration;
 
 use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store, StoreError, Tenant};
 use throughline_store::{Journal, Page};
-use throughline_testkit::{Child, Dice, cases, figure};
+use throughline_testkit::{Child, TestRng, cases, figure};
 
 use crate::{opened, runtime};
 
 const PROCESSES: usize = 5;
 const STEPS: u64 = 40;
-/// What a step takes, so that stops fall between steps and into them.
+/// The duration of a step, so that pauses fall between and within steps.
 const WORK: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_millis(150);
 const TENANT: &str = "crowd";
 
-/// Never two writers under one fence, and never an older fence after a newer one.
+/// Asserts that no fence has two writers, and that no older fence writes after a newer one.
 pub(crate) fn hold(url: &str) {
-    // All of it at the full counts: 50 workers and 200 runs.
+    // The full counts are 50 workers and 200 runs.
     let whole = cases(500) >= 10_000;
     let (workers, runs) = if whole { (50, 200) } else { (20, 40) };
     let runtime = runtime();
     runtime.block_on(async {
         let journal = opened(url).await;
-        let thread = Append::to("thread").opening(LogOpening::thread());
-        journal.commit(Batch::of(TENANT).append(thread)).await.unwrap();
+        let thread = Append::new("thread").opening(LogOpening::thread());
+        journal.commit(Batch::new(TENANT).append(thread)).await.unwrap();
         for run in 0..runs {
-            let run = Append::to(format!("run-{run}")).opening(LogOpening::run("thread"));
-            journal.commit(Batch::of(TENANT).append(run)).await.unwrap();
+            let run = Append::new(format!("run-{run}")).opening(LogOpening::run("thread"));
+            journal.commit(Batch::new(TENANT).append(run)).await.unwrap();
         }
         journal.close().await.unwrap();
     });
@@ -44,21 +45,21 @@ pub(crate) fn hold(url: &str) {
             refused +=
                 line.strip_prefix("fenced ").map_or(0, |count| count.parse::<u32>().unwrap());
         }
-        assert!(child.ended(), "a worker failed");
+        assert!(child.wait_for_success(), "a worker failed");
     }
     let (records, fences) = runtime.block_on(inspect(url, runs));
     assert_eq!(records, u64::try_from(runs).unwrap() * STEPS);
-    assert!(refused > 0, "no owner was stopped for longer than its lease: the test shows nothing");
+    assert!(refused > 0, "no owner was paused for longer than its lease: the test proves nothing");
     let kind = url.split(':').next().unwrap();
     let said = format!(
-        "{workers} workers, {runs} runs, {records} records behind {fences} fences, {stops} stops, {refused} late writes refused"
+        "{workers} workers, {runs} runs, {records} records under {fences} fences, {stops} pauses, {refused} late writes rejected"
     );
     figure(&format!("leases, {kind}"), said);
 }
 
-/// Stops one process after another for longer than its first leases last, until they have done their work.
+/// Pauses one process after another for longer than its first leases, until their work is done.
 fn disturb(children: &mut [Child]) -> u32 {
-    let mut dice = Dice::new(11);
+    let mut dice = TestRng::new(11);
     let mut stops = 0;
     while children.iter_mut().any(Child::runs) {
         let child = dice.below(children.len());
@@ -67,7 +68,8 @@ fn disturb(children: &mut [Child]) -> u32 {
             continue;
         }
         child.pause();
-        // The lease runs out while its owner stands still: this is the time that passes, and no condition.
+        // This sleep lets the lease expire while its owner is paused; there is no condition to wait
+        // for.
         std::thread::sleep(LEASE + Duration::from_millis(60));
         child.resume();
         stops += 1;
@@ -75,7 +77,7 @@ fn disturb(children: &mut [Child]) -> u32 {
     stops
 }
 
-/// What the runs hold in the end: how many records, behind how many fences.
+/// Checks the runs and returns the number of records and fences.
 async fn inspect(url: &str, runs: usize) -> (u64, usize) {
     let journal = opened(url).await;
     let (mut count, mut fences) = (0, 0);
@@ -90,7 +92,7 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
             let mut number = || words.next().unwrap().parse::<u64>().unwrap();
             let (said, fence) = (number(), number());
             let owner = words.next().unwrap().to_owned();
-            assert_eq!(said, step, "{log}: each step once");
+            assert_eq!(said, step, "{log}: each step is written once");
             assert!(fence >= newest, "{log}: fence {fence} wrote after {newest}");
             newest = fence;
             let first = owners.entry(fence).or_insert_with(|| owner.clone());
@@ -104,7 +106,7 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
     (count, fences)
 }
 
-/// A process with its workers: each takes whatever run is not done and not held.
+/// A process with its workers: each takes any run that is neither done nor leased.
 pub(crate) fn work(task: &str) {
     let mut words = task.split('\t');
     let url = words.next().unwrap().to_owned();
@@ -146,7 +148,7 @@ async fn worker_loop(journal: Journal, owner: String, fenced: Arc<AtomicU32>) {
                         Ok(()) => journal.release(&tenant, &run, lease.fence).await.unwrap(),
                         Err(StoreError::Fenced { .. }) => {
                             fenced.fetch_add(1, Ordering::Relaxed);
-                            // On a slow disk no step would ever come in time.
+                            // On a slow disk no step would ever finish in time.
                             time *= 2;
                         }
                         Err(error) => panic!("{error}"),
@@ -157,7 +159,7 @@ async fn worker_loop(journal: Journal, owner: String, fenced: Arc<AtomicU32>) {
             }
         }
         if !took {
-            // Everything is held by others: somebody will write, or a lease will run out.
+            // Other workers hold all leases; wait for a write or an expiry.
             tokio::time::sleep(LEASE / 4).await;
         }
     }
@@ -181,7 +183,7 @@ async fn steps(
             journal.renew(tenant, run, fence, time).await?;
         }
         let step = NewRecord::new("step", format!("{} {} {owner}", done + 1, fence.0));
-        let append = Append::to(run.clone()).expecting(done).behind(fence).record(step);
-        journal.commit(Batch::of(tenant.clone()).append(append)).await?;
+        let append = Append::new(run.clone()).expect_last(done).with_fence(fence).record(step);
+        journal.commit(Batch::new(tenant.clone()).append(append)).await?;
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that are sent one to five times, at once and from four processes.
+//! Requests that are sent one to five times, concurrently and from four processes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use throughline_core::{
     Append, Batch, LogId, LogKind, LogOpening, Name, NewRecord, Receipt, Store, StoreError, Tenant,
 };
 use throughline_store::Journal;
-use throughline_testkit::{Child, Dice, cases, figure};
+use throughline_testkit::{Child, TestRng, cases, figure};
 
 use crate::{opened, runtime};
 
@@ -15,15 +15,15 @@ const THREADS: usize = 20;
 const AT_ONCE: usize = 32;
 const TENANT: &str = "crowd";
 
-/// One effect each, and identical replies.
-pub(crate) fn happen_once(url: &str) {
+/// Asserts that each request has one effect and identical replies.
+pub(crate) fn assert_one_effect_per_request(url: &str) {
     let requests = usize::try_from(cases(400)).unwrap();
     let runtime = runtime();
     runtime.block_on(async {
         let journal = opened(url).await;
         for thread in 0..THREADS {
-            let opening = Append::to(format!("thread-{thread}")).opening(LogOpening::thread());
-            journal.commit(Batch::of(TENANT).append(opening)).await.unwrap();
+            let opening = Append::new(format!("thread-{thread}")).opening(LogOpening::thread());
+            journal.commit(Batch::new(TENANT).append(opening)).await.unwrap();
         }
         journal.close().await.unwrap();
     });
@@ -55,12 +55,12 @@ pub(crate) fn happen_once(url: &str) {
     );
 }
 
-/// What all of them say until they end. They are heard at once: none waits for another to be heard.
+/// Collects the output of all children in parallel, so that no child blocks on its output.
 fn heard(children: &mut [Child]) -> Vec<String> {
     std::thread::scope(|scope| {
         let listen = |child: &mut Child| {
             let lines: Vec<String> = std::iter::from_fn(|| child.line()).collect();
-            assert!(child.ended(), "a sender failed");
+            assert!(child.wait_for_success(), "a sender failed");
             lines
         };
         let heard: Vec<_> =
@@ -69,12 +69,12 @@ fn heard(children: &mut [Child]) -> Vec<String> {
     })
 }
 
-/// How often a request is sent.
+/// Returns how often a request is sent.
 fn copies(request: usize) -> usize {
-    1 + Dice::new(u64::try_from(request).unwrap()).below(5)
+    1 + TestRng::new(u64::try_from(request).unwrap()).below(5)
 }
 
-/// How often each request had an effect, on its thread and as a run.
+/// Counts the effects of each request, on its Thread and as a run.
 async fn effects(url: &str) -> BTreeMap<String, u32> {
     let journal = opened(url).await;
     let tenant = Tenant::from(TENANT);
@@ -98,14 +98,14 @@ async fn effects(url: &str) -> BTreeMap<String, u32> {
         assert!(of_thread.iter().all(|run| run.kind == LogKind::Run && run.last == 1));
         runs += of_thread.len();
     }
-    assert_eq!(runs, effects.len(), "each request made one run");
+    assert_eq!(runs, effects.len(), "each request created one run");
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!(proof.broken, None);
     journal.close().await.unwrap();
     effects
 }
 
-/// A sender: its copies of the requests, many at once.
+/// A sender process: sends its copies of the requests concurrently.
 pub(crate) fn send(task: &str) {
     let mut words = task.split('\t');
     let url = words.next().unwrap().to_owned();
@@ -130,16 +130,16 @@ pub(crate) fn send(task: &str) {
     });
 }
 
-/// Sends one copy. The reply is what the run says that the first of them made.
+/// Sends one copy. The reply is the content of the run that the first copy created.
 async fn reply(journal: Journal, request: usize, sender: String) -> String {
     let thread = LogId::from(format!("thread-{}", request % THREADS));
     let said = NewRecord::new("item", format!("{request} by {sender}"));
     let answered = NewRecord::new("answer", format!("answer to {request} for {sender}"));
-    let run = Append::to(format!("run-{request}-{sender}"));
-    let mut batch = Batch::of(TENANT)
-        .append(Append::to(thread.clone()).record(said))
+    let run = Append::new(format!("run-{request}-{sender}"));
+    let mut batch = Batch::new(TENANT)
+        .append(Append::new(thread.clone()).record(said))
         .append(run.opening(LogOpening::run(thread)).record(answered));
-    // As many messages as the request has, each with a name of its own.
+    // One name per message of the request.
     batch.once =
         (0..=request % 3).map(|message| Name::from(format!("otid-{request}-{message}"))).collect();
     let Receipt { written, .. } = committed(&journal, batch).await;
@@ -152,7 +152,9 @@ async fn reply(journal: Journal, request: usize, sender: String) -> String {
 async fn committed(journal: &Journal, batch: Batch) -> Receipt {
     match journal.commit(batch).await {
         Ok(receipt) => receipt,
-        Err(error @ StoreError::Conflict { .. }) => panic!("nobody expects anything here: {error}"),
+        Err(error @ StoreError::Conflict { .. }) => {
+            panic!("unexpected conflict without an expected sequence: {error}")
+        }
         Err(error) => panic!("{error}"),
     }
 }

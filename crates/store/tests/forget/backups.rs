@@ -1,4 +1,4 @@
-//! The key files of backups: which of them the store remembers, and when it rewrites them.
+//! Tests of the key files of backups: which ones are registered, and when they are rewritten.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ async fn forget(journal: &Journal) -> Vec<PathBuf> {
     destroyed.unreached.iter().map(|path| PathBuf::from(&**path)).collect()
 }
 
-/// The names of the store's small values that begin like that.
+/// Returns the names of the store's small values that start with `begins`.
 fn kept(store: &Path, begins: &str) -> Vec<String> {
     let db = Connection::open(store).unwrap();
     let mut find = db.prepare("SELECT name FROM kept WHERE name LIKE ?1 || '%'").unwrap();
@@ -29,7 +29,7 @@ fn keep(store: &Path, name: &str, value: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rotated_backup_is_named_until_its_key_file_is_registered() {
+async fn moved_key_file_is_reported_until_registered() {
     let folder = Folder::new("backup-rotated");
     let store = folder.join("store.db");
     let journal = opened(&store, None).await;
@@ -90,7 +90,7 @@ async fn restored_store_leaves_the_key_files_of_the_original_alone() {
     assert_intact(&copy).await;
     copy.close().await.unwrap();
     assert_eq!(std::fs::read(key_file_of(&backup)).unwrap(), before);
-    // The original still reaches its own.
+    // The original still reaches its own key files.
     let journal = opened(&store, None).await;
     assert_eq!(forget(&journal).await, [key_file_of(&gone)]);
     assert_ne!(std::fs::read(key_file_of(&backup)).unwrap(), before);
@@ -112,12 +112,12 @@ async fn deleted_backup_does_not_make_each_start_rewrite_the_others() {
     assert_eq!(forget(&journal).await, [key_file_of(&deleted)]);
     journal.close().await.unwrap();
 
-    // An open file keeps its number, so that a new file cannot have the same.
+    // An open file keeps its inode number, so that a new file cannot have the same.
     let held = File::open(key_file_of(&one)).unwrap();
     let journal = opened(&store, None).await;
     assert!(is_same(&held, &key_file_of(&one)), "the key file was rewritten");
     let refused = journal.unregister_keys(&key_file_of(&one)).await.unwrap_err().to_string();
-    assert!(refused.contains("is there, and forgetting reaches it"), "{refused}");
+    assert!(refused.contains("still exists, and forgetting still updates it"), "{refused}");
     assert!(journal.unregister_keys(&folder.join("unknown.keys")).await.is_err());
     assert!(journal.unregister_keys(&key_file_of(&deleted)).await.unwrap().is_empty());
     assert_eq!(kept(&store, "unreached "), Vec::<String>::new());
@@ -152,12 +152,12 @@ async fn files_of_a_killed_backup_are_removed() {
     let parts = [part(&backup), part(&keys)];
     std::fs::rename(&backup, &parts[0]).unwrap();
     std::fs::rename(&keys, &parts[1]).unwrap();
-    // One that was interrupted before it wrote anything holds nothing.
+    // A backup that was interrupted before its first write contains nothing.
     let unmade = folder.join("unmade.db");
     let value = format!("making 0123 {}", key_file_of(&unmade).display());
     keep(&store, &format!("backup 0123 {}", unmade.display()), &value);
 
-    // A process that still writes the backup holds a lock on its key file.
+    // A process that is still writing the backup holds a lock on its key file.
     let writing = File::open(&parts[1]).unwrap();
     writing.lock().unwrap();
     let forget_one = async |item: &str| {
@@ -167,7 +167,7 @@ async fn files_of_a_killed_backup_are_removed() {
     assert_eq!(forget_one("doomed-1").await, [keys.display().to_string().into()]);
     assert!(parts.iter().all(|part| part.exists()));
     let other = journal.backup(&backup, &|_| {}).await.unwrap_err().to_string();
-    assert!(other.contains("another process writes the backup"), "{other}");
+    assert!(other.contains("another process is writing the backup"), "{other}");
     drop(writing);
     let mut secrets = Secrets::of(&store);
     secrets.gather("doomed", &[3]);
@@ -187,10 +187,10 @@ async fn backup_does_not_replace_a_file_that_was_created_meanwhile() {
     let backup = folder.join("backup.db");
     let keys = key_file_of(&backup);
     for (other, rest) in [(&backup, &keys), (&keys, &backup)] {
-        let somebody_writes = |_| std::fs::write(other, "somebody else's").unwrap();
+        let somebody_writes = |_| std::fs::write(other, "another program's").unwrap();
         let refused = journal.backup(&backup, &somebody_writes).await.unwrap_err().to_string();
         assert!(refused.contains("exists"), "{refused}");
-        assert_eq!(std::fs::read(other).unwrap(), b"somebody else's");
+        assert_eq!(std::fs::read(other).unwrap(), b"another program's");
         assert!(!rest.exists(), "{}", rest.display());
         assert_eq!(kept(&store, "backup "), Vec::<String>::new());
         std::fs::remove_file(other).unwrap();

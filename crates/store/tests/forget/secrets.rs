@@ -1,4 +1,4 @@
-//! What must be found no more: every 16 bytes of it, in every file.
+//! A search for secrets that must not be in any file, in windows of 16 bytes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 const WINDOW: usize = 16;
 
-/// Bytes that must be in no file, cut into windows.
+/// Bytes that must not be in any file, split into windows.
 pub(crate) struct Secrets {
     db: Connection,
     file: PathBuf,
@@ -15,24 +15,25 @@ pub(crate) struct Secrets {
     salts: HashSet<[u8; WINDOW]>,
     /// Windows of sealed bytes that are in the files now.
     sealed: HashSet<[u8; WINDOW]>,
-    /// Windows that must not be: plain text, keys, and salts as a key file spells them.
+    /// Windows that must never be in a file: plain text, keys, and salts in the spelling of a key
+    /// file.
     never: HashSet<[u8; WINDOW]>,
 }
 
 impl Secrets {
-    /// Of a store in that file, as it is now.
+    /// Opens the current state of a store.
     pub(crate) fn of(file: &Path) -> Self {
         let db = Connection::open(file).unwrap();
         let (salts, sealed, never) = (HashSet::new(), HashSet::new(), HashSet::new());
         Self { db, file: file.to_owned(), salts, sealed, never }
     }
 
-    /// Something that was said.
+    /// Adds a plain text.
     pub(crate) fn say(&mut self, text: &[u8]) {
         self.never.extend(windows(text));
     }
 
-    /// The salts, keys and sealed bytes of some records.
+    /// Adds the salts, keys and sealed bytes of some records.
     pub(crate) fn gather(&mut self, log: &str, seqs: &[i64]) {
         for seq in seqs {
             let filter = format!("l.name = ?1 AND r.seq = {seq}");
@@ -40,7 +41,7 @@ impl Secrets {
         }
     }
 
-    /// The salts, keys and sealed bytes of a log, but for what says that something was destroyed.
+    /// Adds the salts, keys and sealed bytes of a log, except for its erasure records.
     pub(crate) fn gather_all(&mut self, log: &str) {
         self.gather_where("l.name = ?1", log);
     }
@@ -70,19 +71,19 @@ impl Secrets {
         }
     }
 
-    /// The sealed bytes of a large content, and its key where the store has no master key.
+    /// Adds the sealed bytes of a large content, and its key if the store has no master key.
     pub(crate) fn gather_blob(&mut self, content: &str) {
         let secret = "SELECT value FROM kept WHERE name = 'secret'";
         let secret: Vec<u8> = self.db.query_row(secret, [], |row| row.get(0)).unwrap();
         let (epoch, secret) = secret.split_at(4);
-        // After the secret stands the mark of a store whose rows have MACs.
+        // The secret is followed by the mark of a store whose rows have MACs.
         let (secret, _) = secret.split_at(32);
         if epoch != [0; 4] {
             return;
         }
         let keyed = |purpose: &str| {
             let mut hasher = blake3::Hasher::new_keyed(secret.try_into().unwrap());
-            hasher.update(purpose.as_bytes()).update(b"\nsomebody\n").update(content.as_bytes());
+            hasher.update(purpose.as_bytes()).update(b"\nacme\n").update(content.as_bytes());
             *hasher.finalize().as_bytes()
         };
         self.never.extend(windows(&keyed("blob key")));
@@ -92,14 +93,14 @@ impl Secrets {
         self.sealed.extend(windows(&sealed));
     }
 
-    /// A salt, as the database holds it and as a key file spells it.
+    /// Adds a salt in the spellings of the database and of a key file.
     fn add_salt(&mut self, salt: &[u8]) {
         self.salts.extend(windows(salt));
         let digits = salt.iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
         self.never.extend(windows(digits.as_bytes()));
     }
 
-    /// All salts.
+    /// Adds all salts.
     pub(crate) fn gather_salts(&mut self) {
         let mut find = self.db.prepare("SELECT salt FROM salts").unwrap();
         let salts = find.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();
@@ -108,14 +109,14 @@ impl Secrets {
         }
     }
 
-    /// The search would find them: what the store keeps now is in its files, and what it never wrote is not.
-    pub(crate) fn assert_known(&self) {
+    /// Asserts that the search works: current values are in the files, and unwritten ones are not.
+    pub(crate) fn assert_search_works(&self) {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)
             .iter()
             .flat_map(|(_, bytes)| windows(bytes).filter(|window| self.is_kept(window)))
             .collect();
-        // A value that is cut by the end of a page has windows that stand nowhere in one piece.
+        // A value that is split by a page boundary has windows that are nowhere contiguous.
         let kept = self.salts.len() + self.sealed.len();
         assert!(found.len() * 100 >= kept * 95, "{} of {kept}", found.len());
     }
@@ -124,11 +125,11 @@ impl Secrets {
         self.salts.contains(window) || self.sealed.contains(window)
     }
 
-    /// None of it is in any file, but for the sealed bytes in the backup and its copies: no key opens them any more. Gives
-    /// the number of windows, and of bytes that were searched.
+    /// Asserts that no window is in any file, except for sealed bytes in the backup and its copies,
+    /// which no key opens any more. Returns the number of windows and of searched bytes.
     pub(crate) fn assert_in_no_file(&self, folder: &Path) -> (usize, usize) {
         let mut searched = 0;
-        // Most windows begin as none of them does, which is quicker to see than that they are none of them.
+        // Compares the first three bytes first, which rules out most windows quickly.
         let mut beginnings = vec![false; 1 << 24];
         for window in self.salts.iter().chain(&self.sealed).chain(&self.never) {
             beginnings[beginning(window)] = true;
@@ -158,12 +159,12 @@ fn windows(bytes: &[u8]) -> impl Iterator<Item = [u8; WINDOW]> {
     bytes.windows(WINDOW).map(|window| window.try_into().unwrap())
 }
 
-/// The first three bytes, as a number.
+/// Returns the first three bytes as a number.
 fn beginning(window: &[u8; WINDOW]) -> usize {
     usize::from(window[0]) << 16 | usize::from(window[1]) << 8 | usize::from(window[2])
 }
 
-/// Every file of the folder.
+/// Returns every file of the folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries

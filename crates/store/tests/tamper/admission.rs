@@ -1,4 +1,4 @@
-//! API keys whose rows were changed in the file are refused when they are used, and found by a proof.
+//! Tests that API keys with modified rows are refused on use and found by verification.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use throughline_testkit::Folder;
 
 use crate::{opened, proof_of_read_only, store};
 
-/// A store with a valid and a revoked key of the tenant `one`.
+/// Writes a store with a valid and a revoked key of the tenant `one`.
 async fn store_with_keys(file: &Path) -> (Journal, NewApiKey, NewApiKey) {
     store::write(file).await;
     let journal = opened(file).await.unwrap();
@@ -26,7 +26,7 @@ fn change(file: &Path, sql: &str, id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_whose_row_was_changed_or_moved_is_refused() {
+async fn changed_or_moved_api_key_is_refused() {
     let folder = Folder::new("tamper-keys");
     let file = folder.join("keys.db");
     let (journal, valid, _) = store_with_keys(&file).await;
@@ -52,7 +52,7 @@ async fn a_key_whose_row_was_changed_or_moved_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_was_revoked_stays_so_when_its_earlier_row_is_put_back() {
+async fn revoked_key_stays_revoked_when_its_row_is_restored() {
     let folder = Folder::new("tamper-revoked");
     let file = folder.join("keys.db");
     let (journal, _, lost) = store_with_keys(&file).await;
@@ -65,7 +65,7 @@ async fn a_key_that_was_revoked_stays_so_when_its_earlier_row_is_put_back() {
     assert!(journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert!(!journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert_eq!(journal.check_api_key(&lost.secret).await.unwrap(), KeyCheck::Unknown);
-    // The log of keys is listed as no thread and no run.
+    // The log of keys is listed neither as a Thread nor as a run.
     let log = journal.log(&tenant, &"throughline-api-keys".into()).await.unwrap().unwrap();
     assert_eq!((log.status, log.of), (None, None));
     journal.close().await.unwrap();

@@ -1,10 +1,10 @@
-//! Changes behind the store's back.
+//! Changes to the database outside the store.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use throughline_testkit::Dice;
+use throughline_testkit::TestRng;
 
-/// The tables that are proven. Leases are not.
+/// The tables that are verified. Leases are not.
 pub(crate) const TABLES: [&str; 13] = [
     "tenants",
     "logs",
@@ -26,7 +26,7 @@ pub(crate) const TABLES: [&str; 13] = [
 pub(crate) struct Change {
     pub(crate) table: &'static str,
     what: String,
-    /// The places that a proof may name; any place where there are none.
+    /// The places that a verification may report. Empty means any place.
     pub(crate) places: Vec<String>,
 }
 
@@ -37,11 +37,11 @@ impl std::fmt::Display for Change {
 }
 
 /// The values of a row, with the names of their columns.
-type Row = Vec<(String, Value)>;
+type TableRow = Vec<(String, Value)>;
 
 impl Change {
-    /// Makes one, if the table takes it.
-    pub(crate) fn make(db: &Connection, dice: &mut Dice) -> Option<Self> {
+    /// Makes a random change, if the table accepts it.
+    pub(crate) fn make(db: &Connection, dice: &mut TestRng) -> Option<Self> {
         drop_triggers(db);
         let table = *dice.pick(&TABLES)?;
         let (what, places) = match dice.below(10) {
@@ -55,7 +55,7 @@ impl Change {
     }
 }
 
-/// An attacker can remove what keeps older versions from writing.
+/// Removes the triggers that stop older versions from writing, as an attacker could.
 pub(crate) fn drop_triggers(db: &Connection) {
     db.execute_batch(
         "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
@@ -66,22 +66,22 @@ pub(crate) fn drop_triggers(db: &Connection) {
     .unwrap();
 }
 
-/// Columns that are not proven: times for people.
+/// Returns whether a column is verified. Informational times are not.
 fn is_proven(table: &str, column: &str) -> bool {
     column != "created" && (table, column) != ("logs", "updated")
 }
 
-fn rows(db: &Connection, table: &str) -> Vec<Row> {
+fn rows(db: &Connection, table: &str) -> Vec<TableRow> {
     let mut find = db.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
     let names: Vec<String> = find.column_names().map(str::to_owned).collect();
     let rows = find.query_map([], |row| {
         let value = |(place, name): (usize, &String)| Ok((name.clone(), row.get(place)?));
-        names.iter().enumerate().map(value).collect::<Result<Row, rusqlite::Error>>()
+        names.iter().enumerate().map(value).collect::<Result<TableRow, rusqlite::Error>>()
     });
     rows.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-fn remove(db: &Connection, table: &str, row: &Row) -> Option<()> {
+fn remove(db: &Connection, table: &str, row: &TableRow) -> Option<()> {
     let same: Vec<String> =
         (1..).zip(row).map(|(place, (name, _))| format!("{name} IS ?{place}")).collect();
     let delete = format!("DELETE FROM {table} WHERE {}", same.join(" AND "));
@@ -89,22 +89,22 @@ fn remove(db: &Connection, table: &str, row: &Row) -> Option<()> {
     (removed == 1).then_some(())
 }
 
-fn put(db: &Connection, table: &str, row: &Row) -> Option<()> {
+fn put(db: &Connection, table: &str, row: &TableRow) -> Option<()> {
     let marks = vec!["?"; row.len()].join(", ");
     let values = row.iter().map(|(_, value)| value);
     let insert = format!("INSERT INTO {table} VALUES ({marks})");
     db.execute(&insert, params_from_iter(values)).ok().map(drop)
 }
 
-fn replace(db: &Connection, table: &str, row: &Row, place: usize, value: Value) -> Option<()> {
+fn replace(db: &Connection, table: &str, row: &TableRow, place: usize, value: Value) -> Option<()> {
     let mut changed = row.clone();
     changed.get_mut(place)?.1 = value;
     remove(db, table, row)?;
     put(db, table, &changed)
 }
 
-/// Flips one bit of one column, or makes nothing something.
-fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<(String, Vec<String>)> {
+/// Flips one bit of one column, or sets a NULL to a value.
+fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec<String>)> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
     let place = dice.below(row.len());
@@ -141,7 +141,7 @@ fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<(String, Vec<St
         }
     };
     let places = match (table, column.as_str()) {
-        // These belong to what the record's row itself says; other columns say whose it is, and where it stands.
+        // These columns belong to the record itself; other columns specify its owner and position.
         (
             "records",
             "kind" | "at" | "events" | "last_event" | "about" | "size" | "commitment" | "link"
@@ -153,8 +153,9 @@ fn flip(db: &Connection, table: &str, dice: &mut Dice) -> Option<(String, Vec<St
     Some((format!("{column} from {value:?} to {changed:?}"), places))
 }
 
-/// How a proof names that record: by its number, old or new. Where the row itself cannot be read, the store is named.
-fn places_of(db: &Connection, row: &Row, seq: Option<&Value>) -> Vec<String> {
+/// Returns the places that a verification may report for this record: its number, old or new, or
+/// the store if the row cannot be read.
+fn places_of(db: &Connection, row: &TableRow, seq: Option<&Value>) -> Vec<String> {
     let find = "SELECT r.seq, l.name, t.name FROM records r JOIN logs l ON l.id = r.log
                 JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
     let places = db.query_row(find, [&row[0].1], |row| {
@@ -169,20 +170,20 @@ fn places_of(db: &Connection, row: &Row, seq: Option<&Value>) -> Vec<String> {
     places.unwrap()
 }
 
-fn delete(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+fn delete(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
     remove(db, table, row)?;
     Some(format!("deleted {row:?}"))
 }
 
-/// Gives two rows each other's value of one column.
-fn swap(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+/// Swaps the values of one column in two rows.
+fn swap(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let (one, other) = (dice.pick(&rows)?, dice.pick(&rows)?);
     let place = dice.below(one.len());
     let ((column, mine), (_, theirs)) = (one.get(place)?, other.get(place)?);
-    // Rows that are equal but for this column would only change places.
+    // Rows that differ only in this column would only change places.
     let is_alone = (0..one.len()).all(|at| at == place || one.get(at) == other.get(at));
     if mine == theirs || is_alone || !is_proven(table, column) {
         return None;
@@ -197,7 +198,7 @@ fn swap(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
     Some(format!("swapped {column} of {one:?} and {other:?}"))
 }
 
-fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
     let place = row.iter().position(|(name, _)| name == "tenant")?;
@@ -210,11 +211,11 @@ fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut Dice) -> Option
     Some(format!("moved {row:?} to another tenant"))
 }
 
-/// Adds a copy of a row, changed as much as the table demands.
-fn insert(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
+/// Adds a copy of a row, changed as far as the table requires.
+fn insert(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let mut row = dice.pick(&rows)?.clone();
-    let number = |row: &Row| match row.first() {
+    let number = |row: &TableRow| match row.first() {
         Some((_, Value::Integer(number))) => *number,
         _ => 0,
     };
@@ -232,8 +233,8 @@ fn insert(db: &Connection, table: &str, dice: &mut Dice) -> Option<String> {
     Some(format!("added {row:?}"))
 }
 
-/// Cuts off the last records of the first tenant, and makes everything else agree: as if they had never been written.
-pub(crate) fn cut_off(db: &Connection, dice: &mut Dice) {
+/// Truncates the last records of the first tenant consistently, as if they had never been written.
+pub(crate) fn cut_off(db: &Connection, dice: &mut TestRng) {
     let count = 1 + i64::try_from(dice.below(6)).unwrap();
     drop_triggers(db);
     db.execute_batch(&format!(
@@ -257,8 +258,8 @@ pub(crate) fn cut_off(db: &Connection, dice: &mut Dice) {
     .unwrap();
 }
 
-/// A copy of an export with one change.
-pub(crate) fn of_export(export: &[u8], dice: &mut Dice) -> (Vec<u8>, String) {
+/// Returns a copy of an export with one change.
+pub(crate) fn change_export(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     loop {
         let (changed, what) =
             if dice.below(2) == 0 { other_lines(export, dice) } else { other_bytes(export, dice) };
@@ -268,7 +269,7 @@ pub(crate) fn of_export(export: &[u8], dice: &mut Dice) -> (Vec<u8>, String) {
     }
 }
 
-fn other_lines(export: &[u8], dice: &mut Dice) -> (Vec<u8>, String) {
+fn other_lines(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     let mut lines: Vec<&[u8]> = export.split_inclusive(|byte| *byte == b'\n').collect();
     let (one, other) = (dice.below(lines.len()), dice.below(lines.len()));
     let what = match dice.below(3) {
@@ -288,7 +289,7 @@ fn other_lines(export: &[u8], dice: &mut Dice) -> (Vec<u8>, String) {
     (lines.concat(), what)
 }
 
-fn other_bytes(export: &[u8], dice: &mut Dice) -> (Vec<u8>, String) {
+fn other_bytes(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     let mut changed = export.to_vec();
     let place = dice.below(changed.len());
     let what = match dice.below(6) {

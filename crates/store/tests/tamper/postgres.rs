@@ -1,4 +1,5 @@
-//! The same on PostgreSQL: every column of every table is changed once, and rows are deleted and moved.
+//! The same tests on PostgreSQL: every column of every table is changed once, and rows are deleted
+//! and moved.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use tokio_postgres::Client;
 use crate::change::TABLES;
 use crate::{is_refusal, store};
 
-/// A change of one column of the first row, by the column's type. Nothing becomes something.
+/// Returns an expression that changes a column by its type. NULL becomes a value.
 fn changed(column: &str, kind: &str) -> String {
     match kind {
         "text" => format!("coalesce({column}, '') || 'x'"),
@@ -20,7 +21,7 @@ fn changed(column: &str, kind: &str) -> String {
     }
 }
 
-/// The columns of a table that can be written, with their types.
+/// Returns the writable columns of a table, with their types.
 async fn columns(client: &Client, table: &str) -> Vec<(String, String)> {
     let sql = "SELECT column_name::text, data_type::text FROM information_schema.columns \
                WHERE table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position";
@@ -50,7 +51,7 @@ async fn postgres_every_single_change_to_a_row_is_found() {
                     "UPDATE {table} SET {column} = {value} WHERE ctid = (SELECT max(ctid) FROM {table})"
                 ));
             }
-            // Nothing is something else than an empty value. An empty list of rewinds is none.
+            // NULL differs from an empty value, except that an empty list of rewinds means none.
             if ["text", "bytea"].contains(&kind.as_str()) && column != "rewinds" {
                 changes.push(format!(
                     "UPDATE {table} SET {column} = '' WHERE ctid = \
@@ -72,7 +73,7 @@ async fn postgres_every_single_change_to_a_row_is_found() {
             .await
             .unwrap();
         for change in changes {
-            // What the table's own rules refuse is no change.
+            // A change that the table's constraints reject does not count.
             let Ok(1..) = client.execute(&change, &[]).await else { continue };
             let (tried, seen) = found.entry(table).or_default();
             *tried += 1;
@@ -94,27 +95,28 @@ async fn postgres_every_single_change_to_a_row_is_found() {
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
 }
 
-/// A commit does not give a valid MAC to the row of its chain that was changed before, and does not fail either.
+/// A commit does not give a valid MAC to a chain's row that was changed before, and does not fail
+/// either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_changed_row_of_a_chain_in_use_is_not_signed_again() {
+async fn postgres_commit_does_not_resign_a_changed_segment() {
     let url = throughline_testkit::postgres_database();
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     for change in ["changes = changes + 5", "sums = ''", "sums = 'x'", "mac = NULL"] {
         let journal = open(&url, &store::options()).await.unwrap();
-        let begin = Append::to(change).opening(LogOpening::thread());
-        journal.commit(Batch::of("one").append(begin)).await.unwrap();
+        let begin = Append::new(change).opening(LogOpening::thread());
+        journal.commit(Batch::new("one").append(begin)).await.unwrap();
         assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None, "{change}");
         let last = "WHERE id = (SELECT max(id) FROM segments)";
         let sql = format!("UPDATE segments SET {change} {last}");
         assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
         for number in 0..3 {
-            let append = Append::to(change).record(NewRecord::new("note", format!("{number}")));
-            journal.commit(Batch::of("one").append(append)).await.unwrap();
+            let append = Append::new(change).record(NewRecord::new("note", format!("{number}")));
+            journal.commit(Batch::new("one").append(append)).await.unwrap();
         }
         let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
         assert!(broken.place.starts_with("the chain of "), "{change}: {broken}");
-        assert_eq!(broken.problem, "has a row whose MAC does not hold", "{change}");
+        assert_eq!(broken.problem, "has a row whose MAC does not match", "{change}");
         journal.close().await.unwrap();
         let all = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
         client.batch_execute(all).await.unwrap();
@@ -122,7 +124,7 @@ async fn postgres_changed_row_of_a_chain_in_use_is_not_signed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_proof_of_one_tenant_covers_its_own_rows_only() {
+async fn postgres_tenant_verification_covers_only_its_rows() {
     let folder = Folder::new("tamper-postgres-tenant");
     let url = throughline_testkit::postgres_database();
     store::write_at(&url, &folder.join("store")).await;
@@ -138,10 +140,11 @@ async fn postgres_proof_of_one_tenant_covers_its_own_rows_only() {
     assert_eq!(proof.broken, None);
     let broken = journal.verify_tenant(&"two".into()).await.unwrap().broken.unwrap();
     assert_eq!(broken.place, "the rows of api_keys (tenant two)");
-    assert_eq!(journal.verify_tenant(&"nobody".into()).await.unwrap().broken, None);
+    assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().broken, None);
 }
 
-/// A change is found: it is named, or the store does not open. Small values are read when the store is opened.
+/// Returns whether a change is found: reported, or the store does not open. Small values are read
+/// on open.
 async fn is_found(journal: &Journal, url: &str, table: &str) -> bool {
     if table != "kept" {
         return journal.verify(None, &|_| {}).await.is_ok_and(|proof| proof.broken.is_some());

@@ -1,4 +1,5 @@
-//! Copies that are only read: evidence is proven without a change to it, and what is no store is left as it is.
+//! Tests of read-only stores: evidence is verified without changing it, and other files are left
+//! unchanged.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use throughline_testkit::Folder;
 use crate::{opened, proof_of_read_only, store};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_only_copy_is_proven_and_stays_as_it_is() {
+async fn read_only_copy_is_verified_unchanged() {
     let folder = Folder::new("tamper-evidence");
     let file = folder.join("store.db");
     store::write(&file).await;
@@ -26,10 +27,10 @@ async fn a_read_only_copy_is_proven_and_stays_as_it_is() {
     assert_eq!(proof.tables.len(), 13, "{:?}", proof.tables);
     assert_eq!(std::fs::read(&copy).unwrap(), before);
     let beside = std::fs::read_dir(&evidence).unwrap().count();
-    assert_eq!(beside, 1, "nothing was made beside it");
+    assert_eq!(beside, 1, "no file was created beside it");
     let options = Options { read_only: true, ..store::options() };
     let journal = open(&format!("sqlite://{}", copy.display()), &options).await.unwrap();
-    let batch = Batch::of("one").append(Append::to("new").opening(LogOpening::thread()));
+    let batch = Batch::new("one").append(Append::new("new").opening(LogOpening::thread()));
     let refused = journal.commit(batch).await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused}");
     make_read_only(&evidence, 0o755);
@@ -41,29 +42,29 @@ fn make_read_only(path: &Path, mode: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_in_use_is_proven_read_only_beside_its_writer() {
+async fn store_in_use_is_verified_read_only() {
     let folder = Folder::new("tamper-in-use");
     let file = folder.join("store.db");
     store::write(&file).await;
     let journal = opened(&file).await.unwrap();
     for number in 0..5 {
-        let append = Append::to("other").record(NewRecord::new("note", number.to_string()));
-        journal.commit(Batch::of("one").append(append)).await.unwrap();
+        let append = Append::new("other").record(NewRecord::new("note", number.to_string()));
+        journal.commit(Batch::new("one").append(append)).await.unwrap();
         assert_eq!(proof_of_read_only(&file).await.unwrap().broken, None);
     }
     journal.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proof_without_a_master_key_says_that_the_signing_key_is_beside_the_data() {
+async fn verify_without_master_key_warns_about_signing_key() {
     let folder = Folder::new("tamper-no-key");
     let url = format!("sqlite://{}", folder.join("store.db").display());
     let journal = open(&url, &Options::default()).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!(proof.warnings, [Warning::KeyBesideData, Warning::NoManifest]);
-    let append = Append::to("thread").opening(LogOpening::thread());
+    let append = Append::new("thread").opening(LogOpening::thread());
     let append = append.record(NewRecord::new("note", "a"));
-    journal.commit(Batch::of("one").append(append)).await.unwrap();
+    journal.commit(Batch::new("one").append(append)).await.unwrap();
     journal.close().await.unwrap();
     let options = Options { read_only: true, ..Options::default() };
     let proof = open(&url, &options).await.unwrap().verify(None, &|_| {}).await.unwrap();
@@ -71,7 +72,7 @@ async fn a_proof_without_a_master_key_says_that_the_signing_key_is_beside_the_da
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_hold_no_whole_store_are_refused_in_plain_words() {
+async fn incomplete_stores_are_rejected_with_clear_errors() {
     let folder = Folder::new("tamper-no-store");
     let original = folder.join("original.db");
     store::write(&original).await;
@@ -84,11 +85,11 @@ async fn files_that_hold_no_whole_store_are_refused_in_plain_words() {
         file
     };
     let cases = [
-        (empty, "is empty and holds no store"),
+        (empty, "is empty and contains no store"),
         (changed("zero.db", "PRAGMA user_version = 0"), "schema version 0"),
         (changed("minus.db", "PRAGMA user_version = -3"), "schema version -3"),
         (changed("table.db", "DROP TABLE api_keys"), "has no table api_keys"),
-        (changed("newer.db", "PRAGMA user_version = 3"), "knows 2 at most"),
+        (changed("newer.db", "PRAGMA user_version = 3"), "supports up to 2"),
     ];
     for (file, words) in cases {
         let before = std::fs::read(&file).unwrap();
@@ -103,7 +104,7 @@ async fn files_that_hold_no_whole_store_are_refused_in_plain_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_was_put_back_to_version_1_does_not_get_new_macs() {
+async fn downgraded_store_does_not_get_new_macs() {
     let folder = Folder::new("tamper-downgrade");
     let file = folder.join("store.db");
     store::write(&file).await;

@@ -1,47 +1,48 @@
-//! A store with a little of everything, to be tampered with.
+//! A store with rows in every table, for tampering.
 
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::pack;
+use throughline_core::pack_events;
 use throughline_core::{
-    Append, Asked, Batch, LogOpening, NewRecord, Record, Store, StoreError, Tenant, VaultKey,
-    VaultNode, kind,
+    Append, Batch, LogOpening, NewRecord, NewVaultTurn, PendingRequest, Record, Store, StoreError,
+    Tenant, VaultKey, kind,
 };
 use throughline_store::{Journal, KeyLimits, Manifest, MasterKey, Options, about_item, open};
 
 const TENANTS: [&str; 2] = ["one", "two"];
 const LOGS: [&str; 6] = ["thread", "other", "fork", "doomed", "run", "doomed-run"];
 
-/// How it is opened.
+/// Returns the options for opening the store.
 pub(crate) fn options() -> Options {
     let master_key = Some(MasterKey::parse(&"7".repeat(64)).unwrap());
     Options { master_key, ..Options::default() }
 }
 
-/// Writes it to a file, and gives a manifest of the first tenant.
+/// Writes the store to a file. Returns a manifest of the first tenant.
 pub(crate) async fn write(file: &Path) -> Manifest {
     write_at(&format!("sqlite://{}", file.display()), file).await
 }
 
-/// Writes it. Two openings write, so there are two segments of each chain. A backup lies beside the file.
+/// Writes the store in two openings, so that each chain has two segments, with a backup beside the
+/// file.
 pub(crate) async fn write_at(url: &str, file: &Path) -> Manifest {
     let journal = open(url, &options()).await.unwrap();
     for tenant in TENANTS {
-        let batch = Batch::of(tenant)
+        let batch = Batch::new(tenant)
             .append(thread("thread", tenant, 0).opening(LogOpening::thread()))
-            .append(Append::to("run").opening(LogOpening::run("thread")).record(events(0)));
+            .append(Append::new("run").opening(LogOpening::run("thread")).record(events(0)));
         journal.commit(batch).await.unwrap();
-        let batch = Batch::of(tenant)
+        let batch = Batch::new(tenant)
             .append(thread("other", tenant, 1).opening(LogOpening::thread()))
             .append(thread("doomed", tenant, 2).opening(LogOpening::thread()))
-            .append(Append::to("doomed-run").opening(LogOpening::run("doomed")).record(events(1)));
+            .append(Append::new("doomed-run").opening(LogOpening::run("doomed")).record(events(1)));
         journal.commit(batch).await.unwrap();
         let large = NewRecord::new(kind::ITEM, vec![7; 20_000]);
         for log in ["thread", "doomed"] {
-            let append = Append::to(log).record(large.clone()).status("running");
-            journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+            let append = Append::new(log).record(large.clone()).status("running");
+            journal.commit(Batch::new(tenant).append(append)).await.unwrap();
         }
     }
     journal.close().await.unwrap();
@@ -49,29 +50,32 @@ pub(crate) async fn write_at(url: &str, file: &Path) -> Manifest {
     for tenant in TENANTS {
         let mut rewind = thread("thread", tenant, 3);
         rewind.rewind_to = Some(2);
-        journal.commit(Batch::of(tenant).append(rewind)).await.unwrap();
+        journal.commit(Batch::new(tenant).append(rewind)).await.unwrap();
         let name = Tenant::from(tenant);
         journal.fork(&name, &"thread".into(), None, &"fork".into()).await.unwrap();
-        journal.commit(Batch::of(tenant).append(thread("fork", tenant, 4))).await.unwrap();
-        let append = Append::to("run").record(events(2)).record(events(3));
-        journal.commit(Batch::of(tenant).append(append)).await.unwrap();
+        journal.commit(Batch::new(tenant).append(thread("fork", tenant, 4))).await.unwrap();
+        let append = Append::new("run").record(events(2)).record(events(3));
+        journal.commit(Batch::new(tenant).append(append)).await.unwrap();
         journal.forget(&name, &"thread".into(), Some("item 0")).await.unwrap();
         journal.forget(&name, &"doomed".into(), None).await.unwrap();
-        journal.commit(Batch::of(tenant).append(thread("other", tenant, 5))).await.unwrap();
+        journal.commit(Batch::new(tenant).append(thread("other", tenant, 5))).await.unwrap();
         write_index(&journal, &name).await;
     }
     journal.backup(&file.with_extension("backup"), &|_| {}).await.unwrap();
-    journal.commit(Batch::of("one").append(thread("other", "one", 6))).await.unwrap();
+    journal.commit(Batch::new("one").append(thread("other", "one", 6))).await.unwrap();
     let witness = journal.manifest(&Tenant::from("one")).await.unwrap();
     journal.close().await.unwrap();
     witness
 }
 
-/// Rows of every table beside the records: captured turns, questions, names of batches, keys, a lease, an empty log.
+/// Writes rows of every index table: captured turns, pending requests, idempotency names, keys, a
+/// lease, and an empty log.
 async fn write_index(journal: &Journal, tenant: &Tenant) {
     for (turn, parent) in [("turn-1", None), ("turn-2", Some("turn-1"))] {
-        let mut batch = Batch::of(tenant.clone()).append(thread("other", &tenant.0, 7)).once(turn);
-        batch.vault.push(VaultNode {
+        let mut batch = Batch::new(tenant.clone())
+            .append(thread("other", &tenant.0, 7))
+            .with_idempotency_key(turn);
+        batch.vault.push(NewVaultTurn {
             id: turn.into(),
             parent: parent.map(Into::into),
             keys: vec![
@@ -85,17 +89,17 @@ async fn write_index(journal: &Journal, tenant: &Tenant) {
         });
         journal.commit(batch).await.unwrap();
     }
-    let mut batch = Batch::of(tenant.clone()).append(Append::to("run").status("waiting"));
+    let mut batch = Batch::new(tenant.clone()).append(Append::new("run").status("waiting"));
     for (id, expires_in) in [("approval", None), ("question", Some(Duration::from_hours(1)))] {
         let (id, kind, log) = (id.into(), "approval".into(), "run".into());
-        batch.asks.push(Asked { id, kind, log, expires_in });
+        batch.asks.push(PendingRequest { id, kind, log, expires_in });
     }
     journal.commit(batch).await.unwrap();
-    let mut batch = Batch::of(tenant.clone());
+    let mut batch = Batch::new(tenant.clone());
     batch.takes.push("approval".into());
     journal.commit(batch).await.unwrap();
-    let batch = Batch::of(tenant.clone());
-    let empty = Append::to("empty").opening(LogOpening::thread());
+    let batch = Batch::new(tenant.clone());
+    let empty = Append::new("empty").opening(LogOpening::thread());
     journal.commit(batch.append(empty)).await.unwrap();
     let limits = KeyLimits { budget_tokens: Some(5), ..KeyLimits::default() };
     journal.create_api_key(tenant, "valid", &limits).await.unwrap();
@@ -110,24 +114,24 @@ fn thread(log: &str, tenant: &str, number: u32) -> Append {
     let text = format!("{{\"id\":\"{id}\",\"text\":\"what {tenant} said, mail@example.com\"}}");
     let item = NewRecord::new(kind::ITEM, text).about(about_item(&log.into(), &id));
     let checkpoint = NewRecord::new(kind::CHECKPOINT, format!("state {number}"));
-    Append::to(log).record(item).record(checkpoint)
+    Append::new(log).record(item).record(checkpoint)
 }
 
 fn events(number: u32) -> NewRecord {
     let events: Vec<String> =
         (0..3 + number).map(|event| format!("event {number} {event}")).collect();
-    pack(events.iter().map(String::as_bytes))
+    pack_events(events.iter().map(String::as_bytes))
 }
 
-/// Everything that it says.
+/// Reads all records of the store.
 pub(crate) async fn read(journal: &Journal) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
     for tenant in TENANTS.map(Tenant::from) {
         for log in LOGS {
             records.extend(journal.read(&tenant, &log.into(), 0, 1000).await?);
             let Some(head) = journal.log(&tenant, &log.into()).await? else { continue };
-            // What holds of it is part of what it says.
-            let spans = format!("{:?} {:?} {:?}", head.spans(head.last), head.fork, head.of);
+            // The spans and lineage of a log are part of its content.
+            let spans = format!("{:?} {:?} {:?}", head.valid_ranges(head.last), head.fork, head.of);
             if let Some(last) = records.last_mut().cloned() {
                 let content = throughline_core::Content::Here(Bytes::from(spans));
                 records.push(Record { content, ..last });

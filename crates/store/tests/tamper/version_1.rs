@@ -1,4 +1,4 @@
-//! Stores of schema version 1 open, get their MACs and sums, and keep what they hold.
+//! Tests that stores of schema version 1 open, get MACs and sums, and keep their contents.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use throughline_core::{Append, Batch, NewRecord, Store as _, StoreError, Tenant,
 use throughline_store::{Journal, MasterKey, Options, Warning, open};
 use throughline_testkit::Folder;
 
-/// The keys of a fixture: a valid and a revoked one of each tenant.
-type Keys = [(&'static str, [&'static str; 2]); 2];
+/// The keys of a fixture: a valid and a revoked one per tenant.
+type FixtureKeys = [(&'static str, [&'static str; 2]); 2];
 
-const POSTGRES_KEYS: Keys = [
+const POSTGRES_KEYS: FixtureKeys = [
     (
         "alpha",
         [
@@ -27,7 +27,7 @@ const POSTGRES_KEYS: Keys = [
     ),
 ];
 
-const SQLITE_KEYS: Keys = [
+const SQLITE_KEYS: FixtureKeys = [
     (
         "alpha",
         [
@@ -44,7 +44,7 @@ const SQLITE_KEYS: Keys = [
     ),
 ];
 
-/// The questions of the fixture expire an hour after it was made.
+/// The pending requests of the fixture expire an hour after it was made.
 const NEVER_EXPIRES: &str = "UPDATE pending SET expires = NULL";
 
 fn options() -> Options {
@@ -56,8 +56,8 @@ fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version_1").join(name)
 }
 
-/// Everything that the fixture holds is there, and can be used and proven.
-async fn assert_is_carried_over(url: &str, keys: Keys) {
+/// Asserts that everything in the fixture exists, can be used and can be verified.
+async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
     let journal = open(url, &options()).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!((proof.broken, proof.records, proof.tables.len()), (None, 22, 13));
@@ -76,9 +76,11 @@ async fn assert_is_carried_over(url: &str, keys: Keys) {
         assert_eq!(journal.pending(&tenant, None).await.unwrap().len(), 1);
         let run = journal.log(&tenant, &"run".into()).await.unwrap().unwrap();
         assert_eq!(run.status.as_deref(), Some("completed"));
-        // A batch that happened once did happen.
-        let append = Append::to("thread").record(NewRecord::new("note", "again"));
-        let batch = Batch::of(tenant.clone()).append(append).once(format!("start {tenant}"));
+        // The earlier batch with this idempotency name counts.
+        let append = Append::new("thread").record(NewRecord::new("note", "again"));
+        let batch = Batch::new(tenant.clone())
+            .append(append)
+            .with_idempotency_key(format!("start {tenant}"));
         assert!(journal.commit(batch).await.unwrap().repeated);
     }
     go_on(&journal).await;
@@ -90,11 +92,11 @@ async fn assert_is_carried_over(url: &str, keys: Keys) {
     journal.close().await.unwrap();
 }
 
-/// Writes, forgets and revokes, so that rows of the first count change.
+/// Writes, forgets and revokes, so that rows of the first sums change.
 async fn go_on(journal: &Journal) {
     let tenant = Tenant::from("alpha");
-    let append = Append::to("run").record(NewRecord::new("note", "on")).status("running");
-    let mut batch = Batch::of(tenant.clone()).append(append);
+    let append = Append::new("run").record(NewRecord::new("note", "on")).status("running");
+    let mut batch = Batch::new(tenant.clone()).append(append);
     batch.takes.push("question".into());
     journal.commit(batch).await.unwrap();
     journal.forget(&tenant, &"thread".into(), None).await.unwrap();
@@ -105,12 +107,12 @@ async fn go_on(journal: &Journal) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_1_file_gets_macs_and_keeps_its_keys_and_turns() {
+async fn version_1_file_gets_macs_and_keeps_keys_and_turns() {
     let folder = Folder::new("tamper-version-1");
     let file = folder.join("store.db");
     std::fs::copy(fixture("store.db"), &file).unwrap();
     let url = format!("sqlite://{}", file.display());
-    // Only reading changes nothing, and says what is not covered.
+    // A read-only opening changes nothing and reports what is not covered.
     let read_only = Options { read_only: true, ..options() };
     let journal = open(&url, &read_only).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();
@@ -123,12 +125,12 @@ async fn a_version_1_file_gets_macs_and_keeps_its_keys_and_turns() {
     assert_is_carried_over(&url, SQLITE_KEYS).await;
     let version =
         db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0));
-    // Version 1 knows no version above its own, and says so: `NewerSchema`.
+    // Version 1 rejects higher versions with `NewerSchema`.
     assert_eq!(version, Ok(2_i64));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_of_version_1_that_still_runs_cannot_write_without_macs() {
+async fn running_version_1_process_cannot_write_without_macs() {
     let folder = Folder::new("tamper-version-1-beside");
     let file = folder.join("store.db");
     std::fs::copy(fixture("store.db"), &file).unwrap();
@@ -150,7 +152,7 @@ async fn a_process_of_version_1_that_still_runs_cannot_write_without_macs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_version_1_database_gets_macs_and_keeps_its_keys_and_turns() {
+async fn postgres_version_1_database_gets_macs_and_keeps_keys_and_turns() {
     let url = throughline_testkit::postgres_database();
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

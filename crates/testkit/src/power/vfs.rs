@@ -1,9 +1,10 @@
-//! The layer under SQLite: it forwards everything to the system's own, and writes down what changes files.
+//! The VFS layer: forwards everything to the system's VFS and records changes to files.
 //!
-//! SQLite asks a `sqlite3_vfs` for files, and each file for its methods. Ours allocates room for its own few bytes before
-//! the room of the real file, and hands every call on with the place of the real one.
+//! SQLite opens files through a `sqlite3_vfs` and calls the methods of each file. This layer
+//! allocates a few bytes for itself in front of the real file, and forwards every call with the
+//! address of the real file.
 
-#![expect(unsafe_code, reason = "SQLite's layers are structs of C functions")]
+#![expect(unsafe_code, reason = "a SQLite VFS is a struct of C functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -11,84 +12,85 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rusqlite::ffi;
 
-use super::Event;
+use super::IoEvent;
 
-/// What is recorded now.
-struct Recording {
+/// The current recording.
+struct ActiveRecording {
     folder: PathBuf,
     names: Vec<String>,
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
 }
 
-static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+static RECORDING: Mutex<Option<ActiveRecording>> = Mutex::new(None);
 
-/// Our own part of an open file; the real one follows it.
+/// This layer's part of an open file; the real file follows it in memory.
 #[repr(C)]
-struct File {
+struct VfsFile {
     base: ffi::sqlite3_file,
     /// The number of the recorded file; negative for others.
     number: i64,
-    /// Whether the next sync is to keep the folder's names too: so it is for logs and journals that may be new.
+    /// Whether the next sync also makes the folder's names durable, as for new WALs and journals.
     names_too: i64,
 }
 
-/// The layer that was the default before, for the functions that need it.
-struct Real(*mut ffi::sqlite3_vfs);
-// SAFETY: SQLite's layers are registered for ever, never change after that, and are made to be used from any thread.
-unsafe impl Send for Real {}
+/// The previous default VFS.
+struct DefaultVfs(*mut ffi::sqlite3_vfs);
+// SAFETY: a VFS stays registered forever, never changes after that, and may be used from any
+// thread.
+unsafe impl Send for DefaultVfs {}
 // SAFETY: as above.
-unsafe impl Sync for Real {}
+unsafe impl Sync for DefaultVfs {}
 
-static REAL: std::sync::OnceLock<Real> = std::sync::OnceLock::new();
+static REAL: std::sync::OnceLock<DefaultVfs> = std::sync::OnceLock::new();
 
 /// Makes the layer the default one, once.
 pub(super) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: a null name asks for the default layer, which lives for ever. The copy of it that is registered lives for
-        // ever too, because it is leaked.
+        // SAFETY: a null name returns the default VFS, which lives forever. The registered copy
+        // lives forever too, because it is leaked.
         let taken = unsafe {
             ffi::sqlite3_initialize();
             let real = ffi::sqlite3_vfs_find(std::ptr::null());
-            assert!(!real.is_null(), "SQLite has no default layer");
+            assert!(!real.is_null(), "SQLite has no default VFS");
             let mut ours = *real;
             ours.zName = c"throughline-power".as_ptr();
             ours.pNext = std::ptr::null_mut();
-            ours.szOsFile += c_int::try_from(size_of::<File>()).unwrap_or(c_int::MAX);
+            ours.szOsFile += c_int::try_from(size_of::<VfsFile>()).unwrap_or(c_int::MAX);
             ours.xOpen = Some(open);
             ours.xDelete = Some(delete);
-            REAL.get_or_init(|| Real(real));
+            REAL.get_or_init(|| DefaultVfs(real));
             ffi::sqlite3_vfs_register(Box::leak(Box::new(ours)), 1)
         };
-        assert!(taken == ffi::SQLITE_OK, "SQLite does not take the layer: {taken}");
+        assert!(taken == ffi::SQLITE_OK, "SQLite rejects the VFS layer: {taken}");
     });
 }
 
-/// Records the files of that folder from now on.
+/// Starts recording the files of this folder.
 pub(super) fn begin(folder: &Path) {
     let folder = folder.to_owned();
-    *recording() = Some(Recording { folder, names: Vec::new(), events: Vec::new() });
+    *recording() = Some(ActiveRecording { folder, names: Vec::new(), events: Vec::new() });
 }
 
-/// What was recorded.
-pub(super) fn end() -> (Vec<String>, Vec<Event>) {
+/// Stops and returns the recording.
+pub(super) fn end() -> (Vec<String>, Vec<IoEvent>) {
     let recorded = recording().take();
     recorded.map(|recorded| (recorded.names, recorded.events)).unwrap_or_default()
 }
 
-/// Records something.
-pub(super) fn note(event: Event) {
+/// Records an event.
+pub(super) fn note(event: IoEvent) {
     if let Some(recording) = &mut *recording() {
         recording.events.push(event);
     }
 }
 
-fn recording() -> MutexGuard<'static, Option<Recording>> {
+fn recording() -> MutexGuard<'static, Option<ActiveRecording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Recording {
-    /// The number of the file with that path, if it is one of ours.
+impl ActiveRecording {
+    /// Returns the number of the file with this path, if the file is recorded.
     fn number(&mut self, path: &Path) -> Option<usize> {
         let name = path.strip_prefix(&self.folder).ok()?.to_string_lossy().into_owned();
         let known = self.names.iter().position(|known| *known == name);
@@ -99,16 +101,16 @@ impl Recording {
     }
 }
 
-/// The path that a C string holds.
+/// Returns the path in a C string.
 ///
 /// # Safety
 ///
-/// `name` is null or a C string.
+/// `name` must be null or a C string.
 unsafe fn path_of(name: *const c_char) -> Option<PathBuf> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) };
     Some(PathBuf::from(name.to_string_lossy().into_owned()))
 }
@@ -122,12 +124,12 @@ unsafe extern "C" fn open(
 ) -> c_int {
     const RECORDED: c_int =
         ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_WAL;
-    let Some(Real(real)) = REAL.get() else { return ffi::SQLITE_CANTOPEN };
-    // SAFETY: SQLite gives a name that is null or a C string, and a file with the room that the layer asked for: ours, and
-    // after it the real one's. The real layer fills its part in before anything else is called.
+    let Some(DefaultVfs(real)) = REAL.get() else { return ffi::SQLITE_CANTOPEN };
+    // SAFETY: SQLite passes a name that is null or a C string, and a file with the requested space:
+    // for this layer and the real file. The real VFS initialises its part before any other call.
     unsafe {
         let path = path_of(name).filter(|_| flags & RECORDED != 0);
-        // A program may make an empty file itself, and then give it to SQLite.
+        // A program may create an empty file and then pass it to SQLite.
         let is_empty =
             |path: &PathBuf| std::fs::metadata(path).map_or(true, |file| file.len() == 0);
         let is_new = path.as_ref().is_some_and(is_empty);
@@ -144,10 +146,10 @@ unsafe extern "C" fn open(
             number = recording.number(&path);
             let is_new = is_new && (!existed || recording.names.len() > known);
             if let Some(number) = number.filter(|_| is_new && opened == ffi::SQLITE_OK) {
-                recording.events.push(Event::Create(number));
+                recording.events.push(IoEvent::Create(number));
             }
         }
-        let ours = file.cast::<File>();
+        let ours = file.cast::<VfsFile>();
         (*ours).number = number.map_or(-1, |number| i64::try_from(number).unwrap_or(-1));
         let may_be_new = flags & ffi::SQLITE_OPEN_CREATE != 0;
         (*ours).names_too = i64::from(may_be_new && flags & ffi::SQLITE_OPEN_MAIN_DB == 0);
@@ -160,8 +162,8 @@ unsafe extern "C" fn delete(
     name: *const c_char,
     sync_folder: c_int,
 ) -> c_int {
-    let Some(Real(real)) = REAL.get() else { return ffi::SQLITE_IOERR_DELETE };
-    // SAFETY: SQLite gives a C string, and the real layer takes the same.
+    let Some(DefaultVfs(real)) = REAL.get() else { return ffi::SQLITE_IOERR_DELETE };
+    // SAFETY: SQLite passes a C string, which the real VFS accepts.
     unsafe {
         let Some(delete) = (**real).xDelete else { return ffi::SQLITE_IOERR_DELETE };
         let deleted = delete(*real, name, sync_folder);
@@ -169,33 +171,33 @@ unsafe extern "C" fn delete(
             && deleted == ffi::SQLITE_OK
             && let Some(number) = recording.number(&path)
         {
-            recording.events.push(Event::Delete(number));
+            recording.events.push(IoEvent::Delete(number));
             if sync_folder != 0 {
-                recording.events.push(Event::SyncNames);
+                recording.events.push(IoEvent::SyncNames);
             }
         }
         deleted
     }
 }
 
-/// The real file of one of ours.
+/// Returns the real file of a file of this layer.
 ///
 /// # Safety
 ///
-/// `file` has the room that the layer asked for.
+/// `file` must have the space that the layer requested.
 unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: the caller says so.
-    unsafe { file.cast::<File>().add(1).cast() }
+    // SAFETY: guaranteed by the caller.
+    unsafe { file.cast::<VfsFile>().add(1).cast() }
 }
 
-/// Records a change of a file that is recorded.
+/// Records a change of a file, if the file is recorded.
 ///
 /// # Safety
 ///
-/// `file` is one that `open` filled in.
-unsafe fn changed(file: *mut ffi::sqlite3_file, event: impl FnOnce(usize) -> Event) {
-    // SAFETY: the caller says so.
-    if let Ok(number) = usize::try_from(unsafe { (*file.cast::<File>()).number }) {
+/// `file` must have been initialised by `open`.
+unsafe fn changed(file: *mut ffi::sqlite3_file, event: impl FnOnce(usize) -> IoEvent) {
+    // SAFETY: guaranteed by the caller.
+    if let Ok(number) = usize::try_from(unsafe { (*file.cast::<VfsFile>()).number }) {
         note(event(number));
     }
 }
@@ -210,7 +212,7 @@ unsafe extern "C" fn write(
     length: c_int,
     at: i64,
 ) -> c_int {
-    // SAFETY: SQLite gives a file that `open` filled in, and that many bytes.
+    // SAFETY: SQLite passes a file that `open` initialised, and this many bytes.
     unsafe {
         let inner = inner(file);
         let Some(write) = (*(*inner).pMethods).xWrite else { return ffi::SQLITE_IOERR_WRITE };
@@ -218,14 +220,14 @@ unsafe extern "C" fn write(
         if written == ffi::SQLITE_OK {
             let length = usize::try_from(length).unwrap_or(0);
             let bytes = std::slice::from_raw_parts(bytes.cast::<u8>(), length);
-            changed(file, |number| Event::Write(number, place(at), bytes.to_vec()));
+            changed(file, |number| IoEvent::Write(number, place(at), bytes.to_vec()));
         }
         written
     }
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_int {
-    // SAFETY: SQLite gives a file that `open` filled in.
+    // SAFETY: SQLite passes a file that `open` initialised.
     unsafe {
         let inner = inner(file);
         let Some(truncate) = (*(*inner).pMethods).xTruncate else {
@@ -233,19 +235,20 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
         };
         let truncated = truncate(inner, length);
         if truncated == ffi::SQLITE_OK {
-            changed(file, |number| Event::Truncate(number, place(length)));
+            changed(file, |number| IoEvent::Truncate(number, place(length)));
         }
         truncated
     }
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
-    // The disk is played by us: what the real one does costs time and proves nothing.
-    // SAFETY: SQLite gives a file that `open` filled in.
+    // The disk is simulated, so a real sync would only cost time.
+    //
+    // SAFETY: SQLite passes a file that `open` initialised.
     unsafe {
-        changed(file, Event::Sync);
-        if std::mem::take(&mut (*file.cast::<File>()).names_too) != 0 {
-            changed(file, |_| Event::SyncNames);
+        changed(file, IoEvent::Sync);
+        if std::mem::take(&mut (*file.cast::<VfsFile>()).names_too) != 0 {
+            changed(file, |_| IoEvent::SyncNames);
         }
     }
     ffi::SQLITE_OK
@@ -256,11 +259,11 @@ unsafe extern "C" fn file_control(
     what: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // A hint about the size makes the real layer write by itself, where nobody sees it.
+    // A size hint makes the real VFS write by itself, which would not be recorded.
     if what == ffi::SQLITE_FCNTL_SIZE_HINT || what == ffi::SQLITE_FCNTL_CHUNK_SIZE {
         return ffi::SQLITE_OK;
     }
-    // SAFETY: SQLite gives a file that `open` filled in, and an argument that suits the question.
+    // SAFETY: SQLite passes a file that `open` initialised, and a matching argument.
     unsafe {
         let inner = inner(file);
         match (*(*inner).pMethods).xFileControl {
@@ -270,11 +273,12 @@ unsafe extern "C" fn file_control(
     }
 }
 
-/// Hands a call on to the real file.
+/// Forwards a call to the real file.
 macro_rules! forward {
     ($($name:ident = $method:ident($($argument:ident: $kind:ty),*) else $otherwise:expr;)*) => {$(
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file $(, $argument: $kind)*) -> c_int {
-            // SAFETY: SQLite gives a file that `open` filled in; everything else is for the real one.
+            // SAFETY: SQLite passes a file that `open` initialised; the other arguments are for the
+            // real file.
             unsafe {
                 let inner = inner(file);
                 match (*(*inner).pMethods).$method {
@@ -302,7 +306,7 @@ forward! {
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
-    // SAFETY: SQLite gives a file that `open` filled in.
+    // SAFETY: SQLite passes a file that `open` initialised.
     unsafe {
         let inner = inner(file);
         if let Some(barrier) = (*(*inner).pMethods).xShmBarrier {
@@ -311,7 +315,7 @@ unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
     }
 }
 
-/// Version 2: shared memory, and no mapping of the file itself, which would be written to behind our back.
+/// Version 2: shared memory, but no memory mapping of the file, whose writes would not be recorded.
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 2,
     xClose: Some(close),

@@ -1,48 +1,50 @@
-//! What the examples share: a store in a folder of its own, and simulators, which sign, verify and refuse as the providers do.
+//! Shared setup of the examples: a store in a temporary folder, and simulators that sign, verify
+//! and reject like the providers.
 
 #![allow(dead_code, reason = "each example uses a part of it")]
 
 use std::error::Error;
 
-use throughline::models::{self, Endpoint, EndpointModels, Source};
+use throughline::models::{self, CredentialSource, Endpoint, EndpointModels};
 use throughline::{Catalog, Credential, Journal, StoreOptions, open_store};
 use throughline_sim::{Options, Simulator};
 use throughline_testkit::Folder;
 
-/// A place for an example.
-pub(crate) struct Place {
+/// The environment of an example.
+pub(crate) struct ExampleEnv {
     pub(crate) simulator: Simulator,
     folder: Folder,
 }
 
-impl Place {
-    /// With simulators that think for themselves.
+impl ExampleEnv {
+    /// Starts simulators without a script.
     pub(crate) async fn new(name: &str) -> Result<Self, Box<dyn Error>> {
         Self::scripted(name, "").await
     }
 
-    /// With simulators that say what the script says, before they think for themselves.
+    /// Starts simulators that first follow the script and then answer on their own.
     pub(crate) async fn scripted(name: &str, script: &str) -> Result<Self, Box<dyn Error>> {
         let options = Options { script: script.parse()?, ..Options::default() };
         let simulator = throughline_sim::start(options).await?;
         Ok(Self { simulator, folder: Folder::new(name) })
     }
 
-    /// Its store.
+    /// Opens the store.
     pub(crate) async fn store(&self) -> Result<Journal, Box<dyn Error>> {
         let url = format!("sqlite://{}", self.folder.join("store.db").display());
         Ok(open_store(&url, &StoreOptions::default()).await?)
     }
 
-    /// Its models: with a real key and a real address, these would be the providers' own.
+    /// Returns models that call the simulators. With real keys and addresses, these would be the
+    /// providers' models.
     pub(crate) fn models(&self) -> Result<EndpointModels, Box<dyn Error>> {
         let mut endpoints = Vec::new();
         for name in ["anthropic", "openai", "gemini"] {
             let row = Catalog::builtin().provider(name).ok_or("it is built in")?;
             let address = format!("{}/at/{name}", self.simulator.url());
-            let key = Source::Key(Credential::new("none"));
+            let key = CredentialSource::Key(Credential::new("none"));
             endpoints.push(Endpoint::new(name, row, &address, key)?);
         }
-        Ok(models::at(Catalog::builtin().clone(), endpoints)?)
+        Ok(models::with_endpoints(Catalog::builtin().clone(), endpoints)?)
     }
 }

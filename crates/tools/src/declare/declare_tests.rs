@@ -1,11 +1,11 @@
-//! Declarations as they are read, and what is said of those that cannot be.
+//! Tests of declarations and their errors.
 
 use std::time::Duration;
 
 use crate::http::{HttpBody, HttpConfig};
-use crate::mcp::{Approval, Reach};
+use crate::mcp::{Approval, Transport};
 
-use super::Declared;
+use super::ToolDeclarations;
 
 fn variable(name: &str) -> Option<String> {
     match name {
@@ -15,12 +15,12 @@ fn variable(name: &str) -> Option<String> {
     }
 }
 
-fn toml(text: &str) -> Declared {
-    Declared::toml(text, &["model"], &variable).unwrap()
+fn toml(text: &str) -> ToolDeclarations {
+    ToolDeclarations::toml(text, &["model"], &variable).unwrap()
 }
 
 fn wrong(text: &str) -> String {
-    Declared::toml(text, &["model"], &variable).unwrap_err().to_string()
+    ToolDeclarations::toml(text, &["model"], &variable).unwrap_err().to_string()
 }
 
 const BOTH: &str = r#"
@@ -57,11 +57,13 @@ schema = { type = "object", properties = { text = { type = "string", maxLength =
 "#;
 
 #[test]
-fn both_kinds_are_read() {
+fn both_kinds_of_tools_are_parsed() {
     let declared = toml(BOTH);
     let [files, search] = declared.mcp.as_slice() else { panic!("{declared:?}") };
     assert_eq!((&*files.name, &*search.name), ("files", "search"));
-    let Reach::Process { command, args, env, usual, directory } = &files.reach else { panic!() };
+    let Transport::Process { command, args, env, usual, directory } = &files.reach else {
+        panic!()
+    };
     assert_eq!((command.as_str(), args[2].as_str()), ("npx", "/usr/bin"));
     assert_eq!((&*env[0].0, env[0].1.reveal()), ("API_KEY", "sk-secret-value"));
     assert_eq!((&*usual[0].0, &*usual[0].1, usual.len()), ("PATH", "/usr/bin", 1));
@@ -71,7 +73,7 @@ fn both_kinds_are_read() {
     assert_eq!(files.timeout, Duration::from_mins(2));
     assert_eq!(files.start_timeout, Duration::from_secs(5));
     assert_eq!(files.largest_answer, 65536);
-    let Reach::Http { headers, .. } = &search.reach else { panic!() };
+    let Transport::Http { headers, .. } = &search.reach else { panic!() };
     assert_eq!(headers[0].1.reveal(), "Bearer sk-secret-value");
     let [weather, note] = declared.http.as_slice() else { panic!("{declared:?}") };
     assert_eq!((&*weather.method, weather.spec.idempotent), ("GET", true));
@@ -86,23 +88,24 @@ fn both_kinds_are_read() {
 }
 
 #[test]
-fn json_says_the_same() {
+fn json_and_toml_are_equivalent() {
     let text = r#"{"http":{"weather":{"url":"https://example.com/{city}","timeout":"500ms"}},
         "mcp":{"files":{"command":"npx"}}}"#;
-    let declared = Declared::json(text, &[], &variable).unwrap();
+    let declared = ToolDeclarations::json(text, &[], &variable).unwrap();
     assert_eq!(declared.http[0].timeout, Duration::from_millis(500));
     assert_eq!(declared.mcp.len(), 1);
-    let wrong = Declared::json("{\"http\":\n {\"a\":{\"url\":7}}}", &[], &variable).unwrap_err();
+    let wrong =
+        ToolDeclarations::json("{\"http\":\n {\"a\":{\"url\":7}}}", &[], &variable).unwrap_err();
     assert_eq!(
         wrong.to_string(),
         "2:14: `url` must be text: write url = \"https://example.com/{argument}\""
     );
-    let wrong = Declared::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
-    assert!(wrong.starts_with("2:3: this is no JSON"), "{wrong}");
+    let wrong = ToolDeclarations::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
+    assert!(wrong.starts_with("2:3: this is not valid JSON"), "{wrong}");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
+fn errors_contain_position_and_remedy() {
     for (text, expected) in [
         ("[mpc.files]\n", "1:2: there is no key `mpc` at the top; did you mean `mcp`?"),
         (
@@ -111,12 +114,12 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
         ),
         (
             "[mcp.files]\ncommand = \"npx\"\nurl = \"http://localhost/\"",
-            "3:1: `url` does not go with `command`: a server is a process or an address",
+            "3:1: `url` cannot be combined with `command`: a server is a process or an HTTP endpoint",
         ),
         (
             "[mcp.files]\nargs = []",
-            "1:6: [mcp.files] does not say how it is reached: write command = \"npx\" for a process, or url = \"https://…\" \
-             for an address",
+            "1:6: [mcp.files] needs a `command` or a `url`: write command = \"npx\" for a process, or url = \"https://…\" \
+             for an HTTP endpoint",
         ),
         (
             "[mcp.files]\ncommand = \"npx\"\napproval = \"allways\"",
@@ -128,7 +131,7 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
         ),
         (
             "[mcp.a]\nurl = \"http://169.254.169.254/\"",
-            "2:7: `url` leads where nothing is sent: 169.254.169.254 is link-local or a metadata service",
+            "2:7: `url` leads to a blocked address: 169.254.169.254 is link-local or a metadata service",
         ),
         (
             "[http.a]\nurl = \"http://{host}/\"",
@@ -136,7 +139,7 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
         ),
         (
             "[http.a]\nmethod = \"GET\"",
-            "1:7: [http.a] does not say whom it asks: write url = \"https://example.com/{argument}\"",
+            "1:7: [http.a] needs a `url`: write url = \"https://example.com/{argument}\"",
         ),
         (
             "[http.a]\nurl = \"http://localhost/\"\nerrors = [9]",
@@ -148,7 +151,7 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
         ),
         (
             "[http.a]\nurl = \"http://localhost/\"\nheaders = { \"a b\" = \"x\" }",
-            "3:11: `headers` has `a b`, which cannot be sent as it is written",
+            "3:11: `headers` has `a b`, whose name or value is not a valid header",
         ),
     ] {
         assert_eq!(wrong(text), expected);
@@ -160,24 +163,24 @@ fn what_is_wrong_is_told_with_its_place_and_with_what_to_do() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let told = wrong("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
     assert_eq!(told.lines().count(), 4, "{told}");
 }
 
-fn line(text: &str) -> Declared {
-    Declared::line(text, &variable).unwrap()
+fn line(text: &str) -> ToolDeclarations {
+    ToolDeclarations::line(text, &variable).unwrap()
 }
 
 #[test]
-fn one_line_is_enough() {
+fn one_line_declarations_are_parsed() {
     let declared = line("mcp:/opt/bin/some-server --root 'my files' \"a b\"");
     let server = &declared.mcp[0];
-    let Reach::Process { command, args, .. } = &server.reach else { panic!() };
+    let Transport::Process { command, args, .. } = &server.reach else { panic!() };
     assert_eq!((&*server.name, command.as_str()), ("some-server", "/opt/bin/some-server"));
     assert_eq!(args, &["--root", "my files", "a b"]);
     let declared = line("mcp:files=npx -y x=1");
-    let Reach::Process { args, .. } = &declared.mcp[0].reach else { panic!() };
+    let Transport::Process { args, .. } = &declared.mcp[0].reach else { panic!() };
     assert_eq!(
         (&*declared.mcp[0].name, args.as_slice()),
         ("files", &["-y".to_owned(), "x=1".to_owned()][..])
@@ -193,18 +196,18 @@ fn one_line_is_enough() {
 }
 
 #[test]
-fn a_line_that_cannot_be_is_told_what_to_write() {
+fn invalid_line_is_rejected_with_advice() {
     for (text, expected) in [
-        ("weather", "this does not say what kind of tool it is"),
+        ("weather", "the kind of the tool is missing"),
         ("mpc:npx", "did you mean `mcp:`?"),
-        ("mcp:", "this does not say how the server is reached"),
-        ("mcp:npx 'a", "there is a ' without its end"),
+        ("mcp:", "the command or URL of the server is missing"),
+        ("mcp:npx 'a", "the quote ' is not closed"),
         ("mcp:http://[fe80::1]/mcp", "is link-local or a metadata service"),
         ("http:https://example.com/", "write http:NAME=URL"),
         ("http:weather=example.com", "the url of the tool must begin with http://"),
         ("http:weather=GET http://169.254.169.254/", "is link-local or a metadata service"),
     ] {
-        let told = Declared::line(text, &variable).unwrap_err().to_string();
+        let told = ToolDeclarations::line(text, &variable).unwrap_err().to_string();
         assert!(told.starts_with("1:1: ") && told.contains(expected), "{text}: {told}");
     }
 }

@@ -1,9 +1,9 @@
-//! A tool in one line, as `--tool` takes it.
+//! Parses a tool in one line, as `--tool` accepts it.
 //!
 //! ```text
-//! mcp:npx -y some-server .             a process; it is called after its program
-//! mcp:files=npx -y some-server .       the same, called files
-//! mcp:https://example.com/mcp          an address; it is called after its host
+//! mcp:npx -y some-server .             a process, named after its program
+//! mcp:files=npx -y some-server .       the same, named files
+//! mcp:https://example.com/mcp          an HTTP endpoint, named after its host
 //! http:weather=GET https://example.com/weather/{city}
 //! ```
 
@@ -11,60 +11,61 @@ use throughline_agent::ToolSpec;
 use throughline_core::Name;
 
 use crate::client;
-use crate::declare::reader::{Notes, Problems, closest};
-use crate::declare::{Declared, Variables, usual};
+use crate::declare::reader::{Diagnostics, Problems, closest_match};
+use crate::declare::{ToolDeclarations, Variables, system_variables};
 use crate::http::{HttpBody, HttpConfig, HttpTool};
-use crate::mcp::{McpConfig, Reach};
+use crate::mcp::{McpConfig, Transport};
 use crate::name;
 
 const ADVICE: &str = "write mcp:COMMAND, mcp:URL or http:NAME=URL, or put the tool into a file with `[mcp.…]` or `[http.…]`";
 
-/// Reads one line.
-pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<Declared, Problems> {
-    let mut notes = Notes::on(text, variables);
-    let mut declared = Declared::default();
+/// Parses one line.
+pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<ToolDeclarations, Problems> {
+    let mut notes = Diagnostics::new(text, variables);
+    let mut declared = ToolDeclarations::default();
     match text.split_once(':') {
         Some(("mcp", rest)) => declared.mcp.extend(server(rest.trim(), &mut notes)),
         Some(("http", rest)) => declared.http.extend(tool(rest.trim(), &mut notes)),
         Some((kind, _)) if !kind.contains(char::is_whitespace) => {
-            let close = closest(kind, &["mcp", "http"]);
+            let close = closest_match(kind, &["mcp", "http"]);
             let close =
                 close.map_or_else(String::new, |close| format!("; did you mean `{close}:`?"));
             notes.error(0, format!("there are no tools of the kind `{kind}`{close} {ADVICE}"));
         }
-        _ => notes.error(0, format!("this does not say what kind of tool it is: {ADVICE}")),
+        _ => notes.error(0, format!("the kind of the tool is missing: {ADVICE}")),
     }
-    notes.end(declared)
+    notes.finish(declared)
 }
 
-fn server(text: &str, notes: &mut Notes<'_>) -> Option<McpConfig> {
-    let (name, rest) = named(text);
-    let rest = notes.fill(0, rest)?;
+fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
+    let (name, rest) = split_name(text);
+    let rest = notes.expand_variables(0, rest)?;
     if rest.trim().is_empty() {
-        notes.error(0, format!("this does not say how the server is reached: {ADVICE}"));
+        notes.error(0, format!("the command or URL of the server is missing: {ADVICE}"));
         return None;
     }
     let (reach, usually) = if rest.contains("://") && !rest.contains(char::is_whitespace) {
-        let url = reqwest::Url::parse(&rest).map_err(|error| format!("cannot be read: {error}"));
+        let url =
+            reqwest::Url::parse(&rest).map_err(|error| format!("is not a valid URL: {error}"));
         let checked = url.and_then(|url| client::check(&url).map(|()| url));
         let url = checked.map_err(|reason| notes.error(0, format!("the address {reason}"))).ok()?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        (Reach::Http { url: rest, headers: Vec::new() }, host)
+        (Transport::Http { url: rest, headers: Vec::new() }, host)
     } else {
-        let mut words = words(&rest)
-            .map_err(|quote| notes.error(0, format!("there is a {quote} without its end")))
+        let mut words = split_words(&rest)
+            .map_err(|quote| notes.error(0, format!("the quote {quote} is not closed")))
             .ok()?
             .into_iter();
         let command = words.next().unwrap_or_default();
         let program = command.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-        let usual = usual(notes);
+        let usual = system_variables(notes);
         let args = words.collect();
-        (Reach::Process { command, args, env: Vec::new(), usual, directory: None }, program)
+        (Transport::Process { command, args, env: Vec::new(), usual, directory: None }, program)
     };
-    let name = name.map_or_else(|| plain(&usually), str::to_owned);
-    if !name::is_good(&name) || name.len() > 32 || name.contains("__") {
+    let name = name.map_or_else(|| sanitize_name(&usually), str::to_owned);
+    if !name::is_valid(&name) || name.len() > 32 || name.contains("__") {
         let message = format!(
-            "`{name}` is no name for a server: write mcp:NAME=…, with letters and digits, a letter first"
+            "`{name}` is not a valid server name: write mcp:NAME=…, with letters and digits, a letter first"
         );
         notes.error(0, message);
         return None;
@@ -72,15 +73,15 @@ fn server(text: &str, notes: &mut Notes<'_>) -> Option<McpConfig> {
     Some(McpConfig::new(name.into(), reach))
 }
 
-fn tool(text: &str, notes: &mut Notes<'_>) -> Option<HttpConfig> {
-    let (name, rest) = named(text);
+fn tool(text: &str, notes: &mut Diagnostics<'_>) -> Option<HttpConfig> {
+    let (name, rest) = split_name(text);
     let Some(name) = name else {
-        let message = "this does not say what the tool is called: write http:NAME=URL, as \
+        let message = "the name of the tool is missing: write http:NAME=URL, such as \
                        http:weather=https://example.com/weather/{city}";
         notes.error(0, message);
         return None;
     };
-    let rest = notes.fill(0, rest)?;
+    let rest = notes.expand_variables(0, rest)?;
     let (method, url) = rest.split_once(char::is_whitespace).unwrap_or(("GET", &rest));
     let mut spec = ToolSpec::new(Name::from(name));
     spec.idempotent = matches!(method, "GET" | "HEAD");
@@ -94,8 +95,8 @@ fn tool(text: &str, notes: &mut Notes<'_>) -> Option<HttpConfig> {
     Some(config)
 }
 
-/// The name before a `=`, and the rest. A `=` further on belongs to the rest.
-fn named(text: &str) -> (Option<&str>, &str) {
+/// Splits a name from the rest at the first `=`. A later `=` belongs to the rest.
+fn split_name(text: &str) -> (Option<&str>, &str) {
     let is_name = |name: &str| {
         !name.is_empty()
             && !name.contains(|c: char| c.is_whitespace() || matches!(c, ':' | '/' | '?'))
@@ -106,15 +107,15 @@ fn named(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// A name made of another: what no provider takes becomes `_`, once.
-fn plain(name: &str) -> String {
+/// Derives a valid name: runs of other characters become one `_`.
+fn sanitize_name(name: &str) -> String {
     let stem = name.strip_suffix(".exe").unwrap_or(name);
     let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-/// Words as a shell splits them: quotes hold together what has white space in it.
-fn words(text: &str) -> Result<Vec<String>, char> {
+/// Splits words like a shell; quotes keep white space together.
+fn split_words(text: &str) -> Result<Vec<String>, char> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
         match quote {

@@ -1,6 +1,7 @@
-//! Reading tables key by key. Whatever is wrong is noted with its line and column, and reading goes on.
+//! Reads tables key by key. Each problem is recorded with its line and column, and reading
+//! continues.
 //!
-//! What a value says is repeated only where it cannot be a secret.
+//! Messages repeat a value only where it cannot be a secret.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,20 +10,20 @@ use std::time::Duration;
 use throughline_core::{Credential, Json, Name};
 
 use crate::declare::Variables;
-use crate::declare::value::{Kind, Member, Value};
+use crate::declare::value::{Member, Value, ValueKind};
 
-/// What is wrong with a declaration, where, and what to do.
+/// A problem in a declaration, with its position and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The line, counted from one.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// The column, counted in characters from one.
+    /// Column in characters, starting at 1.
     pub column: usize,
-    /// A sentence.
+    /// Problem and remedy, as one sentence.
     pub message: String,
 }
 
-/// All that is wrong with a declaration.
+/// All problems of a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -39,15 +40,15 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// What was noted while a text was read.
-pub(super) struct Notes<'t> {
+/// Collects problems while a text is read.
+pub(super) struct Diagnostics<'t> {
     text: &'t str,
     pub(super) variables: Variables<'t>,
     problems: Vec<Problem>,
 }
 
-impl<'t> Notes<'t> {
-    pub(super) fn on(text: &'t str, variables: Variables<'t>) -> Self {
+impl<'t> Diagnostics<'t> {
+    pub(super) fn new(text: &'t str, variables: Variables<'t>) -> Self {
         Self { text, variables, problems: Vec::new() }
     }
 
@@ -59,14 +60,14 @@ impl<'t> Notes<'t> {
         self.problems.push(Problem { line, column, message: message.into() });
     }
 
-    /// What was read, if nothing is wrong with it.
-    pub(super) fn end<T>(mut self, read: T) -> Result<T, Problems> {
+    /// Returns the value if there are no problems.
+    pub(super) fn finish<T>(mut self, read: T) -> Result<T, Problems> {
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
         if self.problems.is_empty() { Ok(read) } else { Err(Problems(self.problems)) }
     }
 
-    /// A text with the variables that it names as `${NAME}`.
-    pub(super) fn fill(&mut self, at: usize, text: &str) -> Option<String> {
+    /// Replaces `${NAME}` with environment variables.
+    pub(super) fn expand_variables(&mut self, at: usize, text: &str) -> Option<String> {
         let (mut filled, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
             filled.push_str(before);
@@ -88,20 +89,19 @@ impl<'t> Notes<'t> {
     }
 }
 
-/// A table, and what it is called.
+/// A table with its name.
 pub(super) struct Section<'s> {
-    /// Its path: `mcp.files`.
+    /// Path of the table, such as `mcp.files`.
     path: String,
-    /// How it is written: `[mcp.files]`.
+    /// Header of the table, such as `[mcp.files]`.
     pub(super) header: String,
-    /// Where it begins.
     pub(super) at: usize,
     members: &'s [Member],
 }
 
 impl<'s> Section<'s> {
-    /// The whole text.
-    pub(super) fn root(value: &'s Value, notes: &mut Notes<'_>) -> Option<Self> {
+    /// Opens the top-level table.
+    pub(super) fn root(value: &'s Value, notes: &mut Diagnostics<'_>) -> Option<Self> {
         let Some(members) = value.table() else {
             notes.error(value.at, "this must be an object with `mcp` and `http`");
             return None;
@@ -109,23 +109,23 @@ impl<'s> Section<'s> {
         Some(Self { path: String::new(), header: String::new(), at: 0, members })
     }
 
-    /// Notes the keys that there are not, with what may have been meant.
-    pub(super) fn takes_only(&self, known: &[&str], notes: &mut Notes<'_>) {
+    /// Reports unknown keys, with a suggestion.
+    pub(super) fn reject_unknown_keys(&self, known: &[&str], notes: &mut Diagnostics<'_>) {
         for member in self.members.iter().filter(|member| !known.contains(&member.key.as_str())) {
             let place = match self.header.as_str() {
                 "" => "at the top".to_owned(),
                 header => format!("in {header}"),
             };
-            let advice = match closest(&member.key, known) {
+            let advice = match closest_match(&member.key, known) {
                 Some(close) => format!("; did you mean `{close}`?"),
-                None => format!(": there are {}", known.join(", ")),
+                None => format!("; known keys: {}", known.join(", ")),
             };
             notes.error(member.at, format!("there is no key `{}` {place}{advice}", member.key));
         }
     }
 
-    /// The table of that key.
-    pub(super) fn section(&self, key: &str, notes: &mut Notes<'_>) -> Option<Section<'s>> {
+    /// Returns the table under a key.
+    pub(super) fn section(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Section<'s>> {
         let member = self.member(key)?;
         let path =
             if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
@@ -136,14 +136,19 @@ impl<'s> Section<'s> {
         Some(Section { header: format!("[{path}]"), path, at: member.at, members })
     }
 
-    /// All tables within this one, in the order of the text.
-    pub(super) fn sections(&self, notes: &mut Notes<'_>) -> Vec<(&'s str, Section<'s>)> {
+    /// Returns all nested tables in document order.
+    pub(super) fn sections(&self, notes: &mut Diagnostics<'_>) -> Vec<(&'s str, Section<'s>)> {
         let keys = self.members.iter().map(|member| member.key.as_str());
         keys.filter_map(|key| Some((key, self.section(key, notes)?))).collect()
     }
 
-    /// A text that says something.
-    pub(super) fn text(&self, key: &str, example: &str, notes: &mut Notes<'_>) -> Option<&'s str> {
+    /// Returns a non-empty text.
+    pub(super) fn text(
+        &self,
+        key: &str,
+        example: &str,
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<&'s str> {
         let value = &self.member(key)?.value;
         let text = value.text().filter(|text| !text.trim().is_empty());
         if text.is_none() {
@@ -153,46 +158,51 @@ impl<'s> Section<'s> {
         text
     }
 
-    /// A text with the variables that it names.
-    pub(super) fn filled(&self, key: &str, example: &str, notes: &mut Notes<'_>) -> Option<String> {
+    /// Returns a text with its variables replaced.
+    pub(super) fn filled(
+        &self,
+        key: &str,
+        example: &str,
+        notes: &mut Diagnostics<'_>,
+    ) -> Option<String> {
         let text = self.text(key, example, notes)?;
-        notes.fill(self.value_at(key), text)
+        notes.expand_variables(self.value_at(key), text)
     }
 
-    /// Texts.
+    /// Returns a list of texts.
     pub(super) fn texts(
         &self,
         key: &str,
         example: &str,
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Option<Vec<&'s str>> {
         let value = &self.member(key)?.value;
         let texts = value.list().and_then(|list| list.iter().map(Value::text).collect());
         if texts.is_none() {
-            let message = format!("`{key}` must be a list of texts: write {key} = [{example}]");
+            let message = format!("`{key}` must be a list of strings: write {key} = [{example}]");
             notes.error(value.at, message);
         }
         texts
     }
 
-    /// Texts with the variables that they name.
+    /// Returns a list of texts with their variables replaced.
     pub(super) fn filled_texts(
         &self,
         key: &str,
         example: &str,
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Option<Vec<String>> {
         let texts = self.texts(key, example, notes)?;
         let at = self.value_at(key);
-        texts.into_iter().map(|text| notes.fill(at, text)).collect()
+        texts.into_iter().map(|text| notes.expand_variables(at, text)).collect()
     }
 
-    /// Names and values that nobody is shown, with the variables that they name.
+    /// Returns names with secret values, with their variables replaced.
     pub(super) fn secrets(
         &self,
         key: &str,
         example: &str,
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Vec<(Name, Credential)> {
         let Some(member) = self.member(key) else { return Vec::new() };
         let values = member.value.table().and_then(|members| {
@@ -201,40 +211,40 @@ impl<'s> Section<'s> {
         });
         let Some(values) = values else {
             let message = format!(
-                "`{key}` must be texts by name: write {key} = {{ {example} = \"${{NAME}}\" }}"
+                "`{key}` must be a table of strings: write {key} = {{ {example} = \"${{NAME}}\" }}"
             );
             notes.error(member.value.at, message);
             return Vec::new();
         };
         let secret = |(member, text): (&Member, &str)| {
-            let value = notes.fill(member.value.at, text)?;
+            let value = notes.expand_variables(member.value.at, text)?;
             Some((Name::from(member.key.as_str()), Credential::new(value)))
         };
         values.into_iter().filter_map(secret).collect()
     }
 
-    /// `true` or `false`.
-    pub(super) fn flag(&self, key: &str, notes: &mut Notes<'_>) -> Option<bool> {
+    /// Returns a Boolean.
+    pub(super) fn flag(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<bool> {
         let value = &self.member(key)?.value;
-        if let Kind::Flag(flag) = value.kind {
+        if let ValueKind::Flag(flag) = value.kind {
             return Some(flag);
         }
         notes.error(value.at, format!("`{key}` must be true or false: write {key} = true"));
         None
     }
 
-    /// One of some words.
+    /// Returns one of several words.
     pub(super) fn choice<T: Copy>(
         &self,
         key: &str,
         all: &[(&str, T)],
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Option<T> {
         let value = &self.member(key)?.value;
         let known = all.iter().find(|(word, _)| value.text() == Some(*word));
         if known.is_none() {
             let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
-            let close = value.text().and_then(|said| closest(said, &words));
+            let close = value.text().and_then(|said| closest_match(said, &words));
             let close =
                 close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"));
             let words = words.join(", ");
@@ -243,8 +253,8 @@ impl<'s> Section<'s> {
         known.map(|(_, value)| *value)
     }
 
-    /// A time, as `30` seconds or `"500ms"`.
-    pub(super) fn time(&self, key: &str, notes: &mut Notes<'_>) -> Option<Duration> {
+    /// Returns a duration such as `30` seconds or `"500ms"`.
+    pub(super) fn time(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Duration> {
         let value = &self.member(key)?.value;
         let written = value.text().and_then(duration);
         let time = written.or_else(|| value.whole().map(Duration::from_secs));
@@ -258,8 +268,8 @@ impl<'s> Section<'s> {
         time
     }
 
-    /// A number of bytes, as `1048576` or `"1MiB"`.
-    pub(super) fn bytes(&self, key: &str, notes: &mut Notes<'_>) -> Option<usize> {
+    /// Returns a size in bytes such as `1048576` or `"1MiB"`.
+    pub(super) fn bytes(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<usize> {
         let value = &self.member(key)?.value;
         let bytes = value.whole().or_else(|| value.text().and_then(size));
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
@@ -273,11 +283,11 @@ impl<'s> Section<'s> {
         bytes
     }
 
-    /// Statuses of HTTP, as `404` or `"5xx"`.
+    /// Returns HTTP status ranges such as `404` or `"5xx"`.
     pub(super) fn statuses(
         &self,
         key: &str,
-        notes: &mut Notes<'_>,
+        notes: &mut Diagnostics<'_>,
     ) -> Option<Vec<RangeInclusive<u16>>> {
         let value = &self.member(key)?.value;
         let all = value.list().and_then(|list| list.iter().map(status).collect());
@@ -289,8 +299,8 @@ impl<'s> Section<'s> {
         all
     }
 
-    /// An object, as JSON.
-    pub(super) fn json(&self, key: &str, notes: &mut Notes<'_>) -> Option<Json> {
+    /// Returns an object as JSON.
+    pub(super) fn json(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Json> {
         let value = &self.member(key)?.value;
         if value.table().is_none() {
             let message =
@@ -305,12 +315,12 @@ impl<'s> Section<'s> {
         self.member(key).is_some()
     }
 
-    /// Where a key stands.
+    /// Returns the offset of a key.
     pub(super) fn key_at(&self, key: &str) -> usize {
         self.member(key).map_or(self.at, |member| member.at)
     }
 
-    /// Where the value of a key stands.
+    /// Returns the offset of a key's value.
     pub(super) fn value_at(&self, key: &str) -> usize {
         self.member(key).map_or(self.at, |member| member.value.at)
     }
@@ -320,8 +330,8 @@ impl<'s> Section<'s> {
     }
 }
 
-/// What somebody may have meant who wrote something else.
-pub(super) fn closest<'k>(said: &str, known: &[&'k str]) -> Option<&'k str> {
+/// Returns the known word that is most similar to a misspelt one.
+pub(super) fn closest_match<'k>(said: &str, known: &[&'k str]) -> Option<&'k str> {
     let said = said.to_lowercase().replace('-', "_");
     let is_part = |word: &str| said.len() > 2 && (word.contains(&said) || said.contains(word));
     let far = |word: &str| strsim::osa_distance(&said, word);

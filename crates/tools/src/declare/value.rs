@@ -1,23 +1,23 @@
-//! A declaration as values with their places, whichever language it is written in.
+//! Declarations as values with their positions, parsed from TOML or JSON.
 
-use throughline_core::{Json, Node, Shape, Tree, json};
+use throughline_core::{Json, JsonKind, Node, Tree, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How deep a declaration may be nested.
+/// Maximum nesting depth of a declaration.
 const DEEPEST: usize = 64;
 
-/// A value, and where it begins.
+/// A value and its byte offset.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) at: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Text(String),
-    /// A number, as JSON writes it.
+    /// A number in JSON syntax.
     Number(String),
     Flag(bool),
     Null,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Table(Vec<Member>),
 }
 
-/// A key, and what it says.
+/// A key with its value.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) at: usize,
@@ -33,133 +33,139 @@ pub(super) struct Member {
     pub(super) value: Value,
 }
 
-/// Reads TOML but for those keys at its top; else the place and what is wrong there.
+/// Parses TOML without the keys in `others` at the top level; an error contains its offset.
 pub(super) fn toml(text: &str, others: &[&str]) -> Result<Value, (usize, String)> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        (at, format!("this is no TOML: {}", error.message()))
+        (at, format!("this is not valid TOML: {}", error.message()))
     })?;
-    let kind = of_table(table.get_ref(), others, DEEPEST)?;
+    let kind = table_kind(table.get_ref(), others, DEEPEST)?;
     Ok(Value { at: 0, kind })
 }
 
-/// A table but for those keys.
-fn of_table(table: &DeTable<'_>, others: &[&str], depth: usize) -> Result<Kind, (usize, String)> {
+/// Converts a table without these keys.
+fn table_kind(
+    table: &DeTable<'_>,
+    others: &[&str],
+    depth: usize,
+) -> Result<ValueKind, (usize, String)> {
     let mut members = Vec::new();
     for (key, value) in table.iter().filter(|(key, _)| !others.contains(&&**key.get_ref())) {
         let (at, key) = (key.span().start, key.get_ref().to_string());
-        members.push(Member { at, key, value: of_toml(value, depth)? });
+        members.push(Member { at, key, value: value_from_toml(value, depth)? });
     }
     members.sort_by_key(|member| member.at);
-    Ok(Kind::Table(members))
+    Ok(ValueKind::Table(members))
 }
 
-fn of_toml(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Value, (usize, String)> {
+fn value_from_toml(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Value, (usize, String)> {
     let at = value.span().start;
     let deeper = depth.checked_sub(1).ok_or_else(|| too_deep(at))?;
     let kind = match value.get_ref() {
-        DeValue::String(text) => Kind::Text(text.to_string()),
+        DeValue::String(text) => ValueKind::Text(text.to_string()),
         DeValue::Integer(number) => {
             let whole = i64::from_str_radix(number.as_str(), number.radix());
             let whole = whole.map_err(|_| (at, "this number is too large".to_owned()))?;
-            Kind::Number(whole.to_string())
+            ValueKind::Number(whole.to_string())
         }
         DeValue::Float(number) => {
             let number = number.as_str().parse::<f64>().ok().filter(|number| number.is_finite());
             let number = number.ok_or_else(|| (at, "this number cannot be used".to_owned()))?;
-            Kind::Number(number.to_string())
+            ValueKind::Number(number.to_string())
         }
-        DeValue::Boolean(flag) => Kind::Flag(*flag),
-        DeValue::Datetime(date) => Kind::Text(date.to_string()),
+        DeValue::Boolean(flag) => ValueKind::Flag(*flag),
+        DeValue::Datetime(date) => ValueKind::Text(date.to_string()),
         DeValue::Array(array) => {
-            let values = array.iter().map(|value| of_toml(value, deeper));
-            Kind::List(values.collect::<Result<_, _>>()?)
+            let values = array.iter().map(|value| value_from_toml(value, deeper));
+            ValueKind::List(values.collect::<Result<_, _>>()?)
         }
-        DeValue::Table(table) => of_table(table, &[], deeper)?,
+        DeValue::Table(table) => table_kind(table, &[], deeper)?,
     };
     Ok(Value { at, kind })
 }
 
-/// Reads JSON; else the place and what is wrong there.
+/// Parses JSON; an error contains its offset.
 pub(super) fn json(text: &str) -> Result<Value, (usize, String)> {
     let tree = Tree::parse(text.to_owned())
-        .map_err(|error| (error.offset, format!("this is no JSON: {error}")))?;
-    of_json(tree.root(), DEEPEST)
+        .map_err(|error| (error.offset, format!("this is not valid JSON: {error}")))?;
+    value_from_json(tree.root(), DEEPEST)
 }
 
-fn of_json(node: Node<'_>, depth: usize) -> Result<Value, (usize, String)> {
+fn value_from_json(node: Node<'_>, depth: usize) -> Result<Value, (usize, String)> {
     let at = node.range().start;
     let deeper = depth.checked_sub(1).ok_or_else(|| too_deep(at))?;
     let kind = match node.shape() {
-        Shape::Object => {
+        JsonKind::Object => {
             let member = |(name, value): (Node<'_>, Node<'_>)| {
                 let (at, key) = (name.range().start, name.text().unwrap_or_default().into_owned());
-                Ok(Member { at, key, value: of_json(value, deeper)? })
+                Ok(Member { at, key, value: value_from_json(value, deeper)? })
             };
-            Kind::Table(node.members().map(member).collect::<Result<_, _>>()?)
+            ValueKind::Table(node.members().map(member).collect::<Result<_, _>>()?)
         }
-        Shape::Array => {
-            let values = node.elements().map(|value| of_json(value, deeper));
-            Kind::List(values.collect::<Result<_, _>>()?)
+        JsonKind::Array => {
+            let values = node.elements().map(|value| value_from_json(value, deeper));
+            ValueKind::List(values.collect::<Result<_, _>>()?)
         }
-        Shape::Null => Kind::Null,
+        JsonKind::Null => ValueKind::Null,
         _ => match (node.text(), node.bool(), node.number()) {
-            (Some(text), _, _) => Kind::Text(text.into_owned()),
-            (_, Some(flag), _) => Kind::Flag(flag),
-            (_, _, number) => Kind::Number(number.unwrap_or("0").to_owned()),
+            (Some(text), _, _) => ValueKind::Text(text.into_owned()),
+            (_, Some(flag), _) => ValueKind::Flag(flag),
+            (_, _, number) => ValueKind::Number(number.unwrap_or("0").to_owned()),
         },
     };
     Ok(Value { at, kind })
 }
 
 fn too_deep(at: usize) -> (usize, String) {
-    (at, format!("this is nested more than {DEEPEST} deep"))
+    (at, format!("this is nested more than {DEEPEST} levels deep"))
 }
 
 impl Value {
     pub(super) fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
+            ValueKind::Text(text) => Some(text),
             _ => None,
         }
     }
 
     pub(super) fn list(&self) -> Option<&[Value]> {
         match &self.kind {
-            Kind::List(list) => Some(list),
+            ValueKind::List(list) => Some(list),
             _ => None,
         }
     }
 
     pub(super) fn table(&self) -> Option<&[Member]> {
         match &self.kind {
-            Kind::Table(members) => Some(members),
+            ValueKind::Table(members) => Some(members),
             _ => None,
         }
     }
 
-    /// A whole number.
+    /// Returns an unsigned integer.
     pub(super) fn whole(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Number(number) => number.parse().ok(),
+            ValueKind::Number(number) => number.parse().ok(),
             _ => None,
         }
     }
 
-    /// The same as JSON.
+    /// Converts the value to JSON.
     pub(super) fn json(&self) -> Json {
         match &self.kind {
-            Kind::Text(text) => json::string(text),
-            Kind::Number(number) => Json::parse(number.clone()).unwrap_or_else(|_| Json::null()),
-            Kind::Flag(true) => Json::parse("true").unwrap_or_else(|_| Json::null()),
-            Kind::Flag(false) => Json::parse("false").unwrap_or_else(|_| Json::null()),
-            Kind::Null => Json::null(),
-            Kind::List(list) => json::array(|array| {
+            ValueKind::Text(text) => json::string(text),
+            ValueKind::Number(number) => {
+                Json::parse(number.clone()).unwrap_or_else(|_| Json::null())
+            }
+            ValueKind::Flag(true) => Json::parse("true").unwrap_or_else(|_| Json::null()),
+            ValueKind::Flag(false) => Json::parse("false").unwrap_or_else(|_| Json::null()),
+            ValueKind::Null => Json::null(),
+            ValueKind::List(list) => json::array(|array| {
                 for value in list {
                     array.raw(&value.json());
                 }
             }),
-            Kind::Table(members) => json::object(|object| {
+            ValueKind::Table(members) => json::object(|object| {
                 for member in members {
                     object.raw(&member.key, &member.value.json());
                 }

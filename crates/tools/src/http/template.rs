@@ -1,16 +1,16 @@
-//! Addresses with `{argument}` where an argument goes.
+//! URL templates with `{argument}` placeholders.
 
 use reqwest::Url;
 use throughline_core::Node;
 
 use crate::client;
 
-/// An address to fill in.
+/// A URL with placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    /// What stands for itself, before each argument and after the last.
+    /// Literal text and arguments, in order.
     pieces: Vec<Piece>,
-    /// What every filled address begins with: scheme, host and port.
+    /// Scheme, host and port that every filled URL must have.
     origin: url::Origin,
 }
 
@@ -21,7 +21,8 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads an address. Arguments may stand in its path and query only: the model does not choose whom to ask.
+    /// Parses a template. Placeholders are allowed in the path and query only, so the model cannot
+    /// choose the host.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let pieces = pieces(text)?;
         let scheme =
@@ -32,15 +33,15 @@ impl Template {
             return Err("takes arguments in its path and query only, not in its host".to_owned());
         }
         if rest.contains('#') {
-            return Err("must not have a part behind `#`: it would not be sent".to_owned());
+            return Err("must not have a fragment (`#`), which would not be sent".to_owned());
         }
         let filled: String = pieces.iter().map(|piece| piece.or("x")).collect();
-        let url = Url::parse(&filled).map_err(|error| format!("cannot be read: {error}"))?;
+        let url = Url::parse(&filled).map_err(|error| format!("is not a valid URL: {error}"))?;
         client::check(&url)?;
         Ok(Self { pieces, origin: url.origin() })
     }
 
-    /// The names of its arguments, each once.
+    /// Lists the names of the arguments without duplicates.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
         let name = |piece: &'_ Piece| matches!(piece, Piece::Argument(_));
         self.pieces.iter().enumerate().filter_map(move |(position, piece)| match piece {
@@ -57,7 +58,7 @@ impl Template {
         self.arguments().any(|argument| argument == name)
     }
 
-    /// The address with the arguments in it, each percent-encoded whole.
+    /// Fills in the arguments, each percent-encoded as a whole.
     pub(super) fn fill(&self, args: Node<'_>) -> Result<Url, String> {
         let mut filled = String::new();
         for piece in &self.pieces {
@@ -72,15 +73,16 @@ impl Template {
             }
         }
         let path = filled.split('?').next().unwrap_or_default();
-        // A URL parser would take them as the way up, out of what was declared.
+        // A URL parser would resolve these segments to a parent path outside the template.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err("An argument makes `.` or `..` of a part of the path, which is not sent."
-                .to_owned());
+            return Err(
+                "An argument turns a part of the path into `.` or `..`, which is not sent."
+                    .to_owned(),
+            );
         }
-        let url =
-            Url::parse(&filled).map_err(|error| format!("The address cannot be read: {error}."))?;
+        let url = Url::parse(&filled).map_err(|error| format!("The URL is not valid: {error}."))?;
         if url.origin() != self.origin {
-            return Err("The arguments change whom the request would go to.".to_owned());
+            return Err("The arguments change the destination of the request.".to_owned());
         }
         Ok(url)
     }
@@ -105,7 +107,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
         let is_good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || !name.chars().all(is_good) {
             return Err(format!(
-                "has `{{{name}}}`, which is no argument's name: write {{argument}}"
+                "has `{{{name}}}`, which is not a valid argument name: write {{argument}}"
             ));
         }
         pieces.push(Piece::Text(before.to_owned()));
@@ -119,12 +121,12 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// An argument as text: a string without its quotes, anything else as JSON.
+/// Converts an argument to text: a string without its quotes, anything else as JSON.
 pub(super) fn text(value: Node<'_>) -> String {
     value.text().map_or_else(|| value.json().as_str().to_owned(), std::borrow::Cow::into_owned)
 }
 
-/// Percent-encodes all but what never means anything in a URL.
+/// Percent-encodes everything except unreserved characters.
 fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -151,7 +153,7 @@ mod template_tests {
     }
 
     #[test]
-    fn an_argument_stays_where_it_was_put() {
+    fn arguments_cannot_leave_their_place() {
         let url = "http://example.com/cities/{city}/days?from={from}&to=9";
         assert_eq!(
             filled(url, r#"{"city":"Köln/../?a=b#c","from":3}"#),
@@ -163,24 +165,24 @@ mod template_tests {
             Err("The argument `from` is missing.".to_owned())
         );
         for city in [r#"{"city":"..","from":1}"#, r#"{"city":".","from":1}"#] {
-            assert!(filled(url, city).unwrap_err().contains("of a part of the path"));
+            assert!(filled(url, city).unwrap_err().contains("turns a part of the path"));
         }
         let split = "http://example.com/{a}{b}/secret";
         assert!(filled(split, r#"{"a":".","b":"."}"#).is_err());
     }
 
     #[test]
-    fn what_cannot_be_an_address_is_refused_with_advice() {
+    fn invalid_urls_are_rejected_with_advice() {
         for (url, reason) in [
             ("example.com/{a}", "must begin with http://"),
             ("ftp://example.com", "must begin with http://"),
             ("http://{host}/", "in its path and query only"),
             ("http://example.com:{port}", "in its path and query only"),
-            ("http://ann:secret@example.com/", "must not hold a user"),
+            ("http://ann:secret@example.com/", "must not contain a user"),
             ("http://example.com/{a", "without its `}`"),
             ("http://example.com/a}", "without its `{`"),
-            ("http://example.com/{a b}", "no argument's name"),
-            ("http://example.com/#{a}", "behind `#`"),
+            ("http://example.com/{a b}", "not a valid argument name"),
+            ("http://example.com/#{a}", "fragment (`#`)"),
             ("http://169.254.169.254/latest", "link-local or a metadata service"),
             ("http://2852039166/", "link-local or a metadata service"),
             ("http://[fe80::1]/", "link-local or a metadata service"),

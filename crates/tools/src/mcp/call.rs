@@ -1,26 +1,26 @@
-//! One tool of a server.
+//! One tool of an MCP server.
 
 use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, JsonObject, ServerResult, Tool as Listed};
-use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolSpec, Working};
+use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
 use throughline_core::{Json, Name, json};
 use tokio::time::timeout;
 
 use crate::answer;
-use crate::mcp::{Approval, McpTrouble, Shared, result};
+use crate::mcp::{Approval, McpErrorKind, ServerState, result};
 use crate::name;
 
-/// A tool that a server runs.
+/// A tool that an MCP server runs.
 pub(super) struct McpTool {
-    server: Arc<Shared>,
-    /// What the server calls it.
+    server: Arc<ServerState>,
+    /// Name of the tool at the server.
     name: Name,
     spec: ToolSpec,
 }
 
 impl McpTool {
-    pub(super) fn new(server: &Arc<Shared>, listed: &Listed) -> Arc<Self> {
+    pub(super) fn new(server: &Arc<ServerState>, listed: &Listed) -> Arc<Self> {
         let spec = spec(server, listed);
         Arc::new(Self { server: Arc::clone(server), name: Name::from(&*listed.name), spec })
     }
@@ -29,7 +29,7 @@ impl McpTool {
         let arguments = match serde_json::from_slice::<JsonObject>(args.bytes()) {
             Ok(arguments) => arguments,
             Err(error) => {
-                return ToolAnswer::error(format!("The arguments are no object: {error}"));
+                return ToolAnswer::error(format!("The arguments are not an object: {error}"));
             }
         };
         let session = match self.server.session().await {
@@ -44,24 +44,24 @@ impl McpTool {
                 result::answer(said, self.server.config.largest_answer)
             }
             Ok(Ok(_)) => ToolAnswer::error(format!(
-                "The MCP server `{}` wants something before it answers that nobody here can give.",
+                "The MCP server `{}` requested input that this client does not support.",
                 self.server.config.name
             )),
             Ok(Err(error)) => {
-                let error = self.server.failed(&session, &error).await;
+                let error = self.server.call_error(&session, &error).await;
                 match error.trouble {
-                    McpTrouble::Lost | McpTrouble::Slow => self.lost(&error.to_string()),
-                    McpTrouble::Unreachable | McpTrouble::Refused => {
+                    McpErrorKind::Lost | McpErrorKind::Slow => self.lost(&error.to_string()),
+                    McpErrorKind::Unreachable | McpErrorKind::Refused => {
                         ToolAnswer::error(error.to_string())
                     }
                 }
             }
-            Err(_) => self.lost(&self.server.slow("answer", limit).to_string()),
+            Err(_) => self.lost(&self.server.timeout_error("answer", limit).to_string()),
         }
     }
 
     fn lost(&self, reason: &str) -> ToolAnswer {
-        answer::lost(&format!("{reason}."), self.spec.idempotent)
+        answer::lost_call(&format!("{reason}."), self.spec.idempotent)
     }
 }
 
@@ -70,20 +70,22 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> Working<'a> {
-        Box::pin(async move { answer::masked(self.call(args, about).await, &self.server.mask) })
+    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+        Box::pin(
+            async move { answer::mask_errors(self.call(args, about).await, &self.server.mask) },
+        )
     }
 }
 
-/// What a model is told of a tool, and what the runner has to know. A server's hints are taken as they are given.
-fn spec(server: &Shared, listed: &Listed) -> ToolSpec {
-    let mut spec = ToolSpec::new(name::joined(&server.config.name, &listed.name));
+/// Builds the specification of a tool. The server's hints are trusted.
+fn spec(server: &ServerState, listed: &Listed) -> ToolSpec {
+    let mut spec = ToolSpec::new(name::tool_name(&server.config.name, &listed.name));
     spec.description = listed.description.as_deref().or(listed.title.as_deref()).map(Name::from);
     spec.schema = Some(schema(&listed.input_schema));
     let hints = listed.annotations.as_ref();
     let reads_only = hints.and_then(|hints| hints.read_only_hint) == Some(true);
     let once_is_enough = hints.and_then(|hints| hints.idempotent_hint) == Some(true);
-    // Where nothing is said, the protocol has it that a tool may destroy something.
+    // The protocol's default is that a tool may be destructive.
     let destroys = hints.and_then(|hints| hints.destructive_hint) != Some(false);
     spec.idempotent = reads_only || once_is_enough;
     spec.needs_approval = match server.config.approval {
@@ -96,7 +98,7 @@ fn spec(server: &Shared, listed: &Listed) -> ToolSpec {
 
 fn schema(schema: &JsonObject) -> Json {
     let text = serde_json::to_vec(schema).unwrap_or_default();
-    // Some servers leave out what every provider wants.
+    // Some servers omit members that all providers require.
     match Json::parse(text) {
         Ok(written) if schema.contains_key("type") => written,
         Ok(written) => {

@@ -1,4 +1,4 @@
-//! What a server answered, as parts that a model is shown.
+//! Converts the result of an MCP call to parts for the model.
 
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use throughline_agent::ToolAnswer;
@@ -6,14 +6,15 @@ use throughline_core::Outcome;
 
 use crate::answer::Parts;
 
-/// The answer of a call, within so many bytes.
+/// Converts a result, limited to a size in bytes.
 pub(super) fn answer(said: CallToolResult, limit: usize) -> ToolAnswer {
-    let mut parts = Parts::within(limit);
+    let mut parts = Parts::with_limit(limit);
     for block in said.content {
         add(block, &mut parts);
     }
     if let Some(value) = said.structured_content {
-        // Servers should say it as text too, for those who read no structure. Then it is not said twice.
+        // Servers should repeat structured content as text for older clients. Equal content is
+        // added once.
         let same = |text: &str| {
             serde_json::from_str(text).is_ok_and(|said: serde_json::Value| said == value)
         };
@@ -21,7 +22,7 @@ pub(super) fn answer(said: CallToolResult, limit: usize) -> ToolAnswer {
             parts.text(&value.to_string());
         }
     }
-    parts.answer(if said.is_error == Some(true) { Outcome::Error } else { Outcome::Ok })
+    parts.into_answer(if said.is_error == Some(true) { Outcome::Error } else { Outcome::Ok })
 }
 
 fn add(block: ContentBlock, parts: &mut Parts) {
@@ -39,16 +40,16 @@ fn add(block: ContentBlock, parts: &mut Parts) {
             }
             _ => parts.text(UNKNOWN),
         },
-        ContentBlock::ResourceLink(link) => parts.text(&linked(&link)),
+        ContentBlock::ResourceLink(link) => parts.text(&describe_link(&link)),
         _ => parts.text(UNKNOWN),
     }
 }
 
-/// What stands for content that the protocol did not have when this was written.
+/// Placeholder for content types that are newer than this code.
 const UNKNOWN: &str = "[content of an unknown kind]";
 
-/// A link stays words: what it points to is known to the server, and to no provider.
-fn linked(link: &Resource) -> String {
+/// Describes a link as text, because only the server can resolve it.
+fn describe_link(link: &Resource) -> String {
     let about = link.description.as_deref().or(link.title.as_deref());
     let about = about.map_or_else(String::new, |about| format!(": {about}"));
     let mime = link.mime_type.as_deref().map_or_else(String::new, |mime| format!(" ({mime})"));

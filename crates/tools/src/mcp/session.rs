@@ -1,4 +1,4 @@
-//! One connection with a server, from its first word to its last.
+//! One connection to an MCP server.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -24,33 +24,33 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use crate::client;
-use crate::mcp::{McpConfig, McpError, McpTrouble, Reach};
+use crate::mcp::{McpConfig, McpError, McpErrorKind, Transport};
 
-/// How much is kept of what a process complains about: its last words.
+/// Number of bytes kept from the end of a process's standard error.
 const LAST_WORDS: usize = 2048;
 
-/// How long a process that is gone may take to have its last words read.
-const PARTING: Duration = Duration::from_secs(1);
+/// Maximum time to read the standard error of a process that exited.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is called with each word of progress.
-pub(super) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+/// Callback for progress messages.
+pub(super) type ProgressCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A connection.
+/// An open connection.
 pub(super) struct Session {
-    service: RunningService<RoleClient, Listener>,
-    complaints: Option<Complaints>,
+    service: RunningService<RoleClient, ProgressHandler>,
+    complaints: Option<StderrTail>,
 }
 
-/// Opens a connection, within the time that there is for it. A server is greeted as most expect it, and one that refuses that
-/// as the protocol has it since 2026-07-28.
+/// Opens a connection within the start timeout. The handshake first follows the widespread
+/// protocol; if the server rejects it, the protocol of 2026-07-28.
 pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let opening = async {
-        match greet(config, ClientLifecycleMode::Initialize).await {
-            Err(error) if error.trouble == McpTrouble::Refused => {
+        match open_with(config, ClientLifecycleMode::Initialize).await {
+            Err(error) if error.trouble == McpErrorKind::Refused => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let newer =
-                    greet(config, ClientLifecycleMode::Discover { preferred_versions }).await;
-                newer.map_err(|_| McpError { trouble: McpTrouble::Unreachable, ..error })
+                    open_with(config, ClientLifecycleMode::Discover { preferred_versions }).await;
+                newer.map_err(|_| McpError { trouble: McpErrorKind::Unreachable, ..error })
             }
             greeted => greeted,
         }
@@ -59,21 +59,21 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let opened = timeout(limit, opening).await;
     opened.unwrap_or_else(|_| {
         let reason = format!("it did not answer within {} ms", limit.as_millis());
-        Err(config.error(McpTrouble::Unreachable, &reason))
+        Err(config.error(McpErrorKind::Unreachable, &reason))
     })
 }
 
-async fn greet(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
+async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
     match &config.reach {
-        Reach::Process { .. } => spawn(config, how).await,
-        Reach::Http { url, headers } => connect(config, url, headers, how).await,
+        Transport::Process { .. } => spawn(config, how).await,
+        Transport::Http { url, headers } => connect(config, url, headers, how).await,
     }
 }
 
 async fn spawn(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
-    let unreachable = |reason: &str| config.error(McpTrouble::Unreachable, reason);
-    let Reach::Process { command: program, args, env, usual, directory } = &config.reach else {
-        return Err(unreachable("it is no process"));
+    let unreachable = |reason: &str| config.error(McpErrorKind::Unreachable, reason);
+    let Transport::Process { command: program, args, env, usual, directory } = &config.reach else {
+        return Err(unreachable("it is not a process"));
     };
     let mut command = Command::new(program);
     command.args(args).env_clear().kill_on_drop(true);
@@ -82,22 +82,23 @@ async fn spawn(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, 
     if let Some(directory) = directory {
         command.current_dir(directory);
     }
-    // An interrupt at the terminal is for us. We end the process when we are done.
+    // The process gets its own group: an interrupt at the terminal is for this program, which ends
+    // the process itself.
     #[cfg(unix)]
     command.process_group(0);
     let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
     let (process, stderr) = process.map_err(|error| {
         unreachable(&format!("`{program}` does not start: {error}; is it installed, and in PATH?"))
     })?;
-    let complaints = stderr.map(Complaints::hear);
-    match Listener::default().serve_with_lifecycle(process, how).await {
+    let complaints = stderr.map(StderrTail::capture);
+    match ProgressHandler::default().serve_with_lifecycle(process, how).await {
         Ok(service) => Ok(Session { service, complaints }),
         Err(error @ ClientInitializeError::JsonRpcError(_)) => {
-            Err(config.error(McpTrouble::Refused, &not_opened(&error)))
+            Err(config.error(McpErrorKind::Refused, &open_error(&error)))
         }
         Err(error) => {
-            let said = last_words(complaints.as_ref()).await;
-            Err(unreachable(&format!("{}{said}", not_opened(&error))))
+            let said = last_output(complaints.as_ref()).await;
+            Err(unreachable(&format!("{}{said}", open_error(&error))))
         }
     }
 }
@@ -108,7 +109,7 @@ async fn connect(
     headers: &[(Name, Credential)],
     how: ClientLifecycleMode,
 ) -> Result<Session, McpError> {
-    let unreachable = |reason: &str| config.error(McpTrouble::Unreachable, reason);
+    let unreachable = |reason: &str| config.error(McpErrorKind::Unreachable, reason);
     let parsed = reqwest::Url::parse(url).map_err(|error| error.to_string());
     let checked = parsed.and_then(|url| client::check(&url).map_err(|why| format!("`url` {why}")));
     checked.map_err(|reason| unreachable(&reason))?;
@@ -121,26 +122,26 @@ async fn connect(
         .max_sse_event_size(2 * config.largest_answer + (1 << 20))
         .reinit_on_expired_session(true);
     let transport = StreamableHttpClientTransport::with_client(client, transport);
-    match Listener::default().serve_with_lifecycle(transport, how).await {
+    match ProgressHandler::default().serve_with_lifecycle(transport, how).await {
         Ok(service) => Ok(Session { service, complaints: None }),
         Err(error @ ClientInitializeError::JsonRpcError(_)) => {
-            Err(config.error(McpTrouble::Refused, &not_opened(&error)))
+            Err(config.error(McpErrorKind::Refused, &open_error(&error)))
         }
-        Err(error) => Err(unreachable(&not_opened(&error))),
+        Err(error) => Err(unreachable(&open_error(&error))),
     }
 }
 
-/// Why a connection was not opened.
-fn not_opened(error: &ClientInitializeError) -> String {
+/// Returns the reason why a connection was not opened.
+fn open_error(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::TransportError { error, .. } => client::told(&*error.error),
+        ClientInitializeError::TransportError { error, .. } => client::error_message(&*error.error),
         ClientInitializeError::JsonRpcError(error) => refusal(error),
         ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
         ClientInitializeError::ExpectedInitResponse(_)
         | ClientInitializeError::ExpectedInitResult(_) => {
             "it does not answer as an MCP server does".to_owned()
         }
-        other => client::told(other),
+        other => client::error_message(other),
     }
 }
 
@@ -150,7 +151,7 @@ fn refusal(error: &ErrorData) -> String {
 }
 
 impl Session {
-    /// Whether there is nobody at the other end any more.
+    /// Returns whether the connection is closed.
     pub(super) fn is_over(&self) -> bool {
         self.service.peer().is_transport_closed()
     }
@@ -159,23 +160,24 @@ impl Session {
         self.service.peer()
     }
 
-    /// Calls a tool, and tells of its progress. Whoever drops the future cancels the call over there.
+    /// Calls a tool and reports its progress. Dropping the future cancels the call at the server.
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
-        tell: Tell,
+        tell: ProgressCallback,
     ) -> Result<ServerResult, ServiceError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let listener = self.service.service();
         let handle = {
-            // Whoever tells of progress waits until it is known whom to tell.
+            // Hold the lock until the callback is registered, so that early progress messages wait
+            // for it.
             let mut heard = listener.0.lock().await;
             let options = PeerRequestOptions::no_options();
             let handle = self.peer().send_request_with_option(request, options).await?;
             heard.insert(handle.progress_token.clone(), tell);
             handle
         };
-        let mut calling = Calling {
+        let mut calling = PendingCall {
             peer: self.peer().clone(),
             listener: listener.clone(),
             token: handle.progress_token.clone(),
@@ -186,33 +188,35 @@ impl Session {
         answer
     }
 
-    /// What an error of a call says, and what kind of trouble it is.
-    pub(super) async fn told(&self, error: &ServiceError) -> (McpTrouble, String) {
+    /// Classifies the error of a call.
+    pub(super) async fn classify(&self, error: &ServiceError) -> (McpErrorKind, String) {
         match error {
-            ServiceError::McpError(error) => (McpTrouble::Refused, refusal(error)),
+            ServiceError::McpError(error) => (McpErrorKind::Refused, refusal(error)),
             ServiceError::TransportSend(error) if client::was_not_sent(&*error.error) => {
-                (McpTrouble::Unreachable, client::told(&*error.error))
+                (McpErrorKind::Unreachable, client::error_message(&*error.error))
             }
-            ServiceError::TransportSend(error) => (McpTrouble::Lost, client::told(&*error.error)),
+            ServiceError::TransportSend(error) => {
+                (McpErrorKind::Lost, client::error_message(&*error.error))
+            }
             ServiceError::TransportClosed => {
-                let said = last_words(self.complaints.as_ref()).await;
-                (McpTrouble::Lost, format!("it ended before it answered{said}"))
+                let said = last_output(self.complaints.as_ref()).await;
+                (McpErrorKind::Lost, format!("it ended before it answered{said}"))
             }
-            other => (McpTrouble::Refused, other.to_string()),
+            other => (McpErrorKind::Refused, other.to_string()),
         }
     }
 }
 
-/// A call on its way.
-struct Calling {
+/// A call in flight.
+struct PendingCall {
     peer: Peer<RoleClient>,
-    listener: Listener,
+    listener: ProgressHandler,
     token: ProgressToken,
-    /// What is cancelled if nobody waits for the answer any more.
+    /// Request to cancel if the call is dropped.
     id: Option<RequestId>,
 }
 
-impl Drop for Calling {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         let (peer, listener, token) =
             (self.peer.clone(), self.listener.clone(), self.token.clone());
@@ -221,19 +225,19 @@ impl Drop for Calling {
         runtime.spawn(async move {
             listener.0.lock().await.remove(&token);
             if id.is_some() {
-                let reason = Some("nobody waits for the answer".to_owned());
-                // A server that is gone needs not be told.
+                let reason = Some("the caller stopped waiting".to_owned());
+                // Notifying a closed server fails, which is fine.
                 drop(peer.notify_cancelled(CancelledNotificationParam::new(id, reason)).await);
             }
         });
     }
 }
 
-/// Hears what a server says of its own accord: progress, by the calls that it is about.
+/// Receives progress notifications and passes them to their calls.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<HashMap<ProgressToken, Tell>>>);
+struct ProgressHandler(Arc<Mutex<HashMap<ProgressToken, ProgressCallback>>>);
 
-impl ClientHandler for Listener {
+impl ClientHandler for ProgressHandler {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("throughline", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), us)
@@ -261,18 +265,18 @@ fn progress(about: &ProgressNotificationParam) -> String {
     }
 }
 
-/// What a process writes to its standard error: it is read, so that the process is not held up, and its end is kept.
-struct Complaints {
+/// Reads the standard error of a process, so that the process does not block, and keeps its end.
+struct StderrTail {
     last: Arc<Lock<Vec<u8>>>,
     ended: watch::Receiver<bool>,
 }
 
-impl Complaints {
-    fn hear(mut stderr: ChildStderr) -> Self {
+impl StderrTail {
+    fn capture(mut stderr: ChildStderr) -> Self {
         let last = Arc::new(Lock::new(Vec::new()));
         let (end, ended) = watch::channel(false);
         let kept = Arc::clone(&last);
-        // It ends with the process.
+        // The task ends with the process.
         tokio::spawn(async move {
             let mut piece = [0; 1024];
             while let Ok(length @ 1..) = stderr.read(&mut piece).await {
@@ -287,15 +291,15 @@ impl Complaints {
     }
 }
 
-/// What a process that is gone said last, behind a sentence.
-async fn last_words(complaints: Option<&Complaints>) -> String {
+/// Returns the last error output of an exited process, as the end of a sentence.
+async fn last_output(complaints: Option<&StderrTail>) -> String {
     let Some(complaints) = complaints else { return String::new() };
     let mut ended = complaints.ended.clone();
-    drop(timeout(PARTING, ended.wait_for(|ended| *ended)).await);
+    drop(timeout(STDERR_TIMEOUT, ended.wait_for(|ended| *ended)).await);
     let last = complaints.last.lock().unwrap_or_else(PoisonError::into_inner);
     let said = String::from_utf8_lossy(&last);
     match said.trim() {
         "" => String::new(),
-        said => format!("; its last words were: {said}"),
+        said => format!("; its last error output was: {said}"),
     }
 }

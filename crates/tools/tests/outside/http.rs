@@ -1,12 +1,12 @@
-//! HTTP tools before a raw socket.
+//! Tests of HTTP tools against a raw socket.
 
 use std::time::Duration;
 
 use throughline_agent::{Tool, ToolAnswer};
 use throughline_core::{Credential, Media, Outcome, Part};
-use throughline_tools::{Declared, HttpBody, HttpConfig, HttpTool};
+use throughline_tools::{HttpBody, HttpConfig, HttpTool, ToolDeclarations};
 
-use crate::world::{Does, Raw, SECRET, redirect, reply, run, texts};
+use crate::world::{RawServer, Reaction, SECRET, redirect, reply, run, texts};
 
 fn tool(config: HttpConfig) -> HttpTool {
     HttpTool::new(config).unwrap()
@@ -17,8 +17,8 @@ fn lines(request: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn arguments_go_where_the_declaration_puts_them() {
-    let server = Raw::start(|_| reply("200 OK", "application/json", r#"{"sun":1}"#)).await;
+async fn arguments_fill_url_and_query_as_declared() {
+    let server = RawServer::start(|_| reply("200 OK", "application/json", r#"{"sun":1}"#)).await;
     let mut config =
         HttpConfig::get("weather", format!("{}/v1/{{city}}?unit={{unit}}", server.url));
     config.query = vec!["days".into(), "hours".into()];
@@ -38,8 +38,8 @@ async fn arguments_go_where_the_declaration_puts_them() {
 }
 
 #[tokio::test]
-async fn a_body_is_what_is_left_of_the_arguments() {
-    let server = Raw::start(|_| reply("201 Created", "text/plain", "")).await;
+async fn body_contains_the_remaining_arguments() {
+    let server = RawServer::start(|_| reply("201 Created", "text/plain", "")).await;
     let args = r#"{"id":"7","note":{"a": 1e2},"tags":["x"]}"#;
     let url = format!("{}/notes/{{id}}", server.url);
     let mut config = HttpConfig::post("note", url);
@@ -59,8 +59,8 @@ async fn a_body_is_what_is_left_of_the_arguments() {
 }
 
 #[tokio::test]
-async fn statuses_are_errors_as_declared_and_no_error_tells_a_secret() {
-    let server = Raw::start(|request| match request.split(' ').nth(1).unwrap() {
+async fn declared_statuses_are_errors_without_secrets() {
+    let server = RawServer::start(|request| match request.split(' ').nth(1).unwrap() {
         "/missing" => reply("404 Not Found", "text/plain", format!("not with {SECRET}")),
         _ => reply("500 Internal Server Error", "text/plain", "oh"),
     })
@@ -82,9 +82,9 @@ async fn statuses_are_errors_as_declared_and_no_error_tells_a_secret() {
 
 #[tokio::test]
 async fn a_redirect_is_followed_within_the_same_origin_only() {
-    let elsewhere = Raw::start(|_| reply("200 OK", "text/plain", "elsewhere")).await;
+    let elsewhere = RawServer::start(|_| reply("200 OK", "text/plain", "elsewhere")).await;
     let to = elsewhere.url.clone();
-    let server = Raw::start(move |request| match request.split(' ').nth(1).unwrap() {
+    let server = RawServer::start(move |request| match request.split(' ').nth(1).unwrap() {
         "/old" => redirect("301 Moved Permanently", "/new"),
         "/round" => redirect("302 Found", "/round"),
         "/away" => redirect("302 Found", &format!("{to}/")),
@@ -97,19 +97,20 @@ async fn a_redirect_is_followed_within_the_same_origin_only() {
     for (name, reason) in [
         (r#"{"page":"away"}"#, "it redirects to 127.0.0.1"),
         (r#"{"page":"metadata"}"#, "it redirects to 169.254.169.254"),
-        (r#"{"page":"round"}"#, "again and again"),
+        (r#"{"page":"round"}"#, "too often"),
     ] {
         let answer = run(&page, name).await;
         assert_eq!(answer.outcome, Outcome::Error);
-        assert!(answer.said().contains(reason), "{answer:?}");
+        assert!(answer.to_text().contains(reason), "{answer:?}");
     }
     assert_eq!(elsewhere.heard().len(), 0);
 }
 
 #[tokio::test]
-async fn a_slow_server_is_given_up() {
+async fn slow_server_times_out() {
     let server =
-        Raw::start(|_| Does::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha")).await;
+        RawServer::start(|_| Reaction::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha"))
+            .await;
     let mut config = HttpConfig::get("page", server.url.clone());
     config.timeout = Duration::from_millis(300);
     let answer = run(&tool(config.clone()), "{}").await;
@@ -117,31 +118,32 @@ async fn a_slow_server_is_given_up() {
     config.spec.idempotent = false;
     let answer = run(&tool(config), "{}").await;
     assert_eq!(answer.outcome, Outcome::Unknown);
-    assert!(answer.said().contains("Whether it took effect is unknown"), "{answer:?}");
+    assert!(answer.to_text().contains("Whether it took effect is unknown"), "{answer:?}");
 }
 
 #[tokio::test]
-async fn a_request_that_was_not_sent_has_failed_and_one_that_broke_off_is_unknown() {
+async fn unsent_request_fails_and_broken_request_is_unknown() {
     let server =
-        Raw::start(|_| Does::Breaks("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha")).await;
+        RawServer::start(|_| Reaction::Breaks("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nha"))
+            .await;
     let broke = run(&tool(HttpConfig::post("note", server.url.clone())), "{}").await;
     assert_eq!(broke.outcome, Outcome::Unknown, "{broke:?}");
-    assert_eq!(server.heard().len(), 1, "nothing is sent twice");
-    let silent = Raw::start(|_| Does::Breaks("")).await;
+    assert_eq!(server.heard().len(), 1, "requests are never repeated");
+    let silent = RawServer::start(|_| Reaction::Breaks("")).await;
     let broke = run(&tool(HttpConfig::post("note", silent.url.clone())), "{}").await;
     assert_eq!(broke.outcome, Outcome::Unknown, "{broke:?}");
-    assert_eq!(silent.heard().len(), 1, "nothing is sent twice");
+    assert_eq!(silent.heard().len(), 1, "requests are never repeated");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = run(&tool(HttpConfig::post("note", format!("http://{closed}/"))), "{}").await;
     assert_eq!(refused.outcome, Outcome::Error, "{refused:?}");
-    assert!(refused.said().contains("onnection refused"), "{refused:?}");
+    assert!(refused.to_text().contains("onnection refused"), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_huge_answer_is_cut_and_the_rest_is_not_read() {
-    let server = Raw::start(|_| {
+async fn large_response_is_truncated_and_not_read_further() {
+    let server = RawServer::start(|_| {
         let body = "é".repeat(1000);
-        Does::Stalls(Box::leak(
+        Reaction::Stalls(Box::leak(
             format!("HTTP/1.1 200 OK\r\ncontent-length: 999999999\r\n\r\n{body}").into_boxed_str(),
         ))
     })
@@ -149,14 +151,14 @@ async fn a_huge_answer_is_cut_and_the_rest_is_not_read() {
     let mut config = HttpConfig::get("page", server.url.clone());
     config.largest_answer = 101;
     let answer = run(&tool(config), "{}").await;
-    let note = "[The answer is longer than 101 bytes and was cut here.]";
+    let note = "[The answer is longer than 101 bytes and was truncated here.]";
     assert_eq!(texts(&answer), ["é".repeat(50).as_str(), note]);
     assert_eq!(answer.outcome, Outcome::Ok);
 }
 
 #[tokio::test]
-async fn pictures_are_shown_and_other_bytes_are_not() {
-    let server = Raw::start(|request| match request.split(' ').nth(1).unwrap() {
+async fn images_are_returned_and_other_binary_data_is_not() {
+    let server = RawServer::start(|request| match request.split(' ').nth(1).unwrap() {
         "/picture" => reply("200 OK", "Image/PNG", b"hello"),
         _ => reply("200 OK", "application/octet-stream", [0, 159, 146, 150]),
     })
@@ -166,12 +168,13 @@ async fn pictures_are_shown_and_other_bytes_are_not() {
     let picture = run(&page, r#"{"page":"picture"}"#).await;
     assert_eq!(picture, ToolAnswer { outcome: Outcome::Ok, parts: vec![Part::Media(image)] });
     let bytes = run(&page, r#"{"page":"bytes"}"#).await;
-    let note = "[The answer is bytes of `application/octet-stream`, which cannot be shown.]";
-    assert_eq!(bytes, ToolAnswer::text(note), "it is there all the same");
+    let note =
+        "[The answer is binary data of type `application/octet-stream`, which cannot be shown.]";
+    assert_eq!(bytes, ToolAnswer::text(note), "the result is still a success");
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_a_metadata_service() {
+async fn metadata_services_are_blocked() {
     for url in [
         "http://169.254.169.254/latest/{a}",
         "http://metadata.google.internal/",
@@ -183,14 +186,14 @@ async fn nothing_is_sent_to_a_metadata_service() {
 }
 
 #[tokio::test]
-async fn declared_tools_are_opened_together_and_have_names_of_their_own() {
-    let server = Raw::start(|_| reply("200 OK", "text/plain", "hello")).await;
+async fn declared_tools_open_together_with_unique_names() {
+    let server = RawServer::start(|_| reply("200 OK", "text/plain", "hello")).await;
     let text = format!("[http.greet]\nurl = \"{}/{{name}}\"\n", server.url);
     let nothing = |_: &str| None;
-    let declared = Declared::toml(&text, &[], &nothing).unwrap();
+    let declared = ToolDeclarations::toml(&text, &[], &nothing).unwrap();
     let tools = declared.clone().open().await.unwrap();
     assert_eq!(run(&*tools[0], r#"{"name":"Ann"}"#).await, ToolAnswer::text("hello"));
-    let line = Declared::line(&format!("http:greet={}", server.url), &nothing).unwrap();
-    let twice = declared.and(line).open().await.err().unwrap().to_string();
-    assert_eq!(twice, "there are two tools of the name `greet`: call one of them otherwise");
+    let line = ToolDeclarations::line(&format!("http:greet={}", server.url), &nothing).unwrap();
+    let twice = declared.merge(line).open().await.err().unwrap().to_string();
+    assert_eq!(twice, "two tools have the name `greet`; rename one of them");
 }

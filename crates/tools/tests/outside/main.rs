@@ -1,4 +1,5 @@
-//! Tools that come from elsewhere, before real servers: MCP over pipes and over HTTP, raw sockets, and a run that uses them.
+//! Tests of external tools with real servers: MCP over pipes and HTTP, raw sockets, and an agent
+//! run.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +14,6 @@ mod mcp;
 mod run;
 mod world;
 
-#[expect(dead_code, reason = "the runs of the agent's own tests need more of it")]
+#[expect(dead_code, reason = "the agent tests use more of this module")]
 #[path = "../../../agent/tests/runs/harness.rs"]
 mod harness;

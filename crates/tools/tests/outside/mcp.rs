@@ -1,11 +1,11 @@
-//! MCP servers: what they list, answer and tell, and what becomes of calls when they are slow, or gone.
+//! Tests of MCP servers: tools, results, progress, timeouts and lost connections.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::{Tool, ToolAnswer};
 use throughline_core::{Media, Outcome, Part};
-use throughline_tools::{Approval, McpConfig, McpServer, McpTrouble};
+use throughline_tools::{Approval, McpConfig, McpErrorKind, McpServer};
 
 use crate::world::{Endpoint, SECRET, about, json, named, process, python, run, spawned, texts};
 
@@ -14,7 +14,7 @@ async fn tools_of(config: McpConfig) -> Vec<Arc<dyn Tool>> {
 }
 
 #[tokio::test]
-async fn the_tools_of_all_pages_have_schemas_hints_and_names_that_providers_take() {
+async fn tools_of_all_pages_have_schemas_hints_and_valid_names() {
     let server = spawned().await;
     let tools = server.tools().await.unwrap();
     assert_eq!(tools.len(), 15);
@@ -33,9 +33,9 @@ async fn the_tools_of_all_pages_have_schemas_hints_and_names_that_providers_take
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_old_handshake_is_greeted_in_the_new_way() {
+async fn server_rejecting_the_old_handshake_gets_the_new_one() {
     let mut config = process();
-    let throughline_tools::Reach::Process { args, .. } = &mut config.reach else { panic!() };
+    let throughline_tools::Transport::Process { args, .. } = &mut config.reach else { panic!() };
     args.push("modern".to_owned());
     let tools = tools_of(config).await;
     assert_eq!(tools.len(), 15);
@@ -44,7 +44,7 @@ async fn a_server_that_refuses_the_old_handshake_is_greeted_in_the_new_way() {
 }
 
 #[tokio::test]
-async fn a_person_allows_what_may_destroy_or_everything_and_only_what_is_wanted_is_offered() {
+async fn approval_and_tool_filters_apply() {
     let needing = |tools: &[Arc<dyn Tool>]| {
         let needing = tools.iter().map(|tool| tool.spec()).filter(|spec| spec.needs_approval);
         needing.map(|spec| spec.name.to_string()).collect::<Vec<_>>()
@@ -60,15 +60,15 @@ async fn a_person_allows_what_may_destroy_or_everything_and_only_what_is_wanted_
     assert_eq!(needing(&tools_of(config.clone()).await).len(), 4);
     config.only = Some(vec!["ecko".into()]);
     let wrong = McpServer::open(config).await.unwrap().tools().await.err().unwrap().to_string();
-    assert!(wrong.contains("it has no tool `ecko`, but echo, add"), "{wrong}");
+    assert!(wrong.contains("it has no tool `ecko`; its tools are echo, add"), "{wrong}");
 }
 
 #[tokio::test]
-async fn answers_of_every_kind_become_parts() {
+async fn every_result_type_becomes_parts() {
     let tools = spawned().await.tools().await.unwrap();
     let echo = named(&tools, "outside__echo");
     assert_eq!(run(&*echo, r#"{"text":"héllo"}"#).await, ToolAnswer::text("héllo"));
-    // What is said as text and as structure is said once.
+    // Content that is present as text and as structure is added once.
     let sum = run(&*named(&tools, "outside__add"), r#"{"a":1,"b":2}"#).await;
     assert_eq!(sum, ToolAnswer::text(r#"{"sum": 3}"#));
     let picture = run(&*named(&tools, "outside__picture"), "{}").await;
@@ -83,7 +83,7 @@ async fn answers_of_every_kind_become_parts() {
 }
 
 #[tokio::test]
-async fn errors_are_told_and_secrets_are_not() {
+async fn errors_are_reported_without_secrets() {
     let tools = spawned().await.tools().await.unwrap();
     let failed = run(&*named(&tools, "outside__fail"), "{}").await;
     assert_eq!(failed, ToolAnswer::error("the key … is not good"));
@@ -91,21 +91,21 @@ async fn errors_are_told_and_secrets_are_not() {
     let expected = "The MCP server `outside` refused: not with … (code -32601)";
     assert_eq!(refused, ToolAnswer::error(expected));
     let wrong = run(&*named(&tools, "outside__echo"), "[]").await;
-    assert!(wrong.said().contains("no object"), "{wrong:?}");
+    assert!(wrong.to_text().contains("not an object"), "{wrong:?}");
 }
 
 #[tokio::test]
-async fn progress_is_told_while_a_call_waits() {
-    progress_is_told(spawned().await).await;
+async fn progress_is_reported_during_a_call() {
+    assert_progress(spawned().await).await;
 }
 
 #[tokio::test]
-async fn progress_is_told_over_http_too() {
+async fn progress_is_reported_over_http() {
     let endpoint = Endpoint::start(0);
-    progress_is_told(McpServer::open(endpoint.config()).await.unwrap()).await;
+    assert_progress(McpServer::open(endpoint.config()).await.unwrap()).await;
 }
 
-async fn progress_is_told(server: McpServer) {
+async fn assert_progress(server: McpServer) {
     let tools = server.tools().await.unwrap();
     let (wait, release) = (named(&tools, "outside__wait"), named(&tools, "outside__release"));
     let (about, mut told) = about();
@@ -120,12 +120,12 @@ async fn progress_is_told(server: McpServer) {
 }
 
 #[tokio::test]
-async fn whoever_drops_a_call_cancels_it() {
+async fn dropping_a_call_cancels_it() {
     is_cancelled(spawned().await).await;
 }
 
 #[tokio::test]
-async fn whoever_drops_a_call_over_http_cancels_it() {
+async fn dropping_a_call_over_http_cancels_it() {
     let endpoint = Endpoint::start(0);
     is_cancelled(McpServer::open(endpoint.config()).await.unwrap()).await;
 }
@@ -139,17 +139,17 @@ async fn is_cancelled(server: McpServer) {
         progress = told.recv() => assert_eq!(progress.as_deref(), Some("1")),
     }
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
-    assert_eq!(cancelled, ToolAnswer::text("nobody waits for the answer"));
+    assert_eq!(cancelled, ToolAnswer::text("the caller stopped waiting"));
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_given_up_and_its_outcome_is_unknown() {
+async fn timed_out_call_has_unknown_outcome() {
     let mut config = process();
     config.timeout = Duration::from_secs(3);
     let tools = tools_of(config).await;
     let slow = run(&*named(&tools, "outside__stall"), "{}").await;
     assert_eq!(slow.outcome, Outcome::Unknown);
-    let said = slow.said();
+    let said = slow.to_text();
     assert!(said.contains("took too long: it did not answer within 3000 ms"), "{said}");
     assert!(said.contains("Whether it took effect is unknown"), "{said}");
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
@@ -157,29 +157,29 @@ async fn a_call_that_takes_too_long_is_given_up_and_its_outcome_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_mid_call_is_started_again_by_the_next() {
+async fn next_call_restarts_a_crashed_server() {
     let tools = spawned().await.tools().await.unwrap();
     let process = named(&tools, "outside__process");
-    let first = run(&*process, "{}").await.said();
+    let first = run(&*process, "{}").await.to_text();
     let died = run(&*named(&tools, "outside__die"), "{}").await;
     assert_eq!(died.outcome, Outcome::Unknown);
-    let said = died.said();
+    let said = died.to_text();
     assert!(said.contains("`outside` was lost: it ended before it answered"), "{said}");
     assert!(
-        said.contains("its last words were:") && said.contains("out of cheese, with …"),
+        said.contains("its last error output was:") && said.contains("out of cheese, with …"),
         "{said}"
     );
     assert!(!said.contains(SECRET), "{said}");
     let again = run(&*process, "{}").await;
     assert_eq!(again.outcome, Outcome::Ok, "{again:?}");
-    assert_ne!(again.said(), first);
-    // What may be run again has failed, and that is known.
+    assert_ne!(again.to_text(), first);
+    // The failure of an idempotent call is known.
     let died = run(&*named(&tools, "outside__die_reading"), "{}").await;
     assert_eq!(died.outcome, Outcome::Error);
 }
 
 #[tokio::test]
-async fn an_endpoint_that_dies_in_mid_call_is_asked_again_when_it_is_back() {
+async fn next_call_reconnects_to_a_restarted_endpoint() {
     let endpoint = Endpoint::start(0);
     let port = endpoint.port;
     let tools = tools_of(endpoint.config()).await;
@@ -192,42 +192,42 @@ async fn an_endpoint_that_dies_in_mid_call_is_asked_again_when_it_is_back() {
     endpoint.ended();
     let gone = run(&*echo, args).await;
     assert_eq!(gone.outcome, Outcome::Error, "{gone:?}");
-    assert!(gone.said().contains("The MCP server `outside`"), "{gone:?}");
+    assert!(gone.to_text().contains("The MCP server `outside`"), "{gone:?}");
     let _back = Endpoint::start(port);
     assert_eq!(run(&*echo, args).await, ToolAnswer::text("hello"));
 }
 
 #[tokio::test]
-async fn a_huge_answer_is_cut_at_a_whole_character() {
+async fn large_result_is_truncated_at_a_character_boundary() {
     let mut config = process();
     config.largest_answer = 1001;
     let tools = tools_of(config).await;
     let huge = run(&*named(&tools, "outside__huge"), r#"{"bytes":3000000}"#).await;
     assert_eq!(huge.outcome, Outcome::Ok);
-    let note = "[The answer is longer than 1001 bytes and was cut here.]";
+    let note = "[The answer is longer than 1001 bytes and was truncated here.]";
     assert_eq!(texts(&huge), ["é".repeat(500).as_str(), note]);
 }
 
 #[tokio::test]
-async fn a_process_has_the_variables_that_it_was_given_and_no_others() {
+async fn process_gets_only_its_declared_variables() {
     let tools = spawned().await.tools().await.unwrap();
-    let said = run(&*named(&tools, "outside__environment"), "{}").await.said();
+    let said = run(&*named(&tools, "outside__environment"), "{}").await.to_text();
     let ours: Vec<&str> = said.split(' ').filter(|name| *name != "LC_CTYPE").collect();
     assert_eq!(ours, ["API_KEY"]);
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_opened_says_why() {
+async fn failed_start_reports_the_reason() {
     let missing = McpServer::spawn("files", "no-such-program", [], []).await.unwrap_err();
-    assert_eq!(missing.trouble, McpTrouble::Unreachable);
+    assert_eq!(missing.trouble, McpErrorKind::Unreachable);
     let said = missing.to_string();
     assert!(said.contains("cannot be opened: `no-such-program` does not start"), "{said}");
     let env = [("API_KEY", SECRET)];
     let script = "import os, sys; sys.exit('no: ' + os.environ['API_KEY'])";
     let ended = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
-    assert_eq!(ended.reason, "it ended before it answered; its last words were: no: …");
+    assert_eq!(ended.reason, "it ended before it answered; its last error output was: no: …");
     let mut silent = process();
-    let throughline_tools::Reach::Process { args, .. } = &mut silent.reach else { panic!() };
+    let throughline_tools::Transport::Process { args, .. } = &mut silent.reach else { panic!() };
     *args = vec!["-c".to_owned(), "import sys; sys.stdin.read()".to_owned()];
     silent.start_timeout = Duration::from_millis(300);
     let silent = McpServer::open(silent).await.unwrap_err();
@@ -235,12 +235,12 @@ async fn a_server_that_cannot_be_opened_says_why() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_cannot_be_opened_says_why_and_tells_no_key() {
+async fn failed_connection_reports_the_reason_without_keys() {
     let endpoint = Endpoint::start(0);
     let url = format!("http://127.0.0.1:{}/mcp?key={SECRET}", endpoint.port);
     let wrong = [("Authorization", "Bearer sk-another-secret")];
     let refused = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
-    assert_eq!(refused.trouble, McpTrouble::Unreachable);
+    assert_eq!(refused.trouble, McpErrorKind::Unreachable);
     let said = format!("{refused} {refused:?}");
     assert!(said.contains("401"), "{said}");
     drop(endpoint);
@@ -252,6 +252,6 @@ async fn an_endpoint_that_cannot_be_opened_says_why_and_tells_no_key() {
         ["http://169.254.169.254/mcp", "http://metadata.google.internal/mcp", "ftp://example.com/"]
     {
         let refused = McpServer::connect("search", url, []).await.unwrap_err();
-        assert_eq!(refused.trouble, McpTrouble::Unreachable, "{refused}");
+        assert_eq!(refused.trouble, McpErrorKind::Unreachable, "{refused}");
     }
 }

@@ -1,25 +1,25 @@
-//! A run of an agent that uses tools from elsewhere.
+//! Tests of an agent run with external tools.
 
 use throughline_agent::{AgentConfig, RunStatus};
 use throughline_core::{RunEvent, ToolCallPhase, ToolExecutionStatus};
 use throughline_tools::HttpConfig;
 
-use crate::harness::{Cast, Says, Scene, results, said_by_tools};
-use crate::world::{Raw, reply, spawned};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, said_by_tools};
+use crate::world::{RawServer, reply, spawned};
 
 #[tokio::test]
-async fn an_agent_uses_a_server_and_an_address_and_is_told_how_they_went() {
-    let page = Raw::start(|_| reply("200 OK", "text/plain", "a page")).await;
+async fn agent_uses_mcp_and_http_tools_and_receives_their_outcomes() {
+    let page = RawServer::start(|_| reply("200 OK", "text/plain", "a page")).await;
     let page = HttpConfig::get("page", format!("{}/{{name}}", page.url));
-    let models = Cast::default().with("claude-sonnet-4-5", |call| match results(call) {
-        0 => Says::Calls(&[
+    let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
+        0 => ScriptedAnswer::Calls(&[
             ("outside__add", r#"{"a":1,"b":2}"#),
             ("outside__add", r#"{"a":"one"}"#),
             ("page", r#"{"name":"x"}"#),
         ]),
-        3 => Says::Calls(&[("outside__die", "{}")]),
-        4 => Says::Calls(&[("outside__echo", r#"{"text":"back"}"#)]),
-        _ => Says::Text("done"),
+        3 => ScriptedAnswer::Calls(&[("outside__die", "{}")]),
+        4 => ScriptedAnswer::Calls(&[("outside__echo", r#"{"text":"back"}"#)]),
+        _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
     let mut tools = spawned().await.tools().await.unwrap();

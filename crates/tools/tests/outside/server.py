@@ -1,6 +1,6 @@
-"""A small MCP server, with the standard library only: over its standard streams, or over streamable HTTP.
+"""A small MCP server in the standard library, over standard streams or streamable HTTP.
 
-It does what a test asks of it: answers of every kind, progress, waiting, refusing, dying.
+Its tools cover the cases of the tests: every kind of result, progress, delays, refusals and exits.
 """
 
 import json
@@ -11,7 +11,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PAGE = 5
-# Whether it speaks as the protocol has it since 2026-07-28, and in no other way.
+# Whether the server accepts only the protocol of 2026-07-28.
 MODERN = "modern" in sys.argv
 released = threading.Event()
 cancelled = queue.Queue()
@@ -50,7 +50,7 @@ def text(words, **more):
 
 
 def call(name, arguments, progress):
-    """The result of a call, or nothing if there is none."""
+    """Returns the result of a call, or None."""
     if name == "echo":
         return text(arguments["text"])
     if name == "add":
@@ -99,7 +99,7 @@ def answer(request, send):
     reply = lambda result: send({"jsonrpc": "2.0", "id": number, "result": {**kind, **result}})
     method = request["method"]
     if method == "initialize" and MODERN:
-        send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "initialize is no more"}})
+        send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "initialize is not supported"}})
     elif method == "server/discover" and MODERN:
         found = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         reply({**found, "ttlMs": 0, "cacheScope": "private"})
@@ -130,7 +130,7 @@ def answer(request, send):
 
 
 def hear(message):
-    """Hears a notification."""
+    """Handles a notification."""
     if message["method"] == "notifications/cancelled":
         cancelled.put(message["params"]["reason"])
 

@@ -1,4 +1,4 @@
-//! The servers that the tests speak with, and calls of their tools.
+//! Servers for the tests, and helpers that call their tools.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -17,14 +17,15 @@ fn script() -> String {
     format!("{}/tests/outside/server.py", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The interpreter itself: what is found by its name may be a script that sets variables of its own.
+/// Returns the path of the interpreter itself; the command in `PATH` may be a script that sets
+/// variables.
 pub(crate) fn python() -> String {
     let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let said = asked.expect("the tests need python3").stdout;
     String::from_utf8(said).unwrap().trim().to_owned()
 }
 
-/// The server as a process that is spoken with over its standard streams.
+/// Declares the server as a process.
 pub(crate) fn process() -> McpConfig {
     let env = [("API_KEY", SECRET)];
     McpConfig::process("outside", python(), [script().as_str(), "stdio"], env)
@@ -34,14 +35,14 @@ pub(crate) async fn spawned() -> McpServer {
     McpServer::open(process()).await.unwrap()
 }
 
-/// The server over HTTP. It ends when this is dropped.
+/// The server over HTTP; it is killed on drop.
 pub(crate) struct Endpoint {
     process: Child,
     pub(crate) port: u16,
 }
 
 impl Endpoint {
-    /// Starts it, at that port or at any.
+    /// Starts the server at this port; 0 selects a free one.
     pub(crate) fn start(port: u16) -> Self {
         let mut command = Command::new(python());
         command.args([script().as_str(), "http", &port.to_string()]).env("API_KEY", SECRET);
@@ -58,7 +59,7 @@ impl Endpoint {
         McpConfig::http("outside", url, [("Authorization", authorization.as_str())])
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server exits by itself.
     pub(crate) fn ended(mut self) {
         self.process.wait().unwrap();
     }
@@ -75,13 +76,13 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// The tool of that name, as the model knows it.
+/// Returns the tool with this name.
 pub(crate) fn named(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
     let found = tools.iter().find(|tool| &*tool.spec().name == name);
     Arc::clone(found.unwrap_or_else(|| panic!("there is no {name}")))
 }
 
-/// A reason to run, and what is told of the progress.
+/// Creates a tool context and a receiver for its progress messages.
 pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
     let (tell, told) = mpsc::unbounded_channel();
     let about = ToolContext {
@@ -93,7 +94,7 @@ pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
     (about, told)
 }
 
-/// Runs a tool whose progress nobody hears.
+/// Runs a tool without receiving its progress.
 pub(crate) async fn run(tool: &dyn Tool, args: &str) -> ToolAnswer {
     tool.run(&json(args), &about().0).await
 }
@@ -106,40 +107,40 @@ pub(crate) fn texts(answer: &ToolAnswer) -> Vec<&str> {
     texts.collect()
 }
 
-/// What a socket does once it has heard a request.
-pub(crate) enum Does {
+/// Reaction of a socket to a request.
+pub(crate) enum Reaction {
     Says(Vec<u8>),
-    /// Says this, and waits for ever.
+    /// Writes this and never finishes.
     Stalls(&'static str),
-    /// Says this, and hangs up.
+    /// Writes this and closes the connection.
     Breaks(&'static str),
 }
 
-/// An answer of HTTP, whole.
-pub(crate) fn reply(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Does {
+/// Builds a complete HTTP response.
+pub(crate) fn reply(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Reaction {
     let body = body.as_ref();
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    Does::Says([head.as_bytes(), body].concat())
+    Reaction::Says([head.as_bytes(), body].concat())
 }
 
-/// A redirect.
-pub(crate) fn redirect(status: &str, to: &str) -> Does {
-    Does::Says(
+/// Builds a redirect.
+pub(crate) fn redirect(status: &str, to: &str) -> Reaction {
+    Reaction::Says(
         format!("HTTP/1.1 {status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes(),
     )
 }
 
-/// A socket that answers HTTP as it is told, and keeps what it heard.
-pub(crate) struct Raw {
+/// A socket that writes scripted responses and records requests.
+pub(crate) struct RawServer {
     pub(crate) url: String,
     heard: Arc<Mutex<Vec<String>>>,
 }
 
-impl Raw {
-    pub(crate) async fn start(does: impl Fn(&str) -> Does + Send + Sync + 'static) -> Self {
+impl RawServer {
+    pub(crate) async fn start(does: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -161,26 +162,26 @@ impl Raw {
 async fn speak(
     mut socket: TcpStream,
     kept: &Mutex<Vec<String>>,
-    does: &(impl Fn(&str) -> Does + Sync),
+    does: &(impl Fn(&str) -> Reaction + Sync),
 ) {
     while let Some(request) = request(&mut socket).await {
         kept.lock().unwrap().push(request.clone());
         match does(&request) {
-            Does::Says(bytes) => {
+            Reaction::Says(bytes) => {
                 if socket.write_all(&bytes).await.is_err() {
                     return;
                 }
             }
-            Does::Stalls(words) => {
+            Reaction::Stalls(words) => {
                 drop(socket.write_all(words.as_bytes()).await);
                 std::future::pending::<()>().await;
             }
-            Does::Breaks(words) => return drop(socket.write_all(words.as_bytes()).await),
+            Reaction::Breaks(words) => return drop(socket.write_all(words.as_bytes()).await),
         }
     }
 }
 
-/// The next request of a connection: its head and its body.
+/// Reads the next request of a connection: its head and body.
 async fn request(socket: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! One attempt of a turn: a model call, as a span with only the content that no earlier span has.
+//! One attempt of a turn: a model call as a span, with only the content that no earlier span has.
 
 use jiff::Timestamp;
 use throughline_core::{
@@ -6,14 +6,14 @@ use throughline_core::{
     json,
 };
 
-use crate::fold::{Telling, Total};
+use crate::fold::{TraceOptions, UsageTotal};
 use crate::span::{Span, Value};
 
-/// An attempt that is under way.
+/// An attempt in progress.
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) attempt: Attempt,
-    /// The time of its last event.
+    /// Time of the last event.
     pub(super) heard: Timestamp,
     thoughts: Vec<Name>,
     sealed: u64,
@@ -45,8 +45,8 @@ impl OpenTurn {
         self.attempt.model.as_deref().unwrap_or_default()
     }
 
-    /// Notes what is told of it while it goes on.
-    pub(super) fn hear(&mut self, at: Timestamp, event: &RunEvent) {
+    /// Records an event of the attempt.
+    pub(super) fn record_event(&mut self, at: Timestamp, event: &RunEvent) {
         self.heard = at;
         match event {
             RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => {
@@ -68,24 +68,24 @@ impl OpenTurn {
         self,
         end: AttemptEnd,
         reason: Option<&Name>,
-        telling: &Telling,
+        telling: &TraceOptions,
         said: &[(Name, Name)],
         span: &mut Span,
     ) {
         span.add("gen_ai.operation.name", "chat");
         span.add("gen_ai.request.model", self.model());
         span.add("throughline.turn", self.attempt.turn);
-        if !self.attempt.is_aside() {
+        if !self.attempt.is_side_call() {
             span.add("throughline.attempt", self.attempt.number);
         }
-        span.maybe("throughline.purpose", self.attempt.purpose.as_ref());
+        span.add_if_some("throughline.purpose", self.attempt.purpose.as_ref());
         match end {
             AttemptEnd::Discarded => {
                 let reason = reason.map_or("discarded", |reason| &**reason);
-                span.problem = Some(Name::from(telling.text(reason)));
+                span.problem = Some(Name::from(telling.redact(reason)));
             }
             AttemptEnd::Left if self.usage.is_none() => {
-                span.problem = Some("it was not answered".into());
+                span.problem = Some("the model did not answer".into());
             }
             AttemptEnd::Accepted | AttemptEnd::Left => {
                 let reasons = reason.map(|reason| Value::Texts(vec![reason.clone()]));
@@ -102,8 +102,8 @@ impl OpenTurn {
         }
     }
 
-    /// What was said and thought: only what no earlier turn told.
-    fn put_content(&self, telling: &Telling, said: &[(Name, Name)], span: &mut Span) {
+    /// Adds messages and Thoughts that no earlier turn contained.
+    fn put_content(&self, telling: &TraceOptions, said: &[(Name, Name)], span: &mut Span) {
         if !said.is_empty() {
             span.add("gen_ai.input.messages", messages(said, telling).as_str());
         }
@@ -120,14 +120,14 @@ impl OpenTurn {
     }
 }
 
-/// Messages as OpenTelemetry's conventions write them.
-fn messages(said: &[(Name, Name)], telling: &Telling) -> Json {
+/// Formats messages by OpenTelemetry's conventions.
+fn messages(said: &[(Name, Name)], telling: &TraceOptions) -> Json {
     json::array(|list| {
         for (role, content) in said {
             list.object(|o| {
                 o.string("role", role).array("parts", |parts| {
                     parts.object(|o| {
-                        o.string("type", "text").string("content", &telling.text(content));
+                        o.string("type", "text").string("content", &telling.redact(content));
                     });
                 });
             });
@@ -137,23 +137,23 @@ fn messages(said: &[(Name, Name)], telling: &Telling) -> Json {
 
 fn put_usage(usage: Option<&ReflectionUsage>, cost: Option<f64>, span: &mut Span) {
     if let Some(usage) = usage {
-        span.maybe("gen_ai.usage.input_tokens", usage.input_tokens);
-        span.maybe("gen_ai.usage.output_tokens", usage.output_tokens);
-        span.maybe("gen_ai.usage.cache_read.input_tokens", usage.cached_input_tokens);
-        span.maybe("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens);
+        span.add_if_some("gen_ai.usage.input_tokens", usage.input_tokens);
+        span.add_if_some("gen_ai.usage.output_tokens", usage.output_tokens);
+        span.add_if_some("gen_ai.usage.cache_read.input_tokens", usage.cached_input_tokens);
+        span.add_if_some("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens);
     }
     if let Some(cost) = cost {
         span.attributes.push(("throughline.cost_usd", Value::Decimal(cost)));
     }
 }
 
-/// What became of the thoughts and seals that went along.
+/// Adds the counts of replayed Thoughts and Seals.
 fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
     let Some(replay) = replay else { return };
-    span.maybe("throughline.fates.kept", replay.kept);
-    span.maybe("throughline.fates.restored", replay.restored);
-    span.maybe("throughline.fates.reshaped", replay.reshaped);
-    span.maybe("throughline.fates.elided", replay.elided);
+    span.add_if_some("throughline.fates.kept", replay.kept);
+    span.add_if_some("throughline.fates.restored", replay.restored);
+    span.add_if_some("throughline.fates.reshaped", replay.reshaped);
+    span.add_if_some("throughline.fates.elided", replay.elided);
     for (what, count) in replay.seals.iter().flatten() {
         let key = match &**what {
             "kept" => "throughline.seals.kept",
@@ -162,7 +162,7 @@ fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
             "reshaped" => "throughline.seals.reshaped",
             _ => continue,
         };
-        span.maybe(key, count.tree().root().u64());
+        span.add_if_some(key, count.tree().root().u64());
     }
     let why: Vec<Name> = replay.why.iter().flatten().map(|(why, _)| why.clone()).collect();
     if !why.is_empty() {
@@ -170,7 +170,7 @@ fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
     }
 }
 
-impl Total {
+impl UsageTotal {
     /// Adds the tokens and the cost of a usage event, inside or outside an attempt.
     pub(super) fn add(&mut self, event: &RunEvent) {
         let RunEvent::Usage(event) = event else { return };

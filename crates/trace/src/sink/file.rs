@@ -1,4 +1,4 @@
-//! Traces as files: a folder for each session.
+//! Writes traces as files, one folder per session.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,34 +7,35 @@ use throughline_core::Name;
 use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::session::{Parcel, Phase};
-use crate::sink::{Sink, SinkError, Taking};
+use crate::session::{BatchPhase, TraceBatch};
+use crate::sink::{SendFuture, Sink, SinkError};
 
-/// Writes `SESSION/trace.session.json` in a folder; what is streamed is appended to `SESSION/trace.events.jsonl`. A session's
-/// name begins with its tenant, except for the tenant `default`.
+/// Writes `SESSION/trace.session.json` in a folder; streamed batches are appended to
+/// `SESSION/trace.events.jsonl`. A session id starts with its tenant, except for the tenant
+/// `default`.
 pub struct FileSink {
     name: Name,
     folder: PathBuf,
 }
 
 impl FileSink {
-    /// A sink that writes in that folder, which is made where it is not there.
+    /// Creates a sink for a folder, which is created when needed.
     pub fn new(name: Name, folder: impl AsRef<Path>) -> Self {
         Self { name, folder: folder.as_ref().to_owned() }
     }
 
-    async fn write(&self, parcel: &Parcel) -> io::Result<()> {
+    async fn write(&self, parcel: &TraceBatch) -> io::Result<()> {
         let session = &*parcel.session.id;
         if !is_file_name(session) {
-            let problem = "the session's name may hold only letters, digits, `_`, `-` and `.`";
+            let problem = "the session id may contain only letters, digits, `_`, `-` and `.`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         let folder = self.folder.join(session);
         fs::create_dir_all(&folder).await?;
-        let mut text = parcel.json().as_str().to_owned();
+        let mut text = parcel.to_json().as_str().to_owned();
         text.push('\n');
-        if parcel.phase == Phase::Whole {
-            // It is there whole, or as it was before.
+        if parcel.phase == BatchPhase::Whole {
+            // The rename is atomic: readers see the old or the new file.
             let draft = folder.join("trace.session.json.part");
             fs::write(&draft, text).await?;
             return fs::rename(draft, folder.join("trace.session.json")).await;
@@ -46,7 +47,7 @@ impl FileSink {
     }
 }
 
-/// Whether a session's name names a folder of this one, and nothing outside it.
+/// Returns whether a session id is safe as the name of a subfolder.
 fn is_file_name(session: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     (1..=255).contains(&session.len())
@@ -59,10 +60,10 @@ impl Sink for FileSink {
         &self.name
     }
 
-    fn take<'a>(&'a self, parcel: &'a Parcel) -> Taking<'a> {
+    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
         Box::pin(async move {
             let written = self.write(parcel).await;
-            written.map_err(|error| SinkError::lasting(error.to_string()))
+            written.map_err(|error| SinkError::permanent(error.to_string()))
         })
     }
 }
@@ -77,11 +78,9 @@ mod tests {
     use throughline_testkit::Folder;
 
     use super::*;
-    use crate::deliver::Status;
-    use crate::session::{Session, session_id};
-    use crate::tracer::Mode;
+    use crate::session::{Mode, Session, Status, session_id};
 
-    fn parcel(id: Name) -> Parcel {
+    fn parcel(id: Name) -> TraceBatch {
         let session = Session {
             id,
             trace: [1; 16],
@@ -91,9 +90,9 @@ mod tests {
             mode: Mode::Batched,
             sinks: Vec::new(),
         };
-        Parcel {
+        TraceBatch {
             session: Arc::new(session),
-            phase: Phase::Whole,
+            phase: BatchPhase::Whole,
             before: 0,
             spans: Vec::new(),
             agent: None,
@@ -109,13 +108,14 @@ mod tests {
         let sink = FileSink::new(Name::from("file"), outside.join("traces"));
         let absolute = outside.join("x").display().to_string();
         for name in ["../x", "..", ".", "", "a/b", "sess_é", "a\0b", &*absolute] {
-            let refused = sink.take(&parcel(Name::from(name))).await.unwrap_err();
-            assert!(refused.message.contains("name may hold only"), "{refused}");
+            let refused = sink.send(&parcel(Name::from(name))).await.unwrap_err();
+            assert!(refused.message.contains("id may contain only"), "{refused}");
         }
-        // The same run of two tenants, with a name that would leave the folder, is two files within it.
+        // The same run of two tenants, with a name that would leave the folder, becomes two files
+        // inside it.
         for tenant in ["acme", "../acme"] {
             let id = session_id(&Tenant::from(tenant), &LogId::from("../../x"));
-            sink.take(&parcel(id)).await.unwrap();
+            sink.send(&parcel(id)).await.unwrap();
         }
         let list = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
         assert_eq!((list(&outside), list(&outside.join("traces"))), (1, 2));

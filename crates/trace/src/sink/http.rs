@@ -1,4 +1,4 @@
-//! Traces over HTTP: the session's JSON, as one document or piece by piece.
+//! Posts traces as JSON over HTTP, as one document or in batches.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use reqwest::{Client, Response, StatusCode, Url};
 use throughline_core::{Credential, Name};
 use throughline_tools::client as web;
 
-use crate::session::Parcel;
-use crate::sink::{Again, InvalidSink, Sink, SinkError, Taking};
+use crate::session::TraceBatch;
+use crate::sink::{InvalidSink, Retry, SendFuture, Sink, SinkError};
 
-/// How long one try may take.
+/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Posts parcels as JSON.
+/// Posts batches as JSON.
 pub struct HttpSink {
     name: Name,
-    post: Post,
+    post: PostTarget,
 }
 
 impl HttpSink {
-    /// A sink at that address, with these headers.
+    /// Creates a sink at this URL with these headers.
     pub fn new(name: Name, url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
-        Ok(Self { name, post: Post::new(url, headers)? })
+        Ok(Self { name, post: PostTarget::new(url, headers)? })
     }
 }
 
@@ -31,20 +31,20 @@ impl Sink for HttpSink {
         &self.name
     }
 
-    fn take<'a>(&'a self, parcel: &'a Parcel) -> Taking<'a> {
-        let body = parcel.json().bytes().to_vec();
+    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
+        let body = parcel.to_json().bytes().to_vec();
         Box::pin(self.post.send("application/json", Some(parcel.key()), body))
     }
 }
 
-/// An address that things are posted to.
-pub(super) struct Post {
+/// A URL that accepts POST requests.
+pub(super) struct PostTarget {
     client: Client,
     url: Url,
     headers: HeaderMap,
 }
 
-impl Post {
+impl PostTarget {
     pub(super) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         let url = Url::parse(url).map_err(|error| InvalidSink(error.to_string()))?;
         web::check(&url).map_err(|problem| InvalidSink(format!("its address {problem}")))?;
@@ -63,17 +63,18 @@ impl Post {
         let mut request = self.client.post(self.url.clone()).timeout(PATIENCE);
         request = request.headers(self.headers.clone()).header(CONTENT_TYPE, kind).body(body);
         if let Some(key) = key {
-            // Whoever gets it twice, because our own patience ended first, can tell.
+            // If our timeout expired first, a retry repeats the batch; the key lets the receiver
+            // detect it.
             request = request.header("idempotency-key", key);
         }
         match request.send().await {
-            Ok(answer) => heard(&answer),
-            Err(error) => Err(SinkError::passing(web::told(&error))),
+            Ok(answer) => check_response(&answer),
+            Err(error) => Err(SinkError::temporary(web::error_message(&error))),
         }
     }
 }
 
-fn heard(answer: &Response) -> Result<(), SinkError> {
+fn check_response(answer: &Response) -> Result<(), SinkError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -86,9 +87,9 @@ fn heard(answer: &Response) -> Result<(), SinkError> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok());
     let after = after.and_then(|after| after.trim().parse().ok()).map(Duration::from_secs);
     let again = match (may_pass, after) {
-        (false, _) => Again::Never,
-        (true, None) => Again::Soon,
-        (true, Some(after)) => Again::After(after),
+        (false, _) => Retry::Never,
+        (true, None) => Retry::Soon,
+        (true, Some(after)) => Retry::After(after),
     };
     Err(SinkError { message: format!("HTTP {status}"), again })
 }

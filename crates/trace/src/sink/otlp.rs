@@ -1,29 +1,30 @@
-//! Traces for an OpenTelemetry collector: protobuf over HTTP.
+//! Posts traces to an OpenTelemetry collector as protobuf over HTTP.
 
 use throughline_core::{Credential, Name};
 
 use crate::otlp;
-use crate::session::Parcel;
-use crate::sink::http::Post;
-use crate::sink::{InvalidSink, Sink, Taking};
+use crate::session::TraceBatch;
+use crate::sink::http::PostTarget;
+use crate::sink::{InvalidSink, SendFuture, Sink};
 use crate::span::Span;
 
 const KIND: &str = "application/x-protobuf";
-/// Where collectors take traces.
+/// Path of the collector's trace endpoint.
 const PATH: &str = "/v1/traces";
 
 /// Posts spans to a collector.
 pub struct OtlpSink {
     name: Name,
-    post: Post,
+    post: PostTarget,
 }
 
 impl OtlpSink {
-    /// A collector at that address, as `http://127.0.0.1:4318`; one that ends with `/v1/traces` is taken as it is.
+    /// Creates a sink for a collector such as `http://127.0.0.1:4318`; a URL that ends with
+    /// `/v1/traces` is used unchanged.
     pub fn new(name: Name, url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         let base = url.trim_end_matches('/');
         let url = if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") };
-        Ok(Self { name, post: Post::new(&url, headers)? })
+        Ok(Self { name, post: PostTarget::new(&url, headers)? })
     }
 }
 
@@ -32,8 +33,8 @@ impl Sink for OtlpSink {
         &self.name
     }
 
-    fn take<'a>(&'a self, parcel: &'a Parcel) -> Taking<'a> {
-        // A span is told once; of what is told again, only the run's own says something else.
+    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
+        // Each span is sent once. A repeated batch differs only in the run's own span.
         let spans = parcel.spans.iter().filter(|_| !parcel.is_again);
         let spans: Vec<&Span> = spans.chain(&parcel.agent).collect();
         if spans.is_empty() {
@@ -42,7 +43,7 @@ impl Sink for OtlpSink {
         Box::pin(self.post.send(KIND, None, otlp::spans(spans)))
     }
 
-    fn take_calls<'a>(&'a self, calls: &'a [Span]) -> Taking<'a> {
+    fn send_calls<'a>(&'a self, calls: &'a [Span]) -> SendFuture<'a> {
         Box::pin(self.post.send(KIND, None, otlp::spans(calls)))
     }
 }

@@ -1,4 +1,4 @@
-//! The run of the demo whose process was killed: every page and export has the same counts.
+//! The demo run whose process was killed has the same counts on every page and in every export.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use throughline_testkit::figure;
 
 use crate::console::driver::Browser;
-use crate::console::keep_picture;
-use crate::support::kept::Kept;
+use crate::console::save_screenshot;
+use crate::support::kept::TestStore;
 use crate::support::serving::said_at;
 use crate::support::{throughline_in, without_keys};
 
-/// The counts of a run, by their names on the pages.
+/// Counts of a run, by their names on the pages.
 type Counts = BTreeMap<String, u64>;
 
 const NAMES: [&str; 6] = ["turns", "attempts", "had", "kept", "restored", "elided"];
@@ -44,10 +44,12 @@ impl Demo {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let open = lines.find(|line| line.contains("Look around")).expect("the gateway is open");
+        let open = lines
+            .find(|line| line.contains("Open the console"))
+            .expect("the demo keeps the gateway open");
         let (_, address) = open.split_once("http://").unwrap();
         let address = address.split(['/', ' ']).next().unwrap().to_owned();
-        // The rest of the output goes nowhere, so that the process never blocks on it.
+        // Discard the rest of the output, so that the process never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -76,7 +78,7 @@ fn of_trace(trace: &Value) -> Counts {
     NAMES.iter().zip(SPANS).map(|(name, key)| ((*name).to_owned(), value(key))).collect()
 }
 
-/// The attributes of the last span in OpenTelemetry's protobuf: the run's own.
+/// Reads the attributes of the last span in the OpenTelemetry protobuf, which is the run's span.
 fn of_otlp(bytes: &[u8]) -> Counts {
     let value = |key: &str| {
         // A KeyValue: the key, then field 2 with an AnyValue, whose field 3 is a varint.
@@ -92,7 +94,7 @@ fn of_otlp(bytes: &[u8]) -> Counts {
     NAMES.iter().zip(SPANS).map(|(name, key)| ((*name).to_owned(), value(key))).collect()
 }
 
-/// The counts that a page shows within an element.
+/// Returns the counts that a page shows within an element.
 fn of_page(browser: &Browser, within: &str) -> Counts {
     let all = format!(
         "Object.fromEntries([...document.querySelectorAll('{within} [data-count]')].map((one) => \
@@ -111,13 +113,13 @@ fn number(browser: &Browser, selector: &str) -> u64 {
     browser.run(&number).as_u64().unwrap()
 }
 
-/// Whether a turn of the timeline is a reflection or a summary.
+/// Returns whether a turn of the timeline is a reflection or a summary.
 fn is_aside(turn: &Value) -> bool {
     let turn = turn.as_str().unwrap();
     turn.contains("reflection") || turn.contains("summary")
 }
 
-/// The legend of a map counts the cells that are drawn.
+/// Asserts that the legend of a map counts the drawn cells.
 fn legend_agrees(browser: &Browser) -> Value {
     let legend = browser.run(
         "return Object.fromEntries([...document.querySelectorAll('[data-legend]')].map((one) => \
@@ -130,7 +132,7 @@ fn legend_agrees(browser: &Browser) -> Value {
     legend
 }
 
-/// Opens a page so large that every row of it is drawn, and keeps its picture in both themes.
+/// Opens a page in a window large enough to draw every row, and takes screenshots in both themes.
 fn open(browser: &Browser, demo: &Demo, place: &str) {
     browser.open("about:blank");
     browser.open(&format!("http://{}/#/{place}", demo.address));
@@ -140,12 +142,12 @@ fn open(browser: &Browser, demo: &Demo, place: &str) {
 fn pictures(browser: &Browser, name: &str) {
     for theme in ["light", "dark"] {
         browser.run(&format!("document.documentElement.dataset.theme = '{theme}'"));
-        keep_picture(browser, &format!("{name}-{theme}"));
+        save_screenshot(browser, &format!("{name}-{theme}"));
     }
 }
 
 pub(crate) fn agree(browser: &Browser) {
-    let kept = Kept::nothing("console-counts");
+    let kept = TestStore::nothing("console-counts");
     let home = kept.file("home");
     let demo = Demo::start(&home);
     let rows = demo.get("runs")["runs"].as_array().unwrap().clone();
@@ -200,7 +202,7 @@ pub(crate) fn agree(browser: &Browser) {
     assert_eq!(nodes, counts["attempts"], "a node for each attempt");
     let legend = legend_agrees(browser);
     pictures(browser, "counts-map");
-    // The maps of the clients of the gateway, too.
+    // Also the maps of the gateway's clients.
     let threads = demo.get("threads")["threads"].as_array().unwrap().clone();
     let of_clients = threads.iter().filter(|thread| thread["kind"] == "gateway");
     for thread in of_clients.filter_map(|thread| thread["id"].as_str()).take(3) {

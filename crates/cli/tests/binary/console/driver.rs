@@ -1,4 +1,4 @@
-//! A browser, driven over `WebDriver`: Debian's Chromium and its driver, spoken with in plain HTTP.
+//! Drives Chromium over `WebDriver` with plain HTTP.
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,22 +9,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use throughline_testkit::Folder;
 
-/// How long something may take to be seen, in milliseconds.
+/// Maximum time in milliseconds until an expected state appears.
 const PATIENCE: u64 = 30_000;
 
 /// A browser with one window.
 pub(crate) struct Browser {
     driver: Child,
-    /// Whoever closes it takes the driver's word away.
+    /// Kept open: the driver fails to print if its standard output is closed.
     _told: Lines<BufReader<ChildStdout>>,
     address: String,
     session: String,
-    /// What the browser leaves lying about; it goes with this.
+    /// Temporary files of the browser, deleted on drop.
     _folder: Folder,
 }
 
 impl Browser {
-    /// Starts one; nothing where there is no driver.
+    /// Starts a browser; `None` if there is no driver.
     pub(crate) fn start() -> Option<Self> {
         let folder = Folder::new("chromium");
         let driver = Command::new("chromedriver")
@@ -76,7 +76,7 @@ impl Browser {
         self.ask(method, &format!("/session/{}{path}", self.session), body)
     }
 
-    /// Makes the window that large.
+    /// Resizes the window.
     pub(crate) fn size(&self, width: u32, height: u32) {
         let screen =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
@@ -88,22 +88,22 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", &body);
     }
 
-    /// Runs a script in every page that is opened from now on, before the page's own.
+    /// Runs a script in every page opened from now on, before the page's scripts.
     pub(crate) fn prepare(&self, script: &str) {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
 
-    /// Opens an address.
+    /// Opens a URL.
     pub(crate) fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({ "url": url }));
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.command("POST", "/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Waits until an expression is true, and gives its value.
+    /// Waits until an expression is true, and returns its value.
     pub(crate) fn wait(&self, expression: &str) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1];
@@ -121,17 +121,17 @@ impl Browser {
         if found.is_null() {
             let text = self.run("return document.body.innerText");
             let page = text.as_str().unwrap_or_default();
-            panic!("this never was true: {expression}\non this page:\n{page}");
+            panic!("timed out waiting for: {expression}\non this page:\n{page}");
         }
         found
     }
 
-    /// Waits until the page says that.
+    /// Waits until the page contains a text.
     pub(crate) fn reads(&self, words: &str) {
         self.wait(&format!("document.body.textContent.includes({})", json!(words)));
     }
 
-    /// Clicks what has that accessible name, once it is there: a button, a link, an option.
+    /// Waits for a button, link or option with that accessible name, and clicks it.
     pub(crate) fn click(&self, name: &str) {
         let found = self.wait(&named(name));
         self.on(&found, "click", &json!({}));
@@ -144,7 +144,7 @@ impl Browser {
         self.on(&found, "value", &json!({ "text": text }));
     }
 
-    /// Gives a file to the field that an expression finds.
+    /// Selects a file in the field that an expression finds.
     pub(crate) fn give(&self, field: &str, file: &Path) {
         let found = self.wait(field);
         self.on(&found, "value", &json!({ "text": file.display().to_string() }));
@@ -156,7 +156,7 @@ impl Browser {
         self.command("POST", &format!("/element/{id}/{act}"), body);
     }
 
-    /// Presses keys one after the other, wherever the focus is.
+    /// Presses keys one after another at the focused element.
     pub(crate) fn press(&self, keys: &[&str]) {
         let acts = keys.iter().flat_map(|key| {
             [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
@@ -166,7 +166,7 @@ impl Browser {
         self.command("POST", "/actions", &body);
     }
 
-    /// What the browser complained about since somebody last asked.
+    /// Returns the browser's log messages since the last call.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({"type": "browser"}));
         let lines = log.as_array().unwrap().iter();
@@ -174,16 +174,17 @@ impl Browser {
         lines.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// A picture of the window, as base64.
+    /// Returns a screenshot of the window as base64.
     pub(crate) fn picture(&self) -> String {
         self.command("GET", "/screenshot", &json!(null)).as_str().unwrap().to_owned()
     }
 }
 
-/// The body of an answer. The driver leaves connections open, so its length says where it ends.
+/// Sends a request and returns the response body. The driver keeps connections open, so the length
+/// marks the end.
 fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
-    // Whoever hangs fails, and does not hang the tests.
+    // A hanging driver fails the test instead of blocking it.
     stream.set_read_timeout(Some(Duration::from_millis(3 * PATIENCE)))?;
     let length = body.len();
     write!(
@@ -203,7 +204,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
     Ok(answer)
 }
 
-/// A script that finds what has that accessible name.
+/// Returns a script that finds an element by accessible name.
 fn named(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('button, a, label, summary')].find((one) => \
@@ -214,7 +215,7 @@ fn named(name: &str) -> String {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser goes with its session, also where a test has failed: then nobody may fail once more.
+        // Ends the browser session, also after a failed test, so errors are ignored.
         drop(exchange(&self.address, "DELETE", &format!("/session/{}", self.session), ""));
         drop(self.driver.kill());
         drop(self.driver.wait());

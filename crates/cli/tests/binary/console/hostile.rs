@@ -1,13 +1,15 @@
-//! Texts that want to be more than texts: in the browser nothing of them runs, and at the terminal nothing of them escapes.
+//! Hostile texts: no script runs in the browser, and no escape sequence reaches the terminal.
 
 use serde_json::{Value, json};
-use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant, pack};
+use throughline_core::{
+    Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant, pack_events,
+};
 use throughline_store::{Options, about_item};
 
 use crate::console::driver::Browser;
-use crate::console::stage::{Stage, named};
+use crate::console::stage::{ConsoleFixture, named};
 
-/// A hundred of them. Each says that it ran, if it ever does.
+/// Returns a hundred hostile texts. Each sets a flag if it runs.
 fn texts() -> Vec<String> {
     let ran = "window.__ran=1";
     let seeds = [
@@ -56,8 +58,8 @@ fn texts() -> Vec<String> {
     all.take(100).collect()
 }
 
-/// As thought, tool result, message and title: no script runs, nothing becomes an element, and no escape reaches the terminal.
-pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
+/// Uses the texts as thought, tool result, message and title, and checks pages and terminal output.
+pub(crate) fn assert_texts_stay_inert(browser: &Browser, stage: &ConsoleFixture) {
     let texts = texts();
     assert_eq!(texts.len(), 100);
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
@@ -73,10 +75,10 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     write(stage, &run, &texts);
     browser.open(&stage.page(&format!("run/{run}")));
     browser.wait("document.querySelector('.connection.ended')");
-    looked_through(browser);
+    scroll_through(browser);
     browser.open(&stage.page(&format!("trace/{run}")));
     browser.wait("document.querySelectorAll('.span').length > 8");
-    looked_through(browser);
+    scroll_through(browser);
     browser.open(&stage.page("runs"));
     browser.wait("document.querySelectorAll('tbody tr').length >= 100");
     untouched(browser);
@@ -95,8 +97,8 @@ pub(crate) fn stay_texts(browser: &Browser, stage: &Stage) {
     }
 }
 
-/// All of a long list is looked at: down to its end, window by window, with all opened that can be.
-fn looked_through(browser: &Browser) {
+/// Scrolls through a long list to its end and expands everything.
+fn scroll_through(browser: &Browser) {
     let mut at = -1;
     loop {
         let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
@@ -111,7 +113,7 @@ fn looked_through(browser: &Browser) {
     }
 }
 
-/// Nothing ran, and the page has no element but its own.
+/// Asserts that no script ran and the page has no foreign element.
 fn untouched(browser: &Browser) {
     let found = browser.run(
         "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
@@ -120,7 +122,7 @@ fn untouched(browser: &Browser) {
     assert_eq!(found, json!({"ran": null, "odd": [], "hidden": false}));
 }
 
-/// Nothing that a terminal would take for more than a letter.
+/// Asserts that the output has no control characters.
 fn is_plain(said: &str) {
     let odd = said.chars().find(|letter| {
         (letter.is_control() && !matches!(letter, '\n' | '\t'))
@@ -129,8 +131,9 @@ fn is_plain(said: &str) {
     assert_eq!(odd, None, "{:?}", said.chars().take(400).collect::<String>());
 }
 
-/// The texts as thoughts, results and messages of the run, and as titles of a hundred others.
-fn write(stage: &Stage, run: &str, texts: &[String]) {
+/// Writes the texts as thoughts, results and messages of the run, and as titles of a hundred
+/// others.
+fn write(stage: &ConsoleFixture, run: &str, texts: &[String]) {
     let thread = LogId::from("thread_hostile");
     let mut events: Vec<Value> = Vec::new();
     for (number, text) in texts.iter().enumerate() {
@@ -143,9 +146,9 @@ fn write(stage: &Stage, run: &str, texts: &[String]) {
     let events: Vec<String> = events.iter().map(Value::to_string).collect();
     let titles = texts.iter().enumerate().map(|(number, text)| {
         let said = json!({"type": "message", "role": "user", "content": text}).to_string();
-        Append::to(format!("run_hostile_{number}"))
+        Append::new(format!("run_hostile_{number}"))
             .opening(LogOpening::run("thread_hostile"))
-            .record(pack([said.as_bytes()]))
+            .record(pack_events([said.as_bytes()]))
             .status("completed")
     });
     let items = texts.iter().enumerate().map(|(number, text)| {
@@ -153,20 +156,20 @@ fn write(stage: &Stage, run: &str, texts: &[String]) {
         let item = json!({"id": id, "role": "user", "text": text}).to_string();
         NewRecord::new("item", item).about(about_item(&thread, &id))
     });
-    let mut thread_log = Append::to("thread_hostile").opening(LogOpening::thread());
+    let mut thread_log = Append::new("thread_hostile").opening(LogOpening::thread());
     for item in items {
         thread_log = thread_log.record(item);
     }
     stage.kept.written(&Options::default(), async |journal| {
         let tenant = Tenant::from("default");
-        journal.commit(Batch::of(tenant.clone()).append(thread_log)).await.unwrap();
+        journal.commit(Batch::new(tenant.clone()).append(thread_log)).await.unwrap();
         for title in titles {
-            journal.commit(Batch::of(tenant.clone()).append(title)).await.unwrap();
+            journal.commit(Batch::new(tenant.clone()).append(title)).await.unwrap();
         }
         for some in events.chunks(50) {
-            let packed = pack(some.iter().map(String::as_bytes));
-            let append = Append::to(run.to_owned()).record(packed);
-            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
+            let packed = pack_events(some.iter().map(String::as_bytes));
+            let append = Append::new(run.to_owned()).record(packed);
+            journal.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
         }
     });
 }

@@ -1,24 +1,24 @@
-//! A run with ten thousand events opens as one with a hundred does, and is scrolled through smoothly.
+//! A run with ten thousand events opens as fast as one with a hundred, and scrolls smoothly.
 
 use serde_json::{Value, json};
-use throughline_core::{Append, Batch, Store as _, Tenant, pack};
+use throughline_core::{Append, Batch, Store as _, Tenant, pack_events};
 use throughline_store::Options;
 use throughline_testkit::figure;
 
 use crate::console::driver::Browser;
-use crate::console::stage::{Stage, named};
+use crate::console::stage::{ConsoleFixture, named};
 
-/// How often each is opened; the middle counts.
+/// Number of measurements; the median counts.
 const TIMES: usize = 5;
-/// The most elements that a page may have.
+/// Maximum number of elements on a page.
 const NODES: u64 = 2_000;
 
-/// Opens both, and compares.
-pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
+/// Opens both runs and compares the times.
+pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
     let short = run_of(stage, 100);
     let long = run_of(stage, 10_000);
     browser.prepare(READABLE);
-    // Both take turns, so that whatever else goes on is shared.
+    // Measurements alternate, so that other load affects both.
     let (mut shorts, mut longs) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
         shorts.push(opened(browser, stage, &short));
@@ -37,12 +37,12 @@ pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
     figure("rows of the long timeline", rows.as_str().unwrap());
     let seen = scrolled(browser);
     let most = seen["nodes"].as_u64().unwrap();
-    figure("most elements on the page while it is scrolled", most);
+    figure("most elements on the page while scrolling", most);
     let time = |name: &str| seen[name].as_f64().unwrap();
     figure(
-        "frames while it is scrolled",
+        "frames while scrolling",
         format!(
-            "{:.1} ms in the middle, {:.1} ms at 95 %, {:.1} ms at most",
+            "{:.1} ms median, {:.1} ms at 95 %, {:.1} ms at most",
             time("middle"),
             time("high"),
             time("most")
@@ -53,8 +53,8 @@ pub(crate) fn open_as_quickly(browser: &Browser, stage: &Stage) {
     assert!(weight(browser) <= 80_000);
 }
 
-/// A run that really was, with further events behind its own, up to that many.
-fn run_of(stage: &Stage, events: u64) -> String {
+/// Starts a real run and appends further events up to that number.
+fn run_of(stage: &ConsoleFixture, events: u64) -> String {
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
     let ran = stage.run(
         agent,
@@ -66,14 +66,15 @@ fn run_of(stage: &Stage, events: u64) -> String {
         let head = journal.log(&tenant, &log).await.unwrap().unwrap();
         let more: Vec<String> = (head.events..events).map(event).collect();
         for some in more.chunks(100) {
-            let append = Append::to(run.clone()).record(pack(some.iter().map(String::as_bytes)));
-            journal.commit(Batch::of(tenant.clone()).append(append)).await.unwrap();
+            let append =
+                Append::new(run.clone()).record(pack_events(some.iter().map(String::as_bytes)));
+            journal.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
         }
     });
     run
 }
 
-/// One of the things that happen in a run, each of which is a row, or changes one.
+/// Returns an event that adds or changes a row.
 fn event(number: u64) -> String {
     let turn = number / 8;
     let said: Value = match number % 8 {
@@ -104,26 +105,27 @@ fn event(number: u64) -> String {
     said.to_string()
 }
 
-/// Notes when a page can be read, at the frame that shows it: whoever asks from outside is answered later.
+/// Records when a page is readable, at the frame that shows it, because polling from outside is too
+/// late.
 const READABLE: &str = "new MutationObserver((_, observer) => {
     if (document.querySelectorAll('.row').length < 8 || !document.querySelector('.facts')) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => window.__readable = performance.now()));
 }).observe(document, { childList: true, subtree: true });";
 
-/// How long it takes until a run can be read, from the moment its address is entered, in milliseconds.
-fn opened(browser: &Browser, stage: &Stage, run: &str) -> f64 {
+/// Returns the milliseconds from entering the address of a run until it is readable.
+fn opened(browser: &Browser, stage: &ConsoleFixture, run: &str) -> f64 {
     browser.open("about:blank");
     browser.open(&stage.page(&format!("run/{run}")));
     let at = browser.wait("window.__readable");
-    // The rest comes while one reads, and moves nothing.
+    // The rest loads later and moves nothing.
     browser.wait("document.querySelector('.connection.ended')");
     let place = browser.run("return document.querySelector('.virtual').scrollTop");
     assert_eq!(place.as_f64(), Some(0.0));
     at.as_f64().unwrap()
 }
 
-/// Scrolls through all of it; how long frames took, and how many elements there were at most.
+/// Scrolls through the whole page; returns frame times and the maximum number of elements.
 fn scrolled(browser: &Browser) -> Value {
     browser.wait(
         "(window.__scrolled ??= (() => {

@@ -1,4 +1,4 @@
-//! A way to the gateway that can be cut, and a model that says its words when it is told to.
+//! A proxy in front of the gateway that can be cut, and a model that streams on command.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::json;
 
-/// Passes everything on, until it is cut.
+/// Forwards connections until it is cut.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     is_cut: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl Proxy {
         Self { address, is_cut, open }
     }
 
-    /// Cuts every connection, and lets nobody through.
+    /// Closes every connection and rejects new ones.
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         for stream in self.open.lock().unwrap().drain(..) {
@@ -50,7 +50,7 @@ impl Proxy {
         }
     }
 
-    /// Lets everybody through again.
+    /// Accepts connections again.
     pub(crate) fn mend(&self) {
         self.is_cut.store(false, Ordering::SeqCst);
     }
@@ -61,20 +61,20 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
     drop(to.shutdown(Shutdown::Both));
 }
 
-/// A model behind `openai-chat` that says each of its words when it is told to.
-pub(crate) struct Slow {
+/// A model with the `openai-chat` wire that sends each piece on command.
+pub(crate) struct ManualModel {
     pub(crate) url: String,
-    words: Sender<Says>,
+    words: Sender<ModelPiece>,
 }
 
-/// What it says next.
-pub(crate) enum Says {
+/// The next piece of the stream.
+pub(crate) enum ModelPiece {
     Thought(String),
     Text(String),
     End,
 }
 
-impl Slow {
+impl ManualModel {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -87,13 +87,13 @@ impl Slow {
         Self { url, words }
     }
 
-    pub(crate) fn say(&self, says: Says) {
+    pub(crate) fn say(&self, says: ModelPiece) {
         self.words.send(says).unwrap();
     }
 }
 
-/// Answers one request, word by word.
-fn answer(mut stream: TcpStream, said: &Receiver<Says>) {
+/// Answers one request piece by piece.
+fn answer(mut stream: TcpStream, said: &Receiver<ModelPiece>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
@@ -110,9 +110,9 @@ fn answer(mut stream: TcpStream, said: &Receiver<Says>) {
     drop(stream.write_all(head.as_bytes()));
     for says in said {
         let (delta, finish) = match says {
-            Says::Thought(text) => (json!({ "reasoning_content": text }), json!(null)),
-            Says::Text(text) => (json!({ "content": text }), json!(null)),
-            Says::End => (json!({}), json!("stop")),
+            ModelPiece::Thought(text) => (json!({ "reasoning_content": text }), json!(null)),
+            ModelPiece::Text(text) => (json!({ "content": text }), json!(null)),
+            ModelPiece::End => (json!({}), json!("stop")),
         };
         let is_end = !finish.is_null();
         let chunk = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "deepseek-chat",

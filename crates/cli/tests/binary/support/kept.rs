@@ -1,24 +1,24 @@
-//! A store in a folder of its own, for tests.
+//! A temporary folder with a store, for tests.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use throughline_core::pack;
+use throughline_core::pack_events;
 use throughline_core::{Append, Batch, LogId, LogOpening, NewRecord, Store as _, Tenant};
 use throughline_store::{Journal, Options, about_item, open};
 
-use crate::support::{Ran, scratch, throughline_with};
+use crate::support::{CommandOutput, scratch, throughline_with};
 
 pub(crate) const SEAL: &str = "RXhhbXBsZVNlYWxUaGF0Tm9ib2R5U2hvdWxkRXZlclNlZQ==";
 pub(crate) const SECRET: &str = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
 
-/// A folder of its own for a test, with a store in it.
-pub(crate) struct Kept {
+/// A folder for one test, with a store in it.
+pub(crate) struct TestStore {
     pub(crate) folder: PathBuf,
 }
 
-impl Kept {
-    /// An empty folder.
+impl TestStore {
+    /// Creates an empty folder.
     pub(crate) fn nothing(name: &str) -> Self {
         let folder = scratch(&format!("store-{name}"));
         std::fs::remove_dir_all(&folder).ok();
@@ -26,24 +26,24 @@ impl Kept {
         Self { folder }
     }
 
-    /// A store with nothing in it.
+    /// Creates an empty store.
     pub(crate) fn empty(name: &str) -> Self {
         let kept = Self::nothing(name);
         kept.written(&Options::default(), async |_| {});
         kept
     }
 
-    /// A store with two threads, a run and a fork.
+    /// Creates a store with two threads, a run and a fork.
     pub(crate) fn small(name: &str) -> Self {
-        Self::small_with(name, &Options::default())
+        Self::small_store_with(name, &Options::default())
     }
 
-    pub(crate) fn small_with(name: &str, options: &Options) -> Self {
+    pub(crate) fn small_store_with(name: &str, options: &Options) -> Self {
         let kept = Self::nothing(name);
         kept.written(options, async |journal| {
             for batch in batches() {
                 journal.commit(batch).await.unwrap();
-                a_moment_passes(journal).await;
+                wait_for_clock_tick(journal).await;
             }
             let tenant = Tenant::from("default");
             journal
@@ -72,7 +72,7 @@ impl Kept {
     }
 
     /// Runs a command on the store, which the environment names.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with(&[], arguments, b"")
     }
 
@@ -81,13 +81,13 @@ impl Kept {
         environment: &[(&str, &str)],
         arguments: &[&str],
         input: &[u8],
-    ) -> Ran {
+    ) -> CommandOutput {
         let url = self.url();
         let all = [&[("THROUGHLINE_STORE", url.as_str())], environment].concat();
         throughline_with(&all, &self.folder, arguments, input)
     }
 
-    /// Runs a command that succeeds, for its JSON.
+    /// Runs a command that must succeed, and parses its JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--format", "json"]].concat());
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
@@ -98,17 +98,17 @@ impl Kept {
         rusqlite::Connection::open(self.file("a.db")).unwrap()
     }
 
-    /// What was said, without what differs from run to run.
+    /// Replaces values that differ between runs.
     pub(crate) fn normal(&self, text: &str) -> String {
         let mut text = text.replace(&*self.folder.to_string_lossy(), "FOLDER");
         for (pattern, shown) in [
             (r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-01-01 00:00"),
             (r"\d{4}-\d\d-\d\d", "2026-01-01"),
             (r"[0-9a-f]{64}", "KEY"),
-            // One is signed at least every second, so a slow machine has more of them.
+            // A manifest is signed at least every second, so a slow machine has more of them.
             (r"\d+ signed manifests?", "N signed manifests"),
             (r"(signed manifests +)\d+", "${1}N"),
-            (r"(on the disk +)\S+ \S+", "${1}SIZE"),
+            (r"(on disk +)\S+ \S+", "${1}SIZE"),
             (r"(backed up to \S+), \S+ \S+", "${1}, SIZE"),
         ] {
             text = regex::Regex::new(pattern).unwrap().replace_all(&text, shown).into_owned();
@@ -116,7 +116,7 @@ impl Kept {
         text
     }
 
-    /// A session at a terminal, as it would be read.
+    /// Returns the transcript of a terminal session.
     pub(crate) fn transcript(&self, commands: &[&[&str]]) -> String {
         let told = commands.iter().map(|arguments| {
             let ran = self.run(arguments);
@@ -139,39 +139,39 @@ fn batches() -> Vec<Batch> {
     let hello = format!(
         "Remember that my key is {SECRET}.\nAnd then some words, so that the line is too long to be shown in one row of a terminal, however wide."
     );
-    let trip = Append::to("trip")
+    let trip = Append::new("trip")
         .opening(LogOpening::thread())
         .record(item("trip", "q1", json!({"role": "user", "text": "Where is it warmer on Saturday?"})))
         .record(item("trip", "t1", json!({"role": "assistant", "type": "thinking", "thinking": "Paris or Rome: I need both forecasts.", "signature": SEAL})))
         .record(item("trip", "c1", json!({"role": "assistant", "type": "tool_use", "name": "weather", "input": {"city": "Rome"}})))
         .record(NewRecord::new("state", r#"{"step":1}"#))
         .status("idle");
-    let mut again = Append::to("again").opening(LogOpening::thread());
+    let mut again = Append::new("again").opening(LogOpening::thread());
     for id in ["a1", "a2"] {
         again = again.record(item("again", id, json!({"role": "user", "text": id})));
     }
     let mut rewind =
-        Append::to("again").record(item("again", "a3", json!({"role": "user", "text": "a3"})));
+        Append::new("again").record(item("again", "a3", json!({"role": "user", "text": "a3"})));
     rewind.rewind_to = Some(1);
-    let run = Append::to("run-1")
+    let run = Append::new("run-1")
         .opening(LogOpening::run("trip"))
-        .record(pack([br#"{"type":"progress"}"#.as_slice(), b"a delta"]))
+        .record(pack_events([br#"{"type":"progress"}"#.as_slice(), b"a delta"]))
         .status("done");
-    let notes = Append::to("notes")
+    let notes = Append::new("notes")
         .opening(LogOpening::thread())
         .record(item("notes", "n1", json!({"role": "user", "text": hello})))
         .record(NewRecord::new("blob", vec![0xff_u8; 20_000]))
         .record(item("notes", "n2", json!({"role": "user\u{1b}[31m", "text": "\u{202e}steers"})));
     vec![
-        Batch::of("default").append(trip).append(run),
-        Batch::of("default").append(notes),
-        Batch::of("acme").append(again),
-        Batch::of("acme").append(rewind),
+        Batch::new("default").append(trip).append(run),
+        Batch::new("default").append(notes),
+        Batch::new("acme").append(again),
+        Batch::new("acme").append(rewind),
     ]
 }
 
-/// Waits until the database's clock has gone on, so that which log is newer is not left to chance.
-async fn a_moment_passes(journal: &Journal) {
+/// Waits until the database clock has advanced, so that the order of logs is deterministic.
+async fn wait_for_clock_tick(journal: &Journal) {
     let (tenant, log) = (Tenant::from("default"), LogId::from("clock"));
     let now = async || {
         let lease = journal.lease(&tenant, &log, "test", std::time::Duration::ZERO).await;

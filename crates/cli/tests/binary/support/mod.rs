@@ -1,4 +1,4 @@
-//! Running the binary as a person would.
+//! Runs the binary.
 
 pub(crate) mod kept;
 pub(crate) mod serving;
@@ -11,30 +11,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use throughline_codec::Catalog;
 use throughline_testkit::workspace_root;
 
-/// What a run said, and how it ended.
-pub(crate) struct Ran {
+/// Output and exit code of a command.
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// Runs it in the workspace.
-pub(crate) fn throughline(arguments: &[&str], input: &[u8]) -> Ran {
+/// Runs the binary in the workspace.
+pub(crate) fn throughline(arguments: &[&str], input: &[u8]) -> CommandOutput {
     throughline_in(&workspace_root(), arguments, input)
 }
 
-/// Runs it in a folder.
-pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+/// Runs the binary in a folder.
+pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) -> CommandOutput {
     throughline_with(&[], folder, arguments, input)
 }
 
-/// Runs it in a folder, with variables of the environment, and without those of whoever runs the tests.
+/// Runs the binary in a folder with additional variables, and without the provider variables of the
+/// user.
 pub(crate) fn throughline_with(
     environment: &[(&str, &str)],
     folder: &Path,
     arguments: &[&str],
     input: &[u8],
-) -> Ran {
+) -> CommandOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
     let mut child = without_keys(&mut command)
         .env_remove("THROUGHLINE_STORE")
@@ -48,18 +49,18 @@ pub(crate) fn throughline_with(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments does not read, so a closed pipe is no fault here.
+    // A command that refuses its arguments does not read its input, so a closed pipe is fine.
     child.stdin.take().unwrap().write_all(input).ok();
     let ran = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran {
+    CommandOutput {
         code: ran.status.code().expect("it was not killed"),
         out: text(ran.stdout),
         err: text(ran.stderr),
     }
 }
 
-/// Variables besides the rows' own that say something of providers.
+/// Provider variables in addition to those of the catalog rows.
 const ADDRESSES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -75,7 +76,7 @@ const ADDRESSES: [&str; 12] = [
     "GPUSTACK_BASE_URL",
 ];
 
-/// The same command, which knows nothing of the providers of whoever runs the tests.
+/// Removes the user's provider variables from a command.
 pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
     let rows = Catalog::builtin().providers().iter();
     for name in rows.filter_map(|row| row.key_env.as_deref()).chain(ADDRESSES) {
@@ -84,18 +85,18 @@ pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A place for a file of that name.
+/// Returns a path for a temporary file.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     std::fs::create_dir_all(&folder).unwrap();
     folder.join(name)
 }
 
-/// A file of that name with that text, as an argument.
+/// Writes a temporary file and returns its path as an argument.
 pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let path = scratch(name);
-    // Other tests may read a file of that name at the same moment: it is there whole, or not yet.
+    // Other tests may read the same file concurrently, so it is created atomically.
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let draft = scratch(&format!("{name}.{}.{number}", std::process::id()));
     std::fs::write(&draft, text).unwrap();

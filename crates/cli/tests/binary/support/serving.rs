@@ -1,4 +1,4 @@
-//! The gateway as a process of its own, and a plain way to speak with it.
+//! A gateway process and a plain HTTP client for it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
@@ -8,19 +8,19 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::without_keys;
 
-/// A gateway that runs.
-pub(crate) struct Serving {
+/// A running gateway.
+pub(crate) struct GatewayProcess {
     child: Child,
     pub(crate) address: String,
-    /// What it said on standard output, until it listened.
+    /// Standard output up to the end of the startup message.
     pub(crate) welcome: String,
-    /// Whoever closes it takes the gateway's word away.
+    /// Kept open: the gateway fails to print if its standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,
     errors: PathBuf,
 }
 
-impl Serving {
-    /// Starts it on any free port, in that folder, which holds its store and its configuration.
+impl GatewayProcess {
+    /// Starts a gateway on a free port, in a folder with its store and configuration.
     pub(crate) fn start(folder: &Path, environment: &[(&str, &str)], options: &[&str]) -> Self {
         let errors = folder.join("errors");
         let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
@@ -41,7 +41,7 @@ impl Serving {
         while let Some(Ok(line)) = lines.next() {
             welcome.push_str(&line);
             welcome.push('\n');
-            // The last of the snippets.
+            // The last line of the snippets.
             if line.contains("generateContent") {
                 break;
             }
@@ -51,17 +51,17 @@ impl Serving {
         Self { child, address, welcome, _out: lines, errors }
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns the standard error output so far.
     pub(crate) fn errors(&self) -> String {
         std::fs::read_to_string(&self.errors).unwrap()
     }
 
-    /// All that is said to a request.
+    /// Sends a request and returns the whole response.
     pub(crate) fn said(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
         said_at(&self.address, method, target, headers, body)
     }
 
-    /// How many kilobytes of memory it has, now and at most.
+    /// Returns the current and the peak memory in kilobytes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let number = |name: &str| {
@@ -71,13 +71,13 @@ impl Serving {
         (number("VmRSS:"), number("VmHWM:"))
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills the gateway, like a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and gives its exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub(crate) fn stop(&mut self) -> i32 {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -85,7 +85,7 @@ impl Serving {
     }
 }
 
-/// All that is said to a request at that address.
+/// Sends a request to an address and returns the whole response.
 pub(crate) fn said_at(
     address: &str,
     method: &str,
@@ -104,9 +104,9 @@ pub(crate) fn said_at(
     String::from_utf8_lossy(&said).into_owned()
 }
 
-impl Drop for Serving {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
-        // It may have stopped already.
+        // The process may already have stopped.
         drop(self.child.kill());
         drop(self.child.wait());
     }

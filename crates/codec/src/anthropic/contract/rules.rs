@@ -1,4 +1,4 @@
-//! What the Messages API refuses, rule by rule, and what the rules of the Claudes are called here.
+//! The rules of the Messages API, and the names of the Claude rules on this wire.
 
 mod blocks;
 mod order;
@@ -14,8 +14,8 @@ pub(super) use crate::anthropic::contract::rules::settings::{
 };
 use crate::anthropic::wire;
 use crate::audit::Rule;
-use crate::claude::Book;
-use crate::claude::view::Block;
+use crate::claude::ClaudeRules;
+use crate::claude::view::ClaudeBlock;
 
 /// The rules of this wire.
 pub(crate) static RULES: &[&Rule] = &[
@@ -44,8 +44,8 @@ pub(crate) static RULES: &[&Rule] = &[
     &replay::CACHE_PREFIX_BROKEN,
 ];
 
-/// The rules of the Claudes as this wire calls and words them.
-pub(super) static BOOK: Book = Book {
+/// The Claude rules with the names and errors of this wire.
+pub(super) static BOOK: ClaudeRules = ClaudeRules {
     tool_loop_needs_thinking: &order::TOOL_LOOP_NEEDS_THINKING,
     signature_missing: &blocks::SIGNATURE_MISSING,
     signature_invalid: &blocks::SIGNATURE_INVALID,
@@ -64,31 +64,31 @@ pub(super) static BOOK: Book = Book {
     thought_as_text: &blocks::THOUGHT_AS_TEXT,
     tool_call_unanswered: &order::TOOL_CALL_UNANSWERED,
     sealed_content_changed: Some(&replay::SEALED_CONTENT_CHANGED),
-    wraps,
-    unanswered,
-    unasked,
+    wraps: wrap_error,
+    unanswered: unanswered_error,
+    unasked: unmatched_result_error,
     forced_tools,
-    free_choice,
+    free_choice: unforced_choice,
     project: wire::project,
 };
 
-/// The provider passes the model's words on as they are.
-fn wraps(words: &str) -> String {
+/// Anthropic returns the model's error text unchanged.
+fn wrap_error(words: &str) -> String {
     words.to_owned()
 }
 
-fn unanswered(message: usize, ids: &str) -> String {
+fn unanswered_error(message: usize, ids: &str) -> String {
     format!(
         "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each \
          `tool_use` block must have a corresponding `tool_result` block in the next message."
     )
 }
 
-fn unasked(block: &Block<'_>, id: &str) -> String {
+fn unmatched_result_error(block: &ClaudeBlock<'_>, id: &str) -> String {
     format!(
         "{}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have a \
          corresponding `tool_use` block in the previous message.",
-        block.place()
+        block.path()
     )
 }
 
@@ -96,7 +96,7 @@ fn forced_tools(profile: &Profile) -> ForcedTools {
     profile.forced_tools
 }
 
-fn free_choice(choice: Node<'_>) -> Json {
+fn unforced_choice(choice: Node<'_>) -> Json {
     json::object(|o| {
         o.string("type", "auto");
         if let Some(parallel) = choice.get("disable_parallel_tool_use") {

@@ -1,28 +1,28 @@
-//! The settings of a Call, in this wire's words and within this model's limits.
+//! Encodes the settings of a Call within the limits of the model.
 
 use std::borrow::Cow;
 
-use throughline_core::{Call, Choice, Json, Node, Output, json};
+use throughline_core::{Call, Json, Node, OutputFormat, ToolChoice, json};
 
 use crate::anthropic::contract;
-use crate::claude::{self, Asking, Decision};
+use crate::claude::{self, ThinkingMode, ThinkingSettings};
 use crate::draft::{self, Draft};
 
-/// What is asked for when the Call does not say: the wire demands a number.
+/// The `max_tokens` to send if the Call has none, because the wire requires it.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// Writes every setting that is not already in the source as it should be. A Call that was meant for another model is
-/// looked at anew: what that one took, this one may refuse.
-pub(super) fn put(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
+/// Writes every setting that differs from the source. For another model all settings are checked
+/// again, because models accept different settings.
+pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     let settings = &call.settings;
-    let mut asking = Asking::of(draft.was("thinking").as_ref());
+    let mut asking = ThinkingMode::from_json(draft.source_value("thinking").as_ref());
     let mut max_tokens = settings.max_tokens;
     let is_reconsidered = draft.differs(|s| &s.reasoning) || draft.is_retargeted();
     if is_reconsidered {
         (asking, max_tokens) = put_thinking(draft, call, messages);
     }
     if draft.source().is_none() && max_tokens.is_none() {
-        draft.warn("max_tokens", format!("the wire demands it; {DEFAULT_MAX_TOKENS} was chosen"));
+        draft.warn("max_tokens", format!("the API requires it; {DEFAULT_MAX_TOKENS} was sent"));
         max_tokens = Some(DEFAULT_MAX_TOKENS);
     }
     if max_tokens != settings.max_tokens || draft.differs(|s| &s.max_tokens) {
@@ -40,11 +40,14 @@ pub(super) fn put(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     put_choice(draft, call, asking, is_reconsidered);
     if draft.differs(|s| &s.output) {
         let format = match &settings.output {
-            Some(Output::Schema { schema, .. }) => Some(json::object(|o| {
+            Some(OutputFormat::Schema { schema, .. }) => Some(json::object(|o| {
                 o.string("type", "json_schema").raw("schema", schema);
             })),
-            Some(Output::Json) => {
-                draft.warn("output", "this wire takes a schema only; any JSON cannot be asked for");
+            Some(OutputFormat::Json) => {
+                draft.warn(
+                    "output",
+                    "this wire supports JSON output only with a schema; it was omitted",
+                );
                 None
             }
             None => None,
@@ -53,15 +56,21 @@ pub(super) fn put(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     }
 }
 
-fn put_thinking(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) -> (Asking, Option<u64>) {
-    let is_loop_unsigned = contract::needs_thinking_first(messages);
+fn put_thinking(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    messages: &[Json],
+) -> (ThinkingMode, Option<u64>) {
+    let is_loop_unsigned = contract::lacks_leading_thinking(messages);
     let decision = match &call.settings.reasoning {
-        Some(reasoning) => claude::decide(draft, reasoning, &call.target.profile, is_loop_unsigned),
-        None => Decision::silent(),
+        Some(reasoning) => {
+            claude::decide_thinking(draft, reasoning, &call.target.profile, is_loop_unsigned)
+        }
+        None => ThinkingSettings::unset(),
     };
-    let was = draft.was("thinking");
+    let was = draft.source_value("thinking");
     let is_said = match (&was, &decision.thinking) {
-        (Some(was), Some(thinking)) => was.says_the_same_as(thinking),
+        (Some(was), Some(thinking)) => was.is_equivalent_to(thinking),
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     };
@@ -69,33 +78,33 @@ fn put_thinking(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) -> (Askin
         draft.set("thinking", decision.thinking.clone());
     }
     put_output_config(draft, "effort", decision.effort.clone());
-    let max_tokens = claude::with_room(draft, call.settings.max_tokens, &decision);
+    let max_tokens = claude::raise_max_tokens(draft, call.settings.max_tokens, &decision);
     (decision.asking, max_tokens)
 }
 
 fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Json>) {
-    let base = draft.latest("output_config");
+    let base = draft.current_value("output_config");
     let tree = base.as_ref().map(Json::tree);
     let said = tree.as_ref().and_then(|tree| tree.root().get(key)).map(Node::json);
     if said == value {
         return;
     }
-    let config = draft::edited(base.as_ref(), &[(Cow::Borrowed(key), value)]);
+    let config = draft::edit_object(base.as_ref(), &[(Cow::Borrowed(key), value)]);
     let is_empty = config.as_str() == "{}";
     draft.set("output_config", (!is_empty).then_some(config));
 }
 
-fn put_sampling(draft: &mut Draft<'_>, call: &Call, asking: Asking, is_reconsidered: bool) {
+fn put_sampling(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_reconsidered: bool) {
     let settings = &call.settings;
     let all = [
         ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
         ("top_p", &settings.top_p, draft.differs(|s| &s.top_p)),
         ("top_k", &settings.top_k, draft.differs(|s| &s.top_k)),
     ];
-    let is_refused = claude::refuses_sampling(&call.target.profile, asking);
+    let is_refused = claude::rejects_sampling(&call.target.profile, asking);
     for (key, value, differs) in all {
         if is_refused && (differs || is_reconsidered) && value.is_some() {
-            draft.warn(key, "this model sets it itself while it thinks; it was left out");
+            draft.warn(key, "this model does not accept it while thinking; it was omitted");
             draft.remove(key);
         } else if differs {
             draft.set(key, value.clone());
@@ -103,24 +112,25 @@ fn put_sampling(draft: &mut Draft<'_>, call: &Call, asking: Asking, is_reconside
     }
 }
 
-fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: Asking, is_reconsidered: bool) {
+fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_reconsidered: bool) {
     let settings = &call.settings;
-    let is_refused = |c: &Choice| contract::refuses_choice(&call.target.profile, asking, c);
+    let is_refused =
+        |c: &ToolChoice| contract::rejects_tool_choice(&call.target.profile, asking, c);
     let is_revised = is_reconsidered && settings.choice.as_ref().is_some_and(is_refused);
     if !is_revised && !draft.differs(|s| &s.choice) && !draft.differs(|s| &s.parallel) {
         return;
     }
     let parallel = settings.parallel;
-    let mut choice = draft.fitting_choice();
-    if choice.is_none() && parallel == Some(false) && draft.latest("tools").is_some() {
-        choice = Some(Choice::Auto);
+    let mut choice = draft.supported_tool_choice();
+    if choice.is_none() && parallel == Some(false) && draft.current_value("tools").is_some() {
+        choice = Some(ToolChoice::Auto);
     }
     if choice.as_ref().is_some_and(is_refused) {
         draft.warn(
             "tool_choice",
-            "this model cannot be told which tool to call; it was left free to choose",
+            "this model does not support a forced tool choice; `auto` was sent instead",
         );
-        choice = Some(Choice::Auto);
+        choice = Some(ToolChoice::Auto);
     }
     let word = |kind: &str, name: Option<&str>| {
         json::object(|o| {
@@ -131,12 +141,12 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: Asking, is_reconsidere
         })
     };
     let value = match choice {
-        Some(Choice::Auto) => Some(word("auto", None)),
-        Some(Choice::None) => Some(word("none", None)),
-        Some(Choice::Any) => Some(word("any", None)),
-        Some(Choice::Tool(name)) => Some(word("tool", Some(&name))),
-        Some(Choice::Other(_)) => {
-            draft.warn("tool_choice", "this wire has no such choice; it was left out");
+        Some(ToolChoice::Auto) => Some(word("auto", None)),
+        Some(ToolChoice::None) => Some(word("none", None)),
+        Some(ToolChoice::Any) => Some(word("any", None)),
+        Some(ToolChoice::Tool(name)) => Some(word("tool", Some(&name))),
+        Some(ToolChoice::Other(_)) => {
+            draft.warn("tool_choice", "this wire does not support this choice; it was omitted");
             None
         }
         None => None,

@@ -1,4 +1,4 @@
-//! Tool calls and their answers: each has the other, side by side, under an id that the endpoint takes.
+//! Checks that tool calls and results are paired, adjacent, and have ids that the endpoint accepts.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -6,40 +6,40 @@ use std::ops::Range;
 
 use throughline_core::{CallId, CallIds, Json, Node, json};
 
-use crate::audit::{Edit, Finding, Mend, Severity};
-use crate::calls::OutgoingIds;
+use crate::audit::{Edit, Finding, Fix, Severity};
+use crate::call_ids::CallIdAllocator;
 use crate::chat::contract::rules::{CALL_ID_FORM, TOOL_CALL_UNANSWERED};
-use crate::chat::contract::view::{Report, Role, Said, View};
+use crate::chat::contract::view::{ChatFindings, ChatMessage, ChatRequest, ChatRole};
 use crate::chat::{slot, wire};
 
-pub(super) fn check(view: &View<'_>, report: &mut Report<'_, '_>) {
-    // Ollama's native API has no ids: answers go by the tool's name.
-    if wire::speaks_native(view.case.target()) {
+pub(super) fn check(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
+    // Ollama's native API has no ids; results are matched by tool name.
+    if wire::uses_ollama_api(view.case.target()) {
         return;
     }
-    let groups = Groups::of(view);
-    groups.unanswered(view, report);
-    groups.orphans(view, report);
-    ids(view, report, &groups);
+    let groups = CallBatches::new(view);
+    groups.check_unanswered(view, report);
+    groups.check_orphans(view, report);
+    check_ids(view, report, &groups);
 }
 
-/// Which answers stand right behind which calls.
-struct Groups<'v> {
-    /// For each message with calls: its number, and the number behind its answers.
+/// Assigns the results to the calls that they directly follow.
+struct CallBatches<'v> {
+    /// For each message with calls: its index and the range of its results.
     batches: Vec<(usize, Range<usize>)>,
-    /// The answers that belong to no batch, in order, by the call that they name.
+    /// Indexes of results outside any batch, in order, by call id.
     strays: HashMap<Cow<'v, str>, Vec<usize>>,
 }
 
-impl<'v> Groups<'v> {
-    fn of(view: &View<'v>) -> Self {
+impl<'v> CallBatches<'v> {
+    fn new(view: &ChatRequest<'v>) -> Self {
         let mut batches = Vec::new();
         let mut strays: HashMap<Cow<'v, str>, Vec<usize>> = HashMap::new();
         let mut open: HashSet<Cow<'v, str>> = HashSet::new();
         for (number, said) in view.messages.iter().enumerate() {
-            if said.role != Role::Tool {
+            if said.role != ChatRole::Tool {
                 open.clear();
-                if said.role == Role::Assistant && !said.calls.is_empty() {
+                if said.role == ChatRole::Assistant && !said.calls.is_empty() {
                     open = said.calls.iter().filter_map(|call| id_of(*call)).collect();
                     batches.push((number, number + 1..number + 1));
                 }
@@ -57,10 +57,10 @@ impl<'v> Groups<'v> {
         Self { batches, strays }
     }
 
-    /// The calls of a batch that none of its answers names.
+    /// Returns the calls of a batch that have no result.
     fn open_calls<'s>(
-        view: &'s View<'v>,
-        said: &'s Said<'v>,
+        view: &'s ChatRequest<'v>,
+        said: &'s ChatMessage<'v>,
         answers: &Range<usize>,
     ) -> Vec<(Node<'v>, Cow<'v, str>)> {
         let answers = view.messages.get(answers.clone()).unwrap_or_default();
@@ -70,12 +70,12 @@ impl<'v> Groups<'v> {
         calls.filter(|(_, id)| !answered.contains(id)).collect()
     }
 
-    fn unanswered(&self, view: &View<'v>, report: &mut Report<'_, '_>) {
+    fn check_unanswered(&self, view: &ChatRequest<'v>, report: &mut ChatFindings<'_, '_>) {
         for (number, answers) in &self.batches {
             let Some(said) = view.messages.get(*number) else { continue };
             let open = Self::open_calls(view, said, answers);
             let are_all = open.len() == said.calls.len();
-            let error = unanswered_text(view, &open);
+            let error = unanswered_error(view, &open);
             for (call, id) in &open {
                 let last = view.messages.get(answers.end.saturating_sub(1)).unwrap_or(said);
                 let stray = self.strays.get(id).and_then(|strays| {
@@ -86,9 +86,9 @@ impl<'v> Groups<'v> {
                     Some(stray) => {
                         report.cover(&stray.node.range());
                         (
-                            format!("the answer to `{id}` does not stand right behind it"),
-                            Mend::new(
-                                "moves the tool's answer right behind its call",
+                            format!("the result of `{id}` is not directly after the call"),
+                            Fix::new(
+                                "moves the tool result directly after its call",
                                 [
                                     Edit::Remove(stray.node.range()),
                                     Edit::InsertAfter(last.node.range(), vec![stray.node.json()]),
@@ -97,21 +97,21 @@ impl<'v> Groups<'v> {
                         )
                     }
                     None => (
-                        format!("no tool message answers `{id}`"),
+                        format!("no tool message has the result of `{id}`"),
                         without_call(said, *call, are_all),
                     ),
                 };
                 report.add(
                     Finding::at(&TOOL_CALL_UNANSWERED, *call, message)
-                        .as_grave_as(gravity(view))
-                        .answered(error.clone())
-                        .mended(Some(mend)),
+                        .with_severity(pairing_severity(view))
+                        .with_provider_error(error.clone())
+                        .with_auto_fix(Some(mend)),
                 );
             }
         }
     }
 
-    fn orphans(&self, view: &View<'v>, report: &mut Report<'_, '_>) {
+    fn check_orphans(&self, view: &ChatRequest<'v>, report: &mut ChatFindings<'_, '_>) {
         let mut numbers: Vec<usize> = self.strays.values().flatten().copied().collect();
         numbers.sort_unstable();
         for said in numbers.iter().filter_map(|number| view.messages.get(*number)) {
@@ -119,17 +119,16 @@ impl<'v> Groups<'v> {
                 continue;
             }
             let id = said.answers.and_then(Node::text).unwrap_or_default();
-            let message =
-                format!("no tool call before this message has the id `{id}` that it answers");
-            let mend = Mend::new(
-                "removes the tool message that answers no call",
+            let message = format!("no earlier tool call has the id `{id}`");
+            let mend = Fix::new(
+                "removes the tool message without a call",
                 [Edit::Remove(said.node.range())],
             );
             report.add(
                 Finding::at(&TOOL_CALL_UNANSWERED, said.node, message)
-                    .as_grave_as(gravity(view))
-                    .answered(orphan_text(view, &id))
-                    .mended(Some(mend)),
+                    .with_severity(pairing_severity(view))
+                    .with_provider_error(orphan_error(view, &id))
+                    .with_auto_fix(Some(mend)),
             );
         }
     }
@@ -139,34 +138,35 @@ fn id_of(call: Node<'_>) -> Option<Cow<'_, str>> {
     call.text_of("id").filter(|id| !id.is_empty())
 }
 
-/// Servers of one's own take what their template takes; only who was seen to refuse is taken to.
-fn gravity(view: &View<'_>) -> Severity {
+/// Self-hosted servers accept what their template accepts; only endpoints known to reject unpaired
+/// calls get `Refuse`.
+fn pairing_severity(view: &ChatRequest<'_>) -> Severity {
     if view.case.target().provider.dialect.pairs_calls { Severity::Refuse } else { Severity::Note }
 }
 
-/// Takes a call away; with the last of them the list, and with nothing else said the message.
-fn without_call(said: &Said<'_>, call: Node<'_>, are_all: bool) -> Mend {
+/// Removes a call; removes the list with its last call, and the message if nothing else is left.
+fn without_call(said: &ChatMessage<'_>, call: Node<'_>, are_all: bool) -> Fix {
     let is_silent = said.content.is_none_or(|content| matches!(content.raw(), b"\"\"" | b"[]"));
     let list = said.node.get(slot::CALLS).map(Node::range);
     match (are_all, is_silent, list) {
-        (true, true, _) => Mend::new(
-            "removes the message whose tool calls nobody answered",
+        (true, true, _) => Fix::new(
+            "removes the message whose tool calls have no results",
             [Edit::Remove(said.node.range())],
         ),
         (true, false, Some(list)) => {
-            Mend::new("removes the tool calls that nobody answered", [Edit::Remove(list)])
+            Fix::new("removes the tool calls without results", [Edit::Remove(list)])
         }
         (true | false, _, _) => {
-            Mend::new("removes the tool call that nobody answered", [Edit::Remove(call.range())])
+            Fix::new("removes the tool call without a result", [Edit::Remove(call.range())])
         }
     }
 }
 
-/// The most ids that one error lists. Each open call has an error of its own that lists all of them.
+/// The most ids that one error lists. Each open call gets its own error that lists all of them.
 const LISTED_IDS: usize = 32;
 
-/// What this endpoint says when calls have no answers.
-fn unanswered_text(view: &View<'_>, open: &[(Node<'_>, Cow<'_, str>)]) -> String {
+/// Returns this endpoint's error for calls without results.
+fn unanswered_error(view: &ChatRequest<'_>, open: &[(Node<'_>, Cow<'_, str>)]) -> String {
     let provider = &*view.case.target().provider;
     let lead = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
                 'tool_call_id'.";
@@ -191,8 +191,8 @@ fn unanswered_text(view: &View<'_>, open: &[(Node<'_>, Cow<'_, str>)]) -> String
     }
 }
 
-/// What this endpoint says when an answer has no call.
-fn orphan_text(view: &View<'_>, id: &str) -> String {
+/// Returns this endpoint's error for a result without a call.
+fn orphan_error(view: &ChatRequest<'_>, id: &str) -> String {
     let provider = &*view.case.target().provider;
     match provider.dialect.call_ids {
         CallIds::Nine => "Not the same number of function calls and responses".to_owned(),
@@ -209,16 +209,16 @@ fn orphan_text(view: &View<'_>, id: &str) -> String {
     }
 }
 
-/// Ids of another form than the endpoint's own. A call and its answers get one new id together.
-fn ids(view: &View<'_>, report: &mut Report<'_, '_>, groups: &Groups<'_>) {
+/// Reports ids that the endpoint rejects. A call and its results get the same new id.
+fn check_ids(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>, groups: &CallBatches<'_>) {
     let target = view.case.target();
     if target.provider.dialect.call_ids != CallIds::Nine {
         return;
     }
-    let mut outgoing = OutgoingIds::for_target(target);
+    let mut outgoing = CallIdAllocator::for_target(target);
     for call in view.messages.iter().flat_map(|said| &said.calls) {
-        if let Some(id) = id_of(*call).filter(|id| outgoing.takes(id)) {
-            outgoing.native(&CallId::from(&*id), &(&*id).into());
+        if let Some(id) = id_of(*call).filter(|id| outgoing.accepts(id)) {
+            outgoing.record_native(&CallId::from(&*id), &(&*id).into());
         }
     }
     for (number, answers) in &groups.batches {
@@ -231,27 +231,30 @@ fn ids(view: &View<'_>, report: &mut Report<'_, '_>, groups: &Groups<'_>) {
         for (position, call) in said.calls.iter().enumerate() {
             let Some(node) = call.get("id").filter(|id| id.is_string()) else { continue };
             let id = node.text().unwrap_or_default();
-            if outgoing.takes(&id) {
+            if outgoing.accepts(&id) {
                 continue;
             }
-            let new = outgoing.call(&CallId::from(format!("{number}/{position}/{id}").as_str()));
+            let new = outgoing.assign(&CallId::from(format!("{number}/{position}/{id}").as_str()));
             let new: Json = json::string(&new);
-            // Calls that share an id: the first of them takes the answers.
+            // If calls share an id, the first one gets the results.
             let answers = named.remove(&id).unwrap_or_default();
             let edits: Vec<Edit> = std::iter::once(node)
                 .chain(answers)
                 .map(|place| Edit::Replace(place.range(), new.clone()))
                 .collect();
             let message = match id.chars().count() {
-                9 => "this id has other characters than letters and digits".to_owned(),
+                9 => "this id contains characters other than letters and digits".to_owned(),
                 length => format!("this id has {length} characters"),
             };
             let answer =
                 format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
             let mend =
-                Mend::new("gives the call and its answer an id of nine letters and digits", edits);
-            report
-                .add(Finding::at(&CALL_ID_FORM, node, message).answered(answer).mended(Some(mend)));
+                Fix::new("gives the call and its result an id of nine letters and digits", edits);
+            report.add(
+                Finding::at(&CALL_ID_FORM, node, message)
+                    .with_provider_error(answer)
+                    .with_auto_fix(Some(mend)),
+            );
         }
     }
 }

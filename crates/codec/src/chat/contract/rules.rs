@@ -1,10 +1,10 @@
-//! What each rule says, as data: the settings and messages of chat endpoints. What routers do is in `rules/router.rs`, and what
-//! becomes of plain reasoning in `rules/plain.rs`.
+//! Rules for the settings and messages of chat endpoints, as data. Rules of routers are in
+//! `rules/router.rs`, rules of plain reasoning in `rules/plain.rs`.
 
 mod plain;
 mod router;
 
-use throughline_core::{CallIds, Channel, Switch, Target, Wire};
+use throughline_core::{CallIds, ReasoningChannel, ReasoningSwitch, Target, Wire};
 
 use crate::audit::{Example, Rule, Severity, Source, SourceKind};
 use crate::chat::contract;
@@ -65,11 +65,12 @@ const fn typed(at: &'static str) -> Source {
     Source { kind: SourceKind::Types, at }
 }
 
-fn anywhere(_: &Target) -> bool {
+fn applies_always(_: &Target) -> bool {
     true
 }
 
-/// Whether the endpoint is the vendor's own, which refuses what its models do not take.
+/// Returns whether the endpoint is the vendor's own, which rejects settings its models do not
+/// support.
 fn checks_settings(target: &Target) -> bool {
     target.provider.dialect.checks_settings && target.profile.name != "unknown"
 }
@@ -80,18 +81,19 @@ fn is_strict_openai(target: &Target) -> bool {
     checks_settings(target) && contract::is_openai(target) && is_listed
 }
 
-/// Tool call ids of another form than Mistral's.
+/// Flags tool call ids that Mistral rejects.
 pub(super) static CALL_ID_FORM: Rule = Rule {
     id: "mistral/call-id-form",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A tool call's id is not nine letters and digits.",
-    why: "Mistral takes ids of tool calls in one form only: exactly nine letters and digits. Ids that another provider made \
-          (`call_…`, `toolu_…`), or that a client made up, break it, so a conversation that began elsewhere fails at its \
-          first tool call. The id has no meaning beyond joining a call to its answer, so both can be renamed together.",
+    why: "Mistral accepts tool call ids in one form only: exactly nine letters and digits. Ids \
+          from another provider (`call_…`, `toolu_…`) or from a client have another form, so a \
+          conversation that began elsewhere fails at its first tool call. The id only joins a \
+          call to its result, so both can be renamed together.",
     provider_error: Some("Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9."),
     breach: None,
-    fix: "Give the call an id of nine letters and digits, and its answer the same.",
+    fix: "Give the call and its result the same id of nine letters and digits.",
     applies: |target| target.provider.dialect.call_ids == CallIds::Nine,
     evidence: &[
         issue("https://github.com/nearai/ironclaw/issues/1241"),
@@ -124,15 +126,15 @@ pub(super) static CALL_ID_FORM: Rule = Rule {
     },
 };
 
-/// A tool is forced on a model that thinks.
+/// Flags a forced tool for a model that is thinking.
 pub(super) static FORCED_TOOL_CHOICE: Rule = Rule {
     id: "deepseek/forced-tool-choice",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A tool is forced on a model that is thinking.",
-    why: "A model that thinks decides for itself which tool it needs, so DeepSeek refuses `required` and a named tool while \
-          thinking is on; it is on unless the request switches it off. Frameworks force a tool to get structured output, \
-          and so break a request that would work without the choice.",
+    title: "The request forces a tool on a model that is thinking.",
+    why: "A thinking model decides for itself which tool to call, so DeepSeek rejects `required` \
+          and a named tool while thinking is enabled, which is the default. Frameworks that force \
+          a tool to get structured output break a request that would work without the choice.",
     provider_error: Some("Thinking mode does not support this tool_choice"),
     breach: None,
     fix: "Set `tool_choice` to `auto`, or `thinking.type` to `disabled`.",
@@ -161,21 +163,24 @@ pub(super) static FORCED_TOOL_CHOICE: Rule = Rule {
     },
 };
 
-/// An effort that the model does not take.
+/// Flags a reasoning effort that the model does not support.
 pub(super) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     id: "openai-chat/effort-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model does not take this reasoning effort.",
-    why: "The words for how hard to think have grown with the models: `minimal` came with GPT-5 and went with 5.1, which \
-          brought `none`; `xhigh` and `max` came later; models before o1 know no effort at all. A setting that is kept \
-          while the model behind it changes is refused by name, with the list of what the model does take.",
+    title: "The model does not support this reasoning effort.",
+    why: "The supported efforts differ by model: GPT-5 added `minimal`, GPT-5.1 replaced it with \
+          `none`, and later models added `xhigh` and `max`. Models before o1 support no effort. \
+          If the setting stays while the model changes, the API rejects the value and lists the \
+          supported ones.",
     provider_error: Some(
         "Unsupported value: 'reasoning_effort' does not support '…' with this model. Supported values are: ….",
     ),
     breach: None,
-    fix: "Ask for an effort that the model takes, or leave `reasoning_effort` out.",
-    applies: |target| is_strict_openai(target) && target.provider.dialect.switch == Switch::Effort,
+    fix: "Use an effort that the model supports, or omit `reasoning_effort`.",
+    applies: |target| {
+        is_strict_openai(target) && target.provider.dialect.switch == ReasoningSwitch::Effort
+    },
     evidence: &[
         issue("https://github.com/Kilo-Org/cloud/pull/3807"),
         issue("https://github.com/davidmigloz/langchain_dart/issues/712"),
@@ -198,20 +203,21 @@ pub(super) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     },
 };
 
-/// Sampling that the model sets itself.
+/// Flags sampling settings that the model fixes.
 pub(super) static SAMPLING_FIXED: Rule = Rule {
     id: "openai-chat/sampling-fixed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model does not take this sampling setting.",
-    why: "Reasoning models are tuned for one way of sampling. OpenAI's refuse any temperature but 1, some of them only while \
-          they reason, and Kimi refuses any but its own while it thinks. Agents send a low temperature out of habit, and the \
-          habit is an HTTP 400 here.",
+    title: "The model does not support this sampling setting.",
+    why: "Reasoning models are tuned for one sampling method. OpenAI's models reject any \
+          temperature except 1, some of them only while they reason. Kimi rejects any temperature \
+          except its own while it thinks. Agents often send a low temperature by default, which \
+          returns HTTP 400 here.",
     provider_error: Some(
         "Unsupported value: 'temperature' does not support … with this model. Only the default (1) value is supported.",
     ),
     breach: None,
-    fix: "Leave `temperature` and `top_p` out.",
+    fix: "Omit `temperature` and `top_p`.",
     applies: checks_settings,
     evidence: &[
         issue("https://github.com/QwenLM/qwen-code/issues/921"),
@@ -235,20 +241,20 @@ pub(super) static SAMPLING_FIXED: Rule = Rule {
     },
 };
 
-/// The old name of the limit of tokens.
+/// Flags the old name of the token limit.
 pub(super) static MAX_TOKENS_RENAMED: Rule = Rule {
     id: "openai-chat/max-tokens-renamed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The token limit goes by its old name.",
-    why: "What a reasoning model thinks counts towards its limit although nobody sees it, so OpenAI gave the limit a new name \
-          when the first of them came: `max_completion_tokens`. Models that reason refuse the old one; models that do not \
-          still take it.",
+    title: "The token limit uses its old name.",
+    why: "Reasoning tokens count towards the limit although they are not visible, so OpenAI \
+          renamed the limit to `max_completion_tokens` with its first reasoning models. Reasoning \
+          models reject the old name; other models still accept it.",
     provider_error: Some(
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     ),
     breach: None,
-    fix: "Rename `max_tokens` to `max_completion_tokens`, and leave room in it for the thoughts.",
+    fix: "Rename `max_tokens` to `max_completion_tokens`, and leave room for reasoning tokens.",
     applies: |target| {
         checks_settings(target)
             && contract::is_openai(target)
@@ -276,21 +282,23 @@ pub(super) static MAX_TOKENS_RENAMED: Rule = Rule {
     },
 };
 
-/// A call without its answer, or an answer without its call.
+/// Flags a call without a result, or a result without a call.
 pub(super) static TOOL_CALL_UNANSWERED: Rule = Rule {
     id: "chat/tool-call-unanswered",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A tool call has no answer, or an answer no call.",
-    why: "A message with tool calls is followed by one tool message for each of them, and a tool message stands behind the call \
-          whose id it names; nothing may come between. Trimming a conversation to its last messages, a tool that was cancelled, \
-          or a note of the user's put in too early breaks the pair, and every later request of the conversation fails.",
+    title: "A tool call has no result, or a result has no call.",
+    why: "A message with tool calls must be followed directly by one tool message for each call, \
+          and a tool message must follow the call whose id it names. Trimming a conversation, a \
+          cancelled tool, or a user message inserted too early breaks the pair. Every later \
+          request of the conversation then fails.",
     provider_error: Some(
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: …",
     ),
     breach: None,
-    fix: "Answer every call right behind its message, or leave the call and its answer out together.",
-    applies: anywhere,
+    fix: "Send the result of every call directly after its message, or omit the call together \
+          with its result.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/BerriAI/litellm/issues/10083"),
         issue("https://github.com/dimagi/open-chat-studio/issues/1659"),
@@ -324,18 +332,19 @@ pub(super) static TOOL_CALL_UNANSWERED: Rule = Rule {
     },
 };
 
-/// Two settings of Groq's that exclude each other.
+/// Flags two settings of Groq that are mutually exclusive.
 pub(super) static REASONING_FORMAT_EXCLUSIVE: Rule = Rule {
     id: "groq/reasoning-format-exclusive",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "`reasoning_format` and `include_reasoning` are both set.",
-    why: "Groq has two ways to say what becomes of the reasoning: `reasoning_format` (hidden, raw or parsed) for the models that \
-          write it into the text, and `include_reasoning` for those that keep it apart. They are documented as exclusive; the \
-          words of the error are not known.",
+    why: "Groq has two settings for the reasoning output: `reasoning_format` (hidden, raw or \
+          parsed) for models that write it into the text, and `include_reasoning` for models that \
+          return it separately. They are documented as mutually exclusive; the text of the error \
+          is not known.",
     provider_error: None,
     breach: None,
-    fix: "Set one of them, and leave the other out.",
+    fix: "Set only one of them.",
     applies: |target| &*target.provider.name == "groq",
     evidence: &[
         typed(
@@ -361,19 +370,19 @@ pub(super) static REASONING_FORMAT_EXCLUSIVE: Rule = Rule {
     },
 };
 
-/// An element that was only written in another order.
+/// Flags elements that differ from the last request only in their serialisation.
 pub(super) static CACHE_PREFIX_BROKEN: Rule = Rule {
     id: "chat/cache-prefix-broken",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "What was sent before is written differently, so the prompt cache misses.",
-    why: "Prompt caches compare what the model reads from the beginning, byte for byte. A tool's schema or a message that is \
-          parsed and written again with its keys in another order means the same and reads otherwise, so everything behind it is \
-          paid for and waited for again.",
+    title: "Earlier content is serialised differently, so the prompt cache misses.",
+    why: "Prompt caches compare the request from its start, byte for byte. A tool schema or \
+          message that is parsed and serialised again with its keys in another order has the same \
+          meaning but different bytes. Everything after the change is processed and billed again.",
     provider_error: None,
     breach: None,
-    fix: "Send what was sent before byte for byte, with its members in the same order.",
-    applies: |target| target.provider.dialect.channel != Channel::Thinking,
+    fix: "Send earlier content byte for byte, with its members in the same order.",
+    applies: |target| target.provider.dialect.channel != ReasoningChannel::Thinking,
     evidence: &[
         issue("https://github.com/Lakr233/FlowDown/issues/273"),
         issue("https://github.com/sgl-project/sglang/pull/34553"),

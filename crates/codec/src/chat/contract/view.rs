@@ -1,4 +1,4 @@
-//! A request as its rules look at it: one pass over the messages, nothing copied.
+//! A request in the form that the rules need: built in one pass over the messages, without copies.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,96 +7,94 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Node, ReasoningFormat, Target, Vendor};
 
-use crate::audit::{Case, Finding, Findings, Rule, Severity};
+use crate::audit::{AuditContext, Finding, Findings, Rule, Severity};
 use crate::chat::contract::rules::{FOREIGN_DETAILS, SIGNATURE_INVALID};
 use crate::chat::contract::{self, vendor_of};
 use crate::chat::decode;
 use crate::chat::slot::{self, FIELDS};
 
-/// A request and what its rules want to know of it.
-pub(super) struct View<'c> {
-    pub(super) case: &'c Case<'c>,
+/// A parsed request and the facts that the rules use.
+pub(super) struct ChatRequest<'c> {
+    pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
-    pub(super) messages: Vec<Said<'c>>,
-    /// The first message behind the last thing that the user said.
+    pub(super) messages: Vec<ChatMessage<'c>>,
+    /// Index of the first message after the last user message.
     pub(super) current: usize,
-    /// Whether the model will think.
     pub(super) thinks: bool,
-    /// Whose seals the model reads.
+    /// The vendor whose Seals the model reads.
     pub(super) vendor: Option<Vendor>,
 }
 
-/// One message.
-pub(super) struct Said<'c> {
+pub(super) struct ChatMessage<'c> {
     pub(super) node: Node<'c>,
-    pub(super) role: Role,
+    pub(super) role: ChatRole,
     pub(super) content: Option<Node<'c>>,
-    /// The members that hold reasoning as one string, also where they say nothing.
+    /// Members that hold reasoning as one string, including empty ones.
     pub(super) fields: Vec<(&'static str, Node<'c>)>,
-    /// The member that holds the details, and they themselves.
+    /// The `reasoning_details` member; `details` are its entries.
     pub(super) list: Option<Node<'c>>,
-    pub(super) details: Vec<Detail<'c>>,
+    pub(super) details: Vec<ChatDetail<'c>>,
     pub(super) calls: Vec<Node<'c>>,
-    /// The call that it answers.
+    /// The id of the call that this message answers.
     pub(super) answers: Option<Node<'c>>,
 }
 
-/// Who speaks, as far as the rules care.
+/// The roles that the rules distinguish.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ChatRole {
     Assistant,
     Tool,
     User,
     Other,
 }
 
-/// One entry of `reasoning_details`.
-pub(super) struct Detail<'c> {
+/// An entry of `reasoning_details`.
+pub(super) struct ChatDetail<'c> {
     pub(super) node: Node<'c>,
-    pub(super) kind: Kind,
+    pub(super) kind: ChatDetailKind,
     pub(super) format: ReasoningFormat,
     pub(super) vendor: Option<Vendor>,
     pub(super) text: Option<Node<'c>>,
-    /// The signature or the data; nothing where it is absent, `null` or empty.
+    /// The signature or data; `None` if absent, `null` or empty.
     pub(super) seal: Option<Node<'c>>,
     pub(super) index: Option<u64>,
     pub(super) id: Option<Node<'c>>,
 }
 
-/// What kind of entry it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChatDetailKind {
     Text,
     Summary,
     Encrypted,
     Other,
 }
 
-impl<'c> View<'c> {
-    pub(super) fn of(case: &'c Case<'c>) -> Self {
+impl<'c> ChatRequest<'c> {
+    pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
         let (root, target) = (case.body(), case.target());
         let list = root.get("messages").into_iter().flat_map(Node::elements);
-        let messages: Vec<_> = list.map(Said::of).collect();
-        let is_users = |said: &Said<'_>| said.role == Role::User;
+        let messages: Vec<_> = list.map(ChatMessage::from_node).collect();
+        let is_users = |said: &ChatMessage<'_>| said.role == ChatRole::User;
         let current = messages.iter().rposition(is_users).map_or(0, |last| last + 1);
         let reasoning = decode::reasoning_of(root);
-        let thinks = contract::reasons(target, reasoning.as_ref());
+        let thinks = contract::will_reason(target, reasoning.as_ref());
         Self { case, root, messages, current, thinks, vendor: vendor_of(target) }
     }
 
-    /// The model's messages with their numbers.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (usize, &Said<'c>)> {
-        let is_models = |(_, said): &(usize, &Said<'c>)| said.role == Role::Assistant;
+    /// Iterates over the assistant messages with their indexes.
+    pub(super) fn assistant_messages(&self) -> impl Iterator<Item = (usize, &ChatMessage<'c>)> {
+        let is_models = |(_, said): &(usize, &ChatMessage<'c>)| said.role == ChatRole::Assistant;
         self.messages.iter().enumerate().filter(is_models)
     }
 
-    /// Whether a seal is the value that the model's vendor documents for one that is not known, plain or in base64.
+    /// Returns whether a Seal is the stand-in that the vendor documents for unknown signatures,
+    /// plain or in base64.
     pub(super) fn is_stand_in(&self, seal: Node<'_>) -> bool {
         let stand_in = self.case.profile().stand_in.as_deref();
         stand_in.is_some_and(|known| seal.is(known) || seal.is(&STANDARD.encode(known)))
     }
 
-    /// The number of the message that holds that place.
+    /// Returns the index of the message that contains a source range.
     pub(super) fn message_at(&self, place: &Range<usize>) -> Option<usize> {
         let behind = self.messages.partition_point(|said| said.node.range().start <= place.start);
         let found = behind.checked_sub(1)?;
@@ -105,16 +103,16 @@ impl<'c> View<'c> {
     }
 }
 
-/// The name of an object's member, as it stands in the text.
-pub(super) fn name_of<'c>(object: Node<'c>, name: &str) -> Option<Node<'c>> {
+/// Returns the key node of an object's member.
+pub(super) fn member_key<'c>(object: Node<'c>, name: &str) -> Option<Node<'c>> {
     object.members().map(|(key, _)| key).filter(|key| key.is(name)).last()
 }
 
-impl<'c> Said<'c> {
-    fn of(node: Node<'c>) -> Self {
+impl<'c> ChatMessage<'c> {
+    fn from_node(node: Node<'c>) -> Self {
         let mut said = Self {
             node,
-            role: Role::Other,
+            role: ChatRole::Other,
             content: None,
             fields: Vec::new(),
             list: None,
@@ -125,12 +123,12 @@ impl<'c> Said<'c> {
         for (key, value) in node.members() {
             let Some(name) = key.text() else { continue };
             match &*name {
-                "role" => said.role = Role::of(value),
+                "role" => said.role = ChatRole::from_node(value),
                 slot::CONTENT => said.content = Some(value).filter(|value| !value.is_null()),
                 slot::CALLS => said.calls = value.elements().collect(),
                 slot::DETAILS => {
                     said.list = Some(value);
-                    said.details = value.elements().map(Detail::of).collect();
+                    said.details = value.elements().map(ChatDetail::from_node).collect();
                 }
                 "tool_call_id" => said.answers = Some(value).filter(|value| value.is_string()),
                 other => {
@@ -142,25 +140,25 @@ impl<'c> Said<'c> {
         said
     }
 
-    /// The reasoning member of that name, unless it is `null`.
+    /// Returns the named reasoning member unless it is `null`.
     pub(super) fn field(&self, name: &str) -> Option<Node<'c>> {
         let found = self.fields.iter().find(|(field, _)| *field == name)?;
         Some(found.1).filter(|value| !value.is_null())
     }
 
-    /// The text of its content, where that is one string.
+    /// Returns the content if it is one string.
     pub(super) fn text(&self) -> Option<Node<'c>> {
         self.content.filter(|content| content.is_string())
     }
 
-    /// The signatures that Google's compatible endpoint puts on calls.
-    pub(super) fn signs_call(call: Node<'_>) -> bool {
-        call.at("/extra_content/google/thought_signature").is_some_and(says)
+    /// Returns whether a call has the signature of Google's compatible endpoint.
+    pub(super) fn is_signed_call(call: Node<'_>) -> bool {
+        call.at("/extra_content/google/thought_signature").is_some_and(is_non_empty_string)
     }
 }
 
-impl Role {
-    fn of(node: Node<'_>) -> Self {
+impl ChatRole {
+    fn from_node(node: Node<'_>) -> Self {
         match node.text().as_deref() {
             Some("assistant") => Self::Assistant,
             Some("tool") => Self::Tool,
@@ -170,11 +168,11 @@ impl Role {
     }
 }
 
-impl<'c> Detail<'c> {
-    fn of(node: Node<'c>) -> Self {
+impl<'c> ChatDetail<'c> {
+    fn from_node(node: Node<'c>) -> Self {
         let mut detail = Self {
             node,
-            kind: Kind::Other,
+            kind: ChatDetailKind::Other,
             format: ReasoningFormat::unknown(),
             vendor: None,
             text: None,
@@ -185,14 +183,16 @@ impl<'c> Detail<'c> {
         for (key, value) in node.members() {
             let Some(name) = key.text() else { continue };
             match &*name {
-                "type" => detail.kind = Kind::of(value),
+                "type" => detail.kind = ChatDetailKind::from_node(value),
                 "format" => {
                     detail.format = value
                         .text()
                         .map_or_else(ReasoningFormat::unknown, |name| ReasoningFormat::new(&name));
                 }
                 "text" => detail.text = Some(value).filter(|value| value.is_string()),
-                "signature" | "data" => detail.seal = Some(value).filter(|value| says(*value)),
+                "signature" | "data" => {
+                    detail.seal = Some(value).filter(|value| is_non_empty_string(*value));
+                }
                 "index" => detail.index = value.u64(),
                 "id" => detail.id = Some(value).filter(|value| value.is_string()),
                 _ => {}
@@ -203,8 +203,8 @@ impl<'c> Detail<'c> {
     }
 }
 
-impl Kind {
-    fn of(node: Node<'_>) -> Self {
+impl ChatDetailKind {
+    fn from_node(node: Node<'_>) -> Self {
         match node.text().as_deref() {
             Some("reasoning.text") => Self::Text,
             Some("reasoning.summary") => Self::Summary,
@@ -214,38 +214,40 @@ impl Kind {
     }
 }
 
-/// Whether a value is a string that says something.
-pub(super) fn says(node: Node<'_>) -> bool {
+/// Returns whether a value is a non-empty string.
+pub(super) fn is_non_empty_string(node: Node<'_>) -> bool {
     node.is_string() && node.raw().len() > 2
 }
 
-/// Where findings go. A place that one rule has spoken for is not spoken of again.
-pub(super) struct Report<'r, 'f> {
+/// Collects findings, at most one per source range.
+pub(super) struct ChatFindings<'r, 'f> {
     target: &'r Target,
     findings: &'r mut Findings<'f>,
     covered: HashSet<(usize, usize)>,
 }
 
-impl<'r, 'f> Report<'r, 'f> {
+impl<'r, 'f> ChatFindings<'r, 'f> {
     pub(super) fn new(target: &'r Target, findings: &'r mut Findings<'f>) -> Self {
         Self { target, findings, covered: HashSet::new() }
     }
 
-    /// Whether a rule applies here at all. Who covers more than the place of a finding asks first.
+    /// Returns whether a rule applies to the target. A check that covers more ranges than its
+    /// finding calls this first.
     pub(super) fn applies(&self, rule: &Rule) -> bool {
         (rule.applies)(self.target)
     }
 
-    /// Reports a finding, and notes that its place was spoken for, if its rule applies here.
+    /// Reports a finding and marks its range as covered, if its rule applies.
     pub(super) fn add(&mut self, finding: Finding) {
         if self.applies(finding.rule) {
             self.cover(&finding.range);
-            self.findings.add(self.eased(finding));
+            self.findings.add(self.with_router_severity(finding));
         }
     }
 
-    /// It is the upstream that refuses a seal: a router that is not known to hand them on is not known to refuse any.
-    fn eased(&self, finding: Finding) -> Finding {
+    /// Lowers the severity of Seal findings for routers that are not known to forward Seals: only
+    /// the upstream checks them.
+    fn with_router_severity(&self, finding: Finding) -> Finding {
         let is_of_seals = [&SIGNATURE_INVALID, &FOREIGN_DETAILS]
             .into_iter()
             .any(|rule| std::ptr::eq(rule, finding.rule));
@@ -253,13 +255,13 @@ impl<'r, 'f> Report<'r, 'f> {
             && finding.severity == Severity::Refuse
             && !self.target.provider.dialect.relays
         {
-            return finding.as_grave_as(Severity::Degrade).unanswered();
+            return finding.with_severity(Severity::Degrade).without_provider_error();
         }
         finding
     }
 
-    /// The same for a finding that is shown by a smaller thing than the place it speaks for: a member by its name, a message
-    /// that lacks something by its role.
+    /// Reports a finding that covers its range but points at a smaller node: a member's key, or a
+    /// message's role.
     pub(super) fn add_at(&mut self, sign: Option<Node<'_>>, mut finding: Finding) {
         if self.applies(finding.rule) {
             self.cover(&finding.range);
@@ -268,7 +270,7 @@ impl<'r, 'f> Report<'r, 'f> {
         }
     }
 
-    /// Notes that a finding speaks for this place as well.
+    /// Marks a source range as covered by a finding.
     pub(super) fn cover(&mut self, place: &Range<usize>) {
         self.covered.insert((place.start, place.end));
     }

@@ -1,25 +1,25 @@
-//! Pictures, sounds and documents, as messages hold them.
+//! Decodes images, audio and documents.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{Media, Name, Node, Origin};
 
-/// What a part of `content` shows, if it is one that shows something.
-pub(super) fn of_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
+/// Reads the media of a `content` part; `None` for other parts.
+pub(super) fn from_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let kind = part.text_of("type")?;
     let value = part.get(&kind)?;
     match &*kind {
         "image_url" | "video_url" | "document_url" => {
             let url = if value.is_string() { Some(value) } else { value.get("url") };
-            inline(url?)
+            from_data_url(url?)
                 .or_else(|| Some(Media::Remote { mime: None, uri: url?.name()?, owner: None }))
         }
         "input_audio" => {
             let mime = Name::from(format!("audio/{}", value.text_of("format")?));
             Some(Media::Inline { mime, base64: value.get("data")?.text_bytes()? })
         }
-        "file" => value.get("file_data").and_then(inline).or_else(|| {
+        "file" => value.get("file_data").and_then(from_data_url).or_else(|| {
             let owner = Some(Arc::clone(origin));
             Some(Media::Remote { mime: None, uri: value.name_of("file_id")?, owner })
         }),
@@ -27,8 +27,8 @@ pub(super) fn of_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     }
 }
 
-/// What a `data:` address holds.
-fn inline(url: Node<'_>) -> Option<Media> {
+/// Reads a `data:` URL.
+fn from_data_url(url: Node<'_>) -> Option<Media> {
     let bytes: Bytes = url.text_bytes()?;
     let rest = bytes.strip_prefix(b"data:")?;
     let comma = memchr::memchr(b',', rest)?;
@@ -37,8 +37,8 @@ fn inline(url: Node<'_>) -> Option<Media> {
     Some(Media::Inline { mime, base64: bytes.slice(b"data:".len() + comma + 1..) })
 }
 
-/// An image of Ollama's native API: bare base64, whose first letters tell its type.
-pub(super) fn of_base64(node: Node<'_>) -> Option<Media> {
+/// Reads an image of Ollama's native API: bare base64, whose first characters show the media type.
+pub(super) fn from_base64(node: Node<'_>) -> Option<Media> {
     let base64 = node.text_bytes()?;
     let mime = match base64.get(..4) {
         Some(b"/9j/") => "image/jpeg",

@@ -1,56 +1,61 @@
-//! A message, cut into Items slot by slot.
+//! Splits a message into Items, slot by slot.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Channel, Hosted, Item, ItemId, Json, Label, Name, Native, Node, Origin, Outcome, Part,
-    Place, ReasoningFormat, Role, Side, Thought, ThoughtKind, ToolCall, ToolResult, Wire, json,
-    work,
+    Body, Direction, HostedStep, Item, ItemId, ItemPosition, Json, Label, Name, NativePart, Node,
+    Origin, Outcome, Part, ReasoningChannel, ReasoningFormat, Role, Thought, ThoughtKind, ToolCall,
+    ToolResult, Wire, json, work,
 };
 
-use crate::calls::Calls;
+use crate::call_ids::CallTracker;
 use crate::chat::decode::media;
 use crate::chat::slot::{self, FIELDS, Slots};
-use crate::chat::tags::{self, Piece, Scope, Splitter};
+use crate::chat::tags::{self, TagPiece, TagScope, TagSplitter};
 use crate::chat::wire;
-use crate::{Asked, draft, sealed};
+use crate::{DecodeContext, draft, find_seals};
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// The shape of reasoning that stands between tags in the text.
+/// Reasoning format of inline tags.
 pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
-/// The shape of Mistral's chunks.
+/// Reasoning format of Mistral's `thinking` chunks.
 pub(in crate::chat) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
 
-/// Reads messages. The same for both sides; only what is said of their origin differs.
-pub(in crate::chat) struct Reader<'a> {
-    asked: &'a Asked,
+/// Splits messages of requests and responses into Items; only the origin differs.
+pub(in crate::chat) struct ChatReader<'a> {
+    asked: &'a DecodeContext,
     origin: Arc<Origin>,
-    side: Side,
-    calls: Calls,
+    side: Direction,
+    calls: CallTracker,
     reply: Name,
 }
 
-/// Where an Item goes: its place, who speaks, and the slot.
-struct At {
-    place: Place,
+/// The place, role and slot of a new Item.
+struct ItemSlot {
+    place: ItemPosition,
     role: Role,
     slot: Label,
 }
 
-impl<'a> Reader<'a> {
-    pub(in crate::chat) fn new(asked: &'a Asked, origin: Arc<Origin>, side: Side) -> Self {
-        Self { asked, origin, side, calls: Calls::default(), reply: Name::default() }
+impl<'a> ChatReader<'a> {
+    pub(in crate::chat) fn new(
+        asked: &'a DecodeContext,
+        origin: Arc<Origin>,
+        side: Direction,
+    ) -> Self {
+        Self { asked, origin, side, calls: CallTracker::default(), reply: Name::default() }
     }
 
-    /// Item ids of a reply begin with the reply's.
+    /// Sets the reply id that prefixes all Item ids.
     pub(in crate::chat) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
         self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
     }
 
-    /// Cuts a message into its Items. One that says nothing is kept whole.
+    /// Splits a message into its Items. An empty message becomes one Item that holds the whole
+    /// message.
     pub(in crate::chat) fn message(
         &mut self,
         index: usize,
@@ -58,23 +63,23 @@ impl<'a> Reader<'a> {
         items: &mut Vec<Item>,
     ) {
         let start = items.len();
-        let slots = Slots::of(message);
+        let slots = Slots::from_message(message);
         let role = match slots.role.and_then(Node::text).as_deref() {
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
             Some("developer") => Role::Developer,
             Some("tool" | "function") => Role::Tool,
-            None if self.side == Side::Response => Role::Assistant,
+            None if self.side == Direction::Response => Role::Assistant,
             Some(_) | None => Role::User,
         };
-        let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
+        let place = |items: &Vec<Item>| ItemPosition::new(index, items.len() - start);
         if role == Role::Tool {
             let body = self.result(message);
             items.push(self.item(
                 place(items),
                 role,
                 body,
-                Native::new(WIRE, self.side, message.json()),
+                NativePart::new(WIRE, self.side, message.json()),
             ));
             return;
         }
@@ -87,32 +92,42 @@ impl<'a> Reader<'a> {
             }
             Some(content) => {
                 for (position, part) in content.elements().enumerate() {
-                    let slot = slot::at(slot::CONTENT, position);
-                    items.push(self.piece(place(items), role, slot, part));
+                    let slot = slot::list_slot(slot::CONTENT, position);
+                    items.push(self.slot_item(place(items), role, slot, part));
                 }
             }
             None => {}
         }
         for (position, image) in slots.images.into_iter().flat_map(Node::elements).enumerate() {
-            items.push(self.piece(place(items), role, slot::at("images", position), image));
+            items.push(self.slot_item(
+                place(items),
+                role,
+                slot::list_slot("images", position),
+                image,
+            ));
         }
         if role == Role::Assistant {
-            self.rest(index, &slots, items, start);
+            self.other_slots(index, &slots, items, start);
         }
         if items.len() == start {
-            let native = Native::new(WIRE, self.side, message.json());
+            let native = NativePart::new(WIRE, self.side, message.json());
             items.push(self.item(place(items), role, Body::Unknown, native));
         }
-        lead_calls(items.get_mut(start..).unwrap_or_default());
+        link_details_to_calls(items.get_mut(start..).unwrap_or_default());
     }
 
-    /// The Thoughts of a message: one for each detail, and one for each string that the details do not repeat.
+    /// Adds the Thoughts of a message: one per detail, and one per string that the details do not
+    /// repeat.
     fn thoughts(&mut self, index: usize, slots: &Slots<'_>, items: &mut Vec<Item>, start: usize) {
         let details = slots.details;
         for (position, detail) in details.into_iter().flat_map(Node::elements).enumerate() {
-            let place = Place::new(index, items.len() - start);
-            let item =
-                self.piece(place, Role::Assistant, slot::at(slot::DETAILS, position), detail);
+            let place = ItemPosition::new(index, items.len() - start);
+            let item = self.slot_item(
+                place,
+                Role::Assistant,
+                slot::list_slot(slot::DETAILS, position),
+                detail,
+            );
             items.push(item);
         }
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
@@ -125,18 +140,18 @@ impl<'a> Reader<'a> {
             }
         }
         for (fields, value) in strings {
-            if details.is_some_and(|details| repeats(value, details)) {
+            if details.is_some_and(|details| repeats_details(value, details)) {
                 for item in items.iter_mut().skip(start) {
-                    echo(item, &fields);
+                    add_echo_slots(item, &fields);
                 }
                 continue;
             }
-            let place = Place::new(index, items.len() - start);
-            items.push(self.piece(place, Role::Assistant, slot::joined(&fields), value));
+            let place = ItemPosition::new(index, items.len() - start);
+            items.push(self.slot_item(place, Role::Assistant, slot::joined_slot(&fields), value));
         }
     }
 
-    /// A text, without the reasoning that it may hold between tags.
+    /// Adds a text, split from reasoning between tags.
     fn text(
         &mut self,
         index: usize,
@@ -145,99 +160,105 @@ impl<'a> Reader<'a> {
         items: &mut Vec<Item>,
         start: usize,
     ) {
-        let place = |items: &Vec<Item>| Place::new(index, items.len() - start);
+        let place = |items: &Vec<Item>| ItemPosition::new(index, items.len() - start);
         let scope = self.tag_scope().filter(|_| role == Role::Assistant);
-        // A tag begins with `<`, which a writer may have escaped.
-        let may_tag = |scope: &Scope| {
+        // A tag begins with `<`, which a JSON writer may have escaped.
+        let may_tag = |scope: &TagScope| {
             memchr::memchr2(b'<', b'\\', text.raw()).is_some()
-                && text.text().is_some_and(|text| tags::may_hold(&text, *scope))
+                && text.text().is_some_and(|text| tags::may_contain_tags(&text, *scope))
         };
         let Some(scope) = scope.filter(may_tag) else {
-            // An assistant's empty text stands for none.
+            // An empty assistant text means that there is no text.
             if role != Role::Assistant || text.raw().len() > 2 {
                 let slot = Label::Borrowed(slot::CONTENT);
-                items.push(self.piece(place(items), role, slot, text));
+                items.push(self.slot_item(place(items), role, slot, text));
             }
             return;
         };
-        let mut splitter = Splitter::new(scope);
+        let mut splitter = TagSplitter::new(scope);
         let mut pieces = splitter.push(&text.text().unwrap_or_default());
         pieces.extend(splitter.finish());
-        let is_plain = pieces.iter().all(|piece| matches!(piece, Piece::Text(_)));
+        let is_plain = pieces.iter().all(|piece| matches!(piece, TagPiece::Text(_)));
         if is_plain {
-            items.push(self.piece(place(items), role, Label::Borrowed(slot::CONTENT), text));
+            items.push(self.slot_item(place(items), role, Label::Borrowed(slot::CONTENT), text));
             return;
         }
         let mut said = String::new();
         let mut thought: Option<(String, String)> = None;
         for piece in pieces {
             match piece {
-                Piece::Text(text) => said.push_str(&text),
-                Piece::Open(tag) => {
-                    self.say(place(items), &mut said, items);
+                TagPiece::Text(text) => said.push_str(&text),
+                TagPiece::Open(tag) => {
+                    self.flush_text(place(items), &mut said, items);
                     thought = Some((tag, String::new()));
                 }
-                Piece::Thought(text) => {
+                TagPiece::Thought(text) => {
                     if let Some((raw, inner)) = &mut thought {
                         raw.push_str(&text);
                         inner.push_str(&text);
                     }
                 }
-                Piece::Close(tag) => {
+                TagPiece::Close(tag) => {
                     if let Some((raw, inner)) = thought.take() {
-                        items.push(self.tagged(place(items), &(raw + &tag), &inner, true));
+                        items.push(self.tagged_thought(place(items), &(raw + &tag), &inner, true));
                     }
                 }
             }
         }
         if let Some((raw, inner)) = thought {
-            items.push(self.tagged(place(items), &raw, &inner, false));
+            items.push(self.tagged_thought(place(items), &raw, &inner, false));
         }
-        self.say(place(items), &mut said, items);
+        self.flush_text(place(items), &mut said, items);
     }
 
-    fn say(&mut self, place: Place, said: &mut String, items: &mut Vec<Item>) {
+    fn flush_text(&mut self, place: ItemPosition, said: &mut String, items: &mut Vec<Item>) {
         if !said.is_empty() {
             let tree = json::string(&std::mem::take(said)).tree();
             let slot = Label::Borrowed(slot::CONTENT);
-            items.push(self.piece(place, Role::Assistant, slot, tree.root()));
+            items.push(self.slot_item(place, Role::Assistant, slot, tree.root()));
         }
     }
 
-    /// Where this endpoint's texts may hold reasoning between tags.
-    pub(in crate::chat) fn tag_scope(&self) -> Option<Scope> {
+    /// Returns where this endpoint's texts may contain reasoning between tags.
+    pub(in crate::chat) fn tag_scope(&self) -> Option<TagScope> {
         match self.asked.target.provider.dialect.channel {
-            Channel::Tags => Some(Scope::Anywhere),
-            Channel::AsEmitted => Some(Scope::Beginning),
-            Channel::None
-            | Channel::Details
-            | Channel::ReasoningContent
-            | Channel::Reasoning
-            | Channel::Thinking
-            | Channel::Chunks => None,
+            ReasoningChannel::Tags => Some(TagScope::Anywhere),
+            ReasoningChannel::AsEmitted => Some(TagScope::Beginning),
+            ReasoningChannel::None
+            | ReasoningChannel::Details
+            | ReasoningChannel::ReasoningContent
+            | ReasoningChannel::Reasoning
+            | ReasoningChannel::Thinking
+            | ReasoningChannel::Chunks => None,
         }
     }
 
-    /// Reasoning that stood between tags, with its tags.
-    pub(in crate::chat) fn tagged(
+    /// Builds the Thought of inline reasoning; `raw` includes the tags.
+    pub(in crate::chat) fn tagged_thought(
         &mut self,
-        place: Place,
+        place: ItemPosition,
         raw: &str,
         inner: &str,
         is_whole: bool,
     ) -> Item {
-        let mut thought = issued(inner, ThoughtKind::Text, INLINE_TAGS);
+        let mut thought = issued_thought(inner, ThoughtKind::Text, INLINE_TAGS);
         thought.whole = is_whole;
-        let mut native = Native::new(WIRE, self.side, json::string(raw));
+        let mut native = NativePart::new(WIRE, self.side, json::string(raw));
         native.slot = Label::Borrowed(slot::CONTENT);
         self.item(place, Role::Assistant, Body::Thought(thought), native)
     }
 
-    /// Refusals, sounds, calls, and what Google adds to a message.
-    fn rest(&mut self, index: usize, slots: &Slots<'_>, items: &mut Vec<Item>, start: usize) {
+    /// Adds refusals, audio, calls, and Google's `extra_content`.
+    fn other_slots(
+        &mut self,
+        index: usize,
+        slots: &Slots<'_>,
+        items: &mut Vec<Item>,
+        start: usize,
+    ) {
         let mut push = |reader: &mut Self, slot: Label, node: Node<'_>| {
-            let place = Place::new(index, items.len() - start);
-            items.push(reader.piece(place, Role::Assistant, slot, node));
+            let place = ItemPosition::new(index, items.len() - start);
+            items.push(reader.slot_item(place, Role::Assistant, slot, node));
         };
         let says =
             |key: &str, node: Node<'_>| node.text_of(key).is_some_and(|text| !text.is_empty());
@@ -250,7 +271,7 @@ impl<'a> Reader<'a> {
         }
         let calls = slots.calls.into_iter().flat_map(Node::elements);
         for (position, call) in calls.enumerate() {
-            push(self, slot::at(slot::CALLS, position), call);
+            push(self, slot::list_slot(slot::CALLS, position), call);
         }
         if let Some(call) = slots.function_call.filter(|call| says("name", *call)) {
             push(self, Label::Borrowed(slot::FUNCTION_CALL), call);
@@ -262,26 +283,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One Item, from what stands in its slot.
-    pub(in crate::chat) fn piece(
+    /// Builds one Item from the value in its slot.
+    pub(in crate::chat) fn slot_item(
         &mut self,
-        place: Place,
+        place: ItemPosition,
         role: Role,
         slot: Label,
         node: Node<'_>,
     ) -> Item {
-        let at = At { place, role, slot };
+        let at = ItemSlot { place, role, slot };
         let body = self.body(&at, node);
-        let is_numbered = self.side == Side::Response
+        let is_numbered = self.side == Direction::Response
             && at.slot.starts_with(slot::CALLS)
             && node.get("index").is_some();
-        // The number of a call is its place in the list, which the slot tells; a stream needs it, a request refuses it.
+        // The slot already holds the call's position. A stream needs the `index` member; a request
+        // must not have it.
         let json = if is_numbered {
-            draft::edited(Some(&node.json()), &[("index".into(), None)])
+            draft::edit_object(Some(&node.json()), &[("index".into(), None)])
         } else {
             node.json()
         };
-        let mut native = Native::new(WIRE, self.side, json);
+        let mut native = NativePart::new(WIRE, self.side, json);
         native.id = match &body {
             Body::Call(call) => call.wire_id.clone(),
             _ => node.name_of("id"),
@@ -294,7 +316,7 @@ impl<'a> Reader<'a> {
     }
 
     fn seals(&self, slot: &str, node: Node<'_>) -> Vec<throughline_core::Seal> {
-        let found = sealed::find(node, |key| wire::seal_format(key).is_some());
+        let found = find_seals::find(node, |key| wire::seal_format(key).is_some());
         let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
         let sealed = found.filter_map(|(pointer, value)| {
             let format = wire::seal_format(pointer.rsplit('/').next()?)?;
@@ -303,29 +325,29 @@ impl<'a> Reader<'a> {
         sealed.collect()
     }
 
-    fn item(&self, place: Place, role: Role, body: Body, native: Native) -> Item {
-        let mut item = Item::new(ItemId::at(&self.reply, place), place, role, body);
+    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
+        let mut item = Item::new(ItemId::from_position(&self.reply, place), place, role, body);
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
     }
 
-    fn body(&mut self, at: &At, node: Node<'_>) -> Body {
-        match slot::member(&at.slot) {
+    fn body(&mut self, at: &ItemSlot, node: Node<'_>) -> Body {
+        match slot::first_member(&at.slot) {
             slot::CONTENT | slot::REFUSAL if node.is_string() => {
                 Body::Text(node.name().unwrap_or_default())
             }
             slot::CONTENT => self.part(node),
-            slot::DETAILS => detail(node),
+            slot::DETAILS => detail_body(node),
             slot::CALLS => self.call(at.place, node, node.get("function")),
             slot::FUNCTION_CALL => self.call(at.place, node, Some(node)),
             slot::EXTRA_CONTENT => {
-                Body::Thought(issued("", ThoughtKind::Encrypted, "google-gemini-v1"))
+                Body::Thought(issued_thought("", ThoughtKind::Encrypted, "google-gemini-v1"))
             }
-            "images" => media::of_base64(node).map_or(Body::Unknown, Body::Media),
+            "images" => media::from_base64(node).map_or(Body::Unknown, Body::Media),
             member if FIELDS.contains(&member) => {
                 let text = node.name().unwrap_or_default();
-                Body::Thought(issued(text, ThoughtKind::Text, &at.slot))
+                Body::Thought(issued_thought(text, ThoughtKind::Text, &at.slot))
             }
             _ => Body::Unknown,
         }
@@ -337,15 +359,15 @@ impl<'a> Reader<'a> {
             "thinking" => {
                 let text = chunk_text(part);
                 let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-                let mut thought = issued(text, kind, THINKING_CHUNK);
+                let mut thought = issued_thought(text, kind, THINKING_CHUNK);
                 thought.whole = part.get("closed").and_then(Node::bool) != Some(false);
                 Body::Thought(thought)
             }
-            _ => media::of_part(part, &self.origin).map_or(Body::Unknown, Body::Media),
+            _ => media::from_part(part, &self.origin).map_or(Body::Unknown, Body::Media),
         }
     }
 
-    fn call(&mut self, place: Place, call: Node<'_>, function: Option<Node<'_>>) -> Body {
+    fn call(&mut self, place: ItemPosition, call: Node<'_>, function: Option<Node<'_>>) -> Body {
         let custom =
             call.get("custom").filter(|_| call.get("type").is_some_and(|t| t.is("custom")));
         let Some(function) = custom.or(function) else { return Body::Unknown };
@@ -380,10 +402,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a string says what all the details say together.
-fn repeats(value: Node<'_>, details: Node<'_>) -> bool {
-    let texts = || details.elements().filter_map(readable_of);
-    // Mostly there is one detail, and what repeats it was written by the same hand.
+/// Returns whether a string equals the concatenated texts of all details.
+fn repeats_details(value: Node<'_>, details: Node<'_>) -> bool {
+    let texts = || details.elements().filter_map(readable_text);
+    // Usually there is one detail, and the repetition has the same bytes.
     match (texts().next(), texts().nth(1)) {
         (None, _) => false,
         (Some(one), None) if one.raw() == value.raw() => true,
@@ -394,26 +416,26 @@ fn repeats(value: Node<'_>, details: Node<'_>) -> bool {
     }
 }
 
-/// What can be read of a detail.
-fn readable_of(detail: Node<'_>) -> Option<Node<'_>> {
+/// Returns the readable text of a detail.
+fn readable_text(detail: Node<'_>) -> Option<Node<'_>> {
     detail.get("text").or_else(|| detail.get("summary")).filter(|text| text.is_string())
 }
 
-/// Notes that these members repeat what an Item's detail says.
-pub(in crate::chat) fn echo(item: &mut Item, fields: &[&'static str]) {
+/// Records in the Item's slot that these fields repeat its detail.
+pub(in crate::chat) fn add_echo_slots(item: &mut Item, fields: &[&'static str]) {
     let is_readable = item.visible().is_some_and(|text| !text.is_empty());
     if let Some(native) = item.native.as_mut().filter(|_| is_readable) {
-        native.slot = Label::Owned([&*native.slot, "+", &slot::joined(fields)].concat());
+        native.slot = Label::Owned([&*native.slot, "+", &slot::joined_slot(fields)].concat());
     }
 }
 
-/// An encrypted detail that has a call's id stands right before that call.
-pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
+/// Links each encrypted detail that has a call's id to that call, which it precedes.
+pub(in crate::chat) fn link_details_to_calls(items: &mut [Item]) {
     let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
     if !items.iter().any(is_thought) {
         return;
     }
-    // Where calls share an id, the first one counts.
+    // If calls share an id, the first one counts.
     let mut calls: HashMap<&Name, &ItemId> = HashMap::new();
     for item in items.iter() {
         if let Some(id) = item.call().and_then(|call| call.wire_id.as_ref()) {
@@ -433,18 +455,18 @@ pub(in crate::chat) fn lead_calls(items: &mut [Item]) {
     }
 }
 
-fn issued(text: impl Into<Name>, kind: ThoughtKind, format: &str) -> Thought {
+fn issued_thought(text: impl Into<Name>, kind: ThoughtKind, format: &str) -> Thought {
     Thought::issued(text, kind, ReasoningFormat::new(format))
 }
 
-fn detail(detail: Node<'_>) -> Body {
+fn detail_body(detail: Node<'_>) -> Body {
     let text = |key: &str| detail.name_of(key).unwrap_or_default();
     let (content, kind) = match &*detail.text_of("type").unwrap_or_default() {
         "reasoning.text" => (text("text"), ThoughtKind::Text),
         "reasoning.summary" => (text("summary"), ThoughtKind::Summary),
         "reasoning.encrypted" => (Name::default(), ThoughtKind::Encrypted),
         "reasoning.server_tool_call" => {
-            return Body::Hosted(Hosted {
+            return Body::Hosted(HostedStep {
                 name: detail.name_of("tool_name").unwrap_or_default(),
                 pairs: detail.name_of("tool_call_id"),
                 is_result: false,
@@ -453,16 +475,17 @@ fn detail(detail: Node<'_>) -> Body {
         }
         _ => return Body::Unknown,
     };
-    // Nothing readable: only the signature counts.
+    // Without readable text only the signature matters.
     let is_empty = kind == ThoughtKind::Text && content.is_empty();
     let kind = if is_empty { ThoughtKind::Encrypted } else { kind };
     let format = detail.text_of("format");
-    let mut thought = issued(content, kind, format.as_deref().unwrap_or("unknown"));
+    let mut thought = issued_thought(content, kind, format.as_deref().unwrap_or("unknown"));
     thought.index = detail.get("index").and_then(Node::u64);
     Body::Thought(thought)
 }
 
-/// The readable text of a Mistral chunk: its `thinking` is a list of texts and references, or one string.
+/// Returns the readable text of a Mistral chunk, whose `thinking` is a string or a list of texts
+/// and references.
 pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
     let Some(thinking) = chunk.get("thinking") else { return String::new() };
     match thinking.text() {
@@ -471,7 +494,7 @@ pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
     }
 }
 
-/// The arguments of a call: JSON within a string, or an object. What is not JSON stays the string that it was.
+/// Reads the arguments of a call: JSON inside a string, or an object. Invalid JSON stays a string.
 fn arguments(node: Node<'_>) -> Json {
     let Some(text) = node.text_bytes() else { return node.json() };
     Json::parse(text).unwrap_or_else(|_| {
@@ -485,5 +508,5 @@ fn result_part(part: Node<'_>, origin: &Arc<Origin>) -> Part {
     if part.get("type").is_some_and(|kind| kind.is("text")) {
         return Part::Text(text());
     }
-    media::of_part(part, origin).map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media)
+    media::from_part(part, origin).map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media)
 }

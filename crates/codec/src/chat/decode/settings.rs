@@ -1,9 +1,9 @@
-//! The settings of a request, in our own words.
+//! Decodes the settings of a request.
 
-use throughline_core::{Choice, Name, NativeReasoning, Node, Output, Settings};
+use throughline_core::{Name, NativeReasoning, Node, OutputFormat, Settings, ToolChoice};
 
-/// Whether a field of the Call speaks for this member of a request.
-pub(super) fn speaks_for(key: Node<'_>, value: Node<'_>, is_native: bool) -> bool {
+/// Returns whether a field of the Call represents this member of a request.
+pub(super) fn is_represented(key: Node<'_>, value: Node<'_>, is_native: bool) -> bool {
     let key = key.text().unwrap_or_default();
     match &*key {
         "model"
@@ -41,8 +41,8 @@ fn is_text(format: Node<'_>) -> bool {
 }
 
 /// Reads the settings of a request.
-pub(super) fn read(root: Node<'_>, is_native: bool) -> Settings {
-    // Ollama's native API has the sampling settings one level deeper.
+pub(super) fn decode_settings(root: Node<'_>, is_native: bool) -> Settings {
+    // Ollama's native API nests the sampling settings in `options`.
     let sampling = if is_native { root.get("options").unwrap_or(root) } else { root };
     let raw = |key: &str| sampling.present(key).map(Node::json);
     let limits: &[&str] =
@@ -70,24 +70,24 @@ pub(super) fn read(root: Node<'_>, is_native: bool) -> Settings {
     }
 }
 
-/// Which tool a request wants to be called.
-pub(in crate::chat) fn choice(choice: Node<'_>) -> Choice {
+/// Reads the tool choice.
+pub(in crate::chat) fn choice(choice: Node<'_>) -> ToolChoice {
     let name = choice.at("/function/name").or_else(|| choice.at("/custom/name"));
     match (choice.text().as_deref(), name.and_then(Node::name)) {
-        (Some("auto"), _) => Choice::Auto,
-        (Some("none"), _) => Choice::None,
-        (Some("required" | "any"), _) => Choice::Any,
-        (None, Some(name)) => Choice::Tool(name),
-        (Some(_) | None, _) => Choice::Other(choice.json()),
+        (Some("auto"), _) => ToolChoice::Auto,
+        (Some("none"), _) => ToolChoice::None,
+        (Some("required" | "any"), _) => ToolChoice::Any,
+        (None, Some(name)) => ToolChoice::Tool(name),
+        (Some(_) | None, _) => ToolChoice::Other(choice.json()),
     }
 }
 
-fn output(format: Node<'_>) -> Option<Output> {
+fn output(format: Node<'_>) -> Option<OutputFormat> {
     match &*format.text_of("type")? {
-        "json_object" => Some(Output::Json),
+        "json_object" => Some(OutputFormat::Json),
         "json_schema" => {
             let schema = format.get("json_schema")?;
-            Some(Output::Schema {
+            Some(OutputFormat::Schema {
                 name: schema.name_of("name"),
                 schema: schema.get("schema")?.json(),
                 strict: schema.get("strict").and_then(Node::bool),
@@ -97,14 +97,14 @@ fn output(format: Node<'_>) -> Option<Output> {
     }
 }
 
-fn native_format(format: Node<'_>) -> Output {
+fn native_format(format: Node<'_>) -> OutputFormat {
     if format.is_object() {
-        return Output::Schema { name: None, schema: format.json(), strict: None };
+        return OutputFormat::Schema { name: None, schema: format.json(), strict: None };
     }
-    Output::Json
+    OutputFormat::Json
 }
 
-/// How reasoning is asked for, in whichever of the dialects' words.
+/// Reads the reasoning settings of any dialect.
 pub(in crate::chat) fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
     let object = root.present("reasoning").filter(|reasoning| reasoning.is_object());
     let within = |key: &str| object.and_then(|object| object.present(key));

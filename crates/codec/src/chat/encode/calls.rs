@@ -1,15 +1,15 @@
-//! Calls and their answers.
+//! Encodes tool calls and their results.
 
 use throughline_core::{Item, Json, Name, Node, Outcome, Part, ToolCall, ToolResult, json};
 
-use crate::chat::encode::fit::{is_marked, warn_of_marks};
-use crate::chat::encode::message::Message;
-use crate::chat::encode::{WIRE, Writer, custom, is_own};
+use crate::chat::encode::compatibility::{may_have_cache_markers, warn_about_cache_markers};
+use crate::chat::encode::message::ChatMessageBuilder;
+use crate::chat::encode::{ChatWriter, WIRE, custom, is_own};
 use crate::chat::slot;
 use crate::draft::{self, Draft};
 
-impl Writer<'_> {
-    /// A call in the shape that the endpoint reads, under the id that this wire gave it or one that the endpoint takes.
+impl ChatWriter<'_> {
+    /// Encodes a call in the endpoint's shape, with its original id or one the endpoint accepts.
     pub(super) fn call_json(
         &mut self,
         item: &Item,
@@ -19,21 +19,21 @@ impl Writer<'_> {
         self.names.insert(call.id.clone(), Name::clone(&call.name));
         let is_own = is_own(self.call, item);
         let own_id = call.wire_id.as_ref().filter(|id| {
-            item.native_on(&WIRE).is_some() && !id.is_empty() && (is_own || self.ids.takes(id))
+            item.native_on(&WIRE).is_some() && !id.is_empty() && (is_own || self.ids.accepts(id))
         });
         let id = match own_id {
             Some(id) => {
-                self.ids.native(&call.id, id);
+                self.ids.record_native(&call.id, id);
                 Name::clone(id)
             }
             None => {
                 self.renamed.insert(call.id.clone());
-                self.ids.call(&call.id)
+                self.ids.assign(&call.id)
             }
         };
         if let Some(native) = native {
             let tree = native.tree();
-            // Arguments that say nothing at all are known to pass only where they come from.
+            // Only the endpoint that emitted empty arguments is known to accept them.
             let is_silent = |arguments: Node<'_>| arguments.raw() == b"\"\"";
             let is_complete = tree.root().get("id").is_some_and(|own| own.is(&id))
                 && tree.root().get("type").is_some()
@@ -45,8 +45,8 @@ impl Writer<'_> {
         if self.is_native {
             return json::object(|o| {
                 o.object("function", |o| {
-                    // This endpoint takes objects only.
-                    o.string("name", &call.name).raw("arguments", &custom::argument(call));
+                    // This endpoint accepts only objects.
+                    o.string("name", &call.name).raw("arguments", &custom::object_arguments(call));
                 });
             });
         }
@@ -54,12 +54,12 @@ impl Writer<'_> {
             o.string("id", &id);
             if call.custom && self.takes_custom() {
                 o.string("type", "custom").object("custom", |o| {
-                    o.string("name", &call.name).raw("input", &custom::input(call));
+                    o.string("name", &call.name).raw("input", &custom::custom_input(call));
                 });
                 return;
             }
             o.string("type", "function").object("function", |o| {
-                o.string("name", &call.name).string("arguments", &custom::arguments(call));
+                o.string("name", &call.name).string("arguments", &custom::arguments_text(call));
             });
             let extra = native.map(Json::tree);
             let extra = extra.as_ref().and_then(|tree| tree.root().get(slot::EXTRA_CONTENT));
@@ -69,40 +69,47 @@ impl Writer<'_> {
         })
     }
 
-    /// The message that answers a call, under the id under which the call went out.
+    /// Encodes a tool result, with the id under which the call was sent.
     pub(super) fn result(&self, draft: &mut Draft<'_>, item: &Item, result: &ToolResult) -> Json {
         let native = item.native_on(&WIRE).filter(|native| native.slot.is_empty());
-        if let Some(native) = native.filter(|native| self.fits(item) && self.lists(&native.json)) {
-            let id = self.ids.result(&result.call);
+        if let Some(native) =
+            native.filter(|native| self.fits(item) && self.is_listed_message(&native.json))
+        {
+            let id = self.ids.result_id(&result.call);
             if self.is_native || result.wire_id.as_deref() == Some(&*id) {
                 return native.json.clone();
             }
             let id = Some(json::string(&id));
-            return draft::edited(Some(&native.json), &[("tool_call_id".into(), id)]);
+            return draft::edit_object(Some(&native.json), &[("tool_call_id".into(), id)]);
         }
-        if native.is_some_and(|native| is_marked(&native.json)) {
-            warn_of_marks(draft);
+        if native.is_some_and(|native| may_have_cache_markers(&native.json)) {
+            warn_about_cache_markers(draft);
         }
         if !matches!(result.outcome, Outcome::Ok) {
             draft.warn(
                 "tool result",
-                "this wire cannot say that a tool failed; only its text was sent",
+                "this wire cannot mark a tool failure; only its text was sent",
             );
         }
-        let mut parts = Message::default();
+        let mut parts = ChatMessageBuilder::default();
         for part in &result.parts {
             match part {
                 Part::Text(text) => parts.add_text(text),
                 Part::Value(value) => parts.add_text(value.as_str()),
                 Part::Media(_) => {
-                    draft.warn("media", "an answer on this wire is text; its media were left out");
+                    draft.warn(
+                        "media",
+                        "tool results on this wire are text; their media were left out",
+                    );
                 }
                 Part::Unknown(wire, json) if *wire == WIRE && !self.is_native => {
-                    parts.add(&slot::at(slot::CONTENT, 0), json.clone(), "");
+                    parts.add(&slot::list_slot(slot::CONTENT, 0), json.clone(), "");
                 }
                 Part::Unknown(wire, _) => {
-                    draft
-                        .warn("tool result", format!("a part that only {wire} knows was left out"));
+                    draft.warn(
+                        "tool result",
+                        format!("a part that only {wire} supports was left out"),
+                    );
                 }
             }
         }
@@ -113,7 +120,7 @@ impl Writer<'_> {
                 let name = result.name.as_ref().or_else(|| self.names.get(&result.call));
                 o.maybe_string("tool_name", name.map(|name| &**name));
             } else {
-                o.string("tool_call_id", &self.ids.result(&result.call));
+                o.string("tool_call_id", &self.ids.result_id(&result.call));
             }
             o.raw("content", &content);
         })

@@ -1,21 +1,22 @@
-//! Custom tools, whose input is a text of any form: `OpenAI`'s own. Elsewhere they are functions with one text to fill in.
+//! Custom tools, whose input is free text. Only OpenAI has them; other endpoints get a function
+//! with one string argument.
 
 use throughline_core::{Json, Tool, ToolCall, Wire, json};
 
 use crate::chat::encode::WIRE;
 use crate::draft::Draft;
 
-/// The argument that holds the whole input where a custom tool is said as a function.
+/// The argument that holds the whole input when a custom tool is sent as a function.
 const INPUT: &str = "input";
 
-/// What is known of a custom tool besides its name.
-pub(super) struct Custom {
-    /// The form of the input, in this wire's words.
+/// The declaration of a custom tool, apart from its name.
+pub(super) struct CustomTool {
+    /// Input format, in the form of this wire.
     format: Option<Json>,
 }
 
-/// A tool's declaration, if it is a custom one of a wire that has them.
-pub(super) fn declared(tool: &Tool) -> Option<Custom> {
+/// Returns the custom declaration of a tool from a wire that has custom tools.
+pub(super) fn custom_declaration(tool: &Tool) -> Option<CustomTool> {
     let native = tool.native.as_ref()?;
     let is_chat = native.wire == WIRE;
     if !is_chat && native.wire != Wire::OPENAI_RESPONSES {
@@ -26,7 +27,7 @@ pub(super) fn declared(tool: &Tool) -> Option<Custom> {
     tree.root().get("type").filter(|kind| kind.is("custom"))?;
     let inner = if is_chat { tree.root().get("custom")? } else { tree.root() };
     let format = inner.get("format").map(|format| match format.get("syntax") {
-        // The Responses API says in one object what this wire says in two.
+        // The Responses API uses one object where this wire nests two.
         Some(syntax) => json::object(|o| {
             o.string("type", "grammar").object("grammar", |o| {
                 o.node("syntax", syntax);
@@ -37,10 +38,10 @@ pub(super) fn declared(tool: &Tool) -> Option<Custom> {
         }),
         None => format.json(),
     });
-    Some(Custom { format })
+    Some(CustomTool { format })
 }
 
-impl Custom {
+impl CustomTool {
     pub(super) fn json(&self, tool: &Tool) -> Json {
         json::object(|o| {
             o.string("type", "custom").object("custom", |o| {
@@ -56,7 +57,10 @@ impl Custom {
     pub(super) fn as_function(&self, draft: &mut Draft<'_>, tool: &Tool) -> Json {
         if self.format.is_some() {
             let name = &tool.name;
-            draft.warn("tools", format!("nothing here holds `{name}` to the form of its input"));
+            draft.warn(
+                "tools",
+                format!("this endpoint cannot enforce the input format of `{name}`"),
+            );
         }
         json::object(|o| {
             o.string("type", "function").object("function", |o| {
@@ -77,26 +81,27 @@ impl Custom {
     }
 }
 
-/// The input of a custom call, which is a string.
-pub(in crate::chat) fn input(call: &ToolCall) -> Json {
+/// Returns the input of a custom call as a JSON string.
+pub(in crate::chat) fn custom_input(call: &ToolCall) -> Json {
     if call.args.tree().root().is_string() {
         return call.args.clone();
     }
     json::string(call.args.as_str())
 }
 
-/// The arguments of a call, as the text that this wire wants. What is no JSON was kept as a string, and is its text.
-pub(in crate::chat) fn arguments(call: &ToolCall) -> String {
+/// Returns the arguments of a call as text. Arguments that are not JSON were stored as a string;
+/// its text is returned.
+pub(in crate::chat) fn arguments_text(call: &ToolCall) -> String {
     if call.custom {
-        return argument(call).as_str().to_owned();
+        return object_arguments(call).as_str().to_owned();
     }
     let is_text = call.args.bytes().first() == Some(&b'"');
     let text = is_text.then(|| call.args.tree().root().text().map(std::borrow::Cow::into_owned));
     text.flatten().unwrap_or_else(|| call.args.as_str().to_owned())
 }
 
-/// Whatever a call has for arguments, as an object.
-pub(super) fn argument(call: &ToolCall) -> Json {
+/// Returns the arguments of a call as an object.
+pub(super) fn object_arguments(call: &ToolCall) -> Json {
     if call.args.tree().root().is_object() && !call.custom {
         return call.args.clone();
     }

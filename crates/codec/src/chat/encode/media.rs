@@ -1,8 +1,8 @@
-//! Pictures, sounds and documents, as a request takes them.
+//! Encodes images, audio and documents.
 
 use throughline_core::{Json, Media, Target, json};
 
-/// A part of `content`; nothing where this wire cannot say it.
+/// Encodes media as a `content` part; `None` if this wire cannot represent them.
 pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
     match media {
         Media::Inline { mime, base64 } => {
@@ -44,7 +44,7 @@ pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
     }
 }
 
-/// An image of Ollama's native API: bare base64.
+/// Encodes an image for Ollama's native API as bare base64.
 pub(super) fn bare_image(media: &Media) -> Option<Json> {
     match media {
         Media::Inline { mime, base64 } if mime.starts_with("image/") => {

@@ -1,4 +1,4 @@
-//! One outgoing message, gathered slot by slot.
+//! Builder for one outgoing message.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use crate::chat::encode::media;
 use crate::chat::slot::{self, FIELDS};
 use crate::draft;
 
-type Members = Vec<(Cow<'static, str>, Option<Json>)>;
+type MessageMembers = Vec<(Cow<'static, str>, Option<Json>)>;
 
-/// A message whose slots are being filled.
+/// A message under construction, slot by slot.
 #[derive(Default)]
-pub(in crate::chat) struct Message {
-    content: Vec<Content>,
-    /// Strings of reasoning, by field.
-    fields: Vec<(&'static str, Text)>,
-    /// What a field repeats of the details, where the field does not speak for itself.
+pub(in crate::chat) struct ChatMessageBuilder {
+    content: Vec<MessageContent>,
+    /// Reasoning strings by field.
+    fields: Vec<(&'static str, PiecewiseText)>,
+    /// Fields that repeat the details and have no text of their own.
     echoes: Vec<(&'static str, String)>,
     details: Vec<Json>,
     calls: Vec<Json>,
@@ -24,21 +24,21 @@ pub(in crate::chat) struct Message {
     others: Vec<(Cow<'static, str>, Json)>,
 }
 
-enum Content {
-    /// A string that this wire wrote: it goes on where the last one ended.
+enum MessageContent {
+    /// A string from this wire; it continues the previous string directly.
     Own(Json),
-    /// A text from elsewhere, which began a block of its own.
+    /// A text from elsewhere, which was a separate block.
     Text(String),
     Part(Json),
 }
 
-/// A string that may still be as it came.
-struct Text {
+/// A string that is kept as raw JSON while it is a single piece.
+struct PiecewiseText {
     whole: Json,
     pieces: Vec<String>,
 }
 
-impl Text {
+impl PiecewiseText {
     fn json(&self) -> Json {
         match self.pieces.as_slice() {
             [_] => self.whole.clone(),
@@ -47,7 +47,7 @@ impl Text {
     }
 }
 
-impl Message {
+impl ChatMessageBuilder {
     pub(in crate::chat) fn is_empty(&self) -> bool {
         self.content.is_empty()
             && self.fields.is_empty()
@@ -66,13 +66,13 @@ impl Message {
             || self.echoes.iter().any(|(known, _)| *known == field)
     }
 
-    /// Adds what stood in a slot of this wire. `text` is what can be read of it.
+    /// Adds a part from a slot of this wire; `text` is its readable text.
     pub(in crate::chat) fn add(&mut self, slot_name: &str, part: Json, text: &str) {
-        match slot::member(slot_name) {
+        match slot::first_member(slot_name) {
             slot::CONTENT if part.bytes().first() == Some(&b'"') => {
-                self.content.push(Content::Own(part));
+                self.content.push(MessageContent::Own(part));
             }
-            slot::CONTENT => self.content.push(Content::Part(part)),
+            slot::CONTENT => self.content.push(MessageContent::Part(part)),
             slot::DETAILS => {
                 self.details.push(part);
                 for field in slot::fields(slot_name) {
@@ -92,7 +92,7 @@ impl Message {
                     match self.fields.iter_mut().find(|(known, _)| *known == field) {
                         Some((_, known)) => known.pieces.push(piece),
                         None => {
-                            let text = Text { whole: part.clone(), pieces: vec![piece] };
+                            let text = PiecewiseText { whole: part.clone(), pieces: vec![piece] };
                             self.fields.push((field, text));
                         }
                     }
@@ -105,14 +105,14 @@ impl Message {
     }
 
     pub(super) fn add_text(&mut self, text: &str) {
-        self.content.push(Content::Text(text.to_owned()));
+        self.content.push(MessageContent::Text(text.to_owned()));
     }
 
     pub(super) fn add_call(&mut self, call: Json) {
         self.calls.push(call);
     }
 
-    /// Adds media, if the wire can say them.
+    /// Adds media; returns whether the wire can represent them.
     pub(super) fn add_media(&mut self, media: &Media, target: &Target, is_native: bool) -> bool {
         if is_native {
             let image = media::bare_image(media);
@@ -122,29 +122,31 @@ impl Message {
         }
         let part = media::part(media, target);
         let is_taken = part.is_some();
-        self.content.extend(part.map(Content::Part));
+        self.content.extend(part.map(MessageContent::Part));
         is_taken
     }
 
-    /// The content: a string where all of it is text and one message says it, else a list of parts. Ollama's native
-    /// API takes strings only.
+    /// Returns the content: a string if all parts are text, otherwise a list of parts. Ollama's
+    /// native API accepts only strings.
     pub(super) fn content(&self, is_string: bool) -> Option<Json> {
         match self.content.as_slice() {
             [] => None,
-            [Content::Own(text)] => Some(text.clone()),
-            [Content::Text(text)] => Some(json::string(text)),
-            contents if is_string || contents.iter().all(|c| matches!(c, Content::Own(_))) => {
+            [MessageContent::Own(text)] => Some(text.clone()),
+            [MessageContent::Text(text)] => Some(json::string(text)),
+            contents
+                if is_string || contents.iter().all(|c| matches!(c, MessageContent::Own(_))) =>
+            {
                 let mut joined = String::new();
                 for content in contents {
                     match content {
-                        Content::Own(text) => joined.push_str(&unquoted(text)),
-                        Content::Text(text) => {
+                        MessageContent::Own(text) => joined.push_str(&unquoted(text)),
+                        MessageContent::Text(text) => {
                             if !joined.is_empty() {
                                 joined.push_str("\n\n");
                             }
                             joined.push_str(text);
                         }
-                        Content::Part(part) => {
+                        MessageContent::Part(part) => {
                             joined
                                 .push_str(&part.tree().root().text_of("text").unwrap_or_default());
                         }
@@ -155,25 +157,26 @@ impl Message {
             contents => Some(json::array(|a| {
                 for content in contents {
                     match content {
-                        Content::Own(text) => a.raw(&text_part(text)),
-                        Content::Text(text) => a.raw(&text_part(&json::string(text))),
-                        Content::Part(part) => a.raw(part),
+                        MessageContent::Own(text) => a.raw(&text_part(text)),
+                        MessageContent::Text(text) => a.raw(&text_part(&json::string(text))),
+                        MessageContent::Part(part) => a.raw(part),
                     };
                 }
             })),
         }
     }
 
-    /// The members of the message, in one fixed order.
-    pub(in crate::chat) fn members(&self, is_native: bool) -> Members {
-        // Every endpoint takes a string, and not every one a list of texts.
-        let has_parts = self.content.iter().any(|content| matches!(content, Content::Part(_)));
+    /// Returns the members of the message in a fixed order.
+    pub(in crate::chat) fn members(&self, is_native: bool) -> MessageMembers {
+        // Every endpoint accepts a string, but not every endpoint accepts a list of texts.
+        let has_parts =
+            self.content.iter().any(|content| matches!(content, MessageContent::Part(_)));
         let content = self.content(is_native || !has_parts);
-        // A message that only calls tools says nothing; any other has to say something.
+        // Only a message that calls tools may have null content.
         let silence = || {
             if self.calls.is_empty() || is_native { json::string("") } else { Json::null() }
         };
-        let mut members = Members::with_capacity(FIELDS.len() + 8 + self.others.len());
+        let mut members = MessageMembers::with_capacity(FIELDS.len() + 8 + self.others.len());
         members.push((Cow::Borrowed(slot::CONTENT), Some(content.unwrap_or_else(silence))));
         let mut put = |key: &'static str, value: Option<Json>| {
             members.push((Cow::Borrowed(key), value));
@@ -200,34 +203,34 @@ impl Message {
     }
 }
 
-/// A message of our own.
-pub(super) fn fresh(role: &str, members: &Members) -> Json {
+/// Builds a message without a source.
+pub(super) fn new_message(role: &str, members: &MessageMembers) -> Json {
     let role = json::string(role);
     let said = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));
     json::object_of([("role", &role)].into_iter().chain(said))
 }
 
-/// The message that Items were cut from, with those of its members changed that now say something else.
-pub(super) fn edited(envelope: &Json, members: Members) -> Json {
+/// Edits the source message of the Items: replaces the members whose values changed.
+pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
     let tree = envelope.tree();
     let says_nothing = |node: Option<Node<'_>>| {
         node.is_none_or(|node| node.is_null() || matches!(node.raw(), b"\"\"" | b"[]"))
     };
-    let changes: Members = members
+    let changes: MessageMembers = members
         .into_iter()
         .filter(|(key, value)| {
             let was = tree.root().get(key);
             match value {
                 Some(value) => {
                     let is_silence = matches!(value.as_str(), "null" | "\"\"");
-                    let says_the_same = was.is_some_and(|was| was.json().says_the_same_as(value));
+                    let says_the_same = was.is_some_and(|was| was.json().is_equivalent_to(value));
                     !(says_the_same || is_silence && says_nothing(was))
                 }
                 None => !says_nothing(was),
             }
         })
         .collect();
-    draft::edited(Some(envelope), &changes)
+    draft::edit_object(Some(envelope), &changes)
 }
 
 fn text_part(text: &Json) -> Json {

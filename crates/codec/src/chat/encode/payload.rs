@@ -1,20 +1,24 @@
-//! The payload of a caller's thought, in the words of the channel in which an endpoint reads reasoning.
+//! Encodes the payload of a caller's Thought for the endpoint's reasoning channel.
 
 use std::borrow::Cow;
 
-use throughline_core::{Channel, Json, Node, json};
+use throughline_core::{Json, Node, ReasoningChannel, json};
 
 use crate::chat::decode::message::chunk_text;
-use crate::chat::encode::message::Message;
+use crate::chat::encode::message::ChatMessageBuilder;
 use crate::chat::slot::{self, FIELDS};
 
-/// Adds a payload: a text, a detail or a list of them, a chunk, or members of a message. Says whether the channel takes
-/// anything of it. What is not reasoning is not a thought's to say.
-pub(super) fn add(message: &mut Message, payload: &Json, channel: Channel) -> bool {
+/// Adds a payload: a text, a detail or list of details, a chunk, or members of a message. Returns
+/// whether the channel accepts any of it. Members that are not reasoning are ignored.
+pub(super) fn add(
+    message: &mut ChatMessageBuilder,
+    payload: &Json,
+    channel: ReasoningChannel,
+) -> bool {
     let tree = payload.tree();
     let root = tree.root();
-    let text = |field: Option<&str>| readable(root, field).filter(|text| !text.is_empty());
-    let field = |message: &mut Message, field: &'static str| match text(Some(field)) {
+    let text = |field: Option<&str>| readable_text(root, field).filter(|text| !text.is_empty());
+    let field = |message: &mut ChatMessageBuilder, field: &'static str| match text(Some(field)) {
         Some(text) => {
             message.add(field, json::string(&text), &text);
             true
@@ -22,31 +26,33 @@ pub(super) fn add(message: &mut Message, payload: &Json, channel: Channel) -> bo
         None => false,
     };
     match channel {
-        Channel::None => false,
-        Channel::ReasoningContent => field(message, "reasoning_content"),
-        Channel::Reasoning => field(message, "reasoning"),
-        Channel::Thinking => field(message, "thinking"),
-        Channel::Chunks if is_chunk(root) => {
-            message.add(&slot::at(slot::CONTENT, 0), payload.clone(), "");
+        ReasoningChannel::None => false,
+        ReasoningChannel::ReasoningContent => field(message, "reasoning_content"),
+        ReasoningChannel::Reasoning => field(message, "reasoning"),
+        ReasoningChannel::Thinking => field(message, "thinking"),
+        ReasoningChannel::Chunks if is_chunk(root) => {
+            message.add(&slot::list_slot(slot::CONTENT, 0), payload.clone(), "");
             true
         }
-        Channel::Chunks => text(None).is_some_and(|text| {
-            message.add(&slot::at(slot::CONTENT, 0), chunk(&text), &text);
+        ReasoningChannel::Chunks => text(None).is_some_and(|text| {
+            message.add(&slot::list_slot(slot::CONTENT, 0), thinking_chunk(&text), &text);
             true
         }),
-        // A text that closes the tag itself would go on as the answer.
-        Channel::Tags => text(None).filter(|text| !text.contains("</think")).is_some_and(|text| {
-            message.add(slot::CONTENT, json::string(&format!("<think>{text}</think>")), "");
-            true
-        }),
-        Channel::AsEmitted => as_it_is(message, root, "reasoning_content"),
-        Channel::Details => as_it_is(message, root, "reasoning"),
+        // A text that closes the tag would continue as the answer.
+        ReasoningChannel::Tags => {
+            text(None).filter(|text| !text.contains("</think")).is_some_and(|text| {
+                message.add(slot::CONTENT, json::string(&format!("<think>{text}</think>")), "");
+                true
+            })
+        }
+        ReasoningChannel::AsEmitted => add_any_dialect(message, root, "reasoning_content"),
+        ReasoningChannel::Details => add_any_dialect(message, root, "reasoning"),
     }
 }
 
-/// Adds all that is reasoning in whichever dialect, a bare text in `field`.
-fn as_it_is(message: &mut Message, root: Node<'_>, field: &'static str) -> bool {
-    let detail = slot::at(slot::DETAILS, 0);
+/// Adds the reasoning of any dialect; a bare text goes into `field`.
+fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'static str) -> bool {
+    let detail = slot::list_slot(slot::DETAILS, 0);
     let mut has_added = false;
     let mut put = |slot: &str, part: Node<'_>| {
         message.add(slot, part.json(), &part.text().unwrap_or_default());
@@ -57,7 +63,7 @@ fn as_it_is(message: &mut Message, root: Node<'_>, field: &'static str) -> bool 
     } else if is_detail(root) {
         put(&detail, root);
     } else if is_chunk(root) {
-        put(&slot::at(slot::CONTENT, 0), root);
+        put(&slot::list_slot(slot::CONTENT, 0), root);
     } else if root.is_array() {
         root.elements().for_each(|part| put(&detail, part));
     } else {
@@ -75,26 +81,26 @@ fn as_it_is(message: &mut Message, root: Node<'_>, field: &'static str) -> bool 
     has_added
 }
 
-/// What can be read of a payload; of several fields that say it, the endpoint's own.
-fn readable(root: Node<'_>, field: Option<&str>) -> Option<String> {
+/// Returns the readable text of a payload; if several fields hold it, `field` is preferred.
+fn readable_text(root: Node<'_>, field: Option<&str>) -> Option<String> {
     if let Some(text) = root.text() {
         return Some(text.into_owned());
     }
     if is_detail(root) {
-        return of_detail(root).map(Cow::into_owned);
+        return detail_text(root).map(Cow::into_owned);
     }
     if is_chunk(root) {
         return Some(chunk_text(root));
     }
     if root.is_array() {
-        return Some(root.elements().filter_map(of_detail).collect());
+        return Some(root.elements().filter_map(detail_text).collect());
     }
     let known = field.into_iter().chain(FIELDS).find_map(|field| root.text_of(field));
-    let details = || root.get(slot::DETAILS).and_then(|details| readable(details, None));
+    let details = || root.get(slot::DETAILS).and_then(|details| readable_text(details, None));
     known.map(Cow::into_owned).or_else(details)
 }
 
-fn of_detail(detail: Node<'_>) -> Option<Cow<'_, str>> {
+fn detail_text(detail: Node<'_>) -> Option<Cow<'_, str>> {
     detail.text_of("text").or_else(|| detail.text_of("summary"))
 }
 
@@ -106,7 +112,7 @@ fn is_chunk(node: Node<'_>) -> bool {
     node.get("type").is_some_and(|kind| kind.is("thinking"))
 }
 
-fn chunk(text: &str) -> Json {
+fn thinking_chunk(text: &str) -> Json {
     json::object(|o| {
         o.string("type", "thinking").array("thinking", |a| {
             a.object(|o| {

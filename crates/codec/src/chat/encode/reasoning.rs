@@ -1,67 +1,71 @@
-//! How hard to think, in the words of each dialect.
+//! Encodes reasoning settings for each dialect.
 
 use std::borrow::Cow;
 
-use throughline_core::{Call, Json, Name, NativeReasoning, Profile, Switch, json};
+use throughline_core::{Call, Json, Name, NativeReasoning, Profile, ReasoningSwitch, json};
 
 use crate::draft::{self, Draft};
 use crate::effort;
 
-/// The members that ask for reasoning, in whichever dialect.
+/// The members that configure reasoning, in all dialects.
 const SWITCHES: [&str; 6] =
     ["reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"];
 
-/// Asks for no particular reasoning.
-pub(super) fn remove(draft: &mut Draft<'_>) {
+/// Removes all reasoning settings.
+pub(super) fn remove_reasoning(draft: &mut Draft<'_>) {
     for key in SWITCHES {
-        if draft.was(key).is_some() {
+        if draft.source_value(key).is_some() {
             draft.remove(key);
         }
     }
 }
 
-/// Asks for reasoning, as far as the model has any and the endpoint a word for it.
-pub(super) fn put(draft: &mut Draft<'_>, reasoning: &NativeReasoning, call: &Call) {
+/// Writes the reasoning settings that both the model and the endpoint support.
+pub(super) fn put_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, call: &Call) {
     let switch = call.target.provider.dialect.switch;
     let profile = &*call.target.profile;
     let is_off = reasoning.is_off();
-    if switch != Switch::Object
-        && let Some(problem) = problem(reasoning, switch, profile)
+    if switch != ReasoningSwitch::Object
+        && let Some(problem) = unsupported_reason(reasoning, switch, profile)
     {
-        // Not to think is what a model does that cannot.
+        // Switching reasoning off needs no warning for a model that cannot reason.
         if !is_off || profile.can_think() {
             draft.warn("reasoning", problem);
         }
-        remove(draft);
+        remove_reasoning(draft);
         return;
     }
-    if reasoning.include_thoughts == Some(false) && switch != Switch::Object {
+    if reasoning.include_thoughts == Some(false) && switch != ReasoningSwitch::Object {
         draft.warn("reasoning.include_thoughts", "this endpoint cannot hide its thoughts");
     }
     let effort = match switch {
-        Switch::Effort => put_effort(draft, reasoning, profile),
-        Switch::Toggle => put_toggle(draft, reasoning, profile),
-        Switch::Think => put_think(draft, reasoning, profile),
-        Switch::Object => return put_object(draft, reasoning),
-        Switch::Flag => return put_flag(draft, reasoning),
-        Switch::None => None,
+        ReasoningSwitch::Effort => put_effort(draft, reasoning, profile),
+        ReasoningSwitch::Toggle => put_toggle(draft, reasoning, profile),
+        ReasoningSwitch::Think => put_think(draft, reasoning, profile),
+        ReasoningSwitch::Object => return put_object(draft, reasoning),
+        ReasoningSwitch::Flag => return put_flag(draft, reasoning),
+        ReasoningSwitch::None => None,
     };
     if let Some(budget) = reasoning.budget_tokens.filter(|_| !is_off) {
         let became = match (&reasoning.effort, effort) {
             (None, Some(effort)) => format!("{budget} became the effort `{effort}`"),
             (Some(_), _) | (None, None) => format!("{budget} was left out"),
         };
-        draft.warn("reasoning.budget_tokens", format!("this endpoint takes no budget; {became}"));
+        draft.warn("reasoning.budget_tokens", format!("this endpoint accepts no budget; {became}"));
     }
 }
 
-/// Why nothing can be asked for.
-fn problem(reasoning: &NativeReasoning, switch: Switch, profile: &Profile) -> Option<String> {
+/// Returns why no reasoning setting can be sent.
+fn unsupported_reason(
+    reasoning: &NativeReasoning,
+    switch: ReasoningSwitch,
+    profile: &Profile,
+) -> Option<String> {
     let name = &profile.name;
     if reasoning.is_off() && profile.always_thinks {
         Some(format!("{name} cannot stop thinking"))
-    } else if switch == Switch::None {
-        Some("this endpoint has no switch for it; it was left out".to_owned())
+    } else if switch == ReasoningSwitch::None {
+        Some("this endpoint has no such setting; it was left out".to_owned())
     } else if !profile.can_think() {
         Some(format!("{name} does not think; it was left out"))
     } else {
@@ -69,7 +73,7 @@ fn problem(reasoning: &NativeReasoning, switch: Switch, profile: &Profile) -> Op
     }
 }
 
-/// The effort that was asked for, in words or as a budget.
+/// Returns the requested effort, derived from the budget if necessary.
 fn wanted_effort(reasoning: &NativeReasoning, profile: &Profile) -> Option<Name> {
     if reasoning.is_off() {
         return Some(Name::from("none"));
@@ -81,7 +85,7 @@ fn wanted_effort(reasoning: &NativeReasoning, profile: &Profile) -> Option<Name>
         4097..=12_288 => "medium",
         12_289.. => "high",
     };
-    // A budget is nothing to a model that knows no efforts.
+    // A budget cannot become an effort for a model without efforts.
     let budget = reasoning.budget_tokens.filter(|_| !profile.efforts.is_empty());
     reasoning.effort.clone().or_else(|| budget.map(|budget| Name::from(of_budget(budget))))
 }
@@ -94,12 +98,12 @@ fn put_effort(
     let asks_to_think = reasoning.enabled == Some(true) && !profile.thinks_by_default;
     let wanted = wanted_effort(reasoning, profile)
         .or_else(|| asks_to_think.then(|| Name::from("medium")))
-        // A model that has no word for it does not think unless it is asked to.
+        // A model without the effort `none` that does not reason by default needs no setting.
         .filter(|wanted| {
             let is_known = profile.efforts.iter().any(|effort| **effort == **wanted);
             &**wanted != "none" || profile.thinks_by_default || is_known
         });
-    let effort = wanted.and_then(|wanted| effort::fitting(draft, &wanted, profile));
+    let effort = wanted.and_then(|wanted| effort::supported_effort(draft, &wanted, profile));
     draft.set("reasoning_effort", effort.as_deref().map(json::string));
     effort
 }
@@ -109,7 +113,7 @@ fn put_object(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
     if reasoning.effort.is_some() && reasoning.budget_tokens.is_some() && !reasoning.is_off() {
         draft.warn(
             "reasoning.effort",
-            "this endpoint takes an effort or a budget; the budget was sent",
+            "this endpoint accepts an effort or a budget; the budget was sent",
         );
     }
     let exclude = reasoning.include_thoughts.map(|included| !included);
@@ -126,8 +130,8 @@ fn put_object(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
         (Cow::Borrowed("enabled"), enabled),
         (Cow::Borrowed("exclude"), exclude.map(Json::from)),
     ];
-    let base = draft.latest("reasoning");
-    draft.put("reasoning", draft::edited(base.as_ref(), &changes));
+    let base = draft.current_value("reasoning");
+    draft.put("reasoning", draft::edit_object(base.as_ref(), &changes));
 }
 
 fn put_toggle(
@@ -136,12 +140,12 @@ fn put_toggle(
     profile: &Profile,
 ) -> Option<String> {
     let kind = if reasoning.is_off() { "disabled" } else { "enabled" };
-    let base = draft.latest("thinking");
+    let base = draft.current_value("thinking");
     let changes = [(Cow::Borrowed("type"), Some(json::string(kind)))];
-    draft.put("thinking", draft::edited(base.as_ref(), &changes));
+    draft.put("thinking", draft::edit_object(base.as_ref(), &changes));
     let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
-    let effort = wanted.and_then(|wanted| effort::fitting(draft, &wanted, profile));
-    if effort.is_some() || draft.was("reasoning_effort").is_some() {
+    let effort = wanted.and_then(|wanted| effort::supported_effort(draft, &wanted, profile));
+    if effort.is_some() || draft.source_value("reasoning_effort").is_some() {
         draft.set("reasoning_effort", effort.as_deref().map(json::string));
     }
     effort
@@ -152,7 +156,7 @@ fn put_flag(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
     draft.put("enable_thinking", is_on.into());
     let of_effort = || reasoning.effort.as_deref().map(|effort| effort::budget(Some(effort)));
     let budget = reasoning.budget_tokens.or_else(of_effort).filter(|_| is_on);
-    if budget.is_some() || draft.was("thinking_budget").is_some() {
+    if budget.is_some() || draft.source_value("thinking_budget").is_some() {
         draft.set("thinking_budget", budget.map(Json::from));
     }
 }
@@ -163,9 +167,9 @@ fn put_think(
     profile: &Profile,
 ) -> Option<String> {
     let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
-    // A model that takes no efforts is switched on, whatever effort was wanted.
+    // A model without efforts is only switched on or off.
     let effort = wanted.filter(|_| !profile.efforts.is_empty());
-    let effort = effort.and_then(|effort| effort::fitting(draft, &effort, profile));
+    let effort = effort.and_then(|effort| effort::supported_effort(draft, &effort, profile));
     let think = match &effort {
         Some(effort) => json::string(effort),
         None => Json::from(!reasoning.is_off()),

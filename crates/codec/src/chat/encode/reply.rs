@@ -1,20 +1,21 @@
-//! A Reply, as a whole response.
+//! Encodes a Reply as a whole response.
 
 use bytes::Bytes;
 use throughline_core::{Body, Item, Json, Name, Reply, Wire, json};
 
 use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
 use crate::chat::encode::custom;
-use crate::chat::encode::message::Message;
+use crate::chat::encode::message::ChatMessageBuilder;
 use crate::chat::{slot, wire};
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// Writes a whole response: in the shape in which it came, where it came on this wire.
-pub(in crate::chat) fn whole(reply: &Reply) -> Bytes {
+/// Encodes a whole response, in its original shape if it came from this wire.
+pub(in crate::chat) fn encode_whole_reply(reply: &Reply) -> Bytes {
     let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
     let is_native = extras.iter().any(|(key, _)| &**key == "done");
-    let written = if is_native { native(reply, extras) } else { completion(reply, extras) };
+    let written =
+        if is_native { native_response(reply, extras) } else { completion(reply, extras) };
     written.bytes().clone()
 }
 
@@ -22,13 +23,13 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     let message = message(reply, extras, CHOICE_MESSAGE);
     let choices = json::array(|a| {
         a.object(|o| {
-            let others: Vec<_> = below(extras, CHOICE).collect();
+            let others: Vec<_> = extras_below(extras, CHOICE).collect();
             if !others.iter().any(|(key, _)| *key == "index") {
                 o.number("index", 0);
             }
             o.raw("message", &message);
             if !others.iter().any(|(key, _)| *key == "finish_reason") {
-                match wire::stop_word(&reply.stop) {
+                match wire::finish_reason(&reply.stop) {
                     Some(word) => o.string("finish_reason", word),
                     None => o.null("finish_reason"),
                 };
@@ -37,7 +38,7 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
                 o.raw(key, value);
             }
         });
-        for (_, other) in below(extras, "/choices").filter(|(key, _)| *key != "0") {
+        for (_, other) in extras_below(extras, "/choices").filter(|(key, _)| *key != "0") {
             a.raw(other);
         }
     });
@@ -53,7 +54,7 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
         let mut is_written = false;
         for (key, value) in top {
             o.raw(key, value);
-            // The answers stand where `OpenAI` puts them: behind the model.
+            // OpenAI writes `choices` after `model`.
             if &**key == "model" && !std::mem::replace(&mut is_written, true) {
                 o.raw("choices", &choices);
             }
@@ -64,8 +65,8 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     })
 }
 
-/// An answer of Ollama's native API.
-fn native(reply: &Reply, extras: &[(Name, Json)]) -> Json {
+/// Builds a response of Ollama's native API.
+fn native_response(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     let message = message(reply, extras, "/message");
     json::object(|o| {
         let mut is_written = false;
@@ -78,8 +79,8 @@ fn native(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     })
 }
 
-/// The extras whose pointer is right below `pointer`, by their last step.
-fn below<'e>(
+/// Iterates over the extras directly below `pointer`, with their last path segment.
+fn extras_below<'e>(
     extras: &'e [(Name, Json)],
     pointer: &'static str,
 ) -> impl Iterator<Item = (&'e str, &'e Json)> {
@@ -90,14 +91,14 @@ fn below<'e>(
 }
 
 fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Json {
-    let mut gathered = Message::default();
+    let mut gathered = ChatMessageBuilder::default();
     for item in &reply.items {
         if let Some((slot, part)) = reply_part(item) {
             gathered.add(&slot, part, item.visible().unwrap_or_default());
         }
     }
     let mut members = gathered.members(false);
-    for (key, value) in below(extras, pointer) {
+    for (key, value) in extras_below(extras, pointer) {
         match members.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) if known.is_none() || key == slot::CONTENT => {
                 *known = Some(value.clone());
@@ -106,10 +107,11 @@ fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Jso
             None => members.push((key.to_owned().into(), Some(value.clone()))),
         }
     }
-    super::message::fresh("assistant", &members)
+    super::message::new_message("assistant", &members)
 }
 
-/// What an Item says in a response, and in which slot. Another wire's thought is shown to its reader, without its seals.
+/// Returns an Item's slot and JSON in a response. A Thought from another wire is shown without its
+/// Seals.
 pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some((native.slot.to_string(), native.json.clone()));
@@ -121,7 +123,7 @@ pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
         Body::Thought(thought) if !thought.content.is_empty() => {
             Some(("reasoning_content".to_owned(), json::string(&thought.content)))
         }
-        Body::Call(call) => Some((slot::at(slot::CALLS, 0).into_owned(), call_part(call))),
+        Body::Call(call) => Some((slot::list_slot(slot::CALLS, 0).into_owned(), call_part(call))),
         Body::Thought(_)
         | Body::Media(_)
         | Body::Result(_)
@@ -136,12 +138,12 @@ fn call_part(call: &throughline_core::ToolCall) -> Json {
         o.string("id", &call.id.0);
         if call.custom {
             o.string("type", "custom").object("custom", |o| {
-                o.string("name", &call.name).raw("input", &custom::input(call));
+                o.string("name", &call.name).raw("input", &custom::custom_input(call));
             });
             return;
         }
         o.string("type", "function").object("function", |o| {
-            o.string("name", &call.name).string("arguments", &custom::arguments(call));
+            o.string("name", &call.name).string("arguments", &custom::arguments_text(call));
         });
     })
 }

@@ -1,60 +1,66 @@
-//! The pieces of a streamed message, joined as they come and written once.
+//! Accumulates the fragments of a streamed message and serialises each part once.
 
 use throughline_core::{Json, Label, Name, Node, json};
 
-/// A part of a message whose end may not have come.
-pub(super) struct OpenPart {
+/// A part of a message that may still be incomplete.
+pub(super) struct ChatOpenPart {
     pub(super) index: u32,
     pub(super) slot: Label,
-    pub(super) kind: Kind,
+    pub(super) kind: OpenPartKind,
     pub(super) is_open: bool,
 }
 
-/// What has come of a part.
-pub(super) enum Kind {
+/// The accumulated content of a part.
+pub(super) enum OpenPartKind {
     /// Text of `content` or `refusal`.
     Text(String),
-    /// Reasoning between tags, with them and without.
-    Tagged { raw: String, inner: String, is_whole: bool },
-    /// A string of reasoning.
+    /// Reasoning between tags, with and without the tags.
+    Tagged {
+        raw: String,
+        inner: String,
+        is_whole: bool,
+    },
+    /// A reasoning string.
     Field(String),
-    /// One of the `reasoning_details`.
-    Detail(Detail),
-    /// One of Mistral's `thinking` chunks.
-    Chunk(Chunk),
-    /// A tool call.
-    Call(CallPart),
-    /// Anything that comes whole.
+    /// An entry of `reasoning_details`.
+    Detail(OpenDetail),
+    /// A `thinking` chunk of Mistral.
+    Chunk(OpenChunk),
+    Call(ChatOpenCall),
+    /// A part that arrives whole.
     Raw(Json),
 }
 
-impl Kind {
+impl OpenPartKind {
     pub(super) fn is_thought(&self) -> bool {
         match self {
-            Kind::Field(_) | Kind::Detail(_) | Kind::Chunk(_) => true,
-            Kind::Text(_) | Kind::Tagged { .. } | Kind::Call(_) | Kind::Raw(_) => false,
+            OpenPartKind::Field(_) | OpenPartKind::Detail(_) | OpenPartKind::Chunk(_) => true,
+            OpenPartKind::Text(_)
+            | OpenPartKind::Tagged { .. }
+            | OpenPartKind::Call(_)
+            | OpenPartKind::Raw(_) => false,
         }
     }
 
     pub(super) fn is_text(&self) -> bool {
-        matches!(self, Kind::Text(_))
+        matches!(self, OpenPartKind::Text(_))
     }
 
-    /// The whole part.
+    /// Serialises the part.
     pub(super) fn json(&self) -> Json {
         match self {
-            Kind::Text(text) | Kind::Field(text) => json::string(text),
-            Kind::Tagged { raw, .. } => json::string(raw),
-            Kind::Detail(detail) => detail.json(),
-            Kind::Chunk(chunk) => chunk.json(),
-            Kind::Call(call) => call.json(),
-            Kind::Raw(json) => json.clone(),
+            OpenPartKind::Text(text) | OpenPartKind::Field(text) => json::string(text),
+            OpenPartKind::Tagged { raw, .. } => json::string(raw),
+            OpenPartKind::Detail(detail) => detail.json(),
+            OpenPartKind::Chunk(chunk) => chunk.json(),
+            OpenPartKind::Call(call) => call.json(),
+            OpenPartKind::Raw(json) => json.clone(),
         }
     }
 }
 
-/// A detail: members as they were first seen, texts joined, and the last signature that was one.
-pub(super) struct Detail {
+/// A detail: members as first received, joined texts, and the last non-empty signature.
+pub(super) struct OpenDetail {
     kind: Name,
     index: Option<u64>,
     id: Option<Name>,
@@ -62,7 +68,7 @@ pub(super) struct Detail {
     members: Vec<(Name, Json)>,
 }
 
-impl Detail {
+impl OpenDetail {
     pub(super) fn new(fragment: Node<'_>) -> Self {
         Self {
             kind: fragment.name_of("type").unwrap_or_default(),
@@ -73,7 +79,7 @@ impl Detail {
         }
     }
 
-    /// The member that holds its readable text; nothing for a detail that comes whole.
+    /// Returns the member that holds the readable text; `None` for a detail that arrives whole.
     pub(super) fn text_key(&self) -> Option<&'static str> {
         match &*self.kind {
             "reasoning.text" => Some("text"),
@@ -86,8 +92,9 @@ impl Detail {
         &self.text
     }
 
-    /// Whether a fragment goes on with this detail. A fragment without a number goes on with the last one only.
-    pub(super) fn goes_on_with(&self, fragment: Node<'_>, is_last: bool) -> bool {
+    /// Returns whether a fragment continues this detail. A fragment without an index continues only
+    /// the last detail.
+    pub(super) fn is_continued_by(&self, fragment: Node<'_>, is_last: bool) -> bool {
         let index = fragment.get("index").and_then(Node::u64);
         let id = fragment.name_of("id");
         self.text_key().is_some()
@@ -97,7 +104,7 @@ impl Detail {
             && (self.id.is_none() || id.is_none() || self.id == id)
     }
 
-    /// Adds a fragment, and gives the text that it added.
+    /// Adds a fragment and returns the text it added.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members() {
@@ -107,7 +114,7 @@ impl Detail {
                 self.text.push_str(&piece);
                 added.push_str(&piece);
             }
-            put(&mut self.members, name, value);
+            merge_member(&mut self.members, name, value);
         }
         self.id = self.id.take().or_else(|| fragment.name_of("id"));
         added
@@ -125,8 +132,8 @@ impl Detail {
     }
 }
 
-/// Notes a member: a later value takes the place of an earlier one, unless it says nothing.
-fn put(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
+/// Records a member: a later value replaces an earlier one unless it is empty or `null`.
+fn merge_member(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
     let says_nothing = value.is_null() || value.raw() == b"\"\"";
     match members.iter_mut().find(|(known, _)| *known == name) {
         Some(_) if says_nothing => {}
@@ -135,26 +142,26 @@ fn put(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
     }
 }
 
-/// A Mistral chunk: its texts joined, its references between them.
+/// A Mistral chunk: joined texts with references among them.
 #[derive(Default)]
-pub(super) struct Chunk {
-    thinking: Vec<Thinking>,
+pub(super) struct OpenChunk {
+    thinking: Vec<ChunkElement>,
     is_string: bool,
     members: Vec<(Name, Json)>,
 }
 
-enum Thinking {
+enum ChunkElement {
     Text(String),
     Other(Json),
 }
 
-impl Chunk {
-    /// Adds a fragment, and gives the text that it added.
+impl OpenChunk {
+    /// Adds a fragment and returns the text it added.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members() {
             if !key.is("thinking") {
-                put(&mut self.members, key.name().unwrap_or_default(), value);
+                merge_member(&mut self.members, key.name().unwrap_or_default(), value);
                 continue;
             }
             if let Some(text) = value.text() {
@@ -170,7 +177,7 @@ impl Chunk {
                         self.text(&text);
                         added.push_str(&text);
                     }
-                    None => self.thinking.push(Thinking::Other(part.json())),
+                    None => self.thinking.push(ChunkElement::Other(part.json())),
                 }
             }
         }
@@ -179,8 +186,10 @@ impl Chunk {
 
     fn text(&mut self, piece: &str) {
         match self.thinking.last_mut() {
-            Some(Thinking::Text(text)) => text.push_str(piece),
-            Some(Thinking::Other(_)) | None => self.thinking.push(Thinking::Text(piece.to_owned())),
+            Some(ChunkElement::Text(text)) => text.push_str(piece),
+            Some(ChunkElement::Other(_)) | None => {
+                self.thinking.push(ChunkElement::Text(piece.to_owned()));
+            }
         }
     }
 
@@ -191,17 +200,17 @@ impl Chunk {
                 o.raw(key, value);
             }
             match self.thinking.as_slice() {
-                [Thinking::Text(text)] if self.is_string => {
+                [ChunkElement::Text(text)] if self.is_string => {
                     o.string("thinking", text);
                 }
                 pieces => {
                     o.array("thinking", |a| {
                         for piece in pieces {
                             match piece {
-                                Thinking::Text(text) => a.object(|o| {
+                                ChunkElement::Text(text) => a.object(|o| {
                                     o.string("type", "text").string("text", text);
                                 }),
-                                Thinking::Other(json) => a.raw(json),
+                                ChunkElement::Other(json) => a.raw(json),
                             };
                         }
                     });
@@ -214,23 +223,23 @@ impl Chunk {
     }
 }
 
-/// A tool call whose arguments are coming.
-pub(super) struct CallPart {
+/// A tool call whose arguments are still arriving.
+pub(super) struct ChatOpenCall {
     number: Option<u64>,
     pub(super) id: String,
     pub(super) name: String,
     arguments: String,
-    /// Arguments that came as an object.
+    /// Arguments that arrived as an object.
     object: Option<Json>,
     members: Vec<(Name, Json)>,
     function: Vec<(Name, Json)>,
-    /// Whether the whole of the part is one function, as in the days before `tool_calls`.
+    /// Whether the part is a legacy `function_call`.
     is_bare: bool,
-    /// Whether its beginning was told.
+    /// Whether the opening event was emitted.
     pub(super) is_told: bool,
 }
 
-impl CallPart {
+impl ChatOpenCall {
     pub(super) fn new(fragment: Node<'_>, is_bare: bool) -> Self {
         Self {
             number: fragment.get("index").and_then(Node::u64),
@@ -245,9 +254,9 @@ impl CallPart {
         }
     }
 
-    /// Whether a fragment goes on with this call. Some servers give every call the same number, or none: then another
-    /// id with another name is another call.
-    pub(super) fn goes_on_with(&self, fragment: Node<'_>, is_last: bool) -> bool {
+    /// Returns whether a fragment continues this call. Some servers give all calls the same index
+    /// or none; then a different id and name mean a different call.
+    pub(super) fn is_continued_by(&self, fragment: Node<'_>, is_last: bool) -> bool {
         if self.is_bare {
             return false;
         }
@@ -270,13 +279,13 @@ impl CallPart {
         &self.arguments
     }
 
-    /// Adds a fragment, and gives the arguments that it added.
+    /// Adds a fragment and returns the arguments it added.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members().filter(|(key, _)| !key.is("index")) {
             if key.is("function") && !self.is_bare {
                 added.push_str(&self.add_function(value));
-                put(&mut self.members, Name::from("function"), value);
+                merge_member(&mut self.members, Name::from("function"), value);
                 continue;
             }
             if key.is("id") && self.id.is_empty() {
@@ -286,7 +295,7 @@ impl CallPart {
                 self.name = value.text_of("name").unwrap_or_default().into_owned();
             }
             if !self.is_bare {
-                put(&mut self.members, key.name().unwrap_or_default(), value);
+                merge_member(&mut self.members, key.name().unwrap_or_default(), value);
             }
         }
         if self.is_bare {
@@ -311,7 +320,7 @@ impl CallPart {
                 }
                 self.name = value.text().unwrap_or_default().into_owned();
             }
-            put(&mut self.function, key.name().unwrap_or_default(), value);
+            merge_member(&mut self.function, key.name().unwrap_or_default(), value);
         }
         self.arguments.push_str(&added);
         added

@@ -1,15 +1,15 @@
-//! The reasoning of a streamed message: details, and strings that they do not account for.
+//! Decodes streamed reasoning: details, and strings that do not repeat them.
 
 use std::sync::Arc;
 
 use throughline_core::{Delta, Event, Node};
 
 use crate::chat::slot::{self, FIELDS};
-use crate::chat::stream::ChunkDecoder;
-use crate::chat::stream::part::{Detail, Kind};
+use crate::chat::stream::ChatDecoder;
+use crate::chat::stream::part::{OpenDetail, OpenPartKind};
 
-impl ChunkDecoder {
-    /// Reasoning: details, and strings that they do not account for.
+impl ChatDecoder {
+    /// Handles the reasoning of a delta: details, and strings that do not repeat them.
     pub(super) fn reasoning(&mut self, delta: Node<'_>) -> Vec<Event> {
         let mut events = Vec::new();
         let details = delta.get(slot::DETAILS).into_iter().flat_map(Node::elements);
@@ -37,35 +37,41 @@ impl ChunkDecoder {
             }
         }
         for (fields, value) in strings {
-            super::join(&mut events, self.field(&fields, &value.text().unwrap_or_default()));
+            super::append_events(
+                &mut events,
+                self.field(&fields, &value.text().unwrap_or_default()),
+            );
         }
         events
     }
 
     fn field(&mut self, fields: &[&'static str], piece: &str) -> Vec<Event> {
-        let slot = slot::joined(fields);
+        let slot = slot::joined_slot(fields);
         let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            Kind::Field(text) if part.is_open && part.slot == slot => Some((part.index, text)),
+            OpenPartKind::Field(text) if part.is_open && part.slot == slot => {
+                Some((part.index, text))
+            }
             _ => None,
         });
         if let Some((index, text)) = known {
             text.push_str(piece);
             return vec![Event::Delta { index, delta: Delta::Thought(Arc::from(piece)) }];
         }
-        let mut events = self.close(Kind::is_text);
-        events.extend(self.open(slot, Kind::Field(piece.to_owned())));
+        let mut events = self.close(OpenPartKind::is_text);
+        events.extend(self.open(slot, OpenPartKind::Field(piece.to_owned())));
         events
     }
 
     fn detail(&mut self, fragment: Node<'_>) -> Vec<Event> {
-        let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Detail(_)));
-        let known =
-            self.parts.iter_mut().enumerate().rev().find_map(|(at, part)| match &mut part.kind {
-                Kind::Detail(detail) if detail.goes_on_with(fragment, Some(at) == last) => {
-                    Some((part.index, part.is_open, detail))
-                }
-                _ => None,
-            });
+        let last = self.parts.iter().rposition(|part| matches!(part.kind, OpenPartKind::Detail(_)));
+        let known = self.parts.iter_mut().enumerate().rev().find_map(|(at, part)| match &mut part
+            .kind
+        {
+            OpenPartKind::Detail(detail) if detail.is_continued_by(fragment, Some(at) == last) => {
+                Some((part.index, part.is_open, detail))
+            }
+            _ => None,
+        });
         if let Some((index, is_open, detail)) = known {
             let piece = detail.add(fragment);
             let is_told = is_open && !piece.is_empty();
@@ -74,25 +80,25 @@ impl ChunkDecoder {
         }
         let position =
             self.parts.iter().filter(|part| part.slot.starts_with(slot::DETAILS)).count();
-        let slot = slot::at(slot::DETAILS, position);
-        let mut detail = Detail::new(fragment);
-        let mut events = self.close(Kind::is_text);
+        let slot = slot::list_slot(slot::DETAILS, position);
+        let mut detail = OpenDetail::new(fragment);
+        let mut events = self.close(OpenPartKind::is_text);
         if detail.text_key().is_none() {
             events.extend(self.whole(slot, fragment));
             return events;
         }
         detail.add(fragment);
-        events.extend(self.open(slot, Kind::Detail(detail)));
+        events.extend(self.open(slot, OpenPartKind::Detail(detail)));
         events
     }
 
-    /// The fields that have said exactly what the details have.
-    pub(super) fn repeating(&self) -> impl Iterator<Item = &'static str> {
+    /// Returns the fields whose text equals the text of the details.
+    pub(super) fn echoing_fields(&self) -> impl Iterator<Item = &'static str> {
         let readable: String = self
             .parts
             .iter()
             .filter_map(|part| match &part.kind {
-                Kind::Detail(detail) => Some(detail.text()),
+                OpenPartKind::Detail(detail) => Some(detail.text()),
                 _ => None,
             })
             .collect();

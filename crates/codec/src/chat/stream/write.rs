@@ -1,12 +1,12 @@
-//! Events, as the chunks of a stream.
+//! Encodes events as stream chunks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, Stop, Thought, ThoughtKind, Wire,
-    json,
+    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Thought, ThoughtKind,
+    Wire, json,
 };
 
 use crate::chat::decode::message::{INLINE_TAGS, THINKING_CHUNK};
@@ -17,28 +17,28 @@ use crate::{CodecError, Encoder};
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
-/// Writes a streamed message. Texts, thoughts and calls go out as they come; what can be told only of the whole goes
-/// out when it is whole.
+/// Encodes a streamed message. Texts, thoughts and calls are emitted incrementally; all other parts
+/// are emitted when they are complete.
 #[derive(Default)]
-pub(in crate::chat) struct ChunkEncoder {
+pub(in crate::chat) struct ChatEncoder {
     id: Option<Name>,
     model: Name,
     is_own: bool,
-    parts: BTreeMap<u32, Part>,
+    parts: BTreeMap<u32, StreamedPart>,
     calls: u64,
     /// Whether the content is a list of parts.
     has_list: bool,
 }
 
-/// How a part goes out, and how much of it has.
-struct Part {
-    way: Way,
+/// The output mode of a part, and the text emitted so far.
+struct StreamedPart {
+    way: OutputMode,
     said: String,
 }
 
 #[derive(Clone)]
-enum Way {
-    /// When it is whole.
+enum OutputMode {
+    /// In one chunk, once complete.
     Whole,
     Content,
     Fields(Vec<&'static str>),
@@ -50,15 +50,15 @@ enum Way {
     Call(u64),
 }
 
-impl Encoder for ChunkEncoder {
+impl Encoder for ChatEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { id, origin } => self.began(id.as_ref(), origin),
-            Event::Opened { index, body, .. } => self.opened(*index, body),
-            Event::Delta { index, delta } => self.delta(*index, delta),
-            Event::Closed { index, item } => self.closed(*index, item),
+            Event::Began { id, origin } => self.write_began(id.as_ref(), origin),
+            Event::Opened { index, body, .. } => self.write_opened(*index, body),
+            Event::Delta { index, delta } => self.write_delta(*index, delta),
+            Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
-            Event::Ended(reply) => self.ended(reply),
+            Event::Ended(reply) => self.write_ended(reply),
             Event::Failed(failure) => vec![frame(&json::object(|o| {
                 o.object("error", |o| {
                     o.string("message", &failure.message);
@@ -70,8 +70,8 @@ impl Encoder for ChunkEncoder {
     }
 }
 
-impl ChunkEncoder {
-    fn began(&mut self, id: Option<&Name>, origin: &Arc<Origin>) -> Vec<Frame> {
+impl ChatEncoder {
+    fn write_began(&mut self, id: Option<&Name>, origin: &Arc<Origin>) -> Vec<Frame> {
         self.is_own = origin.wire == WIRE;
         self.id = id.cloned().or_else(|| (!self.is_own).then(|| Name::from("chatcmpl")));
         self.model = Name::clone(&origin.answered);
@@ -90,26 +90,26 @@ impl ChunkEncoder {
         })]
     }
 
-    fn opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
+    fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         let way = match body {
-            Body::Text(_) if self.has_list => Way::Whole,
-            Body::Text(_) => Way::Content,
-            Body::Thought(thought) => self.way_of(thought),
-            Body::Call(call) if call.custom => Way::Whole,
+            Body::Text(_) if self.has_list => OutputMode::Whole,
+            Body::Text(_) => OutputMode::Content,
+            Body::Thought(thought) => self.thought_mode(thought),
+            Body::Call(call) if call.custom => OutputMode::Whole,
             Body::Call(call) => match call.wire_id.as_ref().filter(|id| !id.is_empty()) {
                 // Ollama's native calls have no ids, and their arguments are objects.
-                None if self.is_own => Way::Whole,
-                Some(_) | None => Way::Call(self.next_call()),
+                None if self.is_own => OutputMode::Whole,
+                Some(_) | None => OutputMode::Call(self.next_call()),
             },
             Body::Media(_)
             | Body::Result(_)
             | Body::Hosted(_)
             | Body::Compaction
             | Body::Summary { .. }
-            | Body::Unknown => Way::Whole,
+            | Body::Unknown => OutputMode::Whole,
         };
         let frames = match (&way, body) {
-            (Way::Call(number), Body::Call(call)) => {
+            (OutputMode::Call(number), Body::Call(call)) => {
                 let id = call.wire_id.as_ref().filter(|id| !id.is_empty()).unwrap_or(&call.id.0);
                 vec![self.call(|o| {
                     o.number("index", *number).string("id", id).string("type", "function");
@@ -120,7 +120,7 @@ impl ChunkEncoder {
             }
             (_, _) => Vec::new(),
         };
-        self.parts.insert(index, Part { way, said: String::new() });
+        self.parts.insert(index, StreamedPart { way, said: String::new() });
         frames
     }
 
@@ -129,58 +129,61 @@ impl ChunkEncoder {
         self.calls - 1
     }
 
-    /// How a thought goes out: its shape names the slot that this wire had it in.
-    fn way_of(&mut self, thought: &Thought) -> Way {
+    /// Selects the output mode of a thought from its format, which names its slot on this wire.
+    fn thought_mode(&mut self, thought: &Thought) -> OutputMode {
         if !self.is_own {
-            return Way::Fields(vec!["reasoning_content"]);
+            return OutputMode::Fields(vec!["reasoning_content"]);
         }
         let format = thought.format.as_str();
         let fields: Vec<_> = slot::fields(format).collect();
         match (format, thought.kind) {
             (THINKING_CHUNK, _) => {
                 self.has_list = true;
-                Way::Whole
+                OutputMode::Whole
             }
-            (INLINE_TAGS, _) | (_, ThoughtKind::Encrypted) => Way::Whole,
-            (_, _) if !fields.is_empty() => Way::Fields(fields),
+            (INLINE_TAGS, _) | (_, ThoughtKind::Encrypted) => OutputMode::Whole,
+            (_, _) if !fields.is_empty() => OutputMode::Fields(fields),
             (_, ThoughtKind::Text) => {
-                Way::Detail { kind: "reasoning.text", text: "text", index: thought.index }
+                OutputMode::Detail { kind: "reasoning.text", text: "text", index: thought.index }
             }
-            (_, ThoughtKind::Summary) => {
-                Way::Detail { kind: "reasoning.summary", text: "summary", index: thought.index }
-            }
+            (_, ThoughtKind::Summary) => OutputMode::Detail {
+                kind: "reasoning.summary",
+                text: "summary",
+                index: thought.index,
+            },
         }
     }
 
-    fn delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
+    fn write_delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
         let Some(part) = self.parts.get_mut(&index) else { return Vec::new() };
         let piece = match (delta, &part.way) {
-            (Delta::Text(piece), Way::Content)
-            | (Delta::Thought(piece), Way::Fields(_) | Way::Detail { .. }) => piece,
-            // Arguments that are empty may have been written as nothing at all: the whole tells.
-            (Delta::Args(piece), Way::Call(_)) if !self.is_own || &**piece != "{}" => piece,
-            // This wire sends arguments as text only: they follow when the call is whole.
+            (Delta::Text(piece), OutputMode::Content)
+            | (Delta::Thought(piece), OutputMode::Fields(_) | OutputMode::Detail { .. }) => piece,
+            // Empty arguments may have been omitted by the source; the complete call decides.
+            (Delta::Args(piece), OutputMode::Call(_)) if !self.is_own || &**piece != "{}" => piece,
+            // This wire sends arguments as text only, so they are emitted when the call is
+            // complete.
             (Delta::Text(_) | Delta::Thought(_) | Delta::Args(_) | Delta::ArgsAt { .. }, _) => {
                 return Vec::new();
             }
         };
         part.said.push_str(piece);
         let way = part.way.clone();
-        vec![self.say(&way, piece)]
+        vec![self.text_chunk(&way, piece)]
     }
 
-    /// A chunk that goes on with a part.
-    fn say(&self, way: &Way, piece: &str) -> Frame {
+    /// Builds a chunk that continues a part.
+    fn text_chunk(&self, way: &OutputMode, piece: &str) -> Frame {
         match way {
-            Way::Whole | Way::Content => self.chunk(|o| {
+            OutputMode::Whole | OutputMode::Content => self.chunk(|o| {
                 o.string("content", piece);
             }),
-            Way::Fields(fields) => self.chunk(|o| {
+            OutputMode::Fields(fields) => self.chunk(|o| {
                 for field in fields {
                     o.string(field, piece);
                 }
             }),
-            Way::Detail { kind, text, index } => self.chunk(|o| {
+            OutputMode::Detail { kind, text, index } => self.chunk(|o| {
                 o.array(slot::DETAILS, |a| {
                     a.object(|o| {
                         o.string("type", kind).string(text, piece);
@@ -190,7 +193,7 @@ impl ChunkEncoder {
                     });
                 });
             }),
-            Way::Call(number) => self.call(|o| {
+            OutputMode::Call(number) => self.call(|o| {
                 o.number("index", *number).object("function", |o| {
                     o.string("arguments", piece);
                 });
@@ -198,8 +201,8 @@ impl ChunkEncoder {
         }
     }
 
-    fn closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
-        let Some(Part { way, said }) = self.parts.remove(&index) else { return Vec::new() };
+    fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+        let Some(StreamedPart { way, said }) = self.parts.remove(&index) else { return Vec::new() };
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
         let node = native.as_ref().map(throughline_core::Tree::root);
         let slot_name = item.native_on(&WIRE).map_or("", |native| &native.slot);
@@ -207,7 +210,7 @@ impl ChunkEncoder {
             Body::Call(call) => {
                 let written = node.and_then(|node| node.at("/function/arguments"));
                 let written = written.and_then(Node::text);
-                written.map_or_else(|| custom::arguments(call), std::borrow::Cow::into_owned)
+                written.map_or_else(|| custom::arguments_text(call), std::borrow::Cow::into_owned)
             }
             Body::Text(_)
             | Body::Media(_)
@@ -218,16 +221,16 @@ impl ChunkEncoder {
             | Body::Summary { .. }
             | Body::Unknown => item.visible().unwrap_or_default().to_owned(),
         };
-        // Whatever no delta has told.
+        // The part of the text that no delta has emitted.
         let rest = text.strip_prefix(said.as_str()).filter(|rest| !rest.is_empty());
         let mut frames = Vec::new();
-        if !matches!(way, Way::Whole) {
-            frames.extend(rest.map(|rest| self.say(&way, rest)));
+        if !matches!(way, OutputMode::Whole) {
+            frames.extend(rest.map(|rest| self.text_chunk(&way, rest)));
         }
         match way {
-            Way::Whole => frames.extend(self.whole(item)),
-            Way::Content | Way::Fields(_) => {}
-            Way::Detail { text: text_key, .. } => {
+            OutputMode::Whole => frames.extend(self.whole_chunk(item)),
+            OutputMode::Content | OutputMode::Fields(_) => {}
+            OutputMode::Detail { text: text_key, .. } => {
                 let fields: Vec<_> = slot::fields(slot_name).collect();
                 frames.extend(node.map(|node| {
                     self.chunk(|o| {
@@ -235,12 +238,12 @@ impl ChunkEncoder {
                             o.string(field, &text);
                         }
                         o.array(slot::DETAILS, |a| {
-                            a.object(|o| members(o, node, &[text_key]));
+                            a.object(|o| copy_members(o, node, &[text_key]));
                         });
                     })
                 }));
             }
-            Way::Call(number) => {
+            OutputMode::Call(number) => {
                 let others = |node: &Node<'_>| {
                     let mut keys = node.members().map(|(key, _)| key);
                     keys.any(|key| !["id", "type", "function"].iter().any(|known| key.is(known)))
@@ -248,7 +251,7 @@ impl ChunkEncoder {
                 frames.extend(node.filter(others).map(|node| {
                     self.call(|o| {
                         o.number("index", number);
-                        members(o, node, &["id", "type", "function", "index"]);
+                        copy_members(o, node, &["id", "type", "function", "index"]);
                     })
                 }));
             }
@@ -256,11 +259,11 @@ impl ChunkEncoder {
         frames
     }
 
-    /// A part that goes out in one chunk.
-    fn whole(&mut self, item: &Item) -> Option<Frame> {
+    /// Builds the chunk of a part that is emitted whole.
+    fn whole_chunk(&mut self, item: &Item) -> Option<Frame> {
         let (slot_name, part) = reply::reply_part(item)?;
         let number = self.calls;
-        Some(match slot::member(&slot_name) {
+        Some(match slot::first_member(&slot_name) {
             slot::CONTENT if part.bytes().first() == Some(&b'"') => self.chunk(|o| {
                 o.raw(slot::CONTENT, &part);
             }),
@@ -268,7 +271,7 @@ impl ChunkEncoder {
                 self.calls += 1;
                 self.call(|o| {
                     o.number("index", number);
-                    members(o, part.tree().root(), &["index"]);
+                    copy_members(o, part.tree().root(), &["index"]);
                 })
             }
             list @ (slot::CONTENT | slot::DETAILS) => {
@@ -288,17 +291,17 @@ impl ChunkEncoder {
         })
     }
 
-    fn ended(&self, reply: &Reply) -> Vec<Frame> {
-        let Some(word) = wire::stop_word(&reply.stop) else { return Vec::new() };
+    fn write_ended(&self, reply: &Reply) -> Vec<Frame> {
+        let Some(word) = wire::finish_reason(&reply.stop) else { return Vec::new() };
         let sequence = match &reply.stop {
-            Stop::Sequence(sequence) => sequence.as_deref(),
-            Stop::Done
-            | Stop::Tools
-            | Stop::Length
-            | Stop::Paused
-            | Stop::Refused(_)
-            | Stop::Cut
-            | Stop::Other(_) => None,
+            StopReason::Sequence(sequence) => sequence.as_deref(),
+            StopReason::Done
+            | StopReason::Tools
+            | StopReason::Length
+            | StopReason::Paused
+            | StopReason::Refused(_)
+            | StopReason::Cut
+            | StopReason::Other(_) => None,
         };
         let last = self.frame(|o| {
             o.array("choices", |a| {
@@ -346,8 +349,8 @@ impl ChunkEncoder {
     }
 }
 
-/// Copies members of an object, but for some.
-fn members(o: &mut json::Object<'_>, node: Node<'_>, but: &[&str]) {
+/// Copies the members of an object except `but`.
+fn copy_members(o: &mut json::Object<'_>, node: Node<'_>, but: &[&str]) {
     for (key, value) in node.members().filter(|(key, _)| !but.iter().any(|name| key.is(name))) {
         o.node(&key.text().unwrap_or_default(), value);
     }

@@ -1,4 +1,4 @@
-//! What Converse refuses, rule by rule, and what the rules of the Claudes are called here.
+//! The rules of Converse, and the names of the Claude rules on this wire.
 
 mod blocks;
 mod order;
@@ -8,8 +8,8 @@ mod settings;
 use throughline_core::{Json, Node, json};
 
 use crate::audit::Rule;
-use crate::claude::Book;
-use crate::claude::view::Block;
+use crate::claude::ClaudeRules;
+use crate::claude::view::ClaudeBlock;
 use crate::converse::contract::forced_tools;
 pub(super) use crate::converse::contract::rules::blocks::{BLANK_TEXT, EMPTY_SIGNATURE};
 use crate::converse::wire;
@@ -37,8 +37,8 @@ pub(crate) static RULES: &[&Rule] = &[
     &blocks::EMPTY_SIGNATURE,
 ];
 
-/// The rules of the Claudes as this wire calls and words them.
-pub(super) static BOOK: Book = Book {
+/// The Claude rules with the names and errors of this wire.
+pub(super) static BOOK: ClaudeRules = ClaudeRules {
     tool_loop_needs_thinking: &order::TOOL_LOOP_NEEDS_THINKING,
     signature_missing: &blocks::SIGNATURE_MISSING,
     signature_invalid: &blocks::SIGNATURE_INVALID,
@@ -57,26 +57,26 @@ pub(super) static BOOK: Book = Book {
     thought_as_text: &blocks::THOUGHT_AS_TEXT,
     tool_call_unanswered: &order::TOOL_CALL_UNANSWERED,
     sealed_content_changed: None,
-    wraps,
-    unanswered,
-    unasked,
+    wraps: wrap_error,
+    unanswered: unanswered_error,
+    unasked: unmatched_result_error,
     forced_tools,
-    free_choice,
+    free_choice: unforced_choice,
     project: wire::project,
 };
 
-/// Bedrock passes the model's words on behind its own.
-fn wraps(words: &str) -> String {
+/// Bedrock adds its own prefix to the model's error text.
+fn wrap_error(words: &str) -> String {
     format!("The model returned the following errors: {words}")
 }
 
-/// Bedrock looks for the results itself, before the model does.
-fn unanswered(message: usize, ids: &str) -> String {
+/// Bedrock checks the tool results itself, before the model does.
+fn unanswered_error(message: usize, ids: &str) -> String {
     let next = message + 1;
     format!("Expected toolResult blocks at messages.{next}.content for the following Ids: {ids}")
 }
 
-fn unasked(block: &Block<'_>, _: &str) -> String {
+fn unmatched_result_error(block: &ClaudeBlock<'_>, _: &str) -> String {
     let message = block.message;
     format!(
         "The number of toolResult blocks at messages.{message}.content exceeds the number of toolUse blocks of \
@@ -84,7 +84,7 @@ fn unasked(block: &Block<'_>, _: &str) -> String {
     )
 }
 
-fn free_choice(_: Node<'_>) -> Json {
+fn unforced_choice(_: Node<'_>) -> Json {
     json::object(|o| {
         o.object("auto", |_| {});
     })

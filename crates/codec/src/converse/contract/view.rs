@@ -1,46 +1,50 @@
-//! A Converse request as the rules of the Claudes see it.
+//! Builds the view of a Converse request for the Claude rules.
 
 use throughline_core::Node;
 
-use crate::audit::Case;
-use crate::claude::view::{Block, Kind, Knobs, Message, Speaker, View};
-use crate::converse::wire::Block as Wire;
+use crate::audit::AuditContext;
+use crate::claude::view::{
+    ClaudeBlock, ClaudeBlockKind, ClaudeMessage, ClaudeRequest, ClaudeSettings, ClaudeSpeaker,
+};
+use crate::converse::wire::ConverseBlockKind as Wire;
 
-pub(super) fn of<'c>(case: &Case<'c>) -> View<'c> {
+pub(super) fn build<'c>(case: &AuditContext<'c>) -> ClaudeRequest<'c> {
     let messages = case.body().get("messages").into_iter().flat_map(Node::elements).enumerate();
     let messages = messages.map(|(index, node)| message(index, node)).collect();
-    View::new(messages, knobs(case.body()), false)
+    ClaudeRequest::new(messages, settings(case.body()), false)
 }
 
-fn message(index: usize, node: Node<'_>) -> Message<'_> {
+fn message(index: usize, node: Node<'_>) -> ClaudeMessage<'_> {
     let is_assistant = node.get("role").is_some_and(|role| role.is("assistant"));
-    let speaker = if is_assistant { Speaker::Assistant } else { Speaker::User };
+    let speaker = if is_assistant { ClaudeSpeaker::Assistant } else { ClaudeSpeaker::User };
     let content = node.get("content");
     let blocks = content.into_iter().flat_map(Node::elements).enumerate();
     let blocks = blocks.map(|(part, node)| block(index, part, node)).collect();
-    Message { node, speaker, content, blocks }
+    ClaudeMessage { node, speaker, content, blocks }
 }
 
-fn block(message: usize, part: usize, node: Node<'_>) -> Block<'_> {
-    let kind = Wire::of(node);
+fn block(message: usize, part: usize, node: Node<'_>) -> ClaudeBlock<'_> {
+    let kind = Wire::from_node(node);
     let inner = kind.key().and_then(|key| node.get(key)).unwrap_or(node);
-    let plain = |kind: Kind| Block::new(node, kind, message, Some(part));
-    let paired = |kind: Kind| Block { id: inner.get("toolUseId"), ..plain(kind) };
+    let plain = |kind: ClaudeBlockKind| ClaudeBlock::new(node, kind, message, Some(part));
+    let paired = |kind: ClaudeBlockKind| ClaudeBlock { id: inner.get("toolUseId"), ..plain(kind) };
     match kind {
-        Wire::Text => Block { text: Some(inner), ..plain(Kind::Text) },
+        Wire::Text => ClaudeBlock { text: Some(inner), ..plain(ClaudeBlockKind::Text) },
         Wire::Reasoning => match (inner.present("reasoningText"), inner.present("redactedContent"))
         {
-            (None, Some(data)) => Block { seal: Some(data), ..plain(Kind::Redacted) },
-            (text, _) => Block {
+            (None, Some(data)) => {
+                ClaudeBlock { seal: Some(data), ..plain(ClaudeBlockKind::Redacted) }
+            }
+            (text, _) => ClaudeBlock {
                 text: text.and_then(|text| text.get("text")),
                 seal: text.and_then(|text| text.present("signature")),
-                ..plain(Kind::Thinking)
+                ..plain(ClaudeBlockKind::Thinking)
             },
         },
-        Wire::ToolUse => paired(Kind::Call),
-        Wire::ToolResult => paired(Kind::Answer),
-        Wire::HostedCall => paired(Kind::HostedCall),
-        Wire::HostedResult => paired(Kind::HostedAnswer),
+        Wire::ToolUse => paired(ClaudeBlockKind::Call),
+        Wire::ToolResult => paired(ClaudeBlockKind::Answer),
+        Wire::HostedCall => paired(ClaudeBlockKind::HostedCall),
+        Wire::HostedResult => paired(ClaudeBlockKind::HostedAnswer),
         Wire::Image
         | Wire::Document
         | Wire::Video
@@ -49,11 +53,11 @@ fn block(message: usize, part: usize, node: Node<'_>) -> Block<'_> {
         | Wire::Citations
         | Wire::CachePoint
         | Wire::SearchResult
-        | Wire::Unknown => plain(Kind::Other),
+        | Wire::Unknown => plain(ClaudeBlockKind::Other),
     }
 }
 
-fn knobs(body: Node<'_>) -> Knobs<'_> {
+fn settings(body: Node<'_>) -> ClaudeSettings<'_> {
     let fields = body.present("additionalModelRequestFields");
     let field = |key: &str| fields.and_then(|fields| fields.present(key));
     let at = |pointer: &str| body.at(pointer).filter(|value| !value.is_null());
@@ -66,7 +70,7 @@ fn knobs(body: Node<'_>) -> Knobs<'_> {
     ];
     let choice = at("/toolConfig/toolChoice");
     let betas = field("anthropic_beta").into_iter().flat_map(Node::elements).filter_map(Node::text);
-    Knobs {
+    ClaudeSettings {
         thinking: field("thinking"),
         output_config,
         efforts: effort.into_iter().collect(),

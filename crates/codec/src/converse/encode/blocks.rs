@@ -1,18 +1,19 @@
-//! Items as content blocks.
+//! Encodes Items as content blocks.
 
 use throughline_core::{
-    Body, Did, Digest, Fate, Item, Json, Media, Native, Outcome, Part, Side, ToolResult, Why, json,
+    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Media, NativePart,
+    Outcome, Part, ToolResult, json,
 };
 
 use crate::converse::contract;
-use crate::converse::encode::{WIRE, Writer};
-use crate::converse::wire::{self, Block};
-use crate::crossing;
+use crate::converse::encode::{ConverseWriter, WIRE};
+use crate::converse::wire::{self, ConverseBlockKind};
+use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::gate;
+use crate::seal_policy;
 
-impl Writer<'_> {
-    /// One block of the system prompt, which holds texts and markers only.
+impl ConverseWriter<'_> {
+    /// Encodes one block of the system prompt, which may contain only texts and markers.
     pub(super) fn system_block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -38,11 +39,11 @@ impl Writer<'_> {
             | Body::Result(_)
             | Body::Hosted(_)
             | Body::Compaction
-            | Body::Unknown => (None, draft::elided(item, Why::NotOnThisWire)),
+            | Body::Unknown => (None, draft::elided_fate(item, ElisionReason::NotOnThisWire)),
         }
     }
 
-    /// One block, and what became of the Item.
+    /// Encodes one Item as a block and returns its Fate.
     pub(super) fn block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -52,29 +53,29 @@ impl Writer<'_> {
         if let Some(native) = item.native_on(&WIRE) {
             return self.native_block(item, native, prefix);
         }
-        draft.warn_of_markers(item.native.as_ref());
-        let seals_why = gate::why_left(item, &self.call.target);
-        let said = |block: Json| (Some(block), crossing::said(item, seals_why));
-        let left = |why| (None, draft::elided(item, why));
+        draft.warn_about_cache_markers(item.native.as_ref());
+        let seals_why = seal_policy::elision_reason(item, &self.call.target);
+        let said = |block: Json| (Some(block), cross_wire::said(item, seals_why));
+        let left = |why| (None, draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if contract::is_blank(text) => {
-                left(Why::NotOnThisWire)
+                left(ElisionReason::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
-            Body::Media(media) => match crossing::media(draft, self.media_block(media)) {
+            Body::Media(media) => match cross_wire::media(draft, self.media_block(media)) {
                 Some(block) => said(block),
-                None => left(Why::NotOnThisWire),
+                None => left(ElisionReason::NotOnThisWire),
             },
             Body::Thought(_) if item.origin.is_some() => left(seals_why),
             Body::Thought(thought) => {
-                crossing::thought(draft, self.call, (item, thought), &WIRE, text_block)
+                cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
-                let id = self.ids.call(&call.id);
+                let id = self.ids.assign(&call.id);
                 said(json::object(|o| {
                     o.object("toolUse", |o| {
                         o.string("toolUseId", &id).string("name", &call.name);
-                        o.raw("input", &crossing::arguments(&call.args));
+                        o.raw("input", &cross_wire::arguments(&call.args));
                     });
                 }))
             }
@@ -83,22 +84,22 @@ impl Writer<'_> {
         }
     }
 
-    /// A block that this wire said. It goes whole or not at all.
+    /// Encodes a block that came from this wire. It is sent whole or not at all.
     fn native_block(
         &mut self,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         prefix: Option<&Digest>,
     ) -> (Option<Json>, Fate) {
         let target = &self.call.target;
-        let seals = gate::seals(item, target, prefix);
+        let seals = seal_policy::seals(item, target, prefix);
         let is_message = native.envelope.as_ref().is_some_and(|e| e.json == native.json);
         let why = match &item.body {
-            Body::Thought(thought) if !thought.whole => Some(Why::Cut),
-            Body::Thought(_) if item.seals.is_empty() => contract::refuses_unsealed(item, target),
-            // A model may say nothing in a text, but it may not be told so.
-            Body::Text(text) if native.side == Side::Response && contract::is_blank(text) => {
-                Some(Why::NotOnThisWire)
+            Body::Thought(thought) if !thought.whole => Some(ElisionReason::Cut),
+            Body::Thought(_) if item.seals.is_empty() => contract::unsealed_elision(item, target),
+            // A model may return a blank text, but a request must not contain one.
+            Body::Text(text) if native.side == Direction::Response && contract::is_blank(text) => {
+                Some(ElisionReason::NotOnThisWire)
             }
             Body::Text(_)
             | Body::Media(_)
@@ -110,31 +111,31 @@ impl Writer<'_> {
             | Body::Summary { .. }
             | Body::Unknown => None,
         };
-        let empty = is_message.then_some(Why::NotOnThisWire);
-        if let Some(why) = empty.or(why).or_else(|| gate::refusal(&seals)) {
-            return (None, draft::elided(item, why));
+        let empty = is_message.then_some(ElisionReason::NotOnThisWire);
+        if let Some(why) = empty.or(why).or_else(|| seal_policy::refusal(&seals)) {
+            return (None, draft::elided_fate(item, why));
         }
-        self.ids.note(item);
+        self.ids.record_item(item);
         let block = match native.side {
-            Side::Request => native.json.clone(),
-            Side::Response => wire::project(&native.json),
+            Direction::Request => native.json.clone(),
+            Direction::Response => wire::project(&native.json),
         };
-        (Some(block), Fate { item: item.id.clone(), visible: Did::Kept, seals })
+        (Some(block), Fate { item: item.id.clone(), visible: Disposition::Kept, seals })
     }
 
     fn result_block(&mut self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
-        let id = self.ids.result(&result.call);
+        let id = self.ids.result_id(&result.call);
         let mut parts = Vec::new();
         for part in &result.parts {
             parts.extend(match part {
                 Part::Text(text) => Some(text_block(text)),
-                // Only an object may stand there as a value.
+                // Only an object is a valid JSON value here.
                 Part::Value(value) if value.tree().root().is_object() => Some(json::object(|o| {
                     o.raw("json", value);
                 })),
                 Part::Value(value) => Some(text_block(value.as_str())),
-                Part::Media(media) => crossing::media(draft, self.media_block(media)),
-                Part::Unknown(wire, json) => crossing::unknown(draft, wire, json),
+                Part::Media(media) => cross_wire::media(draft, self.media_block(media)),
+                Part::Unknown(wire, json) => cross_wire::native_part_or_warn(draft, wire, json),
             });
         }
         json::object(|o| {
@@ -168,8 +169,8 @@ impl Writer<'_> {
         };
         let (kind, format) = wire::format_of(mime)?;
         let key = kind.key()?;
-        // Every document must have a name, and no two the same one.
-        let name = (kind == Block::Document).then(|| {
+        // Every document must have a unique name.
+        let name = (kind == ConverseBlockKind::Document).then(|| {
             self.documents += 1;
             format!("document-{}", self.documents)
         });

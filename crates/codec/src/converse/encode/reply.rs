@@ -1,16 +1,16 @@
-//! Replies as responses.
+//! Encodes Replies as responses.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use throughline_core::{Body, Item, Json, Name, Node, Reply, Stop, json};
+use throughline_core::{Body, Item, Json, Name, Node, Reply, StopReason, json};
 
 use crate::converse::encode::WIRE;
 use crate::converse::encode::blocks::text_block;
 use crate::converse::wire;
 use crate::draft;
 
-/// Writes a whole response.
+/// Encodes a complete response.
 pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
     let content = json::array(|a| {
         for block in reply.items.iter().filter_map(block) {
@@ -24,23 +24,23 @@ pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
     let output = extra("output");
     let message = output.and_then(|output| output.tree().root().get("message").map(Node::json));
     let message = match &message {
-        Some(message) => draft::edited(Some(message), &change("content", content)),
+        Some(message) => draft::edit_object(Some(message), &change("content", content)),
         None => json::object(|o| {
             o.string("role", "assistant").raw("content", &content);
         }),
     };
-    let output = draft::edited(output, &change("message", message));
+    let output = draft::edit_object(output, &change("message", message));
     let written = json::object(|o| {
         o.raw("output", &output);
         if extra("stopReason").is_none() {
-            o.string("stopReason", wire::stop_word(&reply.stop));
-            fields(o, reply);
+            o.string("stopReason", wire::stop_reason(&reply.stop));
+            write_stop_sequence(o, reply);
         }
         if extra("usage").is_none() {
             o.raw("usage", &wire::usage_json(&reply.usage));
         }
         if extra("metrics").is_none() {
-            o.raw("metrics", &unmeasured());
+            o.raw("metrics", &empty_metrics());
         }
         for (key, value) in extras.iter().filter(|(key, _)| &**key != "output") {
             o.raw(key, value);
@@ -49,23 +49,25 @@ pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
     written.bytes().clone()
 }
 
-/// The model's own additions to another wire's reply: the stop sequence, which has no other place here.
-pub(in crate::converse) fn fields(o: &mut json::Object<'_>, reply: &Reply) {
-    if let Stop::Sequence(Some(sequence)) = &reply.stop {
+/// Writes the model-specific fields for a reply of another wire: the stop sequence, which has no
+/// other field here.
+pub(in crate::converse) fn write_stop_sequence(o: &mut json::Object<'_>, reply: &Reply) {
+    if let StopReason::Sequence(Some(sequence)) = &reply.stop {
         o.object("additionalModelResponseFields", |o| {
             o.string("stop_sequence", sequence);
         });
     }
 }
 
-/// The measurements that clients expect and another wire's reply does not bring.
-pub(in crate::converse) fn unmeasured() -> Json {
+/// Returns placeholder metrics, which clients expect and replies of other wires lack.
+pub(in crate::converse) fn empty_metrics() -> Json {
     json::object(|o| {
         o.number("latencyMs", 0);
     })
 }
 
-/// A block of a response. Another wire's thought is shown to its reader; only this wire's carries a signature.
+/// Encodes a block of a response. Thoughts of other wires are included for the reader; only
+/// thoughts of this wire have a signature.
 pub(in crate::converse) fn block(item: &Item) -> Option<Json> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some(native.json.clone());

@@ -1,12 +1,14 @@
-//! What each rule of this wire says.
+//! Rules of the Gemini API, as data.
 
-mod answers;
+mod function_responses;
 mod signatures;
 mod thinking;
 
 use throughline_core::{Target, Wire};
 
-pub(super) use self::answers::{ANSWERS_DO_NOT_MATCH, CACHE_PREFIX_BROKEN, THOUGHT_AS_TEXT};
+pub(super) use self::function_responses::{
+    ANSWERS_DO_NOT_MATCH, CACHE_PREFIX_BROKEN, THOUGHT_AS_TEXT,
+};
 pub(super) use self::signatures::{
     FIRST_CALL_NEEDS_SIGNATURE, SIGNATURE_CORRUPTED, SIGNATURE_DROPPED, SIGNATURE_MOVED,
     SIGNED_TEXT_EDITED, STAND_IN_USED,
@@ -16,7 +18,7 @@ pub(super) use self::thinking::{
 };
 use crate::{Rule, Source, SourceKind};
 
-/// All of them, in the order in which they are told.
+/// All rules, in the order in which they are listed.
 pub(in crate::gemini) static RULES: &[&Rule] = &[
     &FIRST_CALL_NEEDS_SIGNATURE,
     &SIGNATURE_CORRUPTED,
@@ -52,17 +54,17 @@ const fn recorded(at: &'static str) -> Source {
     Source { kind: SourceKind::Recorded, at }
 }
 
-/// Wherever this wire is spoken.
-fn always(_: &Target) -> bool {
+/// Applies to every target of this wire.
+fn applies_always(_: &Target) -> bool {
     true
 }
 
-/// Models of which something is known.
+/// Applies to models with a known profile.
 fn is_known(target: &Target) -> bool {
     target.profile.name != "unknown"
 }
 
-/// Models that sign what they say.
-fn signs(target: &Target) -> bool {
+/// Applies to models that sign their parts.
+fn is_signing_model(target: &Target) -> bool {
     target.profile.bound.model
 }

@@ -1,27 +1,33 @@
-//! Signatures: where one is demanded, and whether those that come back are those that were issued.
+//! Checks signatures: where one is required, and whether they come back as issued.
 
 use std::collections::HashSet;
 
-use throughline_core::{Body, Contract, Json, Node, ReasoningFormat, Side, Why, Wire, json};
+use throughline_core::{
+    Body, Contract, Direction, ElisionReason, Json, Node, ReasoningFormat, Wire, json,
+};
 
 use crate::gemini::contract::rules::{
     CACHE_PREFIX_BROKEN, FIRST_CALL_NEEDS_SIGNATURE, SIGNATURE_CORRUPTED, SIGNATURE_DROPPED,
     SIGNATURE_MOVED, SIGNED_TEXT_EDITED, STAND_IN_USED, THOUGHT_AS_TEXT,
 };
-use crate::gemini::contract::view::{Part, View};
-use crate::gemini::wire::{self, Kind};
-use crate::{Case, Change, ChangeKind, Edit, Finding, Findings, Issued, Mend, Severity};
+use crate::gemini::contract::view::{GeminiPart, GeminiRequest};
+use crate::gemini::wire::{self, GeminiPartKind};
+use crate::{AuditContext, Change, ChangeKind, Edit, Finding, Findings, Fix, IssuedItem, Severity};
 
-/// The parts that were reported already, by where they begin.
-pub(super) type Reported = HashSet<usize>;
+/// Start offsets of the parts that already have a finding.
+pub(super) type ReportedParts = HashSet<usize>;
 
-/// Looks at every signature, with nothing but the request known; and says what it reported.
-pub(super) fn look(case: &Case<'_>, view: &View<'_>, findings: &mut Findings<'_>) -> Reported {
-    let mut reported = Reported::new();
+/// Checks every signature using only the request; returns the reported parts.
+pub(super) fn check(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    findings: &mut Findings<'_>,
+) -> ReportedParts {
+    let mut reported = ReportedParts::new();
     let mut stand_ins = Vec::new();
     for part in view.parts() {
         let is_stand_in = part.is_signed() && wire::has_stand_in(part.node);
-        if part.kind == Kind::Thought || part.is_signed() {
+        if part.kind == GeminiPartKind::Thought || part.is_signed() {
             let is_sealed = part.is_signed() && !is_stand_in;
             findings.count(part.node, &ReasoningFormat::GoogleGeminiV1, is_sealed);
         }
@@ -32,28 +38,30 @@ pub(super) fn look(case: &Case<'_>, view: &View<'_>, findings: &mut Findings<'_>
             && !case.is_issued(signature)
         {
             reported.insert(part.node.range().start);
-            findings.add(malformed(case, view, part, signature));
+            findings.add(malformed_finding(case, view, part, signature));
         }
     }
     if let [first, others @ ..] = stand_ins.as_slice() {
         reported.extend(stand_ins.iter().map(|part| part.node.range().start));
-        findings.add(stood_in(case, first, others.len()));
+        findings.add(stand_in_finding(case, first, others.len()));
     }
     if case.profile().contract == Contract::RequiredWithTools {
-        look_at_steps(case, view, findings, &mut reported);
+        check_steps(case, view, findings, &mut reported);
     }
     reported
 }
 
-/// Each step of the current turn must sign its first call.
-fn look_at_steps(
-    case: &Case<'_>,
-    view: &View<'_>,
+/// Checks that each step of the current turn has a signature on its first call.
+fn check_steps(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
     findings: &mut Findings<'_>,
-    reported: &mut Reported,
+    reported: &mut ReportedParts,
 ) {
     for content in view.contents.iter().skip(view.current).filter(|content| content.is_models) {
-        let Some(call) = content.of_kind(Kind::Call).next().filter(|call| !call.is_signed()) else {
+        let Some(call) =
+            content.parts_of_kind(GeminiPartKind::Call).next().filter(|call| !call.is_signed())
+        else {
             continue;
         };
         let name = call.function();
@@ -64,15 +72,15 @@ fn look_at_steps(
         reported.insert(call.node.range().start);
         findings.add(
             Finding::at(&FIRST_CALL_NEEDS_SIGNATURE, call.node, message)
-                .under(call.path())
-                .answered(missing(case, call, &name))
-                .mended(signed_again(case, call)),
+                .with_path(call.path())
+                .with_provider_error(missing_signature_error(case, call, &name))
+                .with_auto_fix(restore_signature(case, call)),
         );
     }
 }
 
-/// The provider's words for a call without a signature.
-fn missing(case: &Case<'_>, call: &Part<'_>, name: &str) -> String {
+/// Returns the provider's error for a call without a signature.
+fn missing_signature_error(case: &AuditContext<'_>, call: &GeminiPart<'_>, name: &str) -> String {
     if &*case.target().provider.name == "vertex" {
         let at = call.content;
         return format!(
@@ -88,8 +96,8 @@ fn missing(case: &Case<'_>, call: &Part<'_>, name: &str) -> String {
     )
 }
 
-/// Puts the signature back that was issued for this call, or else what Google documents in its place.
-fn signed_again(case: &Case<'_>, call: &Part<'_>) -> Option<Mend> {
+/// Builds a fix that restores the issued signature of a call, or uses Google's documented stand-in.
+fn restore_signature(case: &AuditContext<'_>, call: &GeminiPart<'_>) -> Option<Fix> {
     let place = call.node.range();
     let lost = case.comparison().and_then(|comparison| {
         let mut changes = comparison.changes.iter();
@@ -98,19 +106,18 @@ fn signed_again(case: &Case<'_>, call: &Part<'_>) -> Option<Mend> {
         };
         changes.find(is_it).and_then(|change| change.issued)
     });
-    let own = lost.filter(|issued| opens(case, *issued)).and_then(issued_signature);
+    let own = lost.filter(|issued| is_accepted_by_target(case, *issued)).and_then(issued_signature);
     if let Some(signature) = own {
-        let what = "puts the signature back that was issued with the call";
-        return Some(Mend::new(what, [with_signature(call, signature)]));
+        let what = "restores the signature issued with the call";
+        return Some(Fix::new(what, [with_signature(call, signature)]));
     }
     let stand_in = case.profile().stand_in.as_deref()?;
-    let what =
-        "shows the stand-in that Google documents for calls without a signature of their own";
-    Some(Mend::new(what, [with_signature(call, json::string(stand_in))]))
+    let what = "uses the stand-in that Google documents for unsigned calls";
+    Some(Fix::new(what, [with_signature(call, json::string(stand_in))]))
 }
 
-/// Gives a part a signature, in the spelling that it has.
-fn with_signature(part: &Part<'_>, signature: Json) -> Edit {
+/// Sets a part's signature, in the spelling the part uses.
+fn with_signature(part: &GeminiPart<'_>, signature: Json) -> Edit {
     let spelled = wire::member(part.node, "thoughtSignature");
     match spelled {
         Some((_, value)) => Edit::Replace(value.range(), signature),
@@ -118,21 +125,21 @@ fn with_signature(part: &Part<'_>, signature: Json) -> Edit {
     }
 }
 
-/// Whether the target may have what was issued.
-fn opens(case: &Case<'_>, issued: Issued<'_>) -> bool {
+/// Returns whether the target may receive the issued Seal.
+fn is_accepted_by_target(case: &AuditContext<'_>, issued: IssuedItem<'_>) -> bool {
     let seal = issued.seal.and_then(|seal| issued.item.seals.get(seal));
     seal.is_some_and(|seal| seal.open_for(case.target(), None).is_ok())
 }
 
-/// The signature as it was issued, byte for byte.
-fn issued_signature(issued: Issued<'_>) -> Option<Json> {
+/// Returns the issued signature with its original bytes.
+fn issued_signature(issued: IssuedItem<'_>) -> Option<Json> {
     let seal = issued.item.seals.get(issued.seal.unwrap_or_default())?;
-    let native = issued.item.native_on(&Wire::GEMINI).filter(|n| n.side == Side::Response)?;
+    let native = issued.item.native_on(&Wire::GEMINI).filter(|n| n.side == Direction::Response)?;
     let tree = native.json.tree();
     tree.root().at(&seal.attached.at).map(Node::json)
 }
 
-/// Whether a signature is base64, in either alphabet, with or without padding.
+/// Returns whether a signature is base64 in either alphabet, with or without padding.
 fn is_base64(signature: Node<'_>) -> bool {
     let Some(text) = signature.text() else { return false };
     let text = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(&text);
@@ -141,74 +148,86 @@ fn is_base64(signature: Node<'_>) -> bool {
     text.len() % 4 != 1 && text.bytes().all(is_letter)
 }
 
-fn malformed(case: &Case<'_>, view: &View<'_>, part: &Part<'_>, signature: Node<'_>) -> Finding {
-    let message = format!("the signature of this {} is no base64", part.name());
+fn malformed_finding(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    part: &GeminiPart<'_>,
+    signature: Node<'_>,
+) -> Finding {
+    let message = format!("the signature of this {} is not base64", part.name());
     let path = part.path();
     Finding::at(&SIGNATURE_CORRUPTED, signature, message)
-        .under(format!("{path}.thoughtSignature"))
-        .answered(format!(
+        .with_path(format!("{path}.thoughtSignature"))
+        .with_provider_error(format!(
             "Invalid value at '{path}.thought_signature' (TYPE_BYTES), Base64 decoding failed for …"
         ))
-        .mended(unsigned(case, view, part, signature))
+        .with_auto_fix(remove_signature(case, view, part, signature))
 }
 
-/// Takes a signature away that nobody here can read; where one is demanded, the documented stand-in takes its place.
-fn unsigned(
-    case: &Case<'_>,
-    view: &View<'_>,
-    part: &Part<'_>,
+/// Builds a fix that removes an unreadable signature; uses the documented stand-in where a
+/// signature is required.
+fn remove_signature(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    part: &GeminiPart<'_>,
     signature: Node<'_>,
-) -> Option<Mend> {
+) -> Option<Fix> {
     let content = view.contents.get(part.content)?;
-    let is_first = content.of_kind(Kind::Call).next().is_some_and(|call| call.index == part.index);
+    let is_first = content
+        .parts_of_kind(GeminiPartKind::Call)
+        .next()
+        .is_some_and(|call| call.index == part.index);
     let is_demanded = case.profile().contract == Contract::RequiredWithTools
         && part.content >= view.current
         && is_first;
     if is_demanded {
         let stand_in = case.profile().stand_in.as_deref()?;
         let edit = Edit::Replace(signature.range(), json::string(stand_in));
-        return Some(Mend::new("shows the stand-in that Google documents instead", [edit]));
+        return Some(Fix::new("uses the stand-in that Google documents instead", [edit]));
     }
-    let is_step = |part: &Part<'_>| {
-        matches!(part.kind, Kind::HostedCall | Kind::HostedResult | Kind::Unknown)
+    let is_step = |part: &GeminiPart<'_>| {
+        matches!(
+            part.kind,
+            GeminiPartKind::HostedCall | GeminiPartKind::HostedResult | GeminiPartKind::Unknown
+        )
     };
     if is_step(part) {
-        // The provider cannot go on from a step of its own whose signature it cannot read.
+        // The provider cannot continue from a step of its own whose signature it cannot read.
         let is_all = content.parts.iter().all(is_step);
         let place = if is_all { content.node } else { part.node };
-        let what = "removes the provider's own step whose signature nobody here can read";
-        return Some(Mend::new(what, [Edit::Remove(place.range())]));
+        let what = "removes the provider-run step whose signature the target cannot read";
+        return Some(Fix::new(what, [Edit::Remove(place.range())]));
     }
-    let is_nothing_else = part.kind == Kind::Text && part.value.raw().len() <= 2;
+    let is_nothing_else = part.kind == GeminiPartKind::Text && part.value.raw().len() <= 2;
     if is_nothing_else && content.parts.len() > 1 {
         let edit = Edit::Remove(part.node.range());
-        return Some(Mend::new("removes the empty part that only carried the signature", [edit]));
+        return Some(Fix::new("removes the empty part that holds only the signature", [edit]));
     }
     let edit = Edit::Remove(signature.range());
-    Some(Mend::new("removes the signature that nobody here can read", [edit]))
+    Some(Fix::new("removes the signature that the target cannot read", [edit]))
 }
 
-fn stood_in(case: &Case<'_>, first: &Part<'_>, others: usize) -> Finding {
+fn stand_in_finding(case: &AuditContext<'_>, first: &GeminiPart<'_>, others: usize) -> Finding {
     let more = match others {
         0 => String::new(),
         1 => ", and so does another part".to_owned(),
         several => format!(", and so do {several} other parts"),
     };
-    let message = format!("this {} shows a stand-in instead of a signature{more}", first.name());
+    let message = format!("this {} has a stand-in instead of a signature{more}", first.name());
     let restored = case
         .comparison()
-        .and_then(|_| signed_again(case, first).filter(|mend| mend.what.contains("issued")));
+        .and_then(|_| restore_signature(case, first).filter(|mend| mend.what.contains("issued")));
     let place = first.signature.unwrap_or(first.node);
     Finding::at(&STAND_IN_USED, place, message)
-        .under(format!("{}.thoughtSignature", first.path()))
-        .mended(restored)
+        .with_path(format!("{}.thoughtSignature", first.path()))
+        .with_auto_fix(restored)
 }
 
-/// Reports what differs from what was issued.
-pub(super) fn compare(
-    case: &Case<'_>,
-    view: &View<'_>,
-    reported: &Reported,
+/// Reports the differences from the issued parts.
+pub(super) fn report_changes(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    reported: &ReportedParts,
     findings: &mut Findings<'_>,
 ) {
     let Some(comparison) = case.comparison() else { return };
@@ -218,59 +237,65 @@ pub(super) fn compare(
                 if let Some(part) = view.part_at(place)
                     && !reported.contains(&part.node.range().start)
                 {
-                    changed(case, view, change, part, findings);
+                    report_change(case, view, change, part, findings);
                 }
             }
-            None => gone(case, view, change, findings),
+            None => report_missing_part(case, view, change, findings),
         }
     }
-    if let Some(finding) = comparison.broken_cache(&CACHE_PREFIX_BROKEN) {
+    if let Some(finding) = comparison.cache_finding(&CACHE_PREFIX_BROKEN) {
         findings.add(finding);
     }
 }
 
-/// Something that was issued came back different.
-fn changed(
-    case: &Case<'_>,
-    view: &View<'_>,
+/// Reports an issued part that came back changed.
+fn report_change(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
     change: &Change<'_>,
-    part: &Part<'_>,
+    part: &GeminiPart<'_>,
     findings: &mut Findings<'_>,
 ) {
-    let phrase = change.kind.phrase();
+    let phrase = change.kind.describe();
     let name = part.name();
     let at = |rule, message: String| {
-        Finding::at(rule, part.signature.unwrap_or(part.node), message).under(part.path())
+        Finding::at(rule, part.signature.unwrap_or(part.node), message).with_path(part.path())
     };
-    let own = change.issued.filter(|issued| opens(case, *issued)).and_then(issued_signature);
+    let own = change
+        .issued
+        .filter(|issued| is_accepted_by_target(case, *issued))
+        .and_then(issued_signature);
     let as_issued = own.map(|signature| {
-        let what = "puts the signature back as it was issued";
-        Mend::new(what, [with_signature(part, signature)])
+        let what = "restores the issued signature";
+        Fix::new(what, [with_signature(part, signature)])
     });
     match change.kind {
         ChangeKind::SealAltered { .. } => {
             let message = format!("the signature of this {name} {phrase}");
-            findings.add(at(&SIGNATURE_CORRUPTED, message).mended(as_issued));
+            findings.add(at(&SIGNATURE_CORRUPTED, message).with_auto_fix(as_issued));
         }
         ChangeKind::Foreign(why) => {
-            // Between Gemini models nothing certain is known, so nothing is refused.
-            let is_model = why == Why::OtherModel;
+            // No rejection is known between Gemini models, so the severity stays below `Refuse`.
+            let is_model = why == ElisionReason::OtherModel;
             let severity = if is_model { Severity::Degrade } else { Severity::Refuse };
-            let mend = part.signature.and_then(|seal| unsigned(case, view, part, seal));
+            let mend = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
             let message = format!("the signature of this {name} {phrase}");
-            findings.add(at(&SIGNATURE_CORRUPTED, message).as_grave_as(severity).mended(mend));
+            findings
+                .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(mend));
         }
         ChangeKind::Unissued => {
             let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
-            let mend = part.signature.and_then(|seal| unsigned(case, view, part, seal));
+            let mend = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
             let message = format!("the signature of this {name} {phrase}");
-            findings.add(at(&SIGNATURE_CORRUPTED, message).as_grave_as(severity).mended(mend));
+            findings
+                .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(mend));
         }
-        // What could not have been read is not lost.
-        ChangeKind::SealDropped if !change.issued.is_some_and(|issued| opens(case, issued)) => {}
+        // A signature that the target cannot read is not lost.
+        ChangeKind::SealDropped
+            if !change.issued.is_some_and(|issued| is_accepted_by_target(case, issued)) => {}
         ChangeKind::SealDropped => {
             let message = format!("the signature of this {name} {phrase}");
-            findings.add(at(&SIGNATURE_DROPPED, message).mended(as_issued));
+            findings.add(at(&SIGNATURE_DROPPED, message).with_auto_fix(as_issued));
         }
         ChangeKind::SealMoved | ChangeKind::Duplicated | ChangeKind::PartMoved => {
             if part.is_signed() {
@@ -280,32 +305,40 @@ fn changed(
         }
         ChangeKind::TextEdited { .. } | ChangeKind::Merged => {
             if change.issued.is_some_and(|issued| !issued.item.seals.is_empty()) {
-                let mend = change.issued.and_then(|issued| said_again(part, issued));
+                let mend = change.issued.and_then(|issued| restore_part(part, issued));
                 let message = format!("this {name} is signed, and its text {phrase}");
-                findings.add(at(&SIGNED_TEXT_EDITED, message).mended(mend));
+                findings.add(at(&SIGNED_TEXT_EDITED, message).with_auto_fix(mend));
             }
         }
         ChangeKind::SaidAloud => {
             findings.add(at(&THOUGHT_AS_TEXT, format!("this text {phrase}")));
         }
-        // The field is bytes: another alphabet says the same. And parts may stand in another order.
+        // The field holds bytes, so the alphabet does not matter. The order of parts may change
+        // too.
         ChangeKind::SealReencoded | ChangeKind::Reordered | ChangeKind::PartDropped => {}
     }
 }
 
-/// Puts a signed part back as it was issued.
-fn said_again(part: &Part<'_>, issued: Issued<'_>) -> Option<Mend> {
-    let native = issued.item.native_on(&Wire::GEMINI).filter(|n| n.side == Side::Response)?;
-    let edit = Edit::Replace(part.node.range(), wire::project(&native.json));
-    Some(Mend::new("puts the signed part back as it was issued", [edit]))
+/// Builds a fix that restores a signed part.
+fn restore_part(part: &GeminiPart<'_>, issued: IssuedItem<'_>) -> Option<Fix> {
+    let native = issued.item.native_on(&Wire::GEMINI).filter(|n| n.side == Direction::Response)?;
+    let edit = Edit::Replace(part.node.range(), wire::to_request_part(&native.json));
+    Some(Fix::new("restores the issued signed part", [edit]))
 }
 
-/// A signed part is gone.
-fn gone(case: &Case<'_>, view: &View<'_>, change: &Change<'_>, findings: &mut Findings<'_>) {
-    // What somebody else signed could not have come back.
-    let Some(issued) = change.issued.filter(|issued| opens(case, *issued)) else { return };
+/// Reports a signed part that is missing.
+fn report_missing_part(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    change: &Change<'_>,
+    findings: &mut Findings<'_>,
+) {
+    // The target could not have received parts that another endpoint signed.
+    let Some(issued) = change.issued.filter(|issued| is_accepted_by_target(case, *issued)) else {
+        return;
+    };
     let what = match &issued.item.body {
-        // The calls that are left are counted against their answers.
+        // `ANSWERS_DO_NOT_MATCH` covers missing calls.
         Body::Call(_) => return,
         Body::Thought(_) => "a thought",
         Body::Text(text) if text.is_empty() => "an empty text",
@@ -318,10 +351,11 @@ fn gone(case: &Case<'_>, view: &View<'_>, change: &Change<'_>, findings: &mut Fi
         | Body::Unknown => "a part",
     };
     let Some(place) = view.contents.iter().rfind(|content| content.is_models) else { return };
-    let message = format!("{what} of an earlier answer was issued with a signature, and is gone");
+    let message =
+        format!("{what} of an earlier response was issued with a signature and is missing");
     findings.add(
-        Finding::at(&SIGNATURE_DROPPED, place.node, message).under(place.path()).advised(
-            "Send every part of an answer back, the empty ones that carry a signature too.",
+        Finding::at(&SIGNATURE_DROPPED, place.node, message).with_path(place.path()).with_fix(
+            "Send every part of a response back, including empty parts with a signature.",
         ),
     );
 }

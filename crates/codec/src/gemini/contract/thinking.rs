@@ -1,28 +1,32 @@
-//! How hard to think: the levels and budgets that a model takes.
+//! Checks thinking levels and budgets.
 
-use throughline_core::{Budget, Json, Node, Profile, json};
+use throughline_core::{Json, Node, Profile, TokenBudget, json};
 
 use crate::gemini::contract;
 use crate::gemini::contract::rules::{
     BUDGET_OUT_OF_RANGE, LEVEL_NOT_SUPPORTED, THOUGHTS_WITHOUT_THINKING,
 };
-use crate::gemini::contract::view::View;
+use crate::gemini::contract::view::GeminiRequest;
 use crate::gemini::wire;
-use crate::{Case, Edit, Finding, Findings, Mend, Severity, effort};
+use crate::{AuditContext, Edit, Finding, Findings, Fix, Severity, effort};
 
-/// Looks at the thinking settings.
-pub(super) fn look(case: &Case<'_>, view: &View<'_>, findings: &mut Findings<'_>) {
+/// Checks the thinking settings.
+pub(super) fn check(
+    case: &AuditContext<'_>,
+    view: &GeminiRequest<'_>,
+    findings: &mut Findings<'_>,
+) {
     let config = wire::present(view.root, "generationConfig")
         .and_then(|config| wire::present(config, "thinkingConfig"));
     let Some(config) = config else { return };
     let profile = case.profile();
     let budget = wire::present(config, "thinkingBudget");
     if let Some(level) = wire::present(config, "thinkingLevel") {
-        look_at_level(profile, config, level, budget, findings);
+        check_level(profile, config, level, budget, findings);
     }
     let mut is_refused = false;
     if let (Some(budget), Some(limits)) = (budget, &profile.budget) {
-        is_refused = look_at_budget(profile, budget, limits, findings);
+        is_refused = check_budget(profile, budget, limits, findings);
     }
     let is_off = budget.is_some_and(|budget| budget.raw() == b"0");
     if let Some(shown) = wire::present(config, "includeThoughts")
@@ -30,16 +34,16 @@ pub(super) fn look(case: &Case<'_>, view: &View<'_>, findings: &mut Findings<'_>
         && is_off
         && !is_refused
     {
-        let message = "thoughts are asked for, and thinking is switched off";
+        let message = "the request includes thoughts, but thinking is disabled";
         let edit = Edit::Remove(shown.range());
         findings.add(
             Finding::at(&THOUGHTS_WITHOUT_THINKING, shown, message)
-                .mended(Some(Mend::new("asks for no thoughts", [edit]))),
+                .with_auto_fix(Some(Fix::new("omits the thoughts", [edit]))),
         );
     }
 }
 
-fn look_at_level(
+fn check_level(
     profile: &Profile,
     config: Node<'_>,
     level: Node<'_>,
@@ -53,43 +57,47 @@ fn look_at_level(
     if profile.levels.is_empty() {
         let size = profile.budget.filter(|_| budget.is_none() && !is_unsaid).map(|limits| {
             let wanted = effort::budget(Some(&word.to_ascii_lowercase()));
-            contract::fitting_budget(wanted, Some(&limits))
+            contract::nearest_budget(wanted, Some(&limits))
         });
-        let mut mend = Mend::new("leaves the level out", [Edit::Remove(level.range())]);
+        let mut mend = Fix::new("leaves the level out", [Edit::Remove(level.range())]);
         if let Some(size) = size {
             let config_now = with_budget(config, size);
-            mend = Mend::new(
-                format!("asks for a budget of {size} tokens instead of the level"),
+            mend = Fix::new(
+                format!("uses a budget of {size} tokens instead of the level"),
                 [Edit::Replace(config.range(), config_now)],
             );
         }
-        let message = format!("{name} takes a budget of tokens, and no level");
+        let message = format!("{name} supports a token budget, not a level");
         findings.add(
             Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
-                .answered("Thinking level is not supported for this model.")
-                .mended(Some(mend)),
+                .with_provider_error("Thinking level is not supported for this model.")
+                .with_auto_fix(Some(mend)),
         );
     } else if !is_unsaid && !profile.levels.iter().any(is_taken) {
         let levels: Vec<String> = profile.levels.iter().map(|level| format!("`{level}`")).collect();
-        let message =
-            format!("{name} does not take the level `{word}`; it takes {}", levels.join(", "));
+        let message = format!(
+            "{name} does not support the level `{word}`; it supports {}",
+            levels.join(", ")
+        );
         let upper = word.to_ascii_uppercase();
         let mend = match effort::closest(&word, &profile.levels) {
-            Some(nearest) => Mend::new(
-                format!("asks for the level `{nearest}` instead"),
+            Some(nearest) => Fix::new(
+                format!("uses the level `{nearest}` instead"),
                 [Edit::Replace(level.range(), json::string(nearest))],
             ),
-            None => Mend::new("leaves the level out", [Edit::Remove(level.range())]),
+            None => Fix::new("leaves the level out", [Edit::Remove(level.range())]),
         };
         findings.add(
             Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
-                .answered(format!("Thinking level {upper} is not supported for this model."))
-                .mended(Some(mend)),
+                .with_provider_error(format!(
+                    "Thinking level {upper} is not supported for this model."
+                ))
+                .with_auto_fix(Some(mend)),
         );
     }
 }
 
-/// The thinking settings with a budget where a level was.
+/// Replaces the level of the thinking settings with a budget.
 fn with_budget(config: Node<'_>, size: u64) -> Json {
     json::object(|o| {
         for (key, value) in config.members() {
@@ -103,11 +111,11 @@ fn with_budget(config: Node<'_>, size: u64) -> Json {
     })
 }
 
-/// Whether the budget is one that the model refuses.
-fn look_at_budget(
+/// Checks whether the model accepts the budget.
+fn check_budget(
     profile: &Profile,
     budget: Node<'_>,
-    limits: &Budget,
+    limits: &TokenBudget,
     findings: &mut Findings<'_>,
 ) -> bool {
     let Some(size) = budget.number().and_then(|number| number.parse::<i64>().ok()) else {
@@ -115,31 +123,30 @@ fn look_at_budget(
     };
     let name = &profile.name;
     if size == -1 {
-        // That the models which always think refuse it is disputed.
+        // Reports disagree on whether models that always think reject -1.
         if !limits.zero {
-            let message =
-                format!("whether {name} takes -1, which leaves the size to it, is disputed");
+            let message = format!("reports disagree on whether {name} accepts -1 (automatic size)");
             findings.add(
-                Finding::at(&BUDGET_OUT_OF_RANGE, budget, message).as_grave_as(Severity::Note),
+                Finding::at(&BUDGET_OUT_OF_RANGE, budget, message).with_severity(Severity::Note),
             );
         }
         return false;
     }
     let wanted = u64::try_from(size).unwrap_or_default();
-    let fitting = contract::fitting_budget(wanted, Some(limits));
+    let fitting = contract::nearest_budget(wanted, Some(limits));
     if size >= 0 && fitting == wanted {
         return false;
     }
     let (min, max) = (limits.min, limits.max);
     let message = match size {
-        0 => format!("{name} cannot stop thinking: its budget is {min} to {max} tokens"),
-        _ => format!("{name} takes a budget of {min} to {max} tokens, and not {size}"),
+        0 => format!("{name} cannot disable thinking: its budget is {min} to {max} tokens"),
+        _ => format!("{name} supports a budget of {min} to {max} tokens, not {size}"),
     };
     let edit = Edit::Replace(budget.range(), Json::from(fitting));
     findings.add(
         Finding::at(&BUDGET_OUT_OF_RANGE, budget, message)
-            .answered(format!("The thinking budget ({size}) is invalid."))
-            .mended(Some(Mend::new(format!("asks for {fitting} tokens instead"), [edit]))),
+            .with_provider_error(format!("The thinking budget ({size}) is invalid."))
+            .with_auto_fix(Some(Fix::new(format!("uses {fitting} tokens instead"), [edit]))),
     );
     true
 }

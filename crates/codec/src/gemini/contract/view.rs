@@ -1,72 +1,65 @@
-//! The request as the rules look at it: its contents and parts in one pass, borrowed.
+//! A request in the form that the rules need: its contents and parts, borrowed, built in one pass.
 
 use std::ops::Range;
 
 use throughline_core::Node;
 
-use crate::Case;
-use crate::gemini::wire::{self, Kind};
+use crate::AuditContext;
+use crate::gemini::wire::{self, GeminiPartKind};
 
-/// A request, looked at once.
-pub(super) struct View<'c> {
-    /// The body.
+/// A parsed request.
+pub(super) struct GeminiRequest<'c> {
     pub(super) root: Node<'c>,
-    /// The contents, in order.
-    pub(super) contents: Vec<Content<'c>>,
-    /// The number of the first content of the current turn: behind the last that is more than answers of tools.
+    pub(super) contents: Vec<GeminiContent<'c>>,
+    /// Index of the first content of the current turn: after the last user content that is not only
+    /// function responses.
     pub(super) current: usize,
 }
 
-/// One content.
-pub(super) struct Content<'c> {
-    /// Its number.
+pub(super) struct GeminiContent<'c> {
     pub(super) index: usize,
-    /// The content.
     pub(super) node: Node<'c>,
-    /// Whether the model said it.
+    /// Whether the model produced the content.
     pub(super) is_models: bool,
-    /// Its parts, in order.
-    pub(super) parts: Vec<Part<'c>>,
+    pub(super) parts: Vec<GeminiPart<'c>>,
 }
 
-/// One part.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'c> {
-    /// The number of its content.
+pub(super) struct GeminiPart<'c> {
+    /// Index of its content.
     pub(super) content: usize,
-    /// Its number in its content.
+    /// Index in its content.
     pub(super) index: usize,
-    /// The part.
     pub(super) node: Node<'c>,
-    /// What it is.
-    pub(super) kind: Kind,
-    /// The member that makes it so.
+    pub(super) kind: GeminiPartKind,
+    /// The value of the member that determines the kind.
     pub(super) value: Node<'c>,
-    /// Its signature, which may be empty.
+    /// The signature, which may be empty.
     pub(super) signature: Option<Node<'c>>,
 }
 
-impl<'c> View<'c> {
-    /// Looks at a request.
-    pub(super) fn of(case: &Case<'c>) -> Self {
+impl<'c> GeminiRequest<'c> {
+    /// Parses the contents of a request.
+    pub(super) fn new(case: &AuditContext<'c>) -> Self {
         let root = case.body();
         let list = root.get("contents").into_iter().flat_map(Node::elements);
-        let contents: Vec<Content<'c>> =
-            list.enumerate().map(|(index, node)| Content::of(index, node)).collect();
-        let begins = |content: &Content<'c>| {
-            !content.is_models && content.parts.iter().any(|part| part.kind != Kind::Answer)
+        let contents: Vec<GeminiContent<'c>> =
+            list.enumerate().map(|(index, node)| GeminiContent::from_node(index, node)).collect();
+        let begins = |content: &GeminiContent<'c>| {
+            !content.is_models
+                && content.parts.iter().any(|part| part.kind != GeminiPartKind::Answer)
         };
         let current = contents.iter().rposition(begins).map_or(0, |last| last + 1);
         Self { root, contents, current }
     }
 
-    /// All parts, in order.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Part<'c>> {
+    /// Iterates over all parts in order.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &GeminiPart<'c>> {
         self.contents.iter().flat_map(|content| &content.parts)
     }
 
-    /// The part that stands at this place of the body.
-    pub(super) fn part_at(&self, place: &Range<usize>) -> Option<&Part<'c>> {
+    /// Returns the part that contains a source range.
+    pub(super) fn part_at(&self, place: &Range<usize>) -> Option<&GeminiPart<'c>> {
         let holds = |node: Node<'c>| {
             let range = node.range();
             range.start <= place.start && place.end <= range.end
@@ -78,59 +71,65 @@ impl<'c> View<'c> {
     }
 }
 
-impl<'c> Content<'c> {
-    fn of(index: usize, node: Node<'c>) -> Self {
+impl<'c> GeminiContent<'c> {
+    fn from_node(index: usize, node: Node<'c>) -> Self {
         let is_models = node.get("role").is_some_and(|role| role.is("model"));
         let list = node.get("parts").into_iter().flat_map(Node::elements);
-        let parts = list.enumerate().map(|(number, part)| Part::of(index, number, part)).collect();
+        let parts = list
+            .enumerate()
+            .map(|(number, part)| GeminiPart::from_node(index, number, part))
+            .collect();
         Self { index, node, is_models, parts }
     }
 
-    /// Its parts of that kind.
-    pub(super) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Part<'c>> {
+    /// Iterates over the parts of one kind.
+    pub(super) fn parts_of_kind(
+        &self,
+        kind: GeminiPartKind,
+    ) -> impl Iterator<Item = &GeminiPart<'c>> {
         self.parts.iter().filter(move |part| part.kind == kind)
     }
 
-    /// Its place as the provider writes it.
+    /// Returns the content's path as the provider writes it.
     pub(super) fn path(&self) -> String {
         format!("contents[{}]", self.index)
     }
 }
 
-impl<'c> Part<'c> {
-    fn of(content: usize, index: usize, node: Node<'c>) -> Self {
-        let (kind, value) = Kind::of(node);
+impl<'c> GeminiPart<'c> {
+    fn from_node(content: usize, index: usize, node: Node<'c>) -> Self {
+        let (kind, value) = GeminiPartKind::from_part(node);
         let signature = wire::present(node, "thoughtSignature");
         Self { content, index, node, kind, value, signature }
     }
 
-    /// Its place as the provider writes it.
+    /// Returns the part's path as the provider writes it.
     pub(super) fn path(&self) -> String {
         format!("contents[{}].parts[{}]", self.content, self.index)
     }
 
-    /// Whether it shows a signature, or what stands in for one.
+    /// Returns whether the part has a signature or a stand-in.
     pub(super) fn is_signed(&self) -> bool {
         self.signature.is_some_and(|signature| signature.raw().len() > 2)
     }
 
-    /// What it is, in words.
+    /// Returns the name of the part's kind for messages.
     pub(super) fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Text => "text part",
-            Kind::Thought => "thought",
-            Kind::Call => "function call",
-            Kind::Answer => "function response",
-            Kind::Inline | Kind::File => "media part",
-            Kind::Code => "code part",
-            Kind::CodeResult => "code result",
-            Kind::HostedCall => "tool call",
-            Kind::HostedResult => "tool response",
-            Kind::Unknown => "part",
+            GeminiPartKind::Text => "text part",
+            GeminiPartKind::Thought => "thought",
+            GeminiPartKind::Call => "function call",
+            GeminiPartKind::Answer => "function response",
+            GeminiPartKind::Inline | GeminiPartKind::File => "media part",
+            GeminiPartKind::Code => "code part",
+            GeminiPartKind::CodeResult => "code result",
+            GeminiPartKind::HostedCall => "tool call",
+            GeminiPartKind::HostedResult => "tool response",
+            GeminiPartKind::Unknown => "part",
         }
     }
 
-    /// The name of the function that it calls or answers.
+    /// Returns the name of the function that the part calls or answers.
     pub(super) fn function(&self) -> String {
         self.value.text_of("name").unwrap_or_default().into_owned()
     }

@@ -1,10 +1,10 @@
-//! How a request wants to be answered.
+//! Decodes the settings of a request.
 
-use throughline_core::{Choice, Name, NativeReasoning, Node, Output, Settings};
+use throughline_core::{Name, NativeReasoning, Node, OutputFormat, Settings, ToolChoice};
 
 use crate::gemini::wire::{self, get, is_spelled, present};
 
-/// The members of `generationConfig` that Settings speak for.
+/// Members of `generationConfig` that Settings represent.
 const CONFIG: &[&str] = &[
     "maxOutputTokens",
     "temperature",
@@ -21,9 +21,9 @@ const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"
 
 const JSON_TYPE: &str = "application/json";
 
-/// What Settings do not say of a member of the request: all of it, or of the objects that they know those members that
-/// they do not, by the names on the way to them.
-pub(super) fn unsaid(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
+/// Returns the parts of a request member that Settings do not represent: all of it, or the unknown
+/// members of a known object, keyed by their path.
+pub(super) fn unrepresented_members(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
     let known = if is_spelled(&key, "generationConfig") {
         CONFIG
     } else if is_spelled(&key, "toolConfig") {
@@ -55,7 +55,7 @@ fn is_known(key: &str, names: &[&str]) -> bool {
 }
 
 /// Reads the settings.
-pub(super) fn read(root: Node<'_>) -> Settings {
+pub(super) fn decode_settings(root: Node<'_>) -> Settings {
     let calling = get(root, "toolConfig").and_then(|tools| get(tools, "functionCallingConfig"));
     let choice = calling.and_then(choice);
     let Some(config) = present(root, "generationConfig") else {
@@ -76,16 +76,16 @@ pub(super) fn read(root: Node<'_>) -> Settings {
     }
 }
 
-fn choice(calling: Node<'_>) -> Option<Choice> {
+fn choice(calling: Node<'_>) -> Option<ToolChoice> {
     let mode = calling.text_of("mode")?.to_ascii_uppercase();
     let allowed = get(calling, "allowedFunctionNames");
     let allowed: Vec<_> = allowed.into_iter().flat_map(Node::elements).collect();
     Some(match (&*mode, allowed.as_slice()) {
-        ("AUTO", []) => Choice::Auto,
-        ("NONE", _) => Choice::None,
-        ("ANY", []) => Choice::Any,
-        ("ANY", [only]) => Choice::Tool(only.name().unwrap_or_default()),
-        _ => Choice::Other(calling.json()),
+        ("AUTO", []) => ToolChoice::Auto,
+        ("NONE", _) => ToolChoice::None,
+        ("ANY", []) => ToolChoice::Any,
+        ("ANY", [only]) => ToolChoice::Tool(only.name().unwrap_or_default()),
+        _ => ToolChoice::Other(calling.json()),
     })
 }
 
@@ -107,13 +107,13 @@ fn reasoning(thinking: Node<'_>) -> NativeReasoning {
     }
 }
 
-fn output(config: Node<'_>) -> Option<Output> {
+fn output(config: Node<'_>) -> Option<OutputFormat> {
     let is_json = wire::name_of(config, "responseMimeType").is_some_and(|mime| &*mime == JSON_TYPE);
     let schema = present(config, "responseJsonSchema").map(Node::json);
     let schema =
         schema.or_else(|| present(config, "responseSchema").map(crate::gemini::tools::json_schema));
     match schema {
-        Some(schema) => Some(Output::Schema { name: None, schema, strict: None }),
-        None => is_json.then_some(Output::Json),
+        Some(schema) => Some(OutputFormat::Schema { name: None, schema, strict: None }),
+        None => is_json.then_some(OutputFormat::Json),
     }
 }

@@ -1,4 +1,4 @@
-//! Parts in this wire's words, for Items that another wire or the caller made.
+//! Builds parts for Items from other wires or from the caller.
 
 use throughline_core::{Json, Media, Outcome, ToolCall, json};
 
@@ -17,13 +17,14 @@ pub(super) fn call_part(call: &ToolCall, id: &str, stand_in: Option<&str>) -> Js
     })
 }
 
-/// Free text is not an object, nor is what a model wrote that is no JSON, and this wire takes objects only.
+/// Returns the arguments as an object, because this wire accepts only objects. Free text and
+/// invalid JSON are wrapped.
 pub(in crate::gemini) fn arguments(call: &ToolCall) -> Json {
     if call.args.bytes().first() == Some(&b'{') {
         return call.args.clone();
     }
     if matches!(call.args.as_str(), "null" | "\"\"") && !call.custom {
-        // Some models say nothing where there is nothing to say.
+        // Some models emit empty text instead of an empty object.
         return json::object(|_| {});
     }
     json::object(|o| {
@@ -49,7 +50,8 @@ pub(super) fn media_part(media: &Media) -> Option<Json> {
     }
 }
 
-/// An answer must be an object: one that is goes as it is, anything else under the documented names.
+/// Builds the response object of a tool result. An object is sent unchanged; other values are
+/// wrapped in `output` or `error`.
 pub(super) fn response(outcome: Outcome, said: &[Json]) -> Json {
     let key = match outcome {
         Outcome::Ok => "output",

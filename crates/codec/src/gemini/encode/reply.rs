@@ -1,4 +1,4 @@
-//! Replies, written whole; and the part of a response that an Item is.
+//! Encodes whole Replies, and the response part of an Item.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use throughline_core::{Body, Item, Json, Name, Node, Reply, Wire, json};
 
 use crate::draft;
 use crate::gemini::encode::parts::{arguments, text_part};
-use crate::gemini::wire::{self, Ending};
+use crate::gemini::wire::{self, FinishMarker};
 
-/// Writes a whole response.
-pub(in crate::gemini) fn whole(reply: &Reply) -> Bytes {
-    let parts: Vec<Json> = reply.items.iter().filter_map(part).collect();
+/// Encodes a whole response.
+pub(in crate::gemini) fn encode_whole_reply(reply: &Reply) -> Bytes {
+    let parts: Vec<Json> = reply.items.iter().filter_map(response_part).collect();
     let own = extras(reply);
     let written = json::object(|o| {
         if own.is_empty() {
-            chunk(o, reply.id.as_deref(), &reply.origin.answered, Some(reply), &parts);
+            write_chunk(o, reply.id.as_deref(), &reply.origin.answered, Some(reply), &parts);
             return;
         }
         for (key, value) in own {
@@ -29,12 +29,12 @@ pub(in crate::gemini) fn whole(reply: &Reply) -> Bytes {
     written.bytes().clone()
 }
 
-/// What this wire said besides the Items.
+/// Returns the reply's extras if they came from this wire.
 pub(in crate::gemini) fn extras(reply: &Reply) -> &[(Name, Json)] {
     if reply.origin.wire == Wire::GEMINI { &reply.extras } else { &[] }
 }
 
-/// The candidates as they came, with the parts in the first one.
+/// Restores the candidates, with the parts in the first one.
 fn candidates(others: &Json, parts: &[Json]) -> Json {
     let tree = others.tree();
     json::array(|a| {
@@ -53,36 +53,36 @@ fn candidates(others: &Json, parts: &[Json]) -> Json {
                 content
             } else {
                 let parts = (Cow::Borrowed("parts"), Some(json::array_of(parts)));
-                draft::edited(Some(&content), &[parts])
+                draft::edit_object(Some(&content), &[parts])
             };
             let content = (Cow::Borrowed("content"), Some(content));
-            a.raw(&draft::edited(Some(&candidate.json()), &[content]));
+            a.raw(&draft::edit_object(Some(&candidate.json()), &[content]));
         }
     })
 }
 
-/// A response, or one chunk of it, in our own words. The last one tells why it ended and what it cost.
-pub(in crate::gemini) fn chunk(
+/// Writes a response or one chunk. The last chunk has the finish reason and the usage.
+pub(in crate::gemini) fn write_chunk(
     o: &mut json::Object<'_>,
     id: Option<&str>,
     model: &str,
     ended: Option<&Reply>,
     parts: &[Json],
 ) {
-    let ending = ended.map_or(Ending::Open, wire::ending);
+    let ending = ended.map_or(FinishMarker::Open, wire::finish_marker);
     let own = ended.map(extras).unwrap_or_default();
     let own_of = |name: &str| own.iter().find(|(key, _)| wire::is_spelled(key, name));
     let candidates = own_of("candidates").map(|(_, candidates)| candidates.tree());
     let candidate = candidates.as_ref().and_then(|tree| tree.root().elements().next());
     let feedback = match (own_of("promptFeedback"), ending) {
         (Some((_, feedback)), _) => Some(feedback.clone()),
-        (None, Ending::Block(reason)) => Some(json::object(|o| {
+        (None, FinishMarker::Block(reason)) => Some(json::object(|o| {
             o.string("blockReason", reason);
         })),
-        (None, Ending::Finish(_) | Ending::Open) => None,
+        (None, FinishMarker::Finish(_) | FinishMarker::Open) => None,
     };
     let is_block = |json: &Json| wire::get(json.tree().root(), "blockReason").is_some();
-    // A prompt that was stopped has no candidate.
+    // A blocked prompt has no candidate.
     let is_answer =
         candidate.is_some() || !parts.is_empty() || !feedback.as_ref().is_some_and(is_block);
     if is_answer {
@@ -105,11 +105,11 @@ pub(in crate::gemini) fn chunk(
     o.string("modelVersion", model).maybe_string("responseId", id);
 }
 
-/// A candidate with these parts, and what else the provider said of it.
+/// Writes a candidate with these parts and its other members.
 fn put_candidate(
     o: &mut json::Object<'_>,
     parts: &[Json],
-    ending: Ending<'_>,
+    ending: FinishMarker<'_>,
     own: Option<Node<'_>>,
 ) {
     o.object("content", |o| {
@@ -118,7 +118,7 @@ fn put_candidate(
         }
         o.string("role", "model");
     });
-    if let Ending::Finish(reason) = ending {
+    if let FinishMarker::Finish(reason) = ending {
         o.string("finishReason", reason);
     }
     o.number("index", 0);
@@ -131,7 +131,7 @@ fn put_candidate(
     }
 }
 
-/// What it cost, in the provider's own words where they still say so.
+/// Writes the usage, with the provider's own JSON while it matches.
 fn usage(reply: &Reply) -> Json {
     let own = extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
     let own =
@@ -139,8 +139,8 @@ fn usage(reply: &Reply) -> Json {
     own.cloned().unwrap_or_else(|| wire::usage_json(&reply.usage))
 }
 
-/// The part of a response that an Item is. Another wire's thought is shown to its reader, without its seal.
-pub(in crate::gemini) fn part(item: &Item) -> Option<Json> {
+/// Returns the response part of an Item. Thoughts of other wires are shown without Seals.
+pub(in crate::gemini) fn response_part(item: &Item) -> Option<Json> {
     if let Some(native) = item.native_on(&Wire::GEMINI) {
         return Some(native.json.clone());
     }

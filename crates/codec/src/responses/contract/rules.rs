@@ -1,4 +1,4 @@
-//! What each rule of this wire says.
+//! Rules of the Responses API, as data.
 
 mod pairing;
 mod seals;
@@ -20,7 +20,7 @@ pub(super) use self::settings::{
 };
 use crate::{Rule, Source, SourceKind};
 
-/// All of them, in the order in which they are told.
+/// All rules, in the order in which they are listed.
 pub(in crate::responses) static RULES: &[&Rule] = &[
     &REASONING_WITHOUT_FOLLOWING_ITEM,
     &ITEM_WITHOUT_ITS_REASONING,
@@ -44,7 +44,7 @@ pub(in crate::responses) static RULES: &[&Rule] = &[
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// The vendor's own client types.
+/// Source: the vendor's own client types.
 const TYPES: Source = Source { kind: SourceKind::Types, at: "openai 3.49.0 (Python package)" };
 
 const fn issue(at: &'static str) -> Source {
@@ -55,22 +55,22 @@ const fn recorded(at: &'static str) -> Source {
     Source { kind: SourceKind::Recorded, at }
 }
 
-/// Wherever this wire is spoken.
-fn always(_: &Target) -> bool {
+/// Applies to every target of this wire.
+fn applies_always(_: &Target) -> bool {
     true
 }
 
-/// Where stored ids pair items.
-fn pairs(target: &Target) -> bool {
+/// Applies where stored ids pair items.
+fn pairs_by_id(target: &Target) -> bool {
     target.provider.dialect.pairs
 }
 
-/// Where answers are kept, so that ids can name them.
-fn stores(target: &Target) -> bool {
+/// Applies where responses are stored, so that ids can reference them.
+fn stores_responses(target: &Target) -> bool {
     target.provider.dialect.stores
 }
 
-/// Where reasoning is sealed, and the seals are verified.
+/// Applies where reasoning is sealed and the Seals are verified.
 fn seals_reasoning(target: &Target) -> bool {
     target.profile.bound.model
 }

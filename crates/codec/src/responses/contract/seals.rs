@@ -1,169 +1,182 @@
-//! Reasoning items by themselves: what they must have, and whether what comes back is what was issued.
+//! Checks reasoning items: their required members, and whether they come back as issued.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use throughline_core::{Body, Item, Json, Node, Side, Wire, json};
+use throughline_core::{Body, Direction, Item, Json, Node, Wire, json};
 
-use crate::responses::contract::pairing::{ids_removed, moved, text_of};
-use crate::responses::contract::past::{Output, Past};
+use crate::responses::contract::pairing::{id_removal_edits, move_before, text_of};
+use crate::responses::contract::replay_history::{PriorOutput, ResponsesReplayHistory};
 use crate::responses::contract::rules::{
     CACHE_PREFIX_BROKEN, ENCRYPTED_CONTENT_INVALID, ITEM_NOT_FOUND, PHASE_DROPPED,
     REASONING_DROPPED, REASONING_MOVED, REASONING_NEEDS_SUMMARY, THOUGHT_AS_TEXT,
 };
-use crate::responses::contract::view::{Element, View};
-use crate::responses::wire::{self, Ids, Kind};
-use crate::{Case, Change, ChangeKind, Edit, Finding, Findings, Issued, Mend, Severity};
+use crate::responses::contract::view::{ResponsesElement, ResponsesRequest};
+use crate::responses::wire::{self, IdPolicy, ResponsesElementKind};
+use crate::{AuditContext, Change, ChangeKind, Edit, Finding, Findings, Fix, IssuedItem, Severity};
 
-/// Looks at every reasoning and compaction item, with nothing but the request known.
-pub(super) fn look(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
+/// Checks every reasoning and compaction item using only the request.
+pub(super) fn check(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
     findings: &mut Findings<'_>,
 ) {
     let format = wire::reasoning_format(&case.target().origin.provider);
     for element in &view.elements {
-        let is_reasoning = element.kind == Kind::Reasoning;
-        if is_reasoning || element.kind == Kind::Compaction {
+        let is_reasoning = element.kind == ResponsesElementKind::Reasoning;
+        if is_reasoning || element.kind == ResponsesElementKind::Compaction {
             let is_signed = element.seal.is_some_and(|seal| seal.raw().len() > 2);
             findings.count(element.node, &format, is_signed);
-            look_at_form(view, past, element, findings);
+            check_not_empty(view, past, element, findings);
         }
         if is_reasoning && element.node.present("summary").is_none() {
-            let message = "this reasoning item has no `summary`; an empty list would do";
+            let message = "this reasoning item has no `summary`; an empty list is enough";
             let edit = Edit::Set(element.node.range(), "summary".into(), json::array(|_| {}));
-            let mend = Mend::new("gives the reasoning item an empty summary", [edit]);
+            let mend = Fix::new("gives the reasoning item an empty summary", [edit]);
             findings.add(
                 Finding::at(&REASONING_NEEDS_SUMMARY, element.node, message)
-                    .under(element.path())
-                    .answered(format!("Missing required parameter: '{}.summary'.", element.path()))
-                    .mended(Some(mend)),
+                    .with_path(element.path())
+                    .with_provider_error(format!(
+                        "Missing required parameter: '{}.summary'.",
+                        element.path()
+                    ))
+                    .with_auto_fix(Some(mend)),
             );
         }
         if case.target().provider.dialect.stores {
-            look_for_kept(view, past, element, findings);
+            check_stored(view, past, element, findings);
         }
     }
 }
 
-/// Whether a seal is there at all.
-fn look_at_form(
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
-    element: &Element<'_>,
+/// Checks that a Seal is not empty.
+fn check_not_empty(
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
+    element: &ResponsesElement<'_>,
     findings: &mut Findings<'_>,
 ) {
     let Some(seal) = element.seal.filter(|seal| seal.is_string()) else { return };
-    // Vendors write the value in alphabets of their own, so only an empty one is known to be wrong.
+    // Vendors use different alphabets, so only an empty value is certainly wrong.
     if !is_empty(seal) {
         return;
     }
     let message = format!("the encrypted content of this `{}` item is empty", element.name());
-    findings.add(invalid(element, seal, message).mended(Some(unsealed(view, past, element, seal))));
+    findings.add(
+        invalid_content_finding(element, seal, message)
+            .with_auto_fix(Some(remove_seal(view, past, element, seal))),
+    );
 }
 
 fn is_empty(seal: Node<'_>) -> bool {
     seal.raw() == b"\"\""
 }
 
-fn invalid(element: &Element<'_>, seal: Node<'_>, message: String) -> Finding {
+fn invalid_content_finding(
+    element: &ResponsesElement<'_>,
+    seal: Node<'_>,
+    message: String,
+) -> Finding {
     let answer = match element.id {
         Some(_) => format!(
             "The encrypted content for item {} could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
             element.id_text()
         ),
-        // The provider shows the seal's first and last letters; we show none of it.
+        // The provider's error shows the first and last characters of the Seal; this one shows
+        // none.
         None => "The encrypted content … could not be verified.".to_owned(),
     };
     Finding::at(&ENCRYPTED_CONTENT_INVALID, seal, message)
-        .under(format!("{}.encrypted_content", element.path()))
-        .answered(answer)
+        .with_path(format!("{}.encrypted_content", element.path()))
+        .with_provider_error(answer)
 }
 
-/// Takes a seal away that will not open: the stored item has its own, and what is not stored goes whole.
-fn unsealed(
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
-    element: &Element<'_>,
+/// Builds a fix for a Seal that cannot be decrypted: removes the value of a stored item, or the
+/// whole item if it is not stored.
+fn remove_seal(
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
+    element: &ResponsesElement<'_>,
     seal: Node<'_>,
-) -> Mend {
-    let said = past.and_then(|past| past.of_element(element));
+) -> Fix {
+    let said = past.and_then(|past| past.for_element(element));
     if view.is_kept && element.id.is_some() && said.is_none_or(|said| said.is_own) {
         let what = "removes the encrypted content; the stored item has its own";
-        return Mend::new(what, [Edit::Remove(seal.range())]);
+        return Fix::new(what, [Edit::Remove(seal.range())]);
     }
-    without(view, element)
+    remove_item(view, element)
 }
 
-/// Takes a reasoning item away, with the ids that it pairs.
-fn without(view: &View<'_>, element: &Element<'_>) -> Mend {
+/// Builds a fix that removes a reasoning item and the ids it pairs.
+fn remove_item(view: &ResponsesRequest<'_>, element: &ResponsesElement<'_>) -> Fix {
     let mut edits = vec![Edit::Remove(element.node.range())];
-    if view.is_paired && element.kind == Kind::Reasoning && element.id.is_some() {
-        edits.extend(view.led_by(element).flat_map(ids_removed));
+    if view.is_paired && element.kind == ResponsesElementKind::Reasoning && element.id.is_some() {
+        edits.extend(view.led_by(element).flat_map(id_removal_edits));
     }
-    let and_ids = if edits.len() > 1 { ", and the ids that it paired" } else { "" };
-    let name = if element.kind == Kind::Compaction { "compaction" } else { "reasoning" };
-    Mend::new(format!("removes the {name} item that nobody here can read{and_ids}"), edits)
+    let and_ids = if edits.len() > 1 { ", and the paired ids" } else { "" };
+    let name =
+        if element.kind == ResponsesElementKind::Compaction { "compaction" } else { "reasoning" };
+    Fix::new(format!("removes the {name} item that the target cannot read{and_ids}"), edits)
 }
 
-/// Whether what is only named was kept.
-fn look_for_kept(
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
-    element: &Element<'_>,
+/// Checks that an item sent only by id was stored.
+fn check_stored(
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
+    element: &ResponsesElement<'_>,
     findings: &mut Findings<'_>,
 ) {
     let is_reference = element.node.get("type").is_some_and(|kind| kind.is("item_reference"));
-    let is_named = element.kind == Kind::Reasoning
+    let is_named = element.kind == ResponsesElementKind::Reasoning
         && element.seal.is_none()
         && element.node.get("content").is_none_or(|content| content.elements().next().is_none());
     if element.id.is_none() || !(is_reference || is_named) {
         return;
     }
     let id = element.id_text();
-    let said = past.and_then(|past| past.of_element(element));
+    let said = past.and_then(|past| past.for_element(element));
     let answer = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."
     );
     let finding = match said {
         Some(said) if said.is_kept => return,
         Some(said) if !said.is_own => {
-            let message = format!("`{id}` was kept for another account or endpoint, if at all");
-            let mend = without(view, element);
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).mended(Some(mend))
+            let message = format!("`{id}` belongs to another account or endpoint");
+            let mend = remove_item(view, element);
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(Some(mend))
         }
         Some(said) => {
             let message =
-                format!("`{id}` was made with `store` set to false, so its id names nothing");
-            let whole = said.said(Ids::Dropped);
+                format!("`{id}` was created with `store` set to false, so its id does not resolve");
+            let whole = said.said(IdPolicy::Dropped);
             let has_seal = whole.tree().root().present("encrypted_content").is_some();
-            let mend = if said.kind != Kind::Reasoning || has_seal {
+            let mend = if said.kind != ResponsesElementKind::Reasoning || has_seal {
                 let edit = Edit::Replace(element.node.range(), whole);
-                Mend::new("sends the item itself instead of its id", [edit])
+                Fix::new("sends the item itself instead of its id", [edit])
             } else {
-                without(view, element)
+                remove_item(view, element)
             };
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).mended(Some(mend))
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(Some(mend))
         }
         None if !view.is_kept && !is_reference => {
             let message = format!(
-                "`{id}` has no encrypted content, and a request that keeps nothing finds no more in its id"
+                "`{id}` has no encrypted content, and with `store` set to false its id does not resolve"
             );
             Finding::at(&ITEM_NOT_FOUND, element.node, message)
-                .as_grave_as(Severity::Degrade)
-                .mended(Some(without(view, element)))
+                .with_severity(Severity::Degrade)
+                .with_auto_fix(Some(remove_item(view, element)))
         }
         None => return,
     };
-    findings.add(finding.under(element.path()).answered(answer));
+    findings.add(finding.with_path(element.path()).with_provider_error(answer));
 }
 
-/// Reports what differs from what was issued.
-pub(super) fn compare(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: &Past<'_>,
+/// Reports the differences from the issued items.
+pub(super) fn report_changes(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
     findings: &mut Findings<'_>,
 ) {
     let Some(comparison) = case.comparison() else { return };
@@ -171,29 +184,29 @@ pub(super) fn compare(
     for change in &comparison.changes {
         let element = change.part.as_ref().and_then(|part| view.at(part.start));
         match element {
-            Some(element) => changed(case, view, past, change, element, findings),
+            Some(element) => report_change(case, view, past, change, element, findings),
             None if change.kind == ChangeKind::PartDropped => {
                 let key = change.issued.map(|issued| (issued.exchange, issued.item.place.message));
                 if lost.insert(key) {
-                    dropped(case, view, past, change, findings);
+                    report_dropped(case, view, past, change, findings);
                 }
             }
             None => {}
         }
     }
-    if let Some(finding) = comparison.broken_cache(&CACHE_PREFIX_BROKEN) {
+    if let Some(finding) = comparison.cache_finding(&CACHE_PREFIX_BROKEN) {
         findings.add(finding);
     }
-    phases(view, past, findings);
+    check_phases(view, past, findings);
 }
 
-/// Something that was issued came back different.
-fn changed(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: &Past<'_>,
+/// Reports an issued item that came back changed.
+fn report_change(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
     change: &Change<'_>,
-    element: &Element<'_>,
+    element: &ResponsesElement<'_>,
     findings: &mut Findings<'_>,
 ) {
     let said = change.issued.and_then(|issued| past.at(issued.exchange, issued.item.place.message));
@@ -201,155 +214,162 @@ fn changed(
     match change.kind {
         ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
             let Some(seal) = seal.filter(|seal| !is_empty(*seal)) else { return };
-            let message = format!("the encrypted content {}", change.kind.phrase());
-            let mend = change.issued.and_then(|issued| restored(seal.range(), issued));
-            findings.add(invalid(element, seal, message).mended(mend));
+            let message = format!("the encrypted content {}", change.kind.describe());
+            let mend = change.issued.and_then(|issued| restore_content(seal.range(), issued));
+            findings.add(invalid_content_finding(element, seal, message).with_auto_fix(mend));
         }
         ChangeKind::Foreign(_) => {
             let Some(seal) = seal else { return };
-            let message = format!("the encrypted content {}", change.kind.phrase());
-            findings.add(invalid(element, seal, message).mended(Some(foreign(view, element))));
+            let message = format!("the encrypted content {}", change.kind.describe());
+            findings.add(
+                invalid_content_finding(element, seal, message)
+                    .with_auto_fix(Some(remove_foreign(view, element))),
+            );
         }
         ChangeKind::Unissued => {
             let Some(seal) = seal.filter(|seal| !is_empty(*seal)) else { return };
-            let message = format!("the encrypted content {}", change.kind.phrase());
+            let message = format!("the encrypted content {}", change.kind.describe());
             let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
             findings.add(
-                invalid(element, seal, message).as_grave_as(severity).mended(Some(unsealed(
-                    view,
-                    Some(past),
-                    element,
-                    seal,
-                ))),
+                invalid_content_finding(element, seal, message)
+                    .with_severity(severity)
+                    .with_auto_fix(Some(remove_seal(view, Some(past), element, seal))),
             );
         }
         ChangeKind::SealDropped => {
-            // An id that was kept finds the rest; one that was not is reported as not found, and an empty seal as invalid.
+            // A stored id resolves the rest. Ids that were not stored and empty Seals have their
+            // own findings.
             if element.id.is_some() || element.seal.is_some() {
                 return;
             }
-            let Some(said) = said.filter(|_| change.is_current && element.kind == Kind::Reasoning)
+            let Some(said) = said
+                .filter(|_| change.is_current && element.kind == ResponsesElementKind::Reasoning)
             else {
                 return;
             };
             let message =
-                format!("the encrypted content of this reasoning item {}", change.kind.phrase());
-            let edit = Edit::Replace(element.node.range(), said.said(ids(view, said)));
+                format!("the encrypted content of this reasoning item {}", change.kind.describe());
+            let edit = Edit::Replace(element.node.range(), said.said(restorable_ids(view, said)));
             findings.add(
                 Finding::at(&REASONING_DROPPED, element.node, message)
-                    .under(element.path())
-                    .mended(Some(Mend::new("puts the encrypted content back", [edit]))),
+                    .with_path(element.path())
+                    .with_auto_fix(Some(Fix::new("restores the encrypted content", [edit]))),
             );
         }
         ChangeKind::Reordered | ChangeKind::PartMoved => {
-            // Where it is paired, that is refused and reported as such. What was never kept has no pair.
+            // A broken pair of stored ids has its own finding, with severity `Refuse`. Items that
+            // were not stored have no pair.
             let is_kept = said.is_none_or(|said| said.is_kept);
             let is_paired = view.is_paired && element.id.is_some() && is_kept;
-            let Some(said) = said.filter(|_| !is_paired && element.kind == Kind::Reasoning) else {
+            let Some(said) =
+                said.filter(|_| !is_paired && element.kind == ResponsesElementKind::Reasoning)
+            else {
                 return;
             };
-            out_of_place(view, past, said, element, findings);
+            report_misplaced(view, past, said, element, findings);
         }
         ChangeKind::SealMoved | ChangeKind::Merged | ChangeKind::Duplicated => {
-            if element.kind != Kind::Reasoning
+            if element.kind != ResponsesElementKind::Reasoning
                 || (change.kind == ChangeKind::Duplicated && view.is_paired && element.id.is_some())
             {
                 return;
             }
-            let message = format!("this reasoning {}", change.kind.phrase());
+            let message = format!("this reasoning {}", change.kind.describe());
             let place = element.node.range();
             let mend = if change.kind == ChangeKind::Duplicated {
                 let what = "removes the second copy of the reasoning item";
-                Some(Mend::new(what, [Edit::Remove(place)]))
+                Some(Fix::new(what, [Edit::Remove(place)]))
             } else {
                 said.map(|said| {
-                    let edit = Edit::Replace(place, said.said(ids(view, said)));
-                    Mend::new("puts the reasoning item back as it was issued", [edit])
+                    let edit = Edit::Replace(place, said.said(restorable_ids(view, said)));
+                    Fix::new("restores the issued reasoning item", [edit])
                 })
             };
             findings.add(
                 Finding::at(&REASONING_MOVED, element.node, message)
-                    .under(element.path())
-                    .mended(mend),
+                    .with_path(element.path())
+                    .with_auto_fix(mend),
             );
         }
         ChangeKind::SaidAloud => {
-            let message = format!("this text {}", change.kind.phrase());
+            let message = format!("this text {}", change.kind.describe());
             let place = change.part.clone().unwrap_or_default();
             findings.add(Finding::in_range(&THOUGHT_AS_TEXT, place, message));
         }
-        // A summary is for the reader: the encrypted content says the rest.
+        // A summary is for display; the encrypted content is complete.
         ChangeKind::TextEdited { .. } | ChangeKind::PartDropped => {}
     }
 }
 
-/// The ids under which something that was said can go back.
-fn ids(view: &View<'_>, said: &Output<'_>) -> Ids {
-    if view.is_kept && said.is_kept { Ids::Kept } else { Ids::Dropped }
+/// Returns which ids a restored output can have.
+fn restorable_ids(view: &ResponsesRequest<'_>, said: &PriorOutput<'_>) -> IdPolicy {
+    if view.is_kept && said.is_kept { IdPolicy::Kept } else { IdPolicy::Dropped }
 }
 
-/// Puts the very bytes back that were issued.
-fn restored(place: Range<usize>, issued: Issued<'_>) -> Option<Mend> {
+/// Builds a fix that restores the issued bytes.
+fn restore_content(place: Range<usize>, issued: IssuedItem<'_>) -> Option<Fix> {
     let seal = issued.item.seals.get(issued.seal.unwrap_or_default())?;
-    let value = native(issued.item).and_then(|json| {
+    let value = response_json(issued.item).and_then(|json| {
         let tree = json.tree();
         tree.root().at(&seal.attached.at).map(Node::json)
     })?;
-    Some(Mend::new(
-        "puts the encrypted content back as it was issued",
-        [Edit::Replace(place, value)],
-    ))
+    Some(Fix::new("restores the issued encrypted content", [Edit::Replace(place, value)]))
 }
 
-fn native(item: &Item) -> Option<&Json> {
+fn response_json(item: &Item) -> Option<&Json> {
     let native = item.native_on(&Wire::OPENAI_RESPONSES)?;
-    (native.side == Side::Response).then_some(&native.json)
+    (native.side == Direction::Response).then_some(&native.json)
 }
 
-/// Takes away what another endpoint or account issued, and the ids that only it knows.
-fn foreign(view: &View<'_>, element: &Element<'_>) -> Mend {
+/// Builds a fix that removes an item of another endpoint or account, and the ids valid only there.
+fn remove_foreign(view: &ResponsesRequest<'_>, element: &ResponsesElement<'_>) -> Fix {
     let mut edits = vec![Edit::Remove(element.node.range())];
-    if element.kind == Kind::Reasoning {
-        edits.extend(view.led_by(element).flat_map(ids_removed));
+    if element.kind == ResponsesElementKind::Reasoning {
+        edits.extend(view.led_by(element).flat_map(id_removal_edits));
     }
     let what = match edits.len() {
-        1 => "removes the item that somebody else issued",
-        _ => "removes the reasoning item that somebody else issued, and the ids of what it led to",
+        1 => "removes the item of another endpoint or account",
+        _ => "removes the foreign reasoning item and the ids of the items it led to",
     };
-    Mend::new(what, edits)
+    Fix::new(what, edits)
 }
 
-/// Reasoning that no longer stands right before what it led to.
-fn out_of_place(
-    view: &View<'_>,
-    past: &Past<'_>,
-    said: &Output<'_>,
-    element: &Element<'_>,
+/// Reports reasoning that is no longer directly before the item it led to.
+fn report_misplaced(
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
+    said: &PriorOutput<'_>,
+    element: &ResponsesElement<'_>,
     findings: &mut Findings<'_>,
 ) {
     let led = past.following(said).and_then(|led| element_of(view, led));
     let Some(led) = led.filter(|led| element.next != Some(led.index)) else { return };
-    let message = "this reasoning item no longer stands right before the item it led to";
+    let message = "this reasoning item is no longer directly before the item it led to";
     findings.add(
         Finding::at(&REASONING_MOVED, element.node, message)
-            .under(element.path())
-            .mended(Some(moved(element, led))),
+            .with_path(element.path())
+            .with_auto_fix(Some(move_before(element, led))),
     );
 }
 
-/// The element of the request that something said came back as.
-fn element_of<'v, 'c>(view: &'v View<'c>, said: &Output<'_>) -> Option<&'v Element<'c>> {
-    let by_id =
-        |element: &&Element<'_>| element.id.zip(said.id).is_some_and(|(id, said)| id.is(said));
-    let same = |element: &&Element<'_>| super::pairing::says_the_same(element.node, said);
+/// Returns the request element that repeats an earlier output.
+fn element_of<'v, 'c>(
+    view: &'v ResponsesRequest<'c>,
+    said: &PriorOutput<'_>,
+) -> Option<&'v ResponsesElement<'c>> {
+    let by_id = |element: &&ResponsesElement<'_>| {
+        element.id.zip(said.id).is_some_and(|(id, said)| id.is(said))
+    };
+    let same =
+        |element: &&ResponsesElement<'_>| super::pairing::has_same_content(element.node, said);
     view.elements.iter().find(by_id).or_else(|| view.elements.iter().find(same))
 }
 
-/// Reasoning of the current turn that is gone, while what it led to is there.
-fn dropped(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: &Past<'_>,
+/// Reports missing reasoning of the current turn whose following item is present.
+fn report_dropped(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
     change: &Change<'_>,
     findings: &mut Findings<'_>,
 ) {
@@ -358,7 +378,7 @@ fn dropped(
     };
     let is_thought = matches!(issued.item.body, Body::Thought(_));
     let said = past.at(issued.exchange, issued.item.place.message);
-    // What could not have been read is not lost.
+    // Reasoning that the target cannot read is not lost.
     let (was, is) = (&issued.reply.origin, &case.target().origin);
     let is_read = was.provider == is.provider
         && was.endpoint == is.endpoint
@@ -368,36 +388,49 @@ fn dropped(
         return;
     };
     let Some(element) = element_of(view, led) else { return };
-    let is_it = |other: &Element<'_>| other.id.zip(said.id).is_some_and(|(id, said)| id.is(said));
+    let is_it =
+        |other: &ResponsesElement<'_>| other.id.zip(said.id).is_some_and(|(id, said)| id.is(said));
     if view.elements.iter().any(is_it) {
-        // It is named, if not sent.
+        // The request references the item by id.
         return;
     }
     if view.is_paired && said.is_kept && element.id.is_some() {
-        // That is refused, and reported as such.
+        // `ITEM_WITHOUT_ITS_REASONING` reports this case.
         return;
     }
     let message = format!(
-        "the reasoning that led to this `{}` was issued and is not in the request",
+        "the reasoning that led to this `{}` was issued but is not in the request",
         element.name()
     );
-    let back = said.said(if element.id.is_some() { ids(view, said) } else { Ids::Dropped });
+    let back = said.said(if element.id.is_some() {
+        restorable_ids(view, said)
+    } else {
+        IdPolicy::Dropped
+    });
     let says_anything = ["encrypted_content", "content"]
         .iter()
         .any(|member| back.tree().root().present(member).is_some());
     let mend = says_anything.then(|| {
         let edit = Edit::InsertBefore(element.node.range(), vec![back]);
-        Mend::new("puts the reasoning item back before it", [edit])
+        Fix::new("restores the reasoning item before it", [edit])
     });
     findings.add(
-        Finding::at(&REASONING_DROPPED, element.node, message).under(element.path()).mended(mend),
+        Finding::at(&REASONING_DROPPED, element.node, message)
+            .with_path(element.path())
+            .with_auto_fix(mend),
     );
 }
 
-/// Messages that had a phase and are sent without it.
-fn phases(view: &View<'_>, past: &Past<'_>, findings: &mut Findings<'_>) {
+/// Reports messages that are sent without their phase.
+fn check_phases(
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
+    findings: &mut Findings<'_>,
+) {
     let mut by_text: HashMap<String, Json> = HashMap::new();
-    for output in past.outputs().iter().filter(|output| output.kind == Kind::Message) {
+    for output in
+        past.outputs().iter().filter(|output| output.kind == ResponsesElementKind::Message)
+    {
         let tree = output.json.tree();
         if let Some(phase) = tree.root().present("phase") {
             by_text.insert(text_of(tree.root()), phase.json());
@@ -406,20 +439,22 @@ fn phases(view: &View<'_>, past: &Past<'_>, findings: &mut Findings<'_>) {
     if by_text.is_empty() {
         return;
     }
-    for element in view.of_kind(Kind::Message).filter(|element| element.is_models) {
+    for element in
+        view.elements_of_kind(ResponsesElementKind::Message).filter(|element| element.is_models)
+    {
         if element.node.present("phase").is_some() {
             continue;
         }
         let Some(phase) = by_text.get(&text_of(element.node)) else { continue };
         let message = format!(
-            "this message was said in the phase {}, and is sent without it",
+            "this message was issued with the phase {} and is sent without it",
             phase.as_str()
         );
         let edit = Edit::Set(element.node.range(), "phase".into(), phase.clone());
         findings.add(
             Finding::at(&PHASE_DROPPED, element.node, message)
-                .under(element.path())
-                .mended(Some(Mend::new("gives the message its phase back", [edit]))),
+                .with_path(element.path())
+                .with_auto_fix(Some(Fix::new("restores the phase of the message", [edit]))),
         );
     }
 }

@@ -1,45 +1,45 @@
-//! Settings that a model does not take, and ways to go on that exclude each other.
+//! Checks settings that the model does not support, and mutually exclusive ways to continue.
 
 use throughline_core::{Json, Node, Profile, json};
 
 use crate::effort;
 use crate::responses::contract;
-use crate::responses::contract::past::{Past, was_kept};
+use crate::responses::contract::replay_history::{ResponsesReplayHistory, was_stored};
 use crate::responses::contract::rules::{
     EFFORT_NOT_SUPPORTED, PREVIOUS_RESPONSE_AND_CONVERSATION, PREVIOUS_RESPONSE_NOT_FOUND,
     REASONING_RESENT, SAMPLING_FIXED,
 };
-use crate::responses::contract::view::View;
-use crate::responses::wire::{Ids, Kind};
-use crate::{Case, Edit, Exchange, Finding, Findings, Mend, Severity};
+use crate::responses::contract::view::ResponsesRequest;
+use crate::responses::wire::{IdPolicy, ResponsesElementKind};
+use crate::{AuditContext, Edit, Exchange, Finding, Findings, Fix, Severity};
 
-/// Looks at the settings.
-pub(super) fn look(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
+/// Checks the settings.
+pub(super) fn check(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
     findings: &mut Findings<'_>,
 ) {
     let profile = case.profile();
     let effort = view.root.at("/reasoning/effort").filter(|effort| effort.is_string());
     if let Some(effort) = effort {
-        look_at_effort(case, effort, findings);
+        check_effort(case, effort, findings);
     }
     let word = effort.and_then(Node::text);
-    if contract::refuses_sampling(profile, word.as_deref()) {
+    if contract::rejects_sampling(profile, word.as_deref()) {
         for key in ["temperature", "top_p"] {
             if let Some(value) = view.root.present(key) {
-                look_at_sampling(profile, key, value, findings);
+                check_sampling(profile, key, value, findings);
             }
         }
     }
-    look_at_resuming(case, view, past, findings);
+    check_continuation(case, view, past, findings);
 }
 
-fn look_at_effort(case: &Case<'_>, effort: Node<'_>, findings: &mut Findings<'_>) {
+fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findings<'_>) {
     let profile = case.profile();
     let word = effort.text().unwrap_or_default();
-    // A model that has the knob, or is known to have none.
+    // Only models with efforts, or known to have none, are checked.
     let is_known = profile.name != "unknown"
         && (!profile.efforts.is_empty() || profile.always_thinks || !profile.can_think());
     if !is_known || profile.efforts.iter().any(|taken| **taken == *word) {
@@ -48,36 +48,38 @@ fn look_at_effort(case: &Case<'_>, effort: Node<'_>, findings: &mut Findings<'_>
     let model = case.target().model();
     let (message, answer) = if profile.efforts.is_empty() {
         (
-            format!("`{model}` has no effort to set"),
+            format!("`{model}` has no effort setting"),
             "Unsupported parameter: 'reasoning.effort' is not supported with this model."
                 .to_owned(),
         )
     } else {
         (
             format!(
-                "`{model}` does not take the effort `{word}`; it takes {}",
-                listed(&profile.efforts, '`')
+                "`{model}` does not support the effort `{word}`; it supports {}",
+                quoted_list(&profile.efforts, '`')
             ),
             format!(
                 "Unsupported value: '{word}' is not supported with the '{model}' model. Supported values are: {}.",
-                listed(&profile.efforts, '\'')
+                quoted_list(&profile.efforts, '\'')
             ),
         )
     };
     let mend = match effort::closest(&word, &profile.efforts) {
-        Some(nearest) => Mend::new(
-            format!("asks for the effort `{nearest}` instead"),
+        Some(nearest) => Fix::new(
+            format!("uses the effort `{nearest}` instead"),
             [Edit::Replace(effort.range(), json::string(nearest))],
         ),
-        None => Mend::new("leaves the effort out", [Edit::Remove(effort.range())]),
+        None => Fix::new("omits the effort", [Edit::Remove(effort.range())]),
     };
     findings.add(
-        Finding::at(&EFFORT_NOT_SUPPORTED, effort, message).answered(answer).mended(Some(mend)),
+        Finding::at(&EFFORT_NOT_SUPPORTED, effort, message)
+            .with_provider_error(answer)
+            .with_auto_fix(Some(mend)),
     );
 }
 
-/// Words in the way that the provider lists them: `'low', 'medium', and 'high'`.
-fn listed(words: &[String], quote: char) -> String {
+/// Formats the values as the provider lists them: `'low', 'medium', and 'high'`.
+fn quoted_list(words: &[String], quote: char) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{quote}{word}{quote}")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),
@@ -87,7 +89,7 @@ fn listed(words: &[String], quote: char) -> String {
     }
 }
 
-fn look_at_sampling(
+fn check_sampling(
     profile: &Profile,
     key: &'static str,
     value: Node<'_>,
@@ -95,35 +97,37 @@ fn look_at_sampling(
 ) {
     let is_default = value.number().and_then(|number| number.parse::<f64>().ok()) == Some(1.0);
     let message = if is_default {
-        format!("`{key}` is said although {} sets it itself", profile.name)
+        format!("`{key}` has no effect on {}", profile.name)
     } else {
-        format!("{} sets `{key}` itself, and refuses another one", profile.name)
+        format!("{} does not support another `{key}`", profile.name)
     };
     let severity = if is_default { Severity::Note } else { Severity::Refuse };
     let edit = Edit::Remove(value.range());
     findings.add(
         Finding::at(&SAMPLING_FIXED, value, message)
-            .as_grave_as(severity)
-            .answered(format!("Unsupported parameter: '{key}' is not supported with this model."))
-            .mended(Some(Mend::new(format!("leaves `{key}` out"), [edit]))),
+            .with_severity(severity)
+            .with_provider_error(format!(
+                "Unsupported parameter: '{key}' is not supported with this model."
+            ))
+            .with_auto_fix(Some(Fix::new(format!("omits `{key}`"), [edit]))),
     );
 }
 
-/// Looks at what the request goes on from.
-fn look_at_resuming(
-    case: &Case<'_>,
-    view: &View<'_>,
-    past: Option<&Past<'_>>,
+/// Checks the response or conversation that the request continues.
+fn check_continuation(
+    case: &AuditContext<'_>,
+    view: &ResponsesRequest<'_>,
+    past: Option<&ResponsesReplayHistory<'_>>,
     findings: &mut Findings<'_>,
 ) {
     let Some(previous) = view.root.present("previous_response_id") else { return };
     if let Some(conversation) = view.root.present("conversation") {
-        let message = "the request goes on from an answer and from a conversation at once";
+        let message = "the request continues both a response and a conversation";
         let edit = Edit::Remove(previous.range());
-        let what = "goes on from the conversation, and not from the answer";
+        let what = "continues the conversation, not the response";
         findings.add(
             Finding::at(&PREVIOUS_RESPONSE_AND_CONVERSATION, conversation, message)
-                .mended(Some(Mend::new(what, [edit]))),
+                .with_auto_fix(Some(Fix::new(what, [edit]))),
         );
         return;
     }
@@ -133,38 +137,42 @@ fn look_at_resuming(
     };
     let exchanges = case.prior().exchanges();
     let asked = exchanges.iter().position(|exchange| is_it(&exchange));
-    let lost = asked.and_then(|at| Some((at, exchanges.get(at).filter(|e| !was_kept(e))?)));
+    let lost = asked.and_then(|at| Some((at, exchanges.get(at).filter(|e| !was_stored(e))?)));
     if let Some((number, exchange)) = lost {
         let id = previous.text().unwrap_or_default();
-        let message =
-            format!("the answer `{id}` was made with `store` set to false, so nobody kept it");
+        let message = format!(
+            "the response `{id}` was created with `store` set to false, so it was not stored"
+        );
         findings.add(
             Finding::at(&PREVIOUS_RESPONSE_NOT_FOUND, previous, message)
-                .answered(format!("Previous response with id '{id}' not found."))
-                .mended(past.and_then(|past| said_again(view, past, number, exchange, previous))),
+                .with_provider_error(format!("Previous response with id '{id}' not found."))
+                .with_auto_fix(
+                    past.and_then(|past| resend_items(view, past, number, exchange, previous)),
+                ),
         );
         return;
     }
-    if let Some(reasoning) = view.of_kind(Kind::Reasoning).next() {
+    if let Some(reasoning) = view.elements_of_kind(ResponsesElementKind::Reasoning).next() {
         let message =
-            "this reasoning item is sent although the answer that is gone on from has its own";
-        findings
-            .add(Finding::at(&REASONING_RESENT, reasoning.node, message).under(reasoning.path()));
+            "this reasoning item is sent again, although the continued response already has it";
+        findings.add(
+            Finding::at(&REASONING_RESENT, reasoning.node, message).with_path(reasoning.path()),
+        );
     }
 }
 
-/// Says what the lost answer stood for, instead of naming it.
-fn said_again(
-    view: &View<'_>,
-    past: &Past<'_>,
+/// Builds a fix that sends the items of the lost response instead of its id.
+fn resend_items(
+    view: &ResponsesRequest<'_>,
+    past: &ResponsesReplayHistory<'_>,
     number: usize,
     exchange: &Exchange,
     previous: Node<'_>,
-) -> Option<Mend> {
+) -> Option<Fix> {
     let source = exchange.call.as_ref()?.source_on(&throughline_core::Wire::OPENAI_RESPONSES)?;
     let before = throughline_core::Tree::parse(source.request.body.clone()).ok()?;
     if before.root().present("previous_response_id").is_some() {
-        // That would have to be found again as well.
+        // That response would have to be resolved too.
         return None;
     }
     let as_element = |input: Node<'_>| -> Vec<Json> {
@@ -180,7 +188,7 @@ fn said_again(
     };
     let mut elements = before.root().present("input").map(as_element).unwrap_or_default();
     let outputs = past.outputs().iter().filter(|output| output.exchange == number);
-    elements.extend(outputs.map(|output| output.said(Ids::Dropped)));
+    elements.extend(outputs.map(|output| output.said(IdPolicy::Dropped)));
     let input = view.root.present("input");
     let edit = match (view.elements.first(), input) {
         (Some(first), _) => Edit::InsertBefore(first.node.range(), elements),
@@ -191,5 +199,5 @@ fn said_again(
         (None, None) => return None,
     };
     let edits = [Edit::Remove(previous.range()), edit];
-    Some(Mend::new("sends what was said before instead of naming the lost answer", edits))
+    Some(Fix::new("sends the earlier items instead of the id of the missing response", edits))
 }

@@ -1,16 +1,17 @@
-//! The settings, tools and remaining members of a request, read.
+//! Decodes the settings, tools and remaining members of a request.
 
 use std::sync::Arc;
 
 use throughline_core::{
-    Choice, Envelope, Extra, Name, NativeReasoning, Node, Output, Settings, Side, Tool, Wire,
+    Direction, Envelope, Extra, Name, NativeReasoning, Node, OutputFormat, Settings, Tool,
+    ToolChoice, Wire,
 };
 
 use crate::draft;
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// The members that fields of the Call speak for.
+/// Members that fields of the Call represent.
 const KNOWN: &[&str] = &[
     "model",
     "input",
@@ -25,11 +26,11 @@ const KNOWN: &[&str] = &[
     "previous_response_id",
 ];
 
-/// Members of which fields of the Call speak for some members only.
+/// Objects of which fields of the Call represent only some members.
 const KNOWN_INSIDE: &[(&str, &[&str])] =
     &[("reasoning", &["effort", "summary", "generate_summary"]), ("text", &["format"])];
 
-/// The members that no field of the Call speaks for.
+/// Collects the members that no field of the Call represents.
 pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
     let is_extra = |(key, value): &(Node<'_>, Node<'_>)| {
         let inside = KNOWN_INSIDE.iter().find(|(known, _)| key.is(known));
@@ -61,7 +62,12 @@ pub(super) fn tools(tools: Node<'_>) -> Vec<Tool> {
             description: node.name_of("description"),
             schema: node.present("parameters").map(Node::json),
             hosted: !is_ours,
-            native: Some(draft::heard(WIRE, Side::Request, node.json(), Some(&envelope))),
+            native: Some(draft::native_part(
+                WIRE,
+                Direction::Request,
+                node.json(),
+                Some(&envelope),
+            )),
         }
     };
     elements.into_iter().map(tool).collect()
@@ -82,19 +88,19 @@ pub(super) fn settings(root: Node<'_>) -> Settings {
     }
 }
 
-fn choice(choice: Node<'_>) -> Choice {
+fn choice(choice: Node<'_>) -> ToolChoice {
     if let Some(word) = choice.text() {
         return match &*word {
-            "auto" => Choice::Auto,
-            "none" => Choice::None,
-            "required" => Choice::Any,
-            _ => Choice::Other(choice.json()),
+            "auto" => ToolChoice::Auto,
+            "none" => ToolChoice::None,
+            "required" => ToolChoice::Any,
+            _ => ToolChoice::Other(choice.json()),
         };
     }
     let is_function = choice.get("type").is_some_and(|kind| kind.is("function"));
     match choice.name_of("name").filter(|_| is_function) {
-        Some(name) => Choice::Tool(name),
-        None => Choice::Other(choice.json()),
+        Some(name) => ToolChoice::Tool(name),
+        None => ToolChoice::Other(choice.json()),
     }
 }
 
@@ -113,10 +119,10 @@ fn reasoning(reasoning: Node<'_>) -> Option<NativeReasoning> {
     })
 }
 
-fn output(format: Node<'_>) -> Option<Output> {
+fn output(format: Node<'_>) -> Option<OutputFormat> {
     match &*format.text_of("type")? {
-        "json_object" => Some(Output::Json),
-        "json_schema" => Some(Output::Schema {
+        "json_object" => Some(OutputFormat::Json),
+        "json_schema" => Some(OutputFormat::Schema {
             name: format.name_of("name"),
             schema: format.get("schema")?.json(),
             strict: format.get("strict").and_then(Node::bool),

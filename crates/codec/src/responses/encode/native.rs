@@ -1,42 +1,43 @@
-//! Elements that this wire said, written again: as they were, or as far as the target may have them.
+//! Encodes elements that came from this wire, unchanged or reduced to what the target may receive.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Did, Digest, Fate, How, Item, Json, Name, Native, Role, Side, Thought, ThoughtKind,
-    ToolCall, ToolResult, Why, json,
+    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Name, NativePart,
+    ReshapeKind, Role, Thought, ThoughtKind, ToolCall, ToolResult, json,
 };
 
 use crate::draft::{self, Draft};
-use crate::gate;
 use crate::responses::contract;
-use crate::responses::encode::{Storage, Writer, whole, without};
-use crate::responses::wire::{self, Ids};
+use crate::responses::encode::{ResponseStorage, ResponsesWriter, intact_element, without_members};
+use crate::responses::wire::{self, IdPolicy};
+use crate::seal_policy;
 
-impl Writer<'_> {
-    /// An element that this wire said.
+impl ResponsesWriter<'_> {
+    /// Encodes an element that came from this wire.
     pub(super) fn native(
         &mut self,
         draft: &mut Draft<'_>,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         next: Option<&[&Item]>,
         prefix: Option<&Digest>,
     ) -> (Option<Json>, Fate) {
-        let seals = gate::seals(item, &self.call.target, prefix);
-        let refusal = gate::refusal(&seals);
-        let kept = Fate { item: item.id.clone(), visible: Did::Kept, seals };
+        let seals = seal_policy::seals(item, &self.call.target, prefix);
+        let refusal = seal_policy::refusal(&seals);
+        let kept = Fate { item: item.id.clone(), visible: Disposition::Kept, seals };
         match &item.body {
             Body::Thought(thought) => {
                 match self.native_thought(item, native, thought, refusal, next) {
                     Ok(element) => (Some(element), kept),
-                    Err(why) => (None, draft::elided(item, why)),
+                    Err(why) => (None, draft::elided_fate(item, why)),
                 }
             }
             Body::Call(call) => self.native_call(item, native, call),
-            Body::Result(result) if !self.owns_media(result) => {
-                let fate = draft::reshaped(item, How::Flattened, Why::Foreign);
+            Body::Result(result) if !self.can_resolve_media(result) => {
+                let fate =
+                    draft::reshaped_fate(item, ReshapeKind::Flattened, ElisionReason::Foreign);
                 (Some(self.result(draft, result)), fate)
             }
             Body::Result(result) => {
@@ -49,80 +50,93 @@ impl Writer<'_> {
             | Body::Text(_)
             | Body::Media(_)
             | Body::Summary { .. } => {
-                if let Some(why) = refusal.or_else(|| self.stranger(item)) {
-                    return (None, draft::elided(item, why));
+                if let Some(why) = refusal.or_else(|| self.foreign_reason(item)) {
+                    return (None, draft::elided_fate(item, why));
                 }
                 if !self.drops_ids(item) {
                     return (Some(self.projected(native)), kept);
                 }
                 let kind = native.json.tree().root().name_of("type").unwrap_or_default();
-                if contract::needs_id(&kind) {
-                    return (None, draft::elided(item, Why::Altered));
+                if contract::requires_id(&kind) {
+                    return (None, draft::elided_fate(item, ElisionReason::Altered));
                 }
-                let fate = Fate { visible: Did::Reshaped(How::IdsDropped), ..kept };
-                (Some(without(&native.json, &["id"])), fate)
+                let fate = Fate { visible: Disposition::Reshaped(ReshapeKind::IdsDropped), ..kept };
+                (Some(without_members(&native.json, &["id"])), fate)
             }
         }
     }
 
-    /// A hosted step, a compaction or something unknown, as a request says it.
-    fn projected(&self, native: &Native) -> Json {
-        let ids = if self.storage == Storage::Declined { Ids::Dropped } else { Ids::Kept };
+    /// Encodes a hosted step, compaction or unknown element in the form a request accepts.
+    fn projected(&self, native: &NativePart) -> Json {
+        let ids = if self.storage == ResponseStorage::Declined {
+            IdPolicy::Dropped
+        } else {
+            IdPolicy::Kept
+        };
         match native.side {
-            Side::Request => native.json.clone(),
-            Side::Response => wire::project(native.json.tree().root(), ids),
+            Direction::Request => native.json.clone(),
+            Direction::Response => wire::to_request_element(native.json.tree().root(), ids),
         }
     }
 
-    /// Reasoning goes whole or not at all.
+    /// Encodes reasoning, which is sent whole or not at all.
     fn native_thought(
         &self,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         thought: &Thought,
-        refusal: Option<Why>,
+        refusal: Option<ElisionReason>,
         next: Option<&[&Item]>,
-    ) -> Result<Json, Why> {
+    ) -> Result<Json, ElisionReason> {
         if !thought.whole {
-            return Err(Why::Cut);
+            return Err(ElisionReason::Cut);
         }
-        let stranger = self.stranger(item);
-        // Without a Seal it is only what its author stored, or wrote for itself.
+        let stranger = self.foreign_reason(item);
+        // Reasoning without a Seal is readable only by the endpoint that stored or wrote it.
         let unsealed = stranger.filter(|_| item.seals.is_empty());
         if let Some(why) = refusal.or(unsealed) {
             return Err(why);
         }
-        let is_paired = self.storage == Storage::Stored && native.id.is_some();
-        if is_paired && stranger.is_none() && self.is_broken(item, native, next) {
-            return Err(Why::Altered);
+        let is_paired = self.storage == ResponseStorage::Stored && native.id.is_some();
+        if is_paired && stranger.is_none() && self.is_pair_broken(item, native, next) {
+            return Err(ElisionReason::Altered);
         }
-        if native.side == Side::Request {
+        if native.side == Direction::Request {
             return Ok(match stranger {
-                Some(_) => without(&native.json, &["id"]),
+                Some(_) => without_members(&native.json, &["id"]),
                 None => native.json.clone(),
             });
         }
         let ids = match self.storage {
-            Storage::Stored | Storage::Never if stranger.is_none() => Ids::Kept,
-            Storage::Stored | Storage::Never | Storage::Declined => Ids::Dropped,
+            ResponseStorage::Stored | ResponseStorage::Never if stranger.is_none() => {
+                IdPolicy::Kept
+            }
+            ResponseStorage::Stored | ResponseStorage::Never | ResponseStorage::Declined => {
+                IdPolicy::Dropped
+            }
         };
         let says_nothing = item.seals.is_empty() && thought.kind != ThoughtKind::Text;
-        if ids == Ids::Dropped && says_nothing {
-            return Err(Why::Unsigned);
+        if ids == IdPolicy::Dropped && says_nothing {
+            return Err(ElisionReason::Unsigned);
         }
-        Ok(wire::project(native.json.tree().root(), ids))
+        Ok(wire::to_request_element(native.json.tree().root(), ids))
     }
 
-    /// Whether something else stands now where stood what the reasoning led to. While nothing does, it may yet come.
-    fn is_broken(&self, item: &Item, native: &Native, next: Option<&[&Item]>) -> bool {
+    /// Returns whether the reasoning is now followed by another element than the one it led to.
+    /// Reasoning at the end is intact, because its element may still follow.
+    fn is_pair_broken(&self, item: &Item, native: &NativePart, next: Option<&[&Item]>) -> bool {
         let Some((next, first)) = next.and_then(|next| Some((next, next.first()?))) else {
             return false;
         };
-        let is_same =
-            || whole(next).is_some() && next.iter().all(|item| self.stranger(item).is_none());
+        let is_same = || {
+            intact_element(next).is_some()
+                && next.iter().all(|item| self.foreign_reason(item).is_none())
+        };
         match item.seals.iter().find_map(|seal| seal.attached.leads.as_ref()) {
             Some(led) => first.id != *led || !is_same(),
-            None if native.side == Side::Response => first.role != Role::Assistant || !is_same(),
+            None if native.side == Direction::Response => {
+                first.role != Role::Assistant || !is_same()
+            }
             None => false,
         }
     }
@@ -130,17 +144,17 @@ impl Writer<'_> {
     fn native_call(
         &mut self,
         item: &Item,
-        native: &Native,
+        native: &NativePart,
         call: &ToolCall,
     ) -> (Option<Json>, Fate) {
         let drops = self.drops_ids(item);
         let mut element = match native.side {
-            Side::Request if drops => without(&native.json, &["id", "status"]),
-            Side::Request => native.json.clone(),
-            Side::Response => {
-                let keeps = self.storage == Storage::Stored && !drops;
-                let ids = if keeps { Ids::Kept } else { Ids::Dropped };
-                wire::project(native.json.tree().root(), ids)
+            Direction::Request if drops => without_members(&native.json, &["id", "status"]),
+            Direction::Request => native.json.clone(),
+            Direction::Response => {
+                let keeps = self.storage == ResponseStorage::Stored && !drops;
+                let ids = if keeps { IdPolicy::Kept } else { IdPolicy::Dropped };
+                wire::to_request_element(native.json.tree().root(), ids)
             }
         };
         if call.custom {
@@ -149,38 +163,38 @@ impl Writer<'_> {
         let mut is_renamed = false;
         if let Some(wire_id) = &call.wire_id {
             let is_new = self.sent.insert(Arc::clone(wire_id));
-            let is_refused = self.stranger(item).is_some() && !self.ids.takes(wire_id);
-            is_renamed = is_refused || (!is_new && native.side == Side::Response);
+            let is_refused = self.foreign_reason(item).is_some() && !self.ids.accepts(wire_id);
+            is_renamed = is_refused || (!is_new && native.side == Direction::Response);
             if is_renamed {
-                let fresh = self.ids.call(&call.id);
+                let fresh = self.ids.assign(&call.id);
                 self.renamed.insert(call.id.clone());
                 element = with_call_id(&element, &fresh);
             } else {
-                self.ids.native(&call.id, wire_id);
+                self.ids.record_native(&call.id, wire_id);
             }
         }
         let fate = if drops || is_renamed {
-            draft::reshaped(item, How::IdsDropped, Why::Altered)
+            draft::reshaped_fate(item, ReshapeKind::IdsDropped, ElisionReason::Altered)
         } else {
-            draft::kept(item)
+            draft::kept_fate(item)
         };
         (Some(element), fate)
     }
 
-    /// A tool's answer under the id that its call has now. One to no call that is here must at least have an id that the
-    /// target takes, unless the target is whom it was written for.
-    fn native_result(&self, draft: &Draft<'_>, native: &Native, result: &ToolResult) -> Json {
-        let is_at_home = draft.source().is_some() && !draft.has_moved();
-        let is_refused = |id: &Name| !is_at_home && !self.ids.takes(id);
+    /// Encodes a tool result with the current id of its call. If the call is absent, the id must
+    /// have a form the target accepts, unless the result was written for the target.
+    fn native_result(&self, draft: &Draft<'_>, native: &NativePart, result: &ToolResult) -> Json {
+        let is_at_home = draft.source().is_some() && !draft.has_other_endpoint();
+        let is_refused = |id: &Name| !is_at_home && !self.ids.accepts(id);
         let is_other =
             self.renamed.contains(&result.call) || result.wire_id.as_ref().is_some_and(is_refused);
         if is_other {
-            return with_call_id(&native.json, &self.ids.result(&result.call));
+            return with_call_id(&native.json, &self.ids.result_id(&result.call));
         }
         native.json.clone()
     }
 }
 
 fn with_call_id(element: &Json, id: &str) -> Json {
-    draft::edited(Some(element), &[(Cow::Borrowed("call_id"), Some(json::string(id)))])
+    draft::edit_object(Some(element), &[(Cow::Borrowed("call_id"), Some(json::string(id)))])
 }

@@ -1,10 +1,10 @@
-//! The parts of a message's content, written.
+//! Encodes the parts of a message's content.
 
 use throughline_core::{Json, Media, Role, Target, json};
 
 use crate::responses::wire::CONTENT;
 
-/// A message of these parts. A single text is said as a string, as most clients do.
+/// Builds a message. A single text becomes string content, as most clients send it.
 pub(super) fn message(role: Role, parts: &[Json]) -> Json {
     let word = match role {
         Role::System => "system",
@@ -25,7 +25,7 @@ pub(super) fn message(role: Role, parts: &[Json]) -> Json {
     })
 }
 
-/// A text: what a model said is output.
+/// Builds a text part; assistant text is output.
 pub(super) fn text(role: Role, text: &str) -> Json {
     let kind = if role == Role::Assistant { "output_text" } else { "input_text" };
     json::object(|o| {
@@ -33,8 +33,8 @@ pub(super) fn text(role: Role, text: &str) -> Json {
     })
 }
 
-/// Whether the target can find a medium that is only referred to.
-pub(super) fn is_found(media: &Media, target: &Target) -> bool {
+/// Returns whether the target can resolve a media reference.
+pub(super) fn can_resolve(media: &Media, target: &Target) -> bool {
     match media {
         Media::Inline { .. } | Media::Remote { owner: None, .. } => true,
         Media::Remote { owner: Some(owner), .. } => {
@@ -46,9 +46,10 @@ pub(super) fn is_found(media: &Media, target: &Target) -> bool {
     }
 }
 
-/// A picture or document. Nothing where this wire cannot say it; what a model said holds neither.
+/// Encodes an image or document; `None` if this wire cannot represent it. Assistant messages hold
+/// no media.
 pub(super) fn media(role: Role, media: &Media, target: &Target) -> Option<Json> {
-    if role == Role::Assistant || !is_found(media, target) {
+    if role == Role::Assistant || !can_resolve(media, target) {
         return None;
     }
     let is_image = |mime: &str| mime.starts_with("image/");

@@ -1,15 +1,17 @@
-//! Replies, written as whole responses.
+//! Encodes Replies as whole responses.
 
 use std::borrow::Cow;
 
 use throughline_core::{Body, Item, Json, Origin, Reply, Role, json};
 
 use crate::draft;
-use crate::responses::encode::{WIRE, arguments, call_words, envelope, groups, parts, whole};
+use crate::responses::encode::{
+    WIRE, arguments, call_type_and_member, envelope, group_elements, intact_element, parts,
+};
 use crate::responses::wire::{self, CONTENT};
 
-/// Writes a whole response.
-pub(in crate::responses) fn reply(reply: &Reply) -> Json {
+/// Encodes a whole response.
+pub(in crate::responses) fn encode_whole_reply(reply: &Reply) -> Json {
     let output = json::array(|a| {
         for element in outputs(reply) {
             a.raw(&element);
@@ -17,14 +19,14 @@ pub(in crate::responses) fn reply(reply: &Reply) -> Json {
     });
     let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
     let Some(extras) = own.filter(|extras| !extras.is_empty()) else {
-        let (status, reason) = wire::stop_words(&reply.stop);
+        let (status, reason) = wire::status_and_reason(&reply.stop);
         let id = shown_id(reply.id.as_deref(), &reply.origin);
         return skeleton(id, &reply.origin.answered, (status, reason), |o| {
             o.raw("output", &output).raw("usage", &wire::usage_json(&reply.usage));
         });
     };
     json::object(|o| {
-        // `output` stands where OpenAI puts it: behind the model.
+        // OpenAI writes `output` after `model`.
         let has_model = extras.iter().any(|(key, _)| &**key == "model");
         for (key, value) in extras {
             o.raw(key, value);
@@ -38,12 +40,12 @@ pub(in crate::responses) fn reply(reply: &Reply) -> Json {
     })
 }
 
-/// The id under which a response goes out: clients of this wire look for one, whoever answered.
+/// Returns the id to show; clients of this wire require one even for replies from other wires.
 pub(in crate::responses) fn shown_id<'a>(id: Option<&'a str>, origin: &Origin) -> Option<&'a str> {
     id.or((origin.wire != WIRE).then_some("resp"))
 }
 
-/// The members that every response has, with `fill` saying what the model said and what it cost.
+/// Writes the members of every response; `fill` adds the output and usage.
 pub(in crate::responses) fn skeleton(
     id: Option<&str>,
     model: &str,
@@ -68,14 +70,14 @@ pub(in crate::responses) fn skeleton(
 
 fn outputs(reply: &Reply) -> Vec<Json> {
     let mut outputs: Vec<Json> = Vec::new();
-    for group in groups(&reply.items) {
-        let made = |at: usize, kind: &str| made_id(kind, reply.id.as_deref(), at);
+    for group in group_elements(&reply.items) {
+        let made = |at: usize, kind: &str| generated_id(kind, reply.id.as_deref(), at);
         if group.iter().any(|item| item.native_on(&WIRE).is_some()) {
             let at = outputs.len();
             outputs.extend(output(&group, |kind| made(at, kind)));
             continue;
         }
-        // Parts of another wire's message are messages of their own, as they are in a stream.
+        // Parts of another wire's message become separate messages, as in a stream.
         for item in group {
             let at = outputs.len();
             outputs.extend(output(&[item], |kind| made(at, kind)));
@@ -84,20 +86,20 @@ fn outputs(reply: &Reply) -> Vec<Json> {
     outputs
 }
 
-/// The id of an element that another wire said: the same in a stream and in a whole response.
-pub(in crate::responses) fn made_id(kind: &str, reply: Option<&str>, at: usize) -> String {
+/// Returns a generated id for an element of another wire, identical in streams and whole responses.
+pub(in crate::responses) fn generated_id(kind: &str, reply: Option<&str>, at: usize) -> String {
     format!("{kind}_{}_{at}", reply.unwrap_or("reply"))
 }
 
-/// An element of a response. Another wire's thought is shown to its reader; only this wire's is sealed.
+/// Encodes an element of a response. Thoughts of other wires are shown without Seals.
 pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> String) -> Option<Json> {
-    if let Some((json, _)) = whole(group) {
-        return Some(identified(json, made));
+    if let Some((json, _)) = intact_element(group) {
+        return Some(with_id(json, made));
     }
     let first = group.first()?;
     if let Some(native) = group.iter().find_map(|item| item.native_on(&WIRE)) {
         if native.slot != CONTENT {
-            return Some(identified(&native.json, made));
+            return Some(with_id(&native.json, made));
         }
         let base = group.iter().find_map(|item| envelope(item))?;
         let said = json::array(|a| {
@@ -109,7 +111,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
                 };
             }
         });
-        return Some(draft::edited(Some(&base.json), &[(Cow::Borrowed(CONTENT), Some(said))]));
+        return Some(draft::edit_object(Some(&base.json), &[(Cow::Borrowed(CONTENT), Some(said))]));
     }
     match &first.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(json::object(|o| {
@@ -128,7 +130,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
             });
         })),
         Body::Call(call) => Some(json::object(|o| {
-            let (kind, key) = call_words(call);
+            let (kind, key) = call_type_and_member(call);
             let prefix = if key == "input" { "ctc" } else { "fc" };
             o.string("id", &made(prefix)).string("type", kind).string("status", "completed");
             o.string("call_id", &call.id.0).string("name", &call.name);
@@ -140,19 +142,19 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
     }
 }
 
-/// A thought with an id, which clients rely on: one that has none gets it here.
-fn identified(element: &Json, made: impl Fn(&str) -> String) -> Json {
+/// Adds an id to a reasoning element that has none, because clients rely on it.
+fn with_id(element: &Json, made: impl Fn(&str) -> String) -> Json {
     let tree = element.tree();
     let root = tree.root();
     if root.present("id").is_some() || root.name_of("type").as_deref() != Some("reasoning") {
         return element.clone();
     }
     let id = json::string(&made("rs"));
-    draft::edited(Some(element), &[(Cow::Borrowed("id"), Some(id))])
+    draft::edit_object(Some(element), &[(Cow::Borrowed("id"), Some(id))])
 }
 
 fn output_text(text: &str) -> Json {
     let plain = parts::text(Role::Assistant, text);
     let empty = json::array(|_| {});
-    draft::edited(Some(&plain), &[(Cow::Borrowed("annotations"), Some(empty))])
+    draft::edit_object(Some(&plain), &[(Cow::Borrowed("annotations"), Some(empty))])
 }

@@ -1,41 +1,41 @@
-//! Elements that are whole, written in all the events in which they would have come.
+//! Emits complete elements as the full sequence of stream events.
 
 use throughline_core::{Item, Json, Node, json};
 
 use crate::frame::Frame;
 use crate::responses::encode;
-use crate::responses::stream::write::{ResponseEncoder, summary_part, text_part, thinking_part};
-use crate::responses::wire::{CONTENT, Kind};
+use crate::responses::stream::write::{ResponsesEncoder, summary_part, text_part, thinking_part};
+use crate::responses::wire::{CONTENT, ResponsesElementKind};
 
-impl ResponseEncoder {
-    /// Writes an element that is whole, in all its events.
-    pub(super) fn whole(&mut self, at: usize, group: &[&Item], out: &mut Vec<Frame>) {
+impl ResponsesEncoder {
+    /// Emits a complete element in all its events.
+    pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item], out: &mut Vec<Frame>) {
         let made = self.id.clone();
-        let made = |kind: &str| encode::made_id(kind, made.as_deref(), at);
+        let made = |kind: &str| encode::generated_id(kind, made.as_deref(), at);
         let Some(element) = encode::output(group, made) else { return };
         let tree = element.tree();
         let node = tree.root();
         let id = node.text_of("id").unwrap_or_default();
-        out.push(self.item("response.output_item.added", at, &beginning(node)));
-        match Kind::of(node) {
-            Kind::Message => {
+        out.push(self.item("response.output_item.added", at, &opening_form(node)));
+        match ResponsesElementKind::from_element(node) {
+            ResponsesElementKind::Message => {
                 for (number, part) in elements(node, CONTENT).enumerate() {
                     self.message_part(at, &id, number, part, out);
                 }
             }
-            Kind::Reasoning => self.reasoning_parts(at, &id, node, out),
-            Kind::Call => {
+            ResponsesElementKind::Reasoning => self.reasoning_parts(at, &id, node, out),
+            ResponsesElementKind::Call => {
                 self.arguments(at, &id, node, "function_call_arguments", "arguments", out);
             }
-            Kind::CustomCall => {
+            ResponsesElementKind::CustomCall => {
                 self.arguments(at, &id, node, "custom_tool_call_input", "input", out);
             }
-            Kind::Result
-            | Kind::CustomResult
-            | Kind::HostedCall
-            | Kind::HostedResult
-            | Kind::Compaction
-            | Kind::Unknown => {}
+            ResponsesElementKind::Result
+            | ResponsesElementKind::CustomResult
+            | ResponsesElementKind::HostedCall
+            | ResponsesElementKind::HostedResult
+            | ResponsesElementKind::Compaction
+            | ResponsesElementKind::Unknown => {}
         }
         out.push(self.item("response.output_item.done", at, &element));
     }
@@ -65,9 +65,14 @@ impl ResponseEncoder {
                 });
                 out.push(self.part(added, at, id, number, &begin));
                 for (suffix, key) in [("delta", "delta"), ("done", "refusal")] {
-                    out.push(self.of(&format!("response.refusal.{suffix}"), at, id, |o| {
-                        o.number("content_index", number as u64).string(key, &refusal);
-                    }));
+                    out.push(self.element_event(
+                        &format!("response.refusal.{suffix}"),
+                        at,
+                        id,
+                        |o| {
+                            o.number("content_index", number as u64).string(key, &refusal);
+                        },
+                    ));
                 }
                 out.push(self.part(done, at, id, number, &part.json()));
             }
@@ -78,7 +83,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// Ends a text, with what it cites.
+    /// Ends a text, including its annotations.
     pub(super) fn whole_text_done(
         &mut self,
         at: usize,
@@ -88,7 +93,7 @@ impl ResponseEncoder {
         out: &mut Vec<Frame>,
     ) {
         for (count, annotation) in elements(part, "annotations").enumerate() {
-            out.push(self.of("response.output_text.annotation.added", at, id, |o| {
+            out.push(self.element_event("response.output_text.annotation.added", at, id, |o| {
                 o.number("content_index", number as u64);
                 o.number("annotation_index", count as u64).node("annotation", annotation);
             }));
@@ -111,7 +116,7 @@ impl ResponseEncoder {
             let text = part.text_of("text").unwrap_or_default();
             let begin = thinking_part("");
             out.push(self.part("response.content_part.added", at, id, number, &begin));
-            out.push(self.of("response.reasoning_text.delta", at, id, |o| {
+            out.push(self.element_event("response.reasoning_text.delta", at, id, |o| {
                 o.number("content_index", number as u64).string("delta", &text);
             }));
             self.thinking_done(at, id, number, &text, out);
@@ -129,7 +134,7 @@ impl ResponseEncoder {
     ) {
         let text = node.text_of(key).unwrap_or_default();
         for (suffix, key) in [("delta", "delta"), ("done", key)] {
-            out.push(self.of(&format!("response.{event}.{suffix}"), at, id, |o| {
+            out.push(self.element_event(&format!("response.{event}.{suffix}"), at, id, |o| {
                 o.string(key, &text);
             }));
         }
@@ -140,18 +145,18 @@ fn elements<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
     node.get(key).into_iter().flat_map(Node::elements)
 }
 
-/// An element as it begins: under way, with nothing said and nothing sealed.
-pub(super) fn beginning(element: Node<'_>) -> Json {
-    let kind = Kind::of(element);
+/// Returns the opening form of an element: in progress, without content or Seals.
+pub(super) fn opening_form(element: Node<'_>) -> Json {
+    let kind = ResponsesElementKind::from_element(element);
     json::object(|o| {
         for (key, value) in element.members() {
             let name = key.text().unwrap_or_default();
             match (&*name, kind) {
                 ("status", _) => o.string("status", "in_progress"),
-                ("arguments", Kind::Call) | ("input", Kind::CustomCall) => o.string(&name, ""),
-                (CONTENT, Kind::Message | Kind::Reasoning) | ("summary", Kind::Reasoning) => {
-                    o.array(&name, |_| {})
-                }
+                ("arguments", ResponsesElementKind::Call)
+                | ("input", ResponsesElementKind::CustomCall) => o.string(&name, ""),
+                (CONTENT, ResponsesElementKind::Message | ResponsesElementKind::Reasoning)
+                | ("summary", ResponsesElementKind::Reasoning) => o.array(&name, |_| {}),
                 (key, kind) if kind.is_sealed(key) => continue,
                 (name, _) => o.node(name, value),
             };

@@ -1,75 +1,78 @@
-//! Streamed responses, written.
+//! Encodes streamed responses.
 //!
-//! Texts, thoughts and calls go out as they come: another wire's under ids that are made for them, this wire's own
-//! under the ids that they have (`own.rs`). What cannot be told in pieces, and what has no id before it is whole, goes
-//! out when it is whole, in the full sequence of events (`whole.rs`).
+//! Texts, thoughts and calls are emitted incrementally: elements of other wires with generated ids,
+//! elements of this wire with their own ids (`native.rs`). Parts that cannot be split, or whose id
+//! is unknown until they are complete, are emitted when complete, in the full sequence of events
+//! (`whole.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Json, Name, Origin, Reply, Stop, Wire, json};
+use throughline_core::{
+    Body, Delta, Event, Item, Json, Name, Origin, Reply, StopReason, Wire, json,
+};
 
 use crate::frame::Frame;
 use crate::responses::encode;
-use crate::responses::stream::own::OwnElement;
+use crate::responses::stream::native::NativeElement;
 use crate::responses::wire::CONTENT;
 use crate::{CodecError, Encoder};
 
 const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
-/// Writes a streamed response.
+/// Encodes a streamed response.
 #[derive(Default)]
-pub(in crate::responses) struct ResponseEncoder {
+pub(in crate::responses) struct ResponsesEncoder {
     sequence: u64,
     pub(super) id: Option<Name>,
-    /// Whether the Items will say their own elements.
+    /// Whether the Items carry their wire JSON.
     pub(super) is_native: bool,
-    /// How many elements have begun.
+    /// Number of elements opened.
     pub(super) outputs: usize,
-    /// The Items that are going out as they come.
-    pub(super) live: BTreeMap<u32, Live>,
-    /// This wire's own elements that have begun, by their ids.
-    pub(super) own: BTreeMap<Name, OwnElement>,
-    /// The parts of one of this wire's own messages that has no id, until all of them are there.
+    /// Items that are emitted incrementally.
+    pub(super) live: BTreeMap<u32, LiveItem>,
+    /// Open elements of this wire, by id.
+    pub(super) own: BTreeMap<Name, NativeElement>,
+    /// Parts of a message of this wire that has no id, until all have arrived.
     waiting: Vec<Item>,
 }
 
-/// An Item that is going out as it comes.
-pub(super) struct Live {
+/// An Item that is emitted incrementally.
+pub(super) struct LiveItem {
     pub(super) at: usize,
     pub(super) id: String,
-    pub(super) kind: Flow,
-    /// The number of the part that is going out, in the content or the summary.
+    pub(super) kind: EventFamily,
+    /// Number of the current part in the content or summary.
     pub(super) part: usize,
-    /// What that part has said.
+    /// Text of the current part.
     pub(super) said: String,
     pub(super) has_said: bool,
 }
 
-/// In which events an Item goes out.
+/// The event family in which an Item is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum EventFamily {
     Text,
     Summary,
     Thinking,
     Arguments,
 }
 
-impl Encoder for ResponseEncoder {
+impl Encoder for ResponsesEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         let mut out = Vec::new();
         match event {
-            Event::Began { id, origin } => self.began(id.as_ref(), origin, &mut out),
+            Event::Began { id, origin } => self.write_began(id.as_ref(), origin, &mut out),
             Event::Opened { index, body, .. } if !self.is_native => {
-                self.opened(*index, body, &mut out);
+                self.write_opened(*index, body, &mut out);
             }
             Event::Opened { index, id: Some(id), body } => {
-                self.own_opened(*index, id, body, &mut out);
+                self.native_opened(*index, id, body, &mut out);
             }
-            Event::Delta { index, delta } => self.delta(*index, delta, &mut out),
-            Event::Closed { index, item } => self.closed(*index, item, &mut out),
+            Event::Delta { index, delta } => self.write_delta(*index, delta, &mut out),
+            Event::Closed { index, item } => self.write_closed(*index, item, &mut out),
             Event::Opened { .. } | Event::Usage(_) => {}
-            Event::Ended(reply) => self.ended(reply, &mut out),
+            Event::Ended(reply) => self.write_ended(reply, &mut out),
             Event::Failed(failure) => {
                 let failed = self.frame("error", |o| {
                     o.string("code", failure.kind.as_deref().unwrap_or("server_error"));
@@ -87,7 +90,7 @@ impl Encoder for ResponseEncoder {
     }
 }
 
-impl ResponseEncoder {
+impl ResponsesEncoder {
     fn frame(&mut self, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
         let number = self.sequence;
         self.sequence += 1;
@@ -98,7 +101,7 @@ impl ResponseEncoder {
         Frame { event: Some(Arc::from(kind)), data: object.bytes().clone(), exception: false }
     }
 
-    fn began(&mut self, id: Option<&Name>, origin: &Origin, out: &mut Vec<Frame>) {
+    fn write_began(&mut self, id: Option<&Name>, origin: &Origin, out: &mut Vec<Frame>) {
         self.id = id.cloned();
         self.is_native = origin.wire == WIRE;
         let words = ("in_progress", None);
@@ -113,23 +116,23 @@ impl ResponseEncoder {
         }
     }
 
-    fn made_id(&self, kind: &str, at: usize) -> String {
-        encode::made_id(kind, self.id.as_deref(), at)
+    fn generated_id(&self, kind: &str, at: usize) -> String {
+        encode::generated_id(kind, self.id.as_deref(), at)
     }
 
-    /// Takes the place of the next element.
-    pub(super) fn place(&mut self) -> usize {
+    /// Reserves the next output index.
+    pub(super) fn reserve_output_index(&mut self) -> usize {
         let at = self.outputs;
         self.outputs += 1;
         at
     }
 
-    fn opened(&mut self, index: u32, body: &Body, out: &mut Vec<Frame>) {
+    fn write_opened(&mut self, index: u32, body: &Body, out: &mut Vec<Frame>) {
         let (kind, prefix) = match body {
-            Body::Text(_) | Body::Summary { .. } => (Flow::Text, "msg"),
-            Body::Thought(_) => (Flow::Summary, "rs"),
-            // Free text is told when it is whole.
-            Body::Call(call) if !call.custom => (Flow::Arguments, "fc"),
+            Body::Text(_) | Body::Summary { .. } => (EventFamily::Text, "msg"),
+            Body::Thought(_) => (EventFamily::Summary, "rs"),
+            // Free text is emitted when complete.
+            Body::Call(call) if !call.custom => (EventFamily::Arguments, "fc"),
             Body::Call(_)
             | Body::Media(_)
             | Body::Result(_)
@@ -137,45 +140,46 @@ impl ResponseEncoder {
             | Body::Compaction
             | Body::Unknown => return,
         };
-        let at = self.place();
-        let id = self.made_id(prefix, at);
-        let element = beginning_of(body, &id);
+        let at = self.reserve_output_index();
+        let id = self.generated_id(prefix, at);
+        let element = opening_form_of(body, &id);
         out.push(self.item("response.output_item.added", at, &element));
-        if kind == Flow::Text {
+        if kind == EventFamily::Text {
             let part = text_part("");
             out.push(self.part("response.content_part.added", at, &id, 0, &part));
         }
-        self.live.insert(index, Live::new(at, id, kind, 0));
+        self.live.insert(index, LiveItem::new(at, id, kind, 0));
     }
 
-    fn delta(&mut self, index: u32, delta: &Delta, out: &mut Vec<Frame>) {
+    fn write_delta(&mut self, index: u32, delta: &Delta, out: &mut Vec<Frame>) {
         let text = match delta {
             Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text,
-            // This wire sends arguments as text only: they follow when the call is whole.
+            // This wire sends arguments as text only, so they are emitted when the call is
+            // complete.
             Delta::ArgsAt { .. } => return,
         };
         let Some(mut live) = self.live.remove(&index) else { return };
         match self.next_part(&live, text) {
             Some(rest) => {
                 self.end_part(&live, out);
-                live = Live::new(live.at, live.id, live.kind, live.part + 1);
-                self.say(&mut live, rest, out);
+                live = LiveItem::new(live.at, live.id, live.kind, live.part + 1);
+                self.write_piece(&mut live, rest, out);
             }
-            None => self.say(&mut live, text, out),
+            None => self.write_piece(&mut live, text, out),
         }
         self.live.insert(index, live);
     }
 
-    /// Says a piece of an Item that is going out as it comes.
-    fn say(&mut self, live: &mut Live, text: &str, out: &mut Vec<Frame>) {
+    /// Emits a piece of a live Item.
+    fn write_piece(&mut self, live: &mut LiveItem, text: &str, out: &mut Vec<Frame>) {
         let is_first = !std::mem::replace(&mut live.has_said, true);
-        if matches!(live.kind, Flow::Summary | Flow::Thinking) {
+        if matches!(live.kind, EventFamily::Summary | EventFamily::Thinking) {
             live.said.push_str(text);
         }
         let (at, id, part) = (live.at, live.id.as_str(), live.part);
         match live.kind {
-            Flow::Text => out.push(self.text_delta(at, id, part, text)),
-            Flow::Summary => {
+            EventFamily::Text => out.push(self.text_delta(at, id, part, text)),
+            EventFamily::Summary => {
                 if is_first {
                     let added = "response.reasoning_summary_part.added";
                     out.push(self.summary(added, at, id, part, |o| {
@@ -187,29 +191,34 @@ impl ResponseEncoder {
                     o.string("delta", text);
                 }));
             }
-            Flow::Thinking => {
+            EventFamily::Thinking => {
                 if is_first {
                     let added = "response.content_part.added";
                     out.push(self.part(added, at, id, part, &thinking_part("")));
                 }
-                out.push(self.of("response.reasoning_text.delta", at, id, |o| {
+                out.push(self.element_event("response.reasoning_text.delta", at, id, |o| {
                     o.number("content_index", part as u64).string("delta", text);
                 }));
             }
-            Flow::Arguments => {
-                out.push(self.of("response.function_call_arguments.delta", at, id, |o| {
-                    o.string("delta", text);
-                }));
+            EventFamily::Arguments => {
+                out.push(self.element_event(
+                    "response.function_call_arguments.delta",
+                    at,
+                    id,
+                    |o| {
+                        o.string("delta", text);
+                    },
+                ));
             }
         }
     }
 
-    fn closed(&mut self, index: u32, item: &Item, out: &mut Vec<Frame>) {
+    fn write_closed(&mut self, index: u32, item: &Item, out: &mut Vec<Frame>) {
         if let Some(live) = self.live.remove(&index) {
             self.close_live(live, item, out);
             return;
         }
-        if self.own_closed(index, item, out) {
+        if self.native_closed(index, item, out) {
             return;
         }
         let part = item.native_on(&WIRE).filter(|native| native.slot == CONTENT);
@@ -225,20 +234,20 @@ impl ResponseEncoder {
             return;
         }
         self.flush(out);
-        let at = self.place();
-        self.whole(at, &[item], out);
+        let at = self.reserve_output_index();
+        self.write_whole_element(at, &[item], out);
     }
 
-    /// Writes the message whose parts were waiting.
+    /// Emits the message whose parts were waiting.
     fn flush(&mut self, out: &mut Vec<Frame>) {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
-            let at = self.place();
-            self.whole(at, &waiting.iter().collect::<Vec<_>>(), out);
+            let at = self.reserve_output_index();
+            self.write_whole_element(at, &waiting.iter().collect::<Vec<_>>(), out);
         }
     }
 
-    fn close_live(&mut self, mut live: Live, item: &Item, out: &mut Vec<Frame>) {
+    fn close_live(&mut self, mut live: LiveItem, item: &Item, out: &mut Vec<Frame>) {
         let arguments;
         let text = match &item.body {
             Body::Call(call) => {
@@ -255,15 +264,15 @@ impl ResponseEncoder {
             | Body::Unknown => item.visible().unwrap_or_default(),
         };
         if !live.has_said && !text.is_empty() {
-            self.say(&mut live, text, out);
+            self.write_piece(&mut live, text, out);
         }
         match live.kind {
-            Flow::Text if self.own_part_done(&live, item, text, out) => return,
-            Flow::Text => self.text_done(live.at, &live.id, 0, &text_part(text), out),
-            Flow::Summary | Flow::Thinking => self.end_part(&live, out),
-            Flow::Arguments => {
+            EventFamily::Text if self.native_part_done(&live, item, text, out) => return,
+            EventFamily::Text => self.text_done(live.at, &live.id, 0, &text_part(text), out),
+            EventFamily::Summary | EventFamily::Thinking => self.end_part(&live, out),
+            EventFamily::Arguments => {
                 let done = "response.function_call_arguments.done";
-                out.push(self.of(done, live.at, &live.id, |o| {
+                out.push(self.element_event(done, live.at, &live.id, |o| {
                     o.string("arguments", text);
                 }));
             }
@@ -273,23 +282,30 @@ impl ResponseEncoder {
         }
     }
 
-    /// Ends the part of a thought that was going out.
-    fn end_part(&mut self, live: &Live, out: &mut Vec<Frame>) {
+    /// Ends the current part of a thought.
+    fn end_part(&mut self, live: &LiveItem, out: &mut Vec<Frame>) {
         let (at, id, part) = (live.at, live.id.as_str(), live.part);
         match live.kind {
-            Flow::Summary if live.has_said => self.summary_done(at, id, part, &live.said, out),
-            Flow::Thinking if live.has_said => self.thinking_done(at, id, part, &live.said, out),
-            Flow::Text | Flow::Summary | Flow::Thinking | Flow::Arguments => {}
+            EventFamily::Summary if live.has_said => {
+                self.summary_done(at, id, part, &live.said, out);
+            }
+            EventFamily::Thinking if live.has_said => {
+                self.thinking_done(at, id, part, &live.said, out);
+            }
+            EventFamily::Text
+            | EventFamily::Summary
+            | EventFamily::Thinking
+            | EventFamily::Arguments => {}
         }
     }
 
-    fn ended(&mut self, reply: &Reply, out: &mut Vec<Frame>) {
+    fn write_ended(&mut self, reply: &Reply, out: &mut Vec<Frame>) {
         self.flush(out);
-        if reply.stop == Stop::Cut {
+        if reply.stop == StopReason::Cut {
             return;
         }
-        self.flush_own(out);
-        let response = encode::reply(reply);
+        self.flush_native(out);
+        let response = encode::encode_whole_reply(reply);
         let status = response.tree().root().name_of("status");
         let kind = match status.as_deref() {
             Some("incomplete") => "response.incomplete",
@@ -307,7 +323,7 @@ impl ResponseEncoder {
         })
     }
 
-    pub(super) fn of(
+    pub(super) fn element_event(
         &mut self,
         kind: &str,
         at: usize,
@@ -328,7 +344,7 @@ impl ResponseEncoder {
         number: usize,
         part: &Json,
     ) -> Frame {
-        self.of(kind, at, id, |o| {
+        self.element_event(kind, at, id, |o| {
             o.number("content_index", number as u64).raw("part", part);
         })
     }
@@ -341,7 +357,7 @@ impl ResponseEncoder {
         number: usize,
         fill: impl FnOnce(&mut json::Object<'_>),
     ) -> Frame {
-        self.of(kind, at, id, |o| {
+        self.element_event(kind, at, id, |o| {
             o.number("summary_index", number as u64);
             fill(o);
         })
@@ -371,14 +387,14 @@ impl ResponseEncoder {
         text: &str,
         out: &mut Vec<Frame>,
     ) {
-        out.push(self.of("response.reasoning_text.done", at, id, |o| {
+        out.push(self.element_event("response.reasoning_text.done", at, id, |o| {
             o.number("content_index", number as u64).string("text", text);
         }));
         out.push(self.part("response.content_part.done", at, id, number, &thinking_part(text)));
     }
 
     pub(super) fn text_delta(&mut self, at: usize, id: &str, number: usize, text: &str) -> Frame {
-        self.of("response.output_text.delta", at, id, |o| {
+        self.element_event("response.output_text.delta", at, id, |o| {
             o.number("content_index", number as u64).string("delta", text);
             o.array("logprobs", |_| {});
         })
@@ -393,7 +409,7 @@ impl ResponseEncoder {
         out: &mut Vec<Frame>,
     ) {
         let text = part.tree().root().name_of("text").unwrap_or_default();
-        out.push(self.of("response.output_text.done", at, id, |o| {
+        out.push(self.element_event("response.output_text.done", at, id, |o| {
             o.number("content_index", number as u64).string("text", &text);
             o.array("logprobs", |_| {});
         }));
@@ -401,14 +417,14 @@ impl ResponseEncoder {
     }
 }
 
-impl Live {
-    pub(super) fn new(at: usize, id: String, kind: Flow, part: usize) -> Self {
+impl LiveItem {
+    pub(super) fn new(at: usize, id: String, kind: EventFamily, part: usize) -> Self {
         Self { at, id, kind, part, said: String::new(), has_said: false }
     }
 }
 
-/// An element as it begins, where all that is known of it is what it will be.
-pub(super) fn beginning_of(body: &Body, id: &str) -> Json {
+/// Returns the opening form of an element whose content is unknown.
+pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
     json::object(|o| {
         o.string("id", id);
         match body {

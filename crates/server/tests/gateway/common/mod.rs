@@ -1,4 +1,4 @@
-//! What the tests of replay share: targets, a store of their own, and one conversation after another with it.
+//! Shared by the replay tests: targets, a temporary store, and conversations with it.
 
 pub(crate) mod recorded;
 pub(crate) mod said;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_codec::{Asked, Catalog, Codec, codec};
+use throughline_codec::{Catalog, Codec, DecodeContext, codec};
 use throughline_core::{
-    Body, Call, Encoded, Item, Name, NodeId, Provider, Reply, Request, Target, Tenant, Wire,
+    Body, Call, EncodedRequest, Item, Name, Provider, Reply, Request, Target, Tenant, TurnId, Wire,
 };
-use throughline_server::{Claims, Replay, Restored, Turn};
+use throughline_replay::{Claims, Replay, RestoredCall, Turn};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
 
@@ -22,11 +22,11 @@ pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// The provider's own row on that wire, or the generic one.
+/// A target with the provider's own row on that wire, or the generic one.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
-    let row = catalog.provider_on(provider, &wire).unwrap_or_else(|| {
+    let row = catalog.provider_on_wire(provider, &wire).unwrap_or_else(|| {
         let is_chat = wire == Wire::OPENAI_CHAT;
         let generic = if is_chat { catalog.provider("compatible") } else { None };
         let generic = generic.or_else(|| catalog.default_provider(&wire)).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     catalog.target(&row, model, "test")
 }
 
-/// One target of every wire, each at a provider and model of its own.
+/// One target per wire, each with its own provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let rows = [
         ("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
@@ -51,27 +51,27 @@ pub(crate) fn request(path: &str, body: impl Into<Bytes>) -> Request {
     Request { path: Name::from(path), headers: Vec::new(), body: body.into() }
 }
 
-/// A request in a wire's own words, read for that target.
+/// Decodes a request of a wire for this target.
 pub(crate) fn call_of(codec: &dyn Codec, target: &Target, body: &Value) -> Call {
     let request = request(&codec.path(target, false), body.to_string());
-    codec.decode_request(&request, &Asked::of(target.clone())).unwrap()
+    codec.decode_request(&request, &DecodeContext::of(target.clone())).unwrap()
 }
 
-/// A whole answer in a wire's own words.
+/// Decodes a whole reply of a wire.
 pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Reply {
-    codec.decode_reply(&Bytes::from(body.to_string()), &Asked::of(target.clone())).unwrap()
+    codec.decode_reply(&Bytes::from(body.to_string()), &DecodeContext::of(target.clone())).unwrap()
 }
 
-/// A gateway's heart on a store of its own.
-pub(crate) struct House {
+/// The replay core of a gateway with its own store.
+pub(crate) struct ReplayFixture {
     pub(crate) replay: Replay,
     pub(crate) journal: Journal,
     url: String,
-    /// Is deleted with the house.
+    /// Deletes the store on drop.
     _folder: Folder,
 }
 
-impl House {
+impl ReplayFixture {
     pub(crate) async fn new() -> Self {
         let folder = Folder::new("server");
         let options = Options { durability: Durability::Relaxed, ..Options::default() };
@@ -81,12 +81,12 @@ impl House {
         Self { replay, journal, url, _folder: folder }
     }
 
-    /// The same store, as another process opens it.
+    /// Opens the same store like another process.
     pub(crate) async fn another(&self) -> Journal {
         open(&self.url, &Options::default()).await.unwrap()
     }
 
-    /// The same store, with nothing remembered.
+    /// The same store with empty caches.
     pub(crate) fn forgetful(&self) -> Replay {
         Replay::new(Arc::new(self.journal.clone()), Claims::new(KEY))
     }
@@ -94,22 +94,22 @@ impl House {
     pub(crate) async fn capture(
         &self,
         tenant: &Tenant,
-        restored: &Restored,
+        restored: &RestoredCall,
         reply: &Reply,
-        encoded: &Encoded,
-    ) -> Option<NodeId> {
-        let node = Claims::fresh_node().unwrap();
+        encoded: &EncodedRequest,
+    ) -> Option<TurnId> {
+        let node = Claims::new_turn_id().unwrap();
         self.capture_as(node, tenant, restored, reply, encoded).await
     }
 
     pub(crate) async fn capture_as(
         &self,
-        node: NodeId,
+        node: TurnId,
         tenant: &Tenant,
-        restored: &Restored,
+        restored: &RestoredCall,
         reply: &Reply,
-        encoded: &Encoded,
-    ) -> Option<NodeId> {
+        encoded: &EncodedRequest,
+    ) -> Option<TurnId> {
         let conversation = &restored.conversation;
         let turn = Turn {
             node,
@@ -124,7 +124,7 @@ impl House {
     }
 }
 
-/// The opaque values of these Items, each with what it stands on.
+/// The opaque values of these Items, each with the kind of its Item.
 pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
     let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()

@@ -1,29 +1,29 @@
-//! Recorded conversations, as the tests of replay use them: as their clients had them, without reasoning, and what is owed to
-//! whoever lost it.
+//! Recorded conversations for the replay tests: as sent, without reasoning, and the values to
+//! restore.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde_json::Value;
-use throughline_codec::{Asked, Framing, StreamDecoder};
+use throughline_codec::{DecodeContext, Framing, StreamDecoder};
 use throughline_core::{Event, Item, Reply};
 use throughline_testkit::{Exchange, Recording, figure};
 
 use super::{codec_of, request, sealed, target};
 
-/// Whom an exchange asked.
-pub(crate) fn asked(exchange: &Exchange) -> Asked {
-    Asked::of(target(&exchange.provider, &exchange.wire, &exchange.model))
+/// The target of an exchange.
+pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
+    DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
 
-/// The Items of a request of that exchange.
+/// Decodes the Items of a request of this exchange.
 pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     let request = request(&exchange.path, Bytes::copy_from_slice(body));
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
 }
 
-/// The opaque values that the recorded client sent back of what had been issued to it, as they were issued, each with what it
-/// stands on.
+/// The issued opaque values that the recorded client sent back, in issued form, each with the kind
+/// of its Item.
 pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
     let owed = sent.filter_map(|(bytes, on)| {
@@ -33,13 +33,13 @@ pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)
     owed.collect()
 }
 
-/// A base64 text in one alphabet and without padding: Google's clients change them.
+/// Base64 text in one alphabet without padding: Google's clients change both.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
     text.trim_end_matches('=').as_bytes().to_vec()
 }
 
-/// How much was right, by wire; and what was not, by where.
+/// Successes per wire, and failures by place.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: BTreeMap<String, Count>,
@@ -53,7 +53,7 @@ struct Count {
 }
 
 impl Tally {
-    /// Counts one that was right, or what was wrong with it.
+    /// Counts a success or records a failure.
     pub(crate) fn note(&mut self, wire: &str, at: &str, seen: Result<(), String>) {
         let count = self.counts.entry(wire.to_owned()).or_default();
         count.all += 1;
@@ -63,8 +63,8 @@ impl Tally {
         }
     }
 
-    /// Counts which of the values that are owed are there, equal, on the same part and in the same order.
-    pub(crate) fn note_values(
+    /// Checks that the expected values are present: equal, on the same part, and in the same order.
+    pub(crate) fn count_values(
         &mut self,
         wire: &str,
         at: &str,
@@ -82,14 +82,14 @@ impl Tally {
         }
     }
 
-    /// Prints how much was right on each wire.
+    /// Prints the successes per wire.
     pub(crate) fn tell(&self, label: &str) {
         for (wire, Count { all, right }) in &self.counts {
             figure(&format!("{label}: {wire}"), format!("{right} of {all}"));
         }
     }
 
-    /// What is wrong must be expected, and what is expected must be wrong.
+    /// Fails on unexpected failures and on expected failures that did not occur.
     pub(crate) fn check(&self, expected: &[&str]) {
         let wrong = self.wrong.iter();
         let unforeseen: Vec<_> = wrong.filter(|(at, _)| !expected.contains(&at.as_str())).collect();
@@ -100,14 +100,14 @@ impl Tally {
     }
 }
 
-/// The recorded answer of an exchange.
-pub(crate) fn recorded_reply(exchange: &Exchange, asked: &Asked) -> Reply {
+/// Decodes the recorded reply of an exchange.
+pub(crate) fn recorded_reply(exchange: &Exchange, asked: &DecodeContext) -> Reply {
     let codec = codec_of(&exchange.wire);
     if !exchange.stream {
         return codec.decode_reply(&Bytes::from(exchange.response.clone()), asked).unwrap();
     }
-    let framing = exchange.content_type.as_deref().and_then(Framing::of_content_type);
-    let mut decoder = StreamDecoder::framed(codec, asked, framing.unwrap_or(codec.framing()));
+    let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
+    let mut decoder = StreamDecoder::with_framing(codec, asked, framing.unwrap_or(codec.framing()));
     let mut events = decoder.push(&exchange.response).unwrap();
     events.extend(decoder.finish().unwrap());
     let ended = events.into_iter().find_map(|event| match event {
@@ -116,7 +116,7 @@ pub(crate) fn recorded_reply(exchange: &Exchange, asked: &Asked) -> Reply {
     });
     ended.expect("a stream ends in a reply")
 }
-/// A request's body with all reasoning taken out, as a client that knows of none would send it.
+/// A request body without any reasoning, as a client without reasoning support would send it.
 pub(crate) fn stripped(wire: &str, body: &str) -> String {
     let mut body: Value = serde_json::from_str(body).unwrap();
     for list in ["messages", "input", "contents"] {
@@ -177,8 +177,8 @@ fn says_nothing(message: &Value) -> bool {
     (is_empty("content") && message.get("tool_calls").is_none()) || is_empty("parts")
 }
 
-/// A recording in which requests and responses can be compared: where its recorder replaced typographic characters in one of
-/// them, they are replaced in all.
+/// Makes requests and responses of a recording comparable: if its recorder replaced typographic
+/// characters in one of them, they are replaced in all.
 pub(crate) fn comparable(recording: &Recording) -> Recording {
     let mut recording = recording.clone();
     if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {

@@ -1,17 +1,17 @@
-//! Conversations that a test makes up, in the words of each wire.
+//! Generated conversations in the format of each wire.
 
 use serde_json::{Value, json};
-use throughline_codec::{Asked, Codec};
+use throughline_codec::{Codec, DecodeContext};
 use throughline_core::{Body, Call, Digest, Item, Reply, Target};
 
 use super::{call_of, codec_of, target};
 
-/// One thing that is said.
+/// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Said {
+pub(crate) enum Message {
     User(String),
-    Model(Answer),
-    /// A tool's answer to the call with that id.
+    Model(ModelTurn),
+    /// The result of the call with this id.
     Tool {
         id: String,
         name: String,
@@ -19,27 +19,27 @@ pub(crate) enum Said {
     },
 }
 
-/// What a model says, and what it thinks.
+/// The visible content of a model's answer, and the mind that identifies its thoughts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Answer {
+pub(crate) struct ModelTurn {
     pub(crate) text: String,
     /// The id, the tool and its argument.
     pub(crate) call: Option<(String, String, String)>,
     pub(crate) mind: u64,
 }
 
-/// What an answer's thoughts are sealed with.
+/// The Seal of an answer's thoughts.
 pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
 
-/// A wire and the model that is asked on it.
-pub(crate) struct Line {
+/// A wire and its target.
+pub(crate) struct WireTarget {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) target: Target,
 }
 
-impl Line {
+impl WireTarget {
     pub(crate) fn all() -> Vec<Self> {
         super::targets().into_iter().map(|(codec, target)| Self { codec, target }).collect()
     }
@@ -48,17 +48,17 @@ impl Line {
         Self { codec: codec_of(wire), target: target(provider, wire, model) }
     }
 
-    /// The request of a client that knows of no reasoning, read for the target.
-    pub(crate) fn lossy(&self, system: &str, said: &[Said]) -> Call {
+    /// The request of a client without reasoning support, decoded for the target.
+    pub(crate) fn lossy(&self, system: &str, said: &[Message]) -> Call {
         call_of(self.codec, &self.target, &self.request(system, said, |_| None))
     }
 
-    /// The request of a client that sends back what `seal` gives for an answer.
+    /// The request of a client that sends back the value that `seal` returns for an answer.
     pub(crate) fn sealed(
         &self,
         system: &str,
-        said: &[Said],
-        seal: impl Fn(&Answer) -> Option<String>,
+        said: &[Message],
+        seal: impl Fn(&ModelTurn) -> Option<String>,
     ) -> Call {
         call_of(self.codec, &self.target, &self.request(system, said, seal))
     }
@@ -66,8 +66,8 @@ impl Line {
     fn request(
         &self,
         system: &str,
-        said: &[Said],
-        seal: impl Fn(&Answer) -> Option<String>,
+        said: &[Message],
+        seal: impl Fn(&ModelTurn) -> Option<String>,
     ) -> Value {
         let model = self.target.model();
         match self.codec.wire().as_str() {
@@ -95,15 +95,15 @@ impl Line {
         }
     }
 
-    /// The answer as the provider gives it.
-    pub(crate) fn reply(&self, answer: &Answer) -> Reply {
-        self.reply_behind(answer, None)
+    /// The reply as the provider sends it.
+    pub(crate) fn reply(&self, answer: &ModelTurn) -> Reply {
+        self.reply_after(answer, None)
     }
 
-    /// The answer as the provider gives it behind that prefix.
-    pub(crate) fn reply_behind(&self, answer: &Answer, prefix: Option<Digest>) -> Reply {
-        let own = |answer: &Answer| Some(seal(answer.mind));
-        let said = Said::Model(answer.clone());
+    /// The reply as the provider sends it after this prefix.
+    pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
+        let own = |answer: &ModelTurn| Some(seal(answer.mind));
+        let said = Message::Model(answer.clone());
         let (model, mind) = (self.target.model(), answer.mind);
         let body = match self.codec.wire().as_str() {
             "anthropic-messages" => json!({"id": format!("msg_{mind}"), "type": "message",
@@ -120,14 +120,15 @@ impl Line {
             _ => json!({"output": {"message": converse(&said, &own)}, "stopReason": "end_turn",
                 "usage": {}, "metrics": {"latencyMs": 1}}),
         };
-        let asked = Asked { prefix, ..Asked::of(self.target.clone()) };
+        let asked = DecodeContext { prefix, ..DecodeContext::of(self.target.clone()) };
         self.codec.decode_reply(&body.to_string().into(), &asked).unwrap()
     }
 
-    /// The seals that a request carries, turn by turn of the model.
+    /// The Seals in a request, by turn of the model.
     pub(crate) fn seals_sent(&self, body: &[u8]) -> Vec<Vec<String>> {
         let request = super::request(&self.codec.path(&self.target, false), body.to_vec());
-        let call = self.codec.decode_request(&request, &Asked::of(self.target.clone())).unwrap();
+        let call =
+            self.codec.decode_request(&request, &DecodeContext::of(self.target.clone())).unwrap();
         let mut turns: Vec<Vec<String>> = Vec::new();
         let mut was_model = false;
         for item in &call.items {
@@ -150,18 +151,18 @@ fn is_models(item: &Item) -> bool {
     item.role == throughline_core::Role::Assistant && !matches!(item.body, Body::Result(_))
 }
 
-type Sealing<'s> = &'s dyn Fn(&Answer) -> Option<String>;
+type SealFn<'s> = &'s dyn Fn(&ModelTurn) -> Option<String>;
 
 fn thought(mind: u64) -> String {
     format!("I think of {mind}.")
 }
 
-fn anthropic(said: &Said, seal: Sealing<'_>) -> Value {
+fn anthropic(said: &Message, seal: SealFn<'_>) -> Value {
     match said {
-        Said::User(text) => json!({"role": "user", "content": text}),
-        Said::Tool { id, text, .. } => json!({"role": "user", "content":
+        Message::User(text) => json!({"role": "user", "content": text}),
+        Message::Tool { id, text, .. } => json!({"role": "user", "content":
             [{"type": "tool_result", "tool_use_id": id, "content": text}]}),
-        Said::Model(answer) => {
+        Message::Model(answer) => {
             let mut content = Vec::new();
             if let Some(seal) = seal(answer) {
                 content.push(json!({"type": "thinking", "thinking": thought(answer.mind), "signature": seal}));
@@ -177,13 +178,13 @@ fn anthropic(said: &Said, seal: Sealing<'_>) -> Value {
     }
 }
 
-fn responses(said: &Said, seal: Sealing<'_>) -> Vec<Value> {
+fn responses(said: &Message, seal: SealFn<'_>) -> Vec<Value> {
     match said {
-        Said::User(text) => vec![json!({"role": "user", "content": text})],
-        Said::Tool { id, text, .. } => {
+        Message::User(text) => vec![json!({"role": "user", "content": text})],
+        Message::Tool { id, text, .. } => {
             vec![json!({"type": "function_call_output", "call_id": id, "output": text})]
         }
-        Said::Model(answer) => {
+        Message::Model(answer) => {
             let mut output = Vec::new();
             if let Some(seal) = seal(answer) {
                 output.push(json!({"type": "reasoning", "summary": [], "encrypted_content": seal}));
@@ -201,11 +202,13 @@ fn responses(said: &Said, seal: Sealing<'_>) -> Vec<Value> {
     }
 }
 
-fn chat(said: &Said, seal: Sealing<'_>) -> Value {
+fn chat(said: &Message, seal: SealFn<'_>) -> Value {
     match said {
-        Said::User(text) => json!({"role": "user", "content": text}),
-        Said::Tool { id, text, .. } => json!({"role": "tool", "tool_call_id": id, "content": text}),
-        Said::Model(answer) => {
+        Message::User(text) => json!({"role": "user", "content": text}),
+        Message::Tool { id, text, .. } => {
+            json!({"role": "tool", "tool_call_id": id, "content": text})
+        }
+        Message::Model(answer) => {
             let mut message = json!({"role": "assistant", "content": answer.text});
             if let Some(seal) = seal(answer) {
                 message["reasoning_details"] = json!([{"type": "reasoning.text", "text": thought(answer.mind),
@@ -220,12 +223,12 @@ fn chat(said: &Said, seal: Sealing<'_>) -> Value {
     }
 }
 
-fn gemini(said: &Said, seal: Sealing<'_>) -> Value {
+fn gemini(said: &Message, seal: SealFn<'_>) -> Value {
     match said {
-        Said::User(text) => json!({"role": "user", "parts": [{"text": text}]}),
-        Said::Tool { id, name, text } => json!({"role": "user", "parts":
+        Message::User(text) => json!({"role": "user", "parts": [{"text": text}]}),
+        Message::Tool { id, name, text } => json!({"role": "user", "parts":
             [{"functionResponse": {"id": id, "name": name, "response": {"output": text}}}]}),
-        Said::Model(answer) => {
+        Message::Model(answer) => {
             let mut parts = vec![json!({"text": answer.text})];
             if let Some((id, name, argument)) = &answer.call {
                 parts.push(
@@ -240,12 +243,12 @@ fn gemini(said: &Said, seal: Sealing<'_>) -> Value {
     }
 }
 
-fn converse(said: &Said, seal: Sealing<'_>) -> Value {
+fn converse(said: &Message, seal: SealFn<'_>) -> Value {
     match said {
-        Said::User(text) => json!({"role": "user", "content": [{"text": text}]}),
-        Said::Tool { id, text, .. } => json!({"role": "user", "content":
+        Message::User(text) => json!({"role": "user", "content": [{"text": text}]}),
+        Message::Tool { id, text, .. } => json!({"role": "user", "content":
             [{"toolResult": {"toolUseId": id, "content": [{"text": text}]}}]}),
-        Said::Model(answer) => {
+        Message::Model(answer) => {
             let mut content = Vec::new();
             if let Some(seal) = seal(answer) {
                 content.push(json!({"reasoningContent": {"reasoningText":

@@ -1,4 +1,4 @@
-//! A gateway with the simulators behind it, and a plain client for each dialect.
+//! A gateway in front of the simulators, and a plain client for each dialect.
 
 pub(crate) mod official;
 pub(crate) mod scripted;
@@ -11,11 +11,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Boxed, Name, Provider, Store, Upstream, Wire};
-use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_core::{Name, Provider, Store, StoreFuture, Upstream, Wire};
+use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
+use throughline_replay::{Claims, Replay};
 use throughline_server::{
-    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Limits, Operations, Passthrough,
-    PrefixPolicy, Prices, Reached, Replay, ReplayMode, Silent, Unpriced,
+    Admission, AgentApi, Gateway, Keyring, Limits, ModelRouter, NoPrices, NullLog, Passthrough,
+    PrefixPolicy, Prices, ReplayMode, RouteTarget, Server, Telemetry,
 };
 use throughline_sim::Simulator;
 use throughline_store::Journal;
@@ -23,48 +24,53 @@ use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
-/// A route: first to a Claude that nobody can reach, then to a GPT.
+/// A route: first to an unreachable Claude, then to a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
-/// An endpoint at which nobody listens.
+/// An endpoint without a listener.
 pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
-/// A dialect.
+/// A dialect of the plain client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Say {
+pub(crate) enum ClientDialect {
     Messages,
     Responses,
     Chat,
     Gemini,
 }
 
-impl Say {
-    pub(crate) const ALL: [Say; 4] = [Say::Messages, Say::Responses, Say::Chat, Say::Gemini];
+impl ClientDialect {
+    pub(crate) const ALL: [ClientDialect; 4] = [
+        ClientDialect::Messages,
+        ClientDialect::Responses,
+        ClientDialect::Chat,
+        ClientDialect::Gemini,
+    ];
 }
 
-/// A gateway that is open.
-pub(crate) struct Gate {
+/// A running gateway.
+pub(crate) struct SimGateway {
     url: String,
     simulator: Simulator,
     journal: Journal,
     _folder: Folder,
 }
 
-/// There are no keys.
+/// A keyring without keys.
 struct NoKeys;
 
 impl Keyring for NoKeys {
-    fn admit<'a>(&'a self, _: Option<&'a str>) -> Boxed<'a, Admission> {
+    fn admit<'a>(&'a self, _: Option<&'a str>) -> StoreFuture<'a, Admission> {
         Box::pin(async { Ok(Admission::Open) })
     }
 }
 
-/// The simulators, each model under its maker's row.
-struct Simulated {
+/// Routes each model to the simulator of its provider.
+struct SimRouter {
     catalog: Arc<Catalog>,
 }
 
-impl Simulated {
+impl SimRouter {
     fn row(&self, model: &str) -> Option<Arc<Provider>> {
         let rows = [
             ("claude", "anthropic"),
@@ -77,18 +83,18 @@ impl Simulated {
     }
 }
 
-impl Directory for Simulated {
-    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+impl ModelRouter for SimRouter {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
         if model == FALLBACK {
             let [claude, gpt, ..] = MODELS;
             let down = self.reach(claude)?.into_iter();
-            let down = down.map(|reached| Reached { endpoint: DOWN.into(), ..reached });
+            let down = down.map(|reached| RouteTarget { endpoint: DOWN.into(), ..reached });
             return Ok(down.chain(self.reach(gpt)?).collect());
         }
         let model = model.strip_prefix("sim/").unwrap_or(model);
         let provider = self.row(model).ok_or_else(|| format!("there is no model `{model}`"))?;
         let endpoint = Name::from(format!("sim-{}", provider.name));
-        Ok(vec![Reached {
+        Ok(vec![RouteTarget {
             endpoint,
             account: "sim".into(),
             is_callers: false,
@@ -97,7 +103,7 @@ impl Directory for Simulated {
         }])
     }
 
-    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+    fn of_wire(&self, _: &Wire) -> Option<RouteTarget> {
         None
     }
 
@@ -113,38 +119,38 @@ pub(crate) fn upstream(base: &str) -> Http {
     let options = EndpointOptions { retry, ..EndpointOptions::default() };
     let endpoint = |name: &str, row: &str, at: &str| {
         let row = Catalog::builtin().provider(row).unwrap();
-        let key = Source::Key(throughline_core::Credential::new("sim-key"));
-        Endpoint::new(name, row, at, key).unwrap().with(options)
+        let key = CredentialSource::Key(throughline_core::Credential::new("sim-key"));
+        Endpoint::new(name, row, at, key).unwrap().with_options(options)
     };
     let simulated =
         rows.map(|row| endpoint(&format!("sim-{row}"), row, &format!("{base}/at/{row}")));
-    // Port 1 is nobody's.
+    // Port 1 has no listener.
     let endpoints =
         simulated.into_iter().chain([endpoint(DOWN, "anthropic", "http://127.0.0.1:1")]);
     Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
 }
 
-/// How a gateway is opened.
-pub(crate) struct Opening {
+/// The options of a gateway.
+pub(crate) struct GatewayOptions {
     pub(crate) mode: ReplayMode,
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
-    pub(crate) directory: Arc<dyn Directory>,
-    /// The paths that are forwarded although the gateway does not know them.
+    pub(crate) directory: Arc<dyn ModelRouter>,
+    /// Unknown paths to forward.
     pub(crate) passthrough: Passthrough,
     pub(crate) allow_open: bool,
     pub(crate) prices: Arc<dyn Prices>,
-    /// Makes the agents, where there are any.
+    /// Creates the agent API, if the test needs it.
     pub(crate) agents: Option<MakeAgents>,
 }
 
-/// Makes agents over a store.
+/// Creates the agent API over a store.
 pub(crate) type MakeAgents = Box<dyn FnOnce(Arc<dyn Store>) -> AgentApi + Send>;
 
-impl Opening {
-    /// One without keys, before the simulators.
+impl GatewayOptions {
+    /// A gateway without keys, in front of the simulators.
     pub(crate) fn of(mode: ReplayMode) -> Self {
-        let directory = Simulated { catalog: Arc::new(Catalog::builtin().clone()) };
+        let directory = SimRouter { catalog: Arc::new(Catalog::builtin().clone()) };
         Self {
             mode,
             prefix: PrefixPolicy::default(),
@@ -152,16 +158,17 @@ impl Opening {
             directory: Arc::new(directory),
             passthrough: Passthrough::default(),
             allow_open: false,
-            prices: Arc::new(Unpriced),
+            prices: Arc::new(NoPrices),
             agents: None,
         }
     }
 }
 
-/// Opens a gateway before that upstream. Gives its address, its store, and the folder of that.
+/// Starts a gateway in front of this upstream. Returns its address, its store, and the store's
+/// folder.
 pub(crate) async fn serve(
     upstream: Arc<dyn Upstream>,
-    opening: Opening,
+    opening: GatewayOptions,
 ) -> (String, Journal, Folder) {
     let folder = Folder::new("gateway");
     let url = format!("sqlite://{}", folder.join("store.db").display());
@@ -171,18 +178,18 @@ pub(crate) async fn serve(
     (url, store, folder)
 }
 
-/// Opens a gateway on that store, until it is asked to stop, which it then does at once. Gives its address.
+/// Starts a gateway on this store that shuts down immediately when requested. Returns its address.
 pub(crate) async fn serve_on(
     store: Journal,
     upstream: Arc<dyn Upstream>,
-    opening: Opening,
+    opening: GatewayOptions,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> String {
     let catalog = Arc::new(Catalog::builtin().clone());
-    let operations = Operations::new(
+    let operations = Telemetry::new(
         Arc::new(store.clone()),
         opening.prices,
-        Arc::new(Silent),
+        Arc::new(NullLog),
         Limits { capture: Duration::from_secs(5), ..Limits::default() },
     )
     .unwrap();
@@ -200,15 +207,21 @@ pub(crate) async fn serve_on(
         body_limit: 64 << 20,
         depth_limit: 512,
         operations: Arc::new(operations),
-        agents: opening.agents.map(|make| Arc::new(make(Arc::new(store.clone())))),
+        redaction: None,
     };
+    let agents = opening.agents.map(|make| Arc::new(make(Arc::new(store.clone()))));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(throughline_server::serve(gateway, listener, stop, std::future::ready(())));
+    tokio::spawn(throughline_server::serve(
+        Server::new(gateway, agents),
+        listener,
+        stop,
+        std::future::ready(()),
+    ));
     url
 }
 
-/// The answer to any request to a gateway, when it has begun.
+/// Sends a request and returns the response as soon as it starts.
 pub(crate) async fn begin(
     url: &str,
     method: &str,
@@ -225,25 +238,28 @@ pub(crate) async fn begin(
     client.request(request).await.unwrap()
 }
 
-impl Gate {
+impl SimGateway {
     pub(crate) async fn open(mode: ReplayMode) -> Self {
-        Self::open_with(Opening::of(mode), throughline_sim::Options::default()).await
+        Self::open_with(GatewayOptions::of(mode), throughline_sim::Options::default()).await
     }
 
-    /// One for whoever has a key of that ring.
+    /// Opens a gateway with this keyring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
-        let opening = Opening { keyring, ..Opening::of(mode) };
+        let opening = GatewayOptions { keyring, ..GatewayOptions::of(mode) };
         Self::open_with(opening, throughline_sim::Options::default()).await
     }
 
-    /// One before simulators that are started so.
-    pub(crate) async fn open_with(opening: Opening, simulators: throughline_sim::Options) -> Self {
+    /// Opens a gateway in front of simulators with these options.
+    pub(crate) async fn open_with(
+        opening: GatewayOptions,
+        simulators: throughline_sim::Options,
+    ) -> Self {
         Self::open_before(|_| opening, simulators).await
     }
 
-    /// The same, for whom the simulators' address matters.
+    /// Like `open_with`, for options that need the simulators' address.
     pub(crate) async fn open_before(
-        opening: impl FnOnce(String) -> Opening,
+        opening: impl FnOnce(String) -> GatewayOptions,
         simulators: throughline_sim::Options,
     ) -> Self {
         let simulator = throughline_sim::start(simulators).await.unwrap();
@@ -252,38 +268,48 @@ impl Gate {
         Self { url, simulator, journal, _folder: folder }
     }
 
-    /// The store behind it.
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// The ids of the calls in the first answer, as the caller sees them.
-    pub(crate) async fn call_ids(&self, say: Say, model: &str, stream: bool) -> Vec<String> {
+    /// The call ids in the first answer, as the caller sees them.
+    pub(crate) async fn call_ids(
+        &self,
+        say: ClientDialect,
+        model: &str,
+        stream: bool,
+    ) -> Vec<String> {
         let said = self.ask(say, model, &[say.user(QUESTION)], stream).await.unwrap();
         say.calls(&said).into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Where it listens.
-    #[allow(dead_code, reason = "only the official clients ask")]
+    #[allow(dead_code, reason = "only the official clients use it")]
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// What the simulator was asked so far.
+    /// The requests that the simulator received.
     pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
         self.simulator.ledger()
     }
 
     pub(crate) fn assert_nothing_refused(&self) {
         let ledger = self.simulator.ledger();
-        assert!(!ledger.entries.is_empty(), "nobody asked the simulator");
+        assert!(!ledger.entries.is_empty(), "the simulator received no request");
         for entry in &ledger.entries {
             assert_eq!(entry.refused, None, "{} {} refused {entry:?}", entry.wire, entry.model);
         }
     }
 
-    /// Two questions, with tools and reasoning. Gives the number of answers.
-    pub(crate) async fn converse(&self, say: Say, model: &str, stream: bool, drops: bool) -> usize {
+    /// Holds a conversation of two questions with tools and reasoning. Returns the number of
+    /// answers.
+    pub(crate) async fn converse(
+        &self,
+        say: ClientDialect,
+        model: &str,
+        stream: bool,
+        drops: bool,
+    ) -> usize {
         let conversed = self.try_converse(say, model, stream, drops).await;
         let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
         conversed.map_err(|error| format!("{asked}: {error}")).unwrap()
@@ -291,7 +317,7 @@ impl Gate {
 
     pub(crate) async fn try_converse(
         &self,
-        say: Say,
+        say: ClientDialect,
         model: &str,
         stream: bool,
         drops: bool,
@@ -315,18 +341,23 @@ impl Gate {
         Ok(answers)
     }
 
-    /// How many requests reached the simulator.
+    /// The number of requests that reached the simulator.
     pub(crate) fn requests(&self) -> usize {
         self.simulator.ledger().entries.len()
     }
 
-    /// The status and the body of the answer to one request.
-    pub(crate) async fn post(&self, say: Say, model: &str, history: &[Value]) -> (u16, Value) {
+    /// Sends one request; returns the status and body of the response.
+    pub(crate) async fn post(
+        &self,
+        say: ClientDialect,
+        model: &str,
+        history: &[Value],
+    ) -> (u16, Value) {
         let (path, body) = say.request(model, history, false);
         self.raw(&path, body.to_string().into_bytes(), &[]).await
     }
 
-    /// The same for any body, with these headers.
+    /// Sends any body with these headers.
     pub(crate) async fn raw(
         &self,
         path: &str,
@@ -337,13 +368,13 @@ impl Gate {
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    /// The document at a path.
+    /// Returns the document at a path.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let (status, _, body) = self.send("GET", path, Vec::new(), &[]).await;
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    /// The status, the headers and the body of the answer to any request.
+    /// Sends any request; returns the status, headers and body.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -356,7 +387,7 @@ impl Gate {
         (status, headers, response.into_body().collect().await.unwrap().to_bytes())
     }
 
-    /// The answer to any request, when it has begun.
+    /// Sends any request; returns the response as soon as it starts.
     pub(crate) async fn begin(
         &self,
         method: &str,
@@ -367,8 +398,15 @@ impl Gate {
         begin(&self.url, method, path, body, headers).await
     }
 
-    /// One conversation in which each answer comes from the next of these models, whether or not a tool loop is open.
-    pub(crate) async fn switch(&self, say: Say, models: &[&str], stream: bool, drops: bool) {
+    /// Holds a conversation in which each answer comes from the next model, even within a tool
+    /// loop.
+    pub(crate) async fn switch(
+        &self,
+        say: ClientDialect,
+        models: &[&str],
+        stream: bool,
+        drops: bool,
+    ) {
         let mut history = vec![say.user(QUESTION)];
         for model in models {
             let said = self.ask(say, model, &history, stream).await;
@@ -384,10 +422,10 @@ impl Gate {
         }
     }
 
-    /// The messages that the answer adds to the history.
+    /// Sends the history and returns the messages that the answer adds.
     pub(crate) async fn ask(
         &self,
-        say: Say,
+        say: ClientDialect,
         model: &str,
         history: &[Value],
         stream: bool,
@@ -410,7 +448,7 @@ impl Gate {
         if !stream {
             return Ok(say.answer(&serde_json::from_slice(&body).unwrap()));
         }
-        let framing = kind.as_deref().and_then(Framing::of_content_type).unwrap();
+        let framing = kind.as_deref().and_then(Framing::from_content_type).unwrap();
         let (mut reader, mut frames) = (Framer::new(framing), Vec::new());
         reader.push(&body, &mut frames).unwrap();
         reader.finish(&mut frames).unwrap();
@@ -423,20 +461,22 @@ fn tools() -> [(&'static str, Value); 2] {
     [("get_weather", with("city")), ("get_time", with("zone"))]
 }
 
-/// A call: its id, its name.
-type CallOf = (String, String);
+/// The id and name of a call.
+type CallIdAndName = (String, String);
 
-impl Say {
+impl ClientDialect {
     pub(crate) fn user(self, text: &str) -> Value {
         match self {
-            Say::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
-            Say::Messages | Say::Responses | Say::Chat => json!({"role": "user", "content": text}),
+            ClientDialect::Gemini => json!({"role": "user", "parts": [{"text": text}]}),
+            ClientDialect::Messages | ClientDialect::Responses | ClientDialect::Chat => {
+                json!({"role": "user", "content": text})
+            }
         }
     }
 
     pub(crate) fn request(self, model: &str, history: &[Value], stream: bool) -> (String, Value) {
         match self {
-            Say::Messages => {
+            ClientDialect::Messages => {
                 let tools =
                     tools().map(|(name, schema)| json!({"name": name, "input_schema": schema}));
                 let thinking = json!({"type": "enabled", "budget_tokens": 2048});
@@ -444,14 +484,14 @@ impl Say {
                                   "messages": history, "stream": stream});
                 ("/v1/messages".to_owned(), body)
             }
-            Say::Responses => {
+            ClientDialect::Responses => {
                 let tools = tools().map(|(name, schema)| json!({"type": "function", "name": name, "parameters": schema}));
                 let body = json!({"model": model, "input": history, "tools": tools, "store": false,
                                   "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium"},
                                   "stream": stream});
                 ("/v1/responses".to_owned(), body)
             }
-            Say::Chat => {
+            ClientDialect::Chat => {
                 let tools = tools().map(|(name, schema)| {
                     json!({"type": "function", "function": {"name": name, "parameters": schema}})
                 });
@@ -459,7 +499,7 @@ impl Say {
                                   "reasoning_effort": "medium", "stream": stream});
                 ("/v1/chat/completions".to_owned(), body)
             }
-            Say::Gemini => {
+            ClientDialect::Gemini => {
                 let tools = tools()
                     .map(|(name, schema)| json!({"name": name, "parametersJsonSchema": schema}));
                 let thinking = json!({"includeThoughts": true, "thinkingLevel": "LOW"});
@@ -473,10 +513,12 @@ impl Say {
 
     pub(crate) fn answer(self, body: &Value) -> Vec<Value> {
         match self {
-            Say::Messages => vec![json!({"role": "assistant", "content": body["content"]})],
-            Say::Responses => body["output"].as_array().unwrap().clone(),
-            Say::Chat => vec![body["choices"][0]["message"].clone()],
-            Say::Gemini => vec![body["candidates"][0]["content"].clone()],
+            ClientDialect::Messages => {
+                vec![json!({"role": "assistant", "content": body["content"]})]
+            }
+            ClientDialect::Responses => body["output"].as_array().unwrap().clone(),
+            ClientDialect::Chat => vec![body["choices"][0]["message"].clone()],
+            ClientDialect::Gemini => vec![body["candidates"][0]["content"].clone()],
         }
     }
 
@@ -485,14 +527,16 @@ impl Say {
         let events: Vec<Value> =
             events.map(|frame| serde_json::from_slice(&frame.data).unwrap()).collect();
         match self {
-            Say::Messages => vec![json!({"role": "assistant", "content": blocks(&events)})],
-            Say::Responses => {
+            ClientDialect::Messages => {
+                vec![json!({"role": "assistant", "content": blocks(&events)})]
+            }
+            ClientDialect::Responses => {
                 let last =
                     events.iter().find(|event| event["type"] == "response.completed").unwrap();
                 self.answer(&last["response"])
             }
-            Say::Chat => vec![chat_message(&events)],
-            Say::Gemini => {
+            ClientDialect::Chat => vec![assemble_chat_message(&events)],
+            ClientDialect::Gemini => {
                 let parts =
                     |event: &Value| event["candidates"][0]["content"]["parts"].as_array().cloned();
                 let parts: Vec<Value> = events.iter().filter_map(parts).flatten().collect();
@@ -501,25 +545,25 @@ impl Say {
         }
     }
 
-    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallOf> {
+    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallIdAndName> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
         match self {
-            Say::Messages => {
+            ClientDialect::Messages => {
                 let blocks = all(&said[0]["content"])
                     .into_iter()
                     .filter(|block| block["type"] == "tool_use");
                 blocks.map(|block| (text(&block["id"]), text(&block["name"]))).collect()
             }
-            Say::Responses => {
+            ClientDialect::Responses => {
                 let calls = said.iter().filter(|item| item["type"] == "function_call");
                 calls.map(|item| (text(&item["call_id"]), text(&item["name"]))).collect()
             }
-            Say::Chat => {
+            ClientDialect::Chat => {
                 let calls = all(&said[0]["tool_calls"]).into_iter();
                 calls.map(|call| (text(&call["id"]), text(&call["function"]["name"]))).collect()
             }
-            Say::Gemini => {
+            ClientDialect::Gemini => {
                 let calls = all(&said[0]["parts"])
                     .into_iter()
                     .filter(|part| part["functionCall"].is_object());
@@ -532,23 +576,23 @@ impl Say {
         }
     }
 
-    pub(crate) fn results(self, calls: &[CallOf]) -> Vec<Value> {
+    pub(crate) fn results(self, calls: &[CallIdAndName]) -> Vec<Value> {
         match self {
-            Say::Messages => {
+            ClientDialect::Messages => {
                 let results = calls.iter().map(|(id, _)| {
                     json!({"type": "tool_result", "tool_use_id": id, "content": "sunny and noon"})
                 });
                 vec![json!({"role": "user", "content": results.collect::<Vec<_>>()})]
             }
-            Say::Responses => calls
+            ClientDialect::Responses => calls
                 .iter()
                 .map(|(id, _)| json!({"type": "function_call_output", "call_id": id, "output": "sunny and noon"}))
                 .collect(),
-            Say::Chat => calls
+            ClientDialect::Chat => calls
                 .iter()
                 .map(|(id, _)| json!({"role": "tool", "tool_call_id": id, "content": "sunny and noon"}))
                 .collect(),
-            Say::Gemini => {
+            ClientDialect::Gemini => {
                 let parts = calls.iter().map(|(id, name)| {
                     let mut response = json!({"name": name, "response": {"result": "sunny and noon"}});
                     if !id.is_empty() {
@@ -561,7 +605,7 @@ impl Say {
         }
     }
 
-    /// What a careless client keeps of an answer: nothing of the reasoning.
+    /// An answer as a lossy client keeps it: without reasoning.
     pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
@@ -569,26 +613,26 @@ impl Say {
         let kept =
             said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
                 match self {
-                    Say::Messages => {
+                    ClientDialect::Messages => {
                         message["content"] =
                             json!(without(&message["content"], |block| block["type"]
                                 == "thinking"
                                 || block["type"] == "redacted_thinking"));
                     }
-                    Say::Gemini => {
+                    ClientDialect::Gemini => {
                         let mut parts = without(&message["parts"], |part| part["thought"] == true);
                         for part in &mut parts {
                             part.as_object_mut().unwrap().remove("thoughtSignature");
                         }
                         message["parts"] = json!(parts);
                     }
-                    Say::Chat => {
+                    ClientDialect::Chat => {
                         let message = message.as_object_mut().unwrap();
                         for key in ["reasoning_content", "reasoning", "reasoning_details"] {
                             message.remove(key);
                         }
                     }
-                    Say::Responses => {}
+                    ClientDialect::Responses => {}
                 }
                 message
             });
@@ -596,7 +640,7 @@ impl Say {
     }
 }
 
-/// The blocks that a stream of Anthropic's adds up to.
+/// Accumulates the blocks of an Anthropic stream.
 fn blocks(events: &[Value]) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     let mut arguments = String::new();
@@ -625,8 +669,8 @@ fn blocks(events: &[Value]) -> Vec<Value> {
     blocks
 }
 
-/// The message that a stream of chat chunks adds up to.
-fn chat_message(events: &[Value]) -> Value {
+/// Accumulates the message of a chat stream.
+fn assemble_chat_message(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": ""});
     let mut calls: Vec<Value> = Vec::new();
     for delta in

@@ -1,11 +1,11 @@
-//! The official clients, in the environments that `scripts/sdks` makes.
+//! Runs the official clients in the environments that `scripts/sdks` creates.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use throughline_testkit::{skip, workspace_root};
 
-/// Runs one script against a gateway; skips where its clients are not installed.
+/// Runs one script against a gateway. Skips it if its clients are not installed.
 pub(crate) async fn run(
     language: &str,
     script: &str,
@@ -22,7 +22,7 @@ pub(crate) async fn run(
     Some(command.stdin(Stdio::null()).output().await.unwrap())
 }
 
-/// The interpreter that has the clients, if `scripts/sdks` was run.
+/// The interpreter with the clients, if `scripts/sdks` has run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = workspace_root().join("target/sdks");
     let (program, needed) = match language {

@@ -1,5 +1,4 @@
-//! A provider that answers with the same bytes whoever asks, in whichever pieces and compression a test wants. What it says
-//! are answers of the simulators.
+//! A provider that replays fixed simulator replies, with any chunking and compression.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -14,25 +13,25 @@ use axum::serve::ListenerExt as _;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use throughline_codec::{Catalog, codec};
-use throughline_core::{Outgoing, Upstream as _};
-use throughline_testkit::{Dice, split};
+use throughline_core::{Upstream as _, UpstreamRequest};
+use throughline_testkit::{TestRng, split};
 
-use super::{MODELS, QUESTION, Say, upstream};
+use super::{ClientDialect, MODELS, QUESTION, upstream};
 
-/// How the bytes of an answer are cut.
+/// How the bytes of a reply are split.
 #[derive(Clone, Debug)]
-pub(crate) enum Cut {
+pub(crate) enum Chunking {
     OneByte,
     Random(u64),
     At(Vec<usize>),
 }
 
-impl Cut {
+impl Chunking {
     fn pieces(&self, bytes: &[u8]) -> Vec<Bytes> {
         let mut dice = match self {
-            Cut::OneByte => return bytes.chunks(1).map(Bytes::copy_from_slice).collect(),
-            Cut::At(places) => return pieces(bytes, places),
-            Cut::Random(seed) => Dice::new(*seed),
+            Chunking::OneByte => return bytes.chunks(1).map(Bytes::copy_from_slice).collect(),
+            Chunking::At(places) => return pieces(bytes, places),
+            Chunking::Random(seed) => TestRng::new(*seed),
         };
         let places: Vec<usize> = (0..40).map(|_| dice.below(bytes.len())).collect();
         pieces(bytes, &places)
@@ -44,43 +43,43 @@ fn pieces(bytes: &[u8], places: &[usize]) -> Vec<Bytes> {
     pieces.map(Bytes::copy_from_slice).collect()
 }
 
-/// How an answer is compressed.
+/// The compression of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(crate) enum Compression {
     Plain,
     Gzip,
     Deflate,
     Brotli,
 }
 
-impl Coding {
-    pub(crate) const ALL: [Coding; 4] =
-        [Coding::Plain, Coding::Gzip, Coding::Deflate, Coding::Brotli];
+impl Compression {
+    pub(crate) const ALL: [Compression; 4] =
+        [Compression::Plain, Compression::Gzip, Compression::Deflate, Compression::Brotli];
 
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
-            Coding::Plain => None,
-            Coding::Gzip => Some("gzip"),
-            Coding::Deflate => Some("deflate"),
-            Coding::Brotli => Some("br"),
+            Compression::Plain => None,
+            Compression::Gzip => Some("gzip"),
+            Compression::Deflate => Some("deflate"),
+            Compression::Brotli => Some("br"),
         }
     }
 
     pub(crate) fn of(self, bytes: &[u8]) -> Vec<u8> {
         let fast = flate2::Compression::fast();
         match self {
-            Coding::Plain => bytes.to_vec(),
-            Coding::Gzip => {
+            Compression::Plain => bytes.to_vec(),
+            Compression::Gzip => {
                 let mut encoder = flate2::write::GzEncoder::new(Vec::new(), fast);
                 encoder.write_all(bytes).unwrap();
                 encoder.finish().unwrap()
             }
-            Coding::Deflate => {
+            Compression::Deflate => {
                 let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), fast);
                 encoder.write_all(bytes).unwrap();
                 encoder.finish().unwrap()
             }
-            Coding::Brotli => {
+            Compression::Brotli => {
                 let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 4, 20);
                 encoder.write_all(bytes).unwrap();
                 encoder.into_inner()
@@ -89,49 +88,50 @@ impl Coding {
     }
 }
 
-/// An answer as a simulator gave it.
+/// A recorded simulator reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct RecordedReply {
     pub(crate) kind: String,
     pub(crate) body: Bytes,
 }
 
-/// How it answers now.
+/// How the provider replies.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
-    pub(crate) cut: Cut,
-    pub(crate) coding: Coding,
+pub(crate) struct ReplyStyle {
+    pub(crate) cut: Chunking,
+    pub(crate) coding: Compression,
     /// Whether a streaming request is answered with one JSON object.
     pub(crate) ignores_stream: bool,
 }
 
-impl Manner {
-    pub(crate) fn new(cut: Cut, coding: Coding) -> Self {
+impl ReplyStyle {
+    pub(crate) fn new(cut: Chunking, coding: Compression) -> Self {
         Self { cut, coding, ignores_stream: false }
     }
 }
 
-/// A provider that always says the same.
-pub(crate) struct Scripted {
+/// A provider with fixed replies.
+pub(crate) struct FixedProvider {
     pub(crate) url: String,
-    answers: Vec<(Say, bool, Said)>,
-    manner: Mutex<Manner>,
+    answers: Vec<(ClientDialect, bool, RecordedReply)>,
+    manner: Mutex<ReplyStyle>,
     asked: Mutex<Vec<(HeaderMap, Bytes)>>,
 }
 
-impl Scripted {
-    /// Takes down what the simulators answer on each wire, whole and streamed, and says that from then on.
+impl FixedProvider {
+    /// Records the simulators' replies on each wire, whole and streamed, and replays them from then
+    /// on.
     pub(crate) async fn open() -> Arc<Self> {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
         let mut answers = Vec::new();
-        for say in Say::ALL {
+        for say in ClientDialect::ALL {
             for stream in [false, true] {
                 answers.push((say, stream, recorded(&simulator.url(), say, stream).await));
             }
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let manner = Mutex::new(Manner::new(Cut::At(Vec::new()), Coding::Plain));
+        let manner = Mutex::new(ReplyStyle::new(Chunking::At(Vec::new()), Compression::Plain));
         let scripted = Arc::new(Self { url, answers, manner, asked: Mutex::default() });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&scripted));
         let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
@@ -139,38 +139,38 @@ impl Scripted {
         scripted
     }
 
-    pub(crate) fn answers(&self, manner: Manner) {
+    pub(crate) fn answers(&self, manner: ReplyStyle) {
         *self.manner.lock().unwrap() = manner;
     }
 
-    pub(crate) fn said(&self, say: Say, stream: bool) -> &Said {
+    pub(crate) fn said(&self, say: ClientDialect, stream: bool) -> &RecordedReply {
         let found = self.answers.iter().find(|(own, how, _)| *own == say && *how == stream);
         &found.unwrap().2
     }
 
-    /// What it was asked last.
+    /// The headers and body of the last request.
     pub(crate) fn last(&self) -> (HeaderMap, Bytes) {
         self.asked.lock().unwrap().last().cloned().unwrap()
     }
 }
 
-/// The model of a wire's own maker, under the name that its maker knows, so that answers pass byte for byte.
-pub(crate) fn model(say: Say) -> &'static str {
+/// The wire's own model under the provider's own name, so that replies are forwarded byte for byte.
+pub(crate) fn model(say: ClientDialect) -> &'static str {
     let name = match say {
-        Say::Messages => MODELS[0],
-        Say::Responses => MODELS[1],
-        Say::Gemini => MODELS[2],
-        Say::Chat => MODELS[3],
+        ClientDialect::Messages => MODELS[0],
+        ClientDialect::Responses => MODELS[1],
+        ClientDialect::Gemini => MODELS[2],
+        ClientDialect::Chat => MODELS[3],
     };
     name.strip_prefix("sim/").unwrap()
 }
 
-async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
+async fn recorded(simulator: &str, say: ClientDialect, stream: bool) -> RecordedReply {
     let row = match say {
-        Say::Messages => "anthropic",
-        Say::Responses => "openai",
-        Say::Gemini => "gemini",
-        Say::Chat => "deepseek",
+        ClientDialect::Messages => "anthropic",
+        ClientDialect::Responses => "openai",
+        ClientDialect::Gemini => "gemini",
+        ClientDialect::Chat => "deepseek",
     };
     let provider = Catalog::builtin().provider(row).unwrap();
     let model = model(say);
@@ -178,7 +178,7 @@ async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
     let path = codec(&provider.wire).unwrap().path(&target, stream);
     let (_, body) = say.request(model, &[say.user(QUESTION)], stream);
     let header = |name: &str, value: &str| (name.into(), value.into());
-    let outgoing = Outgoing {
+    let outgoing = UpstreamRequest {
         endpoint: format!("sim-{row}").into(),
         model: None,
         method: "POST".into(),
@@ -194,24 +194,24 @@ async fn recorded(simulator: &str, say: Say, stream: bool) -> Said {
     assert_eq!(answer.status, 200, "{say:?}, streamed {stream}");
     let kind = answer.header("content-type").unwrap().to_owned();
     let chunks: Vec<Bytes> = answer.body.map(Result::unwrap).collect().await;
-    Said { kind, body: chunks.concat().into() }
+    RecordedReply { kind, body: chunks.concat().into() }
 }
 
-async fn answer(State(scripted): State<Arc<Scripted>>, request: Request<Body>) -> Response {
+async fn answer(State(scripted): State<Arc<FixedProvider>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
     let path = parts.uri.path();
     let endings = [
-        ("/messages", Say::Messages),
-        ("/responses", Say::Responses),
-        ("/chat/completions", Say::Chat),
-        ("enerateContent", Say::Gemini),
+        ("/messages", ClientDialect::Messages),
+        ("/responses", ClientDialect::Responses),
+        ("/chat/completions", ClientDialect::Chat),
+        ("enerateContent", ClientDialect::Gemini),
     ];
     let (_, say) = endings.into_iter().find(|(ending, _)| path.ends_with(ending)).unwrap();
     let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let stream = asked["stream"] == true || path.ends_with("streamGenerateContent");
     scripted.asked.lock().unwrap().push((parts.headers, body));
-    let Manner { cut, coding, ignores_stream } = scripted.manner.lock().unwrap().clone();
+    let ReplyStyle { cut, coding, ignores_stream } = scripted.manner.lock().unwrap().clone();
     let said = scripted.said(say, stream && !ignores_stream);
     let pieces = cut.pieces(&coding.of(&said.body));
     let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));

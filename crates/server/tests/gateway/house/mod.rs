@@ -1,11 +1,11 @@
-//! A gateway in front of a provider on a raw socket that says whatever a test wants.
+//! A gateway in front of a scripted provider on a raw socket.
 
 #![allow(
     dead_code,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
-    reason = "a test fails by panicking, and each test file uses some of it"
+    reason = "a test fails by panicking, and each test file uses only a part"
 )]
 
 use std::future::Future;
@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Boxed, Json, Name, Store, Wire};
-use throughline_provider::{Endpoint, EndpointOptions, Http, RetryPolicy, Source};
+use throughline_core::{Json, Name, Store, StoreFuture, Wire};
+use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
+use throughline_replay::{Claims, Replay};
 use throughline_server::{
-    Admission, AgentApi, Claims, Directory, Gateway, Keyring, Level, Limits, Log, Operations,
-    Price, Prices, Reached, Replay, ReplayMode, StorePolicy,
+    Admission, AgentApi, Gateway, Keyring, Level, Limits, Log, ModelRouter, Price, Prices,
+    ReplayMode, RouteTarget, Server, StorePolicy, Telemetry,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
@@ -27,7 +28,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A whole stream of Anthropic's.
+/// A complete Anthropic stream.
 pub(crate) const STREAM: &str = concat!(
     "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":100,\"output_tokens\":1}}}\n\n",
     "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
@@ -36,13 +37,13 @@ pub(crate) const STREAM: &str = concat!(
     "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":20}}\n\n",
     "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 );
-/// The head of an answer that is a stream and ends with its connection.
+/// The head of a streamed response that ends with its connection.
 pub(crate) const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-/// A whole answer: 100 tokens in, 20 out.
+/// A whole response: 100 input tokens, 20 output tokens.
 pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
 
-/// The head and the body of a whole answer.
+/// The head and body of a whole response.
 pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -51,14 +52,14 @@ pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
 }
 
 /// A provider on a raw socket.
-pub(crate) struct Provider {
+pub(crate) struct RawProvider {
     pub(crate) url: String,
-    /// How many of its connections are open.
+    /// Number of open connections.
     pub(crate) open: Arc<AtomicUsize>,
 }
 
-impl Provider {
-    /// Answers each request, once it was read, by doing that with the connection.
+impl RawProvider {
+    /// Reads each request, then passes the connection to `act`.
     pub(crate) async fn doing<F>(act: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -83,7 +84,7 @@ impl Provider {
         Self { url, open }
     }
 
-    /// Says this to each request, and closes.
+    /// Sends this text for each request and closes the connection.
     pub(crate) async fn saying(text: impl Into<String>) -> Self {
         let text: Arc<str> = text.into().into();
         Self::doing(move |mut stream| {
@@ -96,18 +97,18 @@ impl Provider {
         .await
     }
 
-    /// A provider that is somewhere else.
+    /// A provider at another address.
     pub(crate) fn at(url: &str) -> Self {
         Self { url: url.to_owned(), open: Arc::default() }
     }
 
-    /// Waits until nobody is connected.
+    /// Waits until no client is connected.
     pub(crate) async fn is_alone(&self) {
         until(|| self.open.load(Ordering::SeqCst) == 0).await;
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
@@ -115,7 +116,7 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Reads a request with its body; nothing where the caller leaves before.
+/// Reads a request with its body; `None` if the caller disconnects early.
 async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut read = Vec::new();
     loop {
@@ -134,11 +135,11 @@ async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-/// Lines of the log.
+/// Captured log lines.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<String>>);
+pub(crate) struct LogLines(Mutex<Vec<String>>);
 
-impl Log for Lines {
+impl Log for LogLines {
     fn wants(&self, _: Level) -> bool {
         true
     }
@@ -148,25 +149,26 @@ impl Log for Lines {
     }
 }
 
-impl Lines {
-    /// The lines of that event, each behind its level.
+impl LogLines {
+    /// The lines of an event, each after its level.
     pub(crate) fn of(&self, event: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         let event = format!("\"event\":\"{event}\"");
         lines.iter().filter(|line| line.contains(&event)).cloned().collect()
     }
 
-    /// The lines of calls, each behind its level.
+    /// The lines of calls, each after its level.
     pub(crate) fn calls(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(r#""event":"call""#)).cloned().collect()
     }
 }
 
-/// Everything but the model `claude-unpriced` costs a dollar per million tokens in, and two out.
-pub(crate) struct OneDollar;
+/// Prices: one dollar per million input tokens, two per million output tokens; `claude-unpriced`
+/// has none.
+pub(crate) struct FlatPrices;
 
-impl Prices for OneDollar {
+impl Prices for FlatPrices {
     fn price(&self, _: &str, model: &str) -> Option<Price> {
         let price =
             Price { input: 1_000_000, cached: 1_000_000, written: 1_000_000, output: 2_000_000 };
@@ -178,11 +180,11 @@ impl Prices for OneDollar {
     }
 }
 
-/// Everybody who has any key has this one; it is open where there is none.
-pub(crate) struct Keys(pub(crate) Option<Admission>);
+/// Gives every key the same admission; without one, the gateway is open.
+pub(crate) struct OneAdmission(pub(crate) Option<Admission>);
 
-impl Keyring for Keys {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+impl Keyring for OneAdmission {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let admission = match (&self.0, key) {
             (None, _) => Admission::Open,
             // A key may name another tenant.
@@ -199,22 +201,23 @@ impl Keyring for Keys {
     }
 }
 
-/// Every model is the raw provider's, as Anthropic's; or on the wire of its own maker.
-struct Everything {
+/// Routes every model to the raw provider, on Anthropic's wire or on the wire of the model's
+/// provider.
+struct RawRouter {
     catalog: Arc<Catalog>,
     own_wires: bool,
 }
 
-/// The beginnings of models' names, with the rows of their makers.
-const MAKERS: [(&str, &str); 4] =
+/// Prefixes of model names with the rows of their providers.
+const VENDOR_ROWS: [(&str, &str); 4] =
     [("gpt-4", "openai-chat"), ("gpt", "openai"), ("gemini", "gemini"), ("", "anthropic")];
 
-impl Directory for Everything {
-    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
-        let maker = MAKERS.iter().find(|(begins, _)| model.starts_with(begins)).unwrap().1;
+impl ModelRouter for RawRouter {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
+        let maker = VENDOR_ROWS.iter().find(|(begins, _)| model.starts_with(begins)).unwrap().1;
         let row = if self.own_wires { maker } else { "anthropic" };
         let name = if row == "anthropic" { "raw".into() } else { format!("raw-{row}").into() };
-        Ok(vec![Reached {
+        Ok(vec![RouteTarget {
             endpoint: Name::clone(&name),
             account: name,
             is_callers: false,
@@ -223,7 +226,7 @@ impl Directory for Everything {
         }])
     }
 
-    fn of_wire(&self, _: &Wire) -> Option<Reached> {
+    fn of_wire(&self, _: &Wire) -> Option<RouteTarget> {
         self.reach("").ok()?.pop()
     }
 
@@ -232,29 +235,29 @@ impl Directory for Everything {
     }
 }
 
-/// How a gateway is built.
-pub(crate) struct Plan {
+/// The options of a gateway.
+pub(crate) struct RawGatewayOptions {
     pub(crate) limits: Limits,
     pub(crate) admission: Option<Admission>,
     /// How long the provider may be silent.
     pub(crate) idle: Duration,
     pub(crate) body_limit: usize,
-    /// Whether answers do not wait until they are kept.
+    /// Whether replies are stored by write-behind.
     pub(crate) relaxed: bool,
-    /// Whether models are asked on the wires of their makers, and not all on Anthropic's.
+    /// Whether models use their providers' own wires instead of Anthropic's.
     pub(crate) own_wires: bool,
-    /// The agent API and the console, where the test needs them.
+    /// The agent API and the console, if the test needs them.
     pub(crate) agents: Option<Arc<AgentApi>>,
-    /// What is done while the store fails.
+    /// What the gateway does while the store fails.
     pub(crate) policy: StorePolicy,
-    /// Who may ask, where it is not just the one of `admission`.
+    /// A keyring to use instead of `admission`.
     pub(crate) keyring: Option<Arc<dyn Keyring>>,
 }
 
-impl Default for Plan {
+impl Default for RawGatewayOptions {
     fn default() -> Self {
         Self {
-            // What is kept is looked at, on a slow disk, too.
+            // Allows slow disks, because tests read what was stored.
             limits: Limits { capture: Duration::from_secs(5), ..Limits::default() },
             admission: None,
             idle: Duration::from_mins(1),
@@ -268,65 +271,70 @@ impl Default for Plan {
     }
 }
 
-/// A gateway that is open.
-pub(crate) struct House {
+/// A running gateway.
+pub(crate) struct RawGateway {
     pub(crate) address: String,
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) lines: Arc<LogLines>,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
 
-/// A store in a folder.
+/// Opens a store in a folder.
 pub(crate) async fn store(folder: &Folder) -> Journal {
     let url = format!("sqlite://{}", folder.join("store.db").display());
     throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap()
 }
 
-impl House {
-    /// A gateway in front of that provider, with that store.
-    pub(crate) fn open(provider: &Provider, store: &Journal, plan: Plan) -> Self {
+impl RawGateway {
+    /// Starts a gateway with this store in front of the provider.
+    pub(crate) fn open(provider: &RawProvider, store: &Journal, plan: RawGatewayOptions) -> Self {
         Self::open_on(provider, Arc::new(store.clone()), plan)
     }
 
-    /// The same, with any store.
-    pub(crate) fn open_on(provider: &Provider, store: Arc<dyn Store>, plan: Plan) -> Self {
+    /// Starts a gateway with any store.
+    pub(crate) fn open_on(
+        provider: &RawProvider,
+        store: Arc<dyn Store>,
+        plan: RawGatewayOptions,
+    ) -> Self {
         let catalog = Arc::new(Catalog::builtin().clone());
         let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
         let options =
             EndpointOptions { retry, between_bytes: plan.idle, ..EndpointOptions::default() };
-        let endpoints = MAKERS.map(|(_, row)| {
-            let key = Source::Key(throughline_core::Credential::new("raw-key"));
+        let endpoints = VENDOR_ROWS.map(|(_, row)| {
+            let key = CredentialSource::Key(throughline_core::Credential::new("raw-key"));
             let name = if row == "anthropic" { "raw".to_owned() } else { format!("raw-{row}") };
             let row = catalog.provider(row).unwrap();
-            Endpoint::new(name, row, &provider.url, key).unwrap().with(options)
+            Endpoint::new(name, row, &provider.url, key).unwrap().with_options(options)
         });
         let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
-        let lines = Arc::new(Lines::default());
-        let log = Arc::<Lines>::clone(&lines);
+        let lines = Arc::new(LogLines::default());
+        let log = Arc::<LogLines>::clone(&lines);
         let operations =
-            Operations::new(Arc::clone(&store), Arc::new(OneDollar), log, plan.limits).unwrap();
+            Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), log, plan.limits).unwrap();
         let operations = operations.with_store_policy(plan.policy);
         let replay = Replay::new(store, Claims::new([7; 32]));
         let gateway = Gateway {
             replay: Arc::new(if plan.relaxed { replay.relaxed() } else { replay }),
             upstream: Arc::new(upstream),
-            directory: Arc::new(Everything {
+            directory: Arc::new(RawRouter {
                 catalog: Arc::clone(&catalog),
                 own_wires: plan.own_wires,
             }),
             catalog,
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),
-            keyring: plan.keyring.unwrap_or_else(|| Arc::new(Keys(plan.admission))),
+            keyring: plan.keyring.unwrap_or_else(|| Arc::new(OneAdmission(plan.admission))),
             allow_open: false,
             hosts: Vec::new(),
             passthrough: throughline_server::Passthrough::default(),
             body_limit: plan.body_limit,
             depth_limit: 512,
             operations: Arc::new(operations),
-            agents: plan.agents,
+            redaction: None,
         };
-        // The system would keep megabytes for each caller who does not read.
+        let server = Server::new(gateway, plan.agents);
+        // By default the kernel would buffer megabytes for each caller that does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(16 << 10).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -335,17 +343,17 @@ impl House {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
         let never = std::future::pending();
-        let serving = tokio::spawn(throughline_server::serve(gateway, listener, stopped, never));
+        let serving = tokio::spawn(throughline_server::serve(server, listener, stopped, never));
         Self { address, lines, stop: Some(stop), serving }
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Requests a shutdown and waits for it.
     pub(crate) async fn close(mut self) {
         drop(self.stop.take());
         self.serving.await.unwrap();
     }
 
-    /// Asks it to stop, and gives what can be waited for.
+    /// Requests a shutdown.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
@@ -354,7 +362,7 @@ impl House {
         self.serving.await.unwrap();
     }
 
-    /// A connection on which that was said.
+    /// Opens a connection and writes this text.
     pub(crate) async fn begun(&self, text: &str) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -363,7 +371,7 @@ impl House {
         stream
     }
 
-    /// A request as it is written.
+    /// An HTTP request as text.
     pub(crate) fn request(&self, path: &str, headers: &str, body: &str) -> String {
         let (address, length) = (&self.address, body.len());
         let method = if body.is_empty() { "GET" } else { "POST" };
@@ -373,18 +381,18 @@ impl House {
         )
     }
 
-    /// All that is said to a request, until the connection ends.
-    pub(crate) async fn said(&self, path: &str, headers: &str, body: &str) -> Said {
+    /// Sends a request and reads the response until the connection ends.
+    pub(crate) async fn said(&self, path: &str, headers: &str, body: &str) -> RawResponse {
         let mut stream = self.begun(&self.request(path, headers, body)).await;
         heard(&mut stream).await
     }
 
-    /// The same for a question to the model, in Anthropic's dialect.
-    pub(crate) async fn ask(&self, model: &str, stream: bool) -> Said {
+    /// Sends a question to the model in Anthropic's dialect.
+    pub(crate) async fn ask(&self, model: &str, stream: bool) -> RawResponse {
         self.said("/v1/messages", "", &question(model, stream)).await
     }
 
-    /// The value of a metric, by its name with its labels.
+    /// The value of a metric, by its name with labels.
     pub(crate) async fn metric(&self, name: &str) -> String {
         let page = self.said("/metrics", "", "").await.body;
         let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
@@ -394,28 +402,28 @@ impl House {
     }
 }
 
-/// A question, in the words of Anthropic's and of chat.
+/// A question that is valid in both Anthropic's and the chat dialect.
 pub(crate) fn question(model: &str, stream: bool) -> String {
     format!(
         r#"{{"model":"{model}","max_tokens":100,"stream":{stream},"messages":[{{"role":"user","content":"Hello"}}]}}"#
     )
 }
 
-/// What was said to a request.
+/// The response to a request.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
-    /// In small letters.
+    /// In lower case.
     pub(crate) head: String,
-    /// The name of the call.
+    /// The id of the call.
     pub(crate) call: String,
     pub(crate) body: String,
-    /// Whether the body came to its end.
+    /// Whether the body is complete.
     pub(crate) is_whole: bool,
 }
 
-/// Reads an answer until the connection ends, however it does.
-pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
+/// Reads a response until the connection ends in any way.
+pub(crate) async fn heard(stream: &mut TcpStream) -> RawResponse {
     let mut read = Vec::new();
     while let Ok(1..) = stream.read_buf(&mut read).await {}
     let text = String::from_utf8_lossy(&read).into_owned();
@@ -427,7 +435,7 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
     if !head.contains("transfer-encoding: chunked") {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let is_whole = length.is_some_and(|length| length.parse() == Ok(body.len()));
-        return Said { status, body: body.to_owned(), is_whole, head, call };
+        return RawResponse { status, body: body.to_owned(), is_whole, head, call };
     }
     let (mut plain, mut rest) = (String::new(), body);
     let is_whole = loop {
@@ -440,5 +448,5 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> Said {
         plain.push_str(chunk);
         rest = more.get(length + 2..).unwrap_or_default();
     };
-    Said { status, body: plain, is_whole, head, call }
+    RawResponse { status, body: plain, is_whole, head, call }
 }

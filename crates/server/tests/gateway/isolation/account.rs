@@ -1,4 +1,5 @@
-//! One account at each provider, which keeps what it is asked and cannot tell tenants apart; and a gateway before it.
+//! One account at each provider, which stores everything it receives and cannot distinguish
+//! tenants, with a gateway in front of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,15 +10,16 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
 use throughline_core::{
-    Answer, Answering, Boxed, Name, Outgoing, Provider, Tenant, Upstream, Wire,
+    Name, Provider, StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest,
+    UpstreamResponse, Wire,
 };
 use throughline_server::{
-    Admission, Allowance, Directory, Keyring, Passthrough, Reached, ReplayMode,
+    Admission, Allowance, Keyring, ModelRouter, Passthrough, ReplayMode, RouteTarget,
 };
 use throughline_store::Journal;
 use throughline_testkit::Folder;
 
-use crate::harness::{Opening, begin, serve};
+use crate::harness::{GatewayOptions, begin, serve};
 
 static IDS: AtomicU64 = AtomicU64::new(0);
 
@@ -26,18 +28,18 @@ fn fresh(prefix: &str) -> String {
 }
 
 /// One account at every provider.
-pub(crate) struct Account {
+pub(crate) struct SharedAccount {
     arrived: Mutex<Vec<String>>,
-    /// The names of the headers of the last request.
+    /// Header names of the last request.
     headers: Mutex<Vec<Name>>,
-    /// Every object that was created, as its collection and its document.
+    /// Every created object, as its collection and its document.
     created: Mutex<Vec<(String, Value)>>,
     /// Whether callers bring their own keys.
     is_callers: bool,
 }
 
-impl Account {
-    /// The operator's.
+impl SharedAccount {
+    /// The operator's account.
     pub(crate) fn operators() -> Self {
         Self {
             arrived: Mutex::default(),
@@ -47,22 +49,22 @@ impl Account {
         }
     }
 
-    /// The one of the key that a caller brings.
+    /// The account of the caller's own key.
     pub(crate) fn callers() -> Self {
         Self { is_callers: true, ..Self::operators() }
     }
 
-    /// The requests that arrived since this was last asked.
+    /// Takes the requests that arrived since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.arrived.lock().unwrap())
     }
 
-    /// The names of the headers of the last request.
+    /// Header names of the last request.
     pub(crate) fn last_headers(&self) -> Vec<Name> {
         self.headers.lock().unwrap().clone()
     }
 
-    fn answer(&self, outgoing: &Outgoing) -> Value {
+    fn answer(&self, outgoing: &UpstreamRequest) -> Value {
         let (path, query) = outgoing.path.split_once('?').unwrap_or((&outgoing.path, ""));
         let last = path.rsplit('/').next().unwrap();
         match (&*outgoing.method, last) {
@@ -122,7 +124,7 @@ impl Account {
         made
     }
 
-    /// All objects of a collection, of every tenant: page by page where a limit is given.
+    /// Lists all objects of a collection, of every tenant, paged if a limit is given.
     fn list(&self, collection: &str, query: &str) -> Value {
         let created = self.created.lock().unwrap();
         let all = created.iter().filter(|(known, _)| known == collection);
@@ -147,13 +149,13 @@ impl Account {
 }
 
 /// The id that a request asks its model to repeat: `forge(ID)`.
-fn forged_id(outgoing: &Outgoing) -> Option<String> {
+fn forged_id(outgoing: &UpstreamRequest) -> Option<String> {
     let body = std::str::from_utf8(&outgoing.body).ok()?;
     let (_, rest) = body.split_once("forge(")?;
     rest.split_once(')').map(|(id, _)| id.to_owned())
 }
 
-/// An answer with an id at every place whose text a caller can choose.
+/// A response with the id in every field whose text a caller can choose.
 fn forged(path: &str, id: &str) -> Value {
     let members = json!({"file_id": id, "container_id": id, "id": "x"});
     if path == "messages" {
@@ -174,7 +176,7 @@ fn forged(path: &str, id: &str) -> Value {
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
-/// A response with one message of that id.
+/// A response with one message of this id.
 pub(crate) fn response(id: &str, item: &str) -> Value {
     json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5.2",
         "output": [
@@ -185,8 +187,8 @@ pub(crate) fn response(id: &str, item: &str) -> Value {
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
-impl Upstream for Account {
-    fn send(&self, outgoing: Outgoing) -> Answering<'_> {
+impl Upstream for SharedAccount {
+    fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         let said = format!("{} {} {}", outgoing.endpoint, outgoing.method, outgoing.path);
         self.arrived.lock().unwrap().push(said);
         *self.headers.lock().unwrap() =
@@ -195,13 +197,13 @@ impl Upstream for Account {
         Box::pin(async move {
             let headers = vec![("content-type".into(), "application/json".into())];
             let body = Box::pin(stream::iter([Ok(Bytes::from(body))]));
-            Ok(Answer { status: 200, headers, body })
+            Ok(UpstreamResponse { status: 200, headers, body })
         })
     }
 }
 
-impl Directory for Account {
-    fn reach(&self, model: &str) -> Result<Vec<Reached>, String> {
+impl ModelRouter for SharedAccount {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
         let model = model.strip_prefix("openai/").unwrap_or(model);
         let rows = [
             ("gpt", "openai"),
@@ -216,7 +218,7 @@ impl Directory for Account {
         Ok(vec![self.at(Catalog::builtin().provider(row).unwrap(), model)])
     }
 
-    fn of_wire(&self, wire: &Wire) -> Option<Reached> {
+    fn of_wire(&self, wire: &Wire) -> Option<RouteTarget> {
         let catalog = Catalog::builtin();
         let row = match wire.as_str() {
             "openai-chat" => catalog.provider("openai"),
@@ -230,9 +232,9 @@ impl Directory for Account {
     }
 }
 
-impl Account {
-    fn at(&self, provider: Arc<Provider>, model: &str) -> Reached {
-        Reached {
+impl SharedAccount {
+    fn at(&self, provider: Arc<Provider>, model: &str) -> RouteTarget {
+        RouteTarget {
             endpoint: provider.name.clone(),
             account: provider.name.clone(),
             is_callers: self.is_callers,
@@ -243,10 +245,10 @@ impl Account {
 }
 
 /// A key names its tenant. The key of `narrow` has a list of models.
-struct Keys;
+struct TenantKeys;
 
-impl Keyring for Keys {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+impl Keyring for TenantKeys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let tenant = key.and_then(|key| key.strip_prefix("tl_")).map(Tenant::from);
         let admission = tenant.map_or(Admission::Refused, |tenant| Admission::Key {
             id: tenant.0.clone(),
@@ -258,50 +260,51 @@ impl Keyring for Keys {
     }
 }
 
-/// A gateway before an account.
+/// A gateway in front of an account.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct AccountGateway {
     pub(crate) url: String,
-    pub(crate) account: Arc<Account>,
+    pub(crate) account: Arc<SharedAccount>,
     pub(crate) journal: Journal,
     provider_key: &'static str,
     _folder: Arc<Folder>,
 }
 
-impl Gate {
-    pub(crate) async fn open(mode: ReplayMode, account: Account) -> Self {
-        let keyring: Arc<dyn Keyring> = Arc::new(Keys);
-        Self::open_with(account, Opening { keyring, ..Opening::of(mode) }).await
+impl AccountGateway {
+    pub(crate) async fn open(mode: ReplayMode, account: SharedAccount) -> Self {
+        let keyring: Arc<dyn Keyring> = Arc::new(TenantKeys);
+        Self::open_with(account, GatewayOptions { keyring, ..GatewayOptions::of(mode) }).await
     }
 
-    /// One that has no keys.
+    /// Opens a gateway without keys.
     pub(crate) async fn open_to_all(allow_open: bool) -> Self {
-        let opening = Opening { allow_open, ..Opening::of(ReplayMode::Repair) };
-        Self::open_with(Account::operators(), opening).await
+        let opening = GatewayOptions { allow_open, ..GatewayOptions::of(ReplayMode::Repair) };
+        Self::open_with(SharedAccount::operators(), opening).await
     }
 
-    /// One that forwards these paths as well.
-    pub(crate) async fn open_through(patterns: &[&str]) -> Self {
+    /// Opens a gateway that also forwards these paths.
+    pub(crate) async fn open_with_passthrough(patterns: &[&str]) -> Self {
         let passthrough = Passthrough::new(patterns.iter().copied()).unwrap();
-        let keyring: Arc<dyn Keyring> = Arc::new(Keys);
-        let opening = Opening { keyring, passthrough, ..Opening::of(ReplayMode::Repair) };
-        Self::open_with(Account::operators(), opening).await
+        let keyring: Arc<dyn Keyring> = Arc::new(TenantKeys);
+        let opening =
+            GatewayOptions { keyring, passthrough, ..GatewayOptions::of(ReplayMode::Repair) };
+        Self::open_with(SharedAccount::operators(), opening).await
     }
 
-    async fn open_with(account: Account, opening: Opening) -> Self {
+    async fn open_with(account: SharedAccount, opening: GatewayOptions) -> Self {
         let account = Arc::new(account);
-        let directory = Arc::<Account>::clone(&account);
-        let opening = Opening { directory, ..opening };
-        let (url, journal, folder) = serve(Arc::<Account>::clone(&account), opening).await;
+        let directory = Arc::<SharedAccount>::clone(&account);
+        let opening = GatewayOptions { directory, ..opening };
+        let (url, journal, folder) = serve(Arc::<SharedAccount>::clone(&account), opening).await;
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
-    /// The same, whose callers bring another provider key.
+    /// The same gateway with another provider key from its callers.
     pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
         Self { provider_key, ..self.clone() }
     }
 
-    /// The answer to a request in the dialect of its path.
+    /// Sends a request in the dialect of its path.
     pub(crate) async fn ask(
         &self,
         tenant: &str,
@@ -327,7 +330,7 @@ impl Gate {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    /// Makes a call, and gives the name of its story.
+    /// Makes a call and returns its id.
     pub(crate) async fn call(&self, dialect: &str, tenant: &str, path: &str, body: &str) -> String {
         let answer = self.begin(dialect, tenant, "POST", path, body).await;
         assert_eq!(answer.status().as_u16(), 200, "{path}");

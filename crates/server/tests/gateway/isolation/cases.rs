@@ -1,6 +1,6 @@
-//! The requests that create objects, and a request for each member of a body that names one.
+//! Requests that create objects, and a request for each body member that names one.
 
-/// A dialect, a path, a body, and the kinds of the ids in the answer, each at a JSON pointer.
+/// A dialect, a path, a body, and the kinds of the ids in the response, each at a JSON pointer.
 type Creation = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The requests that create an object of each kind.
@@ -40,7 +40,7 @@ pub(crate) const CREATIONS: &[Creation] = &[
     ),
 ];
 
-/// A call of a model in each dialect.
+/// A model call in each dialect.
 pub(crate) const CALLS: &[(&str, &str, &str)] = &[
     ("openai", "/v1/responses", r#"{"model":"gpt-5.2","input":"Hi"}"#),
     (
@@ -65,7 +65,8 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const GENERATE: &str = "/v1beta/models/gemini-3-pro-preview:generateContent";
 
-/// A dialect, a member of a body as the gateway knows it, a path, and a body that names the object ID there.
+/// A dialect, a body member in the gateway's notation, a path, and a body with the object ID in
+/// that member.
 pub(crate) const MEMBERS: &[(&str, &str, &str, &str)] = &[
     (
         "openai",

@@ -1,14 +1,14 @@
-//! Paths, methods and headers that are never forwarded, and models by their names.
+//! Paths, methods and headers that are never forwarded, and models by name.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::begin;
-use crate::isolation::account::{Account, Gate};
+use crate::isolation::account::{AccountGateway, SharedAccount};
 
-/// The status line and the headers of the answer to a request that is written by hand.
-async fn head(gate: &Gate, text: &str) -> String {
+/// Sends a handwritten request and returns the status line and headers of the response.
+async fn head(gate: &AccountGateway, text: &str) -> String {
     let address = gate.url.strip_prefix("http://").unwrap();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let text = text.replace("HOST", address);
@@ -23,10 +23,11 @@ async fn head(gate: &Gate, text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_six_methods_are_ever_forwarded() {
-    for gate in
-        [Gate::open(ReplayMode::Repair, Account::operators()).await, Gate::open_to_all(false).await]
-    {
+async fn only_six_methods_are_forwarded() {
+    for gate in [
+        AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await,
+        AccountGateway::open_to_all(false).await,
+    ] {
         for method in ["TRACE", "OPTIONS", "PROPFIND", "FOO"] {
             for path in ["/v1/messages/batches", "/v1/files", "/v1beta/files", "/v1/anything", "/"]
             {
@@ -44,7 +45,7 @@ async fn only_six_methods_are_ever_forwarded() {
         assert!(said.starts_with("http/1.1 405"), "{said}");
         assert!(gate.account.take().is_empty());
     }
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let put =
         "PUT /v1/files HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\ncontent-length: 0\r\n\r\n";
     let said = head(&gate, put).await;
@@ -52,10 +53,11 @@ async fn only_six_methods_are_ever_forwarded() {
     assert!(gate.account.take().is_empty());
 }
 
-/// Headers of proxies, of this connection and of the caller's session stay here; headers of the dialect are forwarded.
+/// Headers of proxies, of the connection and of the caller's session are not forwarded; those of
+/// the dialect are.
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_of_proxies_and_of_the_connection_are_not_forwarded() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn proxy_and_connection_headers_are_not_forwarded() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let headers = [
         ("x-api-key", "tl_alpha"),
         ("anthropic-version", "2023-06-01"),
@@ -88,8 +90,8 @@ async fn headers_of_proxies_and_of_the_connection_are_not_forwarded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_paths_are_forwarded_for_no_key() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn unknown_paths_are_not_forwarded_with_a_gateway_key() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let unknown = [
         ("openai", "GET", "/v1/fine_tuning/jobs"),
         ("openai", "GET", "/v1/organization/users"),
@@ -107,11 +109,15 @@ async fn unknown_paths_are_forwarded_for_no_key() {
         assert!(answer["error"]["message"].is_string(), "{answer}");
     }
     assert!(gate.account.take().is_empty());
-    let gate = Gate::open_through(&["GET /v1/fine_tuning/*", "/v1/vector_stores/vs_shared"]).await;
+    let gate = AccountGateway::open_with_passthrough(&[
+        "GET /v1/fine_tuning/*",
+        "/v1/vector_stores/vs_shared",
+    ])
+    .await;
     assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/jobs", "").await.0, 200);
     assert_eq!(gate.ask("alpha", "POST", "/v1/fine_tuning/jobs", "{}").await.0, 404);
     assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/../files", "").await.0, 404);
-    // An object under an allowed path is shared, and no other.
+    // Only an object under an allowed path is shared.
     for (id, expected) in [("vs_shared", 200), ("vs_other", 404)] {
         let tool = json!({"type": "file_search", "vector_store_ids": [id]});
         let body = json!({"model": "gpt-5.2", "input": "On", "tools": [tool]}).to_string();
@@ -120,7 +126,7 @@ async fn unknown_paths_are_forwarded_for_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_agent_paths_answer_in_lettas_shape() {
+async fn unknown_agent_paths_return_letta_errors() {
     let paths = [
         "archives",
         "archives/a/passages",
@@ -149,9 +155,10 @@ async fn unknown_agent_paths_answer_in_lettas_shape() {
         "agents/a/passages",
         "conversations/conv-1/nothing",
     ];
-    for gate in
-        [Gate::open(ReplayMode::Repair, Account::operators()).await, Gate::open_to_all(false).await]
-    {
+    for gate in [
+        AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await,
+        AccountGateway::open_to_all(false).await,
+    ] {
         for path in paths {
             for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
                 for path in
@@ -168,8 +175,8 @@ async fn unknown_agent_paths_answer_in_lettas_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_listed_model_is_answered_by_its_name() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn every_listed_model_can_be_retrieved_by_name() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let shapes = [
         ("openai", "/v1/models", "id"),
         ("anthropic", "/v1/models", "id"),
@@ -202,7 +209,7 @@ async fn every_listed_model_is_answered_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn embeddings_reach_the_provider_of_their_model() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     for model in ["openai/text-embedding-3-small", "text-embedding-3-small"] {
         let body = json!({"model": model, "input": "Hi"}).to_string();
         assert_eq!(gate.ask("alpha", "POST", "/v1/embeddings", &body).await.0, 200, "{model}");
@@ -211,20 +218,20 @@ async fn embeddings_reach_the_provider_of_their_model() {
 }
 
 /// The status of a request without a key, with these headers.
-async fn status(gate: &Gate, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+async fn status(gate: &AccountGateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_other_sites_are_not_answered() {
-    let gate = Gate::open_to_all(false).await;
+async fn requests_from_other_sites_are_refused() {
+    let gate = AccountGateway::open_to_all(false).await;
     for (site, expected) in
         [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
     {
         let headers = [("sec-fetch-site", site)];
         assert_eq!(status(&gate, "GET", "/v1/models", &headers).await, expected, "{site}");
     }
-    let gate = Gate::open_to_all(true).await;
+    let gate = AccountGateway::open_to_all(true).await;
     let hosts = [
         ("rebound.example:4400", 403),
         ("rebound.example", 403),

@@ -1,17 +1,18 @@
-//! Requests that the gateway and a provider could read differently, and answers whose ids a caller can choose.
+//! Requests that the gateway and a provider could parse differently, and responses with ids that a
+//! caller can choose.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
 
 use crate::harness::begin;
-use crate::isolation::account::{Account, Gate};
+use crate::isolation::account::{AccountGateway, SharedAccount};
 use crate::isolation::create;
 
 /// A path, a body, headers, and the expected status.
 type Case<'c> = (&'c str, String, &'c [(&'c str, &'c str)], u16);
 
 /// The status of a request of beta.
-async fn status(gate: &Gate, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
+async fn status(gate: &AccountGateway, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
     let headers = [&[("x-api-key", "tl_beta")], headers].concat();
     begin(&gate.url, "POST", path, body.into(), &headers).await.status().as_u16()
 }
@@ -21,8 +22,8 @@ const GZIP: &[(&str, &str)] = &[JSON, ("content-encoding", "gzip")];
 const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=b");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_a_caller_put_into_an_answer_stays_foreign() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn ids_echoed_by_a_model_do_not_become_owned() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let alpha = create(&gate, "alpha").await;
     for (dialect, path, model) in
         [("anthropic", "/v1/messages", "claude-sonnet-4-5"), ("openai", "/v1/responses", "gpt-5.2")]
@@ -50,8 +51,8 @@ async fn an_id_that_a_caller_put_into_an_answer_stays_foreign() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_spelling_of_a_path_leads_to_another() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn path_spellings_cannot_bypass_checks() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let beta = create(&gate, "beta").await;
     let container = &beta["openai container"];
     gate.account.take();
@@ -69,8 +70,8 @@ async fn no_spelling_of_a_path_leads_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_cannot_be_read_is_not_forwarded() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn unparsable_bodies_are_not_forwarded() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
     let store = format!("/v1/vector_stores/{}/files", beta["openai vector_store"]);
     let container = format!("/v1/containers/{}/files", beta["openai container"]);
@@ -122,8 +123,8 @@ async fn a_body_that_cannot_be_read_is_not_forwarded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_under_passthrough_names_only_own_objects() {
-    let gate = Gate::open_through(&["/v1/evals*"]).await;
+async fn passthrough_bodies_may_name_only_own_objects() {
+    let gate = AccountGateway::open_with_passthrough(&["/v1/evals*"]).await;
     let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
     for (file, expected) in [(&alpha["openai file"], 404), (&beta["openai file"], 200)] {
         let body = json!({"data_source": {"file_id": file}}).to_string();
@@ -133,8 +134,8 @@ async fn a_body_under_passthrough_names_only_own_objects() {
 
 /// A path with one object of the caller and one of another tenant.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_id_of_a_path_is_checked() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn every_id_in_a_path_is_checked() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
     gate.account.take();
     for (own, foreign, template) in [
@@ -151,9 +152,9 @@ async fn each_id_of_a_path_is_checked() {
 
 /// Content that only another provider holds is never left out silently.
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_another_provider_holds_is_refused() {
+async fn content_stored_at_another_provider_is_rejected() {
     for mode in [ReplayMode::Repair, ReplayMode::Off] {
-        let gate = Gate::open(mode, Account::operators()).await;
+        let gate = AccountGateway::open(mode, SharedAccount::operators()).await;
         let beta = create(&gate, "beta").await;
         let own = |kind: &str| beta[kind].clone();
         let question = json!([{"role": "user", "content": "Go on"}]);
@@ -187,7 +188,7 @@ async fn content_that_another_provider_holds_is_refused() {
             let (status, answer) =
                 gate.ask_in(dialect, "beta", "POST", path, &body.to_string()).await;
             assert_eq!(status, 400, "{mode:?} {path}: {answer}");
-            assert!(answer.to_string().contains("send that content itself"), "{answer}");
+            assert!(answer.to_string().contains("send the content itself"), "{answer}");
         }
         if mode == ReplayMode::Off {
             let body = json!({"model": "claude-sonnet-4-5", "input": "Go on",

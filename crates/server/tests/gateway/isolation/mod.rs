@@ -1,4 +1,4 @@
-//! Two tenants behind one account of each provider: neither reaches what the other received.
+//! Two tenants share one account at each provider: neither reaches the other's objects.
 
 mod account;
 mod cases;
@@ -8,23 +8,23 @@ mod hidden;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use throughline_codec::Asked;
+use throughline_codec::DecodeContext;
 use throughline_core::{
-    Append, Batch, LogId, LogOpening, NewRecord, NodeId, Store as _, Tenant, VaultKey, VaultNode,
-    kind, store_items,
+    Append, Batch, LogId, LogOpening, NewRecord, NewVaultTurn, Store as _, Tenant, TurnId,
+    VaultKey, kind, store_items,
 };
 use throughline_server::{ReplayMode, object_members, object_routes};
 use throughline_testkit::figure;
 
 use crate::common::{codec_of, target};
-use crate::isolation::account::{Account, Gate};
+use crate::isolation::account::{AccountGateway, SharedAccount};
 use crate::isolation::cases::{CALLS, CREATIONS, MEMBERS};
 
-/// The first object of each kind that a tenant created, by the kind's word.
+/// The first object of each kind that a tenant created, by kind.
 type Objects = BTreeMap<String, String>;
 
-/// Creates an object of every kind that the gateway knows how to create.
-async fn create(gate: &Gate, tenant: &str) -> Objects {
+/// Creates an object of every kind that the gateway can create.
+async fn create(gate: &AccountGateway, tenant: &str) -> Objects {
     let mut objects = Objects::new();
     for (dialect, path, body, ids) in CREATIONS {
         let (status, answer) = gate.ask_in(dialect, tenant, "POST", path, body).await;
@@ -38,7 +38,7 @@ async fn create(gate: &Gate, tenant: &str) -> Objects {
     objects
 }
 
-/// A template with a tenant's ids in it; nothing where it names an object that the tenant cannot create.
+/// Fills a tenant's ids into a template. Placeholders of kinds that it did not create remain.
 fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     let path = template.replace("{**}", "gemini-3-pro-preview").replace("{*}", "any");
     objects.iter().fold(path, |path, (kind, id)| {
@@ -48,8 +48,8 @@ fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     })
 }
 
-/// The paths that are forwarded, with ids of a tenant: only the owner reaches each of them.
-async fn every_path(gate: &Gate, alpha: &Objects) -> usize {
+/// Checks every forwarded path with ids of a tenant: only the owner reaches them.
+async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, method, template) in object_routes() {
         let path = filled(dialect, template, alpha);
@@ -75,7 +75,7 @@ async fn every_path(gate: &Gate, alpha: &Objects) -> usize {
             let list = lists.iter().find_map(|list| answer[list].as_array());
             assert_eq!(list.map(Vec::len), Some(0), "{dialect} {path}: {answer}");
         }
-        // Deleting ends the object; its owner reaches everything else.
+        // A deletion would end the object; its owner reaches everything else.
         if method != "DELETE" {
             let (status, answer) = gate.ask_in(dialect, "alpha", method, &path, body).await;
             assert_eq!(status, 200, "{dialect} {method} {path} for its owner: {answer}");
@@ -85,8 +85,8 @@ async fn every_path(gate: &Gate, alpha: &Objects) -> usize {
     cases
 }
 
-/// The members of bodies that name objects, wherever they stand.
-async fn every_member(gate: &Gate, alpha: &Objects) -> usize {
+/// Checks every body member that names objects, at any depth.
+async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, member, kind) in object_members() {
         let bodies: Vec<_> =
@@ -117,7 +117,7 @@ async fn every_member(gate: &Gate, alpha: &Objects) -> usize {
     cases
 }
 
-/// A member's name with one letter escaped, which is the same name to every reader of JSON.
+/// A member name with one letter escaped, which every JSON parser reads as the same name.
 fn escaped(member: &str) -> String {
     let (first, rest) = member.split_at(1);
     format!("\"\\u{:04x}{rest}\"", u32::from(first.chars().next().unwrap()))
@@ -127,20 +127,20 @@ fn escaped(member: &str) -> String {
 async fn tenants_reach_only_their_own_objects() {
     let mut cases = 0;
     for mode in [ReplayMode::Repair, ReplayMode::Off] {
-        let gate = Gate::open(mode, Account::operators()).await;
+        let gate = AccountGateway::open(mode, SharedAccount::operators()).await;
         let alpha = create(&gate, "alpha").await;
-        cases += every_path(&gate, &alpha).await;
-        let gate = Gate::open(mode, Account::operators()).await;
+        cases += check_every_path(&gate, &alpha).await;
+        let gate = AccountGateway::open(mode, SharedAccount::operators()).await;
         let alpha = create(&gate, "alpha").await;
-        cases += every_member(&gate, &alpha).await;
+        cases += check_every_member(&gate, &alpha).await;
     }
     figure("forwarded paths and id-carrying members that another tenant cannot use", cases);
 }
 
-/// Two tenants bring one and the same provider key: the gateway key decides whose conversation it is.
+/// Two tenants send the same provider key: the gateway key decides who owns the conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shared_provider_key_does_not_join_two_tenants() {
-    let gate = Gate::open(ReplayMode::Repair, Account::callers()).await;
+async fn shared_provider_key_keeps_tenants_separate() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::callers()).await;
     let alpha = create(&gate, "alpha").await;
     for (dialect, path, body) in CALLS {
         let call = gate.call(dialect, "alpha", path, body).await;
@@ -159,17 +159,18 @@ async fn a_shared_provider_key_does_not_join_two_tenants() {
         let (status, answer) = gate.ask(tenant, "POST", "/v1/responses", &body).await;
         assert_eq!(status, expected, "{tenant}: {answer}");
     }
-    // Objects of one account are not objects of another.
+    // Objects of one account do not belong to another.
     let file = format!("/v1/files/{}", alpha["openai file"]);
     assert_eq!(gate.ask_in("openai", "alpha", "GET", &file, "").await.0, 200);
     let other = gate.with_provider_key("sk-another");
     assert_eq!(other.ask_in("openai", "alpha", "GET", &file, "").await.0, 404);
 }
 
-/// A list has pages of the whole account. A client that reads to the end finds its own objects behind any number of others.
+/// A list has pages of the whole account. A client that reads to the end finds its own objects
+/// among any number of others.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_goes_on_to_the_callers_own_objects() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn lists_skip_other_tenants_objects_until_the_end() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     for (tenant, count) in [("beta", 2), ("alpha", 9), ("beta", 1)] {
         for _ in 0..count {
             assert_eq!(gate.ask(tenant, "POST", "/v1/files", "--b--").await.0, 200);
@@ -199,8 +200,8 @@ async fn a_list_goes_on_to_the_callers_own_objects() {
 
 /// A line of an uploaded file may be a request of a batch.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_file_cannot_name_another_tenants_objects() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn batch_files_cannot_name_foreign_objects() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let alpha = create(&gate, "alpha").await;
     let line = json!({"custom_id": "1", "method": "POST", "url": "/v1/responses",
         "body": {"model": "gpt-5.2", "previous_response_id": alpha["openai response"]}});
@@ -216,17 +217,17 @@ async fn a_batch_file_cannot_name_another_tenants_objects() {
 
 /// Stores of earlier versions have captured turns without owner keys.
 #[tokio::test(flavor = "multi_thread")]
-async fn captured_ids_of_an_older_store_belong_to_their_tenant() {
-    let gate = Gate::open(ReplayMode::Off, Account::operators()).await;
+async fn captured_ids_of_older_stores_keep_their_tenant() {
+    let gate = AccountGateway::open(ReplayMode::Off, SharedAccount::operators()).await;
     let target = target("openai", "openai-responses", "gpt-5.2");
     let answer = account::response("resp_old0123456789abcdef", "msg_old0123456789abcdef");
-    let asked = Asked { target, prefix: None };
+    let asked = DecodeContext { target, prefix: None };
     let reply = codec_of("openai-responses").decode_reply(&answer.to_string().into(), &asked);
     let reply = reply.unwrap();
-    let (tenant, node) = (Tenant::from("alpha"), NodeId::from("old-node"));
+    let (tenant, node) = (Tenant::from("alpha"), TurnId::from("old-node"));
     let log = LogId::from("conversation-old-node");
     let whose = json!({"v": 1, "turn": 0, "call": "old-node"}).to_string();
-    let mut append = Append::to(log.clone()).opening(LogOpening::thread());
+    let mut append = Append::new(log.clone()).opening(LogOpening::thread());
     append = append.record(NewRecord::new("turn", whose.into_bytes()));
     for stored in store_items(&reply.items) {
         append = append.record(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
@@ -234,8 +235,8 @@ async fn captured_ids_of_an_older_store_belong_to_their_tenant() {
     let ids = ["resp_old0123456789abcdef", "msg_old0123456789abcdef"];
     let mut keys = vec![VaultKey::Claim(node.0.clone())];
     keys.extend(ids.map(|id| VaultKey::Id(id.into())));
-    let mut batch = Batch::of(tenant).append(append);
-    batch.vault.push(VaultNode { id: node, parent: None, keys, log, prefix: None });
+    let mut batch = Batch::new(tenant).append(append);
+    batch.vault.push(NewVaultTurn { id: node, parent: None, keys, log, prefix: None });
     gate.journal.commit(batch).await.unwrap();
     let bodies = [
         json!({"model": "gpt-5.2", "input": "On", "previous_response_id": ids[0]}),
@@ -252,15 +253,15 @@ async fn captured_ids_of_an_older_store_belong_to_their_tenant() {
         let path = format!("/v1/responses/{}", ids[0]);
         assert_eq!(gate.ask_in("openai", tenant, "GET", &path, "").await.0, expected);
     }
-    // The id of one provider is no id of another.
+    // An id of one provider is not valid at another.
     let body = json!({"model": "house", "input": "On", "previous_response_id": ids[0]});
     assert_eq!(gate.ask("alpha", "POST", "/v1/responses", &body.to_string()).await.0, 404);
 }
 
 /// A background response is used before its stream ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_items_is_owned_too() {
-    let gate = Gate::open(ReplayMode::Repair, Account::operators()).await;
+async fn responses_without_items_have_an_owner() {
+    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let body = json!({"model": "gpt-5.2", "input": "queued", "background": true}).to_string();
     let (status, answer) = gate.ask("alpha", "POST", "/v1/responses", &body).await;
     assert_eq!(status, 200, "{answer}");

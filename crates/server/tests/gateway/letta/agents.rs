@@ -1,12 +1,12 @@
-//! Agents: made, listed, shown, changed, deleted.
+//! Creating, listing, showing, changing and deleting agents.
 
 use serde_json::json;
 
-use crate::letta::scene::{MODEL, OTHER, Scene};
+use crate::letta::scene::{AgentGateway, MODEL, OTHER};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_what_it_was_declared_with() {
-    let scene = Scene::open().await;
+async fn agent_keeps_its_declared_members() {
+    let scene = AgentGateway::open().await;
     let made = scene
         .ask(
             "POST",
@@ -28,7 +28,7 @@ async fn an_agent_is_what_it_was_declared_with() {
     assert_eq!(made["tools"][0]["name"], "get_weather");
     assert_eq!(made["blocks"][0]["label"], "human");
     assert_eq!(made["memory"]["blocks"], made["blocks"]);
-    // What has no counterpart is kept and shown; what is secret is not.
+    // Members without a counterpart are stored and returned; secrets are not returned.
     assert_eq!(made["timezone"], "Europe/Paris");
     assert_eq!(made["from_another_time"], json!({"kept": true}));
     assert!(!made.to_string().contains("hidden"), "{made}");
@@ -45,15 +45,15 @@ async fn an_agent_is_what_it_was_declared_with() {
     assert_eq!(scene.ask("GET", &block, &json!(null)).await, told);
 
     scene.ask("DELETE", &path, &json!(null)).await;
-    let (status, said) = scene.try_ask("GET", &path, &json!(null)).await;
+    let (status, said) = scene.try_request("GET", &path, &json!(null)).await;
     assert_eq!(status, 404, "{said}");
     assert!(said["detail"].is_string(), "{said}");
     assert_eq!(scene.ask("GET", "/v1/agents/", &json!(null)).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_are_listed_page_by_page() {
-    let scene = Scene::open().await;
+async fn agents_are_listed_in_pages() {
+    let scene = AgentGateway::open().await;
     let mut made = Vec::new();
     for number in 0..5 {
         let tag = if number % 2 == 0 { "even" } else { "odd" };
@@ -77,25 +77,25 @@ async fn agents_are_listed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_declaration_is_refused_with_its_member() {
-    let scene = Scene::open().await;
+async fn invalid_agent_is_refused_with_the_member_name() {
+    let scene = AgentGateway::open().await;
     for (body, status, words) in [
         (json!({"name": "x"}), 422, "model: is missing"),
         (json!({"model": "nobody"}), 422, "there is no model nobody"),
         (json!({"model": MODEL, "tools": ["fly"]}), 404, "there is no tool fly"),
         (json!({"model": MODEL, "throughline": {"planing": true}}), 422, "unknown field `planing`"),
     ] {
-        let (found, said) = scene.try_ask("POST", "/v1/agents/", &body).await;
+        let (found, said) = scene.try_request("POST", "/v1/agents/", &body).await;
         assert_eq!(found, status, "{said}");
         assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
     }
     let (status, _) = scene.send("poor", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
-    assert_eq!(status, 403, "a key may ask for its own models only");
+    assert_eq!(status, 403, "a key may use only its own models");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_reaches_no_other_model_by_way_of_an_agent() {
-    let scene = Scene::open().await;
+async fn agent_cannot_use_models_its_key_may_not() {
+    let scene = AgentGateway::open().await;
     let other_ways = [
         json!({"gate": {"otherModels": [OTHER]}}),
         json!({"context": {"model": OTHER}}),
@@ -118,7 +118,7 @@ async fn a_key_reaches_no_other_model_by_way_of_an_agent() {
     let other = json!({"input": "hi", "override_model": OTHER});
     let (status, _) = scene.send("narrow", "POST", &format!("{path}/messages"), &other).await;
     assert_eq!(status, 403);
-    // Nor by way of a snapshot.
+    // A snapshot does not help either.
     let hi = json!({"input": "hi"});
     let (status, said) = scene.send("narrow", "POST", &format!("{path}/messages"), &hi).await;
     assert_eq!(status, 200);

@@ -1,18 +1,19 @@
-//! What the console asks: lists, a run's events from any one on, what waits, maps, the journal, and the doctor.
+//! The console's routes: lists, event streams, the inbox, thought maps, the journal, and the
+//! doctor.
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::Scene;
+use crate::letta::scene::AgentGateway;
 
-/// The events of a run behind that one, as far as they are told.
-async fn events(scene: &Scene, run: &str, after: u64) -> Vec<Value> {
+/// The events of a run after this number.
+async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
     let (events, more) = stretch(scene, run, &format!("after={after}")).await;
     assert_eq!(more, None);
     events
 }
 
-/// A stretch of the events of a run, and behind which of them it goes on, if it does.
-async fn stretch(scene: &Scene, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
+/// One page of a run's events, and the number after which the next page starts, if there is one.
+async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;
     assert_eq!(status, 200);
@@ -28,8 +29,8 @@ async fn stretch(scene: &Scene, run: &str, asked: &str) -> (Vec<Value>, Option<u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_listed_in_numbers_and_found_by_words() {
-    let scene = Scene::open().await;
+async fn runs_are_summarised_and_searchable() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     scene.say(&agent, "What is the weather like?").await;
     scene.say(&agent, "My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2.").await;
@@ -60,8 +61,8 @@ async fn runs_are_listed_in_numbers_and_found_by_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
-    let scene = Scene::open().await;
+async fn event_streams_resume_without_gaps_or_secrets() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let told = scene.say(&agent, &format!("Keep {key} for me, please, and tell nobody.")).await;
@@ -71,7 +72,7 @@ async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
     assert!(!text.contains("a1B2") && text.contains("[REDACTED]"), "{text}");
     let numbers: Vec<u64> = all.iter().map(|event| event["n"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
-    // Pieces that come together are one event; all others are told one by one.
+    // Deltas that arrive together form one event; all other events are separate.
     let is_piece =
         |event: &&Value| event["said"]["phase"] != "delta" && event["said"]["type"] != "stream";
     let whole: Vec<&Value> = all.iter().filter(is_piece).collect();
@@ -82,7 +83,7 @@ async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
             whole.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
         assert_eq!(rest, wanted, "after {after}");
     }
-    // Stretch by stretch nothing else is told, and nothing twice.
+    // Paging returns the same events, without repeats.
     let (mut told, mut after, mut stretches) = (Vec::new(), Some(0), 0);
     while let Some(from) = after {
         let (some, more) = stretch(&scene, run, &format!("after={from}&limit=3")).await;
@@ -96,8 +97,8 @@ async fn events_go_on_behind_any_of_them_without_a_gap_or_a_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_told_with_its_arguments_and_decided_once() {
-    let scene = Scene::open().await;
+async fn inbox_lists_arguments_and_accepts_one_decision() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     scene.say(&agent, "Send a mail.").await;
     let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
@@ -107,9 +108,10 @@ async fn what_waits_is_told_with_its_arguments_and_decided_once() {
         (&json!("send_mail"), &json!({"to": "a@example.com"}), &json!(false))
     );
     let path = format!("/v1/throughline/approvals/{}", waits["id"].as_str().unwrap());
-    let (status, said) = scene.try_ask("POST", &path, &json!({})).await;
-    assert_eq!((status, &said["detail"]), (422, &json!("approved: say true or false")));
-    let (status, _) = scene.try_ask("POST", &path, &json!({"approved": true, "args": []})).await;
+    let (status, said) = scene.try_request("POST", &path, &json!({})).await;
+    assert_eq!((status, &said["detail"]), (422, &json!("approved: must be true or false")));
+    let (status, _) =
+        scene.try_request("POST", &path, &json!({"approved": true, "args": []})).await;
     assert_eq!(status, 422);
     assert!(scene.ran.lock().unwrap().is_empty());
     let edited = json!({"approved": true, "args": {"to": "c@example.com"}, "decided_by": "ann"});
@@ -120,16 +122,16 @@ async fn what_waits_is_told_with_its_arguments_and_decided_once() {
     assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
     let decided = events.iter().find(|event| event["said"]["status"] == "approved").unwrap();
     assert_eq!(decided["said"]["decidedBy"], "ann");
-    // What was decided waits no more.
-    let (status, _) = scene.try_ask("POST", &path, &json!({"approved": false})).await;
+    // A decided approval no longer waits.
+    let (status, _) = scene.try_request("POST", &path, &json!({"approved": false})).await;
     assert_eq!(status, 404);
     let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
     assert_eq!(inbox["waiting"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_the_journal_and_the_map_are_told() {
-    let scene = Scene::open().await;
+async fn doctor_journal_and_thought_map_are_served() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     scene.say(&agent, "What is the weather like?").await;
     let map = scene.ask("GET", &format!("/v1/throughline/threads/{agent}/map"), &json!(null)).await;
@@ -155,9 +157,9 @@ async fn the_doctor_the_journal_and_the_map_are_told() {
     );
     assert_ne!(told["repair"]["verdict"], "refuse");
     assert_eq!(told["translation"]["wire"], "gemini");
-    for (request, words) in [("{", "no request"), (r#"{"id":"x"}"#, "no request")] {
+    for (request, words) in [("{", "known provider"), (r#"{"id":"x"}"#, "known provider")] {
         let asked = json!({"request": request});
-        let (status, said) = scene.try_ask("POST", "/v1/throughline/doctor", &asked).await;
+        let (status, said) = scene.try_request("POST", "/v1/throughline/doctor", &asked).await;
         assert!(status == 422 && said["detail"].as_str().unwrap().contains(words), "{said}");
     }
 }

@@ -1,10 +1,10 @@
-//! Conversations: further threads of one agent.
+//! Conversations: further Threads of one agent.
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{MODEL, Scene, kinds, said};
+use crate::letta::scene::{AgentGateway, MODEL, kinds, said};
 
-async fn conversation(scene: &Scene, agent: &str) -> String {
+async fn conversation(scene: &AgentGateway, agent: &str) -> String {
     let made = scene
         .ask("POST", "/v1/conversations/", &json!({"agent_id": agent, "summary": "Tea"}))
         .await;
@@ -12,7 +12,7 @@ async fn conversation(scene: &Scene, agent: &str) -> String {
     made["id"].as_str().unwrap().to_owned()
 }
 
-async fn texts(scene: &Scene, conversation: &str) -> Vec<String> {
+async fn texts(scene: &AgentGateway, conversation: &str) -> Vec<String> {
     let path = format!("/v1/conversations/{conversation}/messages?order=asc");
     let list = scene.ask("GET", &path, &json!(null)).await;
     let texts = list.as_array().unwrap().iter().filter_map(|one| one["content"].as_str());
@@ -20,13 +20,13 @@ async fn texts(scene: &Scene, conversation: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_a_thread_of_its_own() {
-    let scene = Scene::open().await;
+async fn conversation_has_its_own_thread() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let id = conversation(&scene, &agent).await;
     scene.say(&agent, "In the agent's own thread.").await;
     let path = format!("/v1/conversations/{id}");
-    // As a stream, unless it is wanted whole.
+    // The response is a stream, unless the request turns streaming off.
     let frames = scene.stream(&format!("{path}/messages"), &said("One")).await;
     let run = frames[0]["run_id"].as_str().unwrap();
     assert_eq!(
@@ -51,13 +51,13 @@ async fn a_conversation_is_a_thread_of_its_own() {
         scene.ask("GET", &format!("/v1/conversations/?agent_id={agent}"), &json!(null)).await;
     assert_eq!(list, json!([changed]));
     scene.ask("DELETE", &path, &json!(null)).await;
-    let (status, _) = scene.try_ask("GET", &path, &json!(null)).await;
+    let (status, _) = scene.try_request("GET", &path, &json!(null)).await;
     assert_eq!(status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_conversations_run_at_once_and_each_stops_alone() {
-    let scene = Scene::open().await;
+async fn conversations_run_and_cancel_independently() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let (one, two) = (conversation(&scene, &agent).await, conversation(&scene, &agent).await);
     let mut runs = Vec::new();
@@ -68,7 +68,7 @@ async fn two_conversations_run_at_once_and_each_stops_alone() {
         let body = body.to_string().into_bytes();
         let headers = [("authorization", "Bearer tl_us")];
         let path = format!("/v1/conversations/{id}/messages");
-        // The reader is gone at once; the run is not.
+        // The reader disconnects at once; the run continues.
         drop(crate::harness::begin(&scene.url, "POST", &path, body, &headers).await);
         let list = scene.ask("GET", &format!("/v1/runs/?conversation_id={id}"), &json!(null)).await;
         assert_eq!(list[0]["status"], "running");
@@ -83,8 +83,8 @@ async fn two_conversations_run_at_once_and_each_stops_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_shares_history_up_to_a_message() {
-    let scene = Scene::open().await;
+async fn fork_shares_history_up_to_a_message() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     scene.say(&agent, "One").await;
     scene.say(&agent, "Two").await;
@@ -102,12 +102,12 @@ async fn a_fork_shares_history_up_to_a_message() {
         scene.ask("POST", &format!("/v1/conversations/{id}/messages"), &body).await;
         assert_eq!(texts(&scene, id).await.len(), wanted + 2);
     }
-    assert_eq!(texts(&scene, &agent).await.len(), 4, "what was forked stays as it was");
+    assert_eq!(texts(&scene, &agent).await.len(), 4, "the forked conversation is unchanged");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_summarised_when_somebody_wants_it() {
-    let scene = Scene::open().await;
+async fn conversation_can_be_compacted_on_request() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let empty = scene.ask("POST", &format!("/v1/agents/{agent}/summarize"), &json!({})).await;
     assert_eq!(empty["summary"], "");

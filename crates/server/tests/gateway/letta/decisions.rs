@@ -1,8 +1,8 @@
-//! Approvals by message, and the caller's own tools.
+//! Approvals by message, and tools that the client runs.
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{Scene, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, said};
 
 fn approval(call: &Value, approve: bool) -> Value {
     json!({"type": "approval", "tool_call_id": call, "approve": approve, "reason": "because"})
@@ -13,8 +13,8 @@ fn decide(approvals: &[Value]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_waits_for_its_approval() {
-    let scene = Scene::open().await;
+async fn tool_call_waits_for_approval() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let told = scene.say(&agent, "Send a mail.").await;
@@ -25,8 +25,8 @@ async fn a_tool_waits_for_its_approval() {
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
     let request = &told["messages"][2];
     let call = &request["tool_call"]["tool_call_id"];
-    // Somebody else must wait, and hears for what.
-    let (status, refused) = scene.try_ask("POST", &path, &said("Hello?")).await;
+    // Another request is refused with the pending request.
+    let (status, refused) = scene.try_request("POST", &path, &said("Hello?")).await;
     assert_eq!(status, 409, "{refused}");
     assert_eq!(refused["detail"]["code"], "PENDING_APPROVAL");
     assert_eq!(refused["detail"]["pending_request_id"], request["id"]);
@@ -45,10 +45,11 @@ async fn a_tool_waits_for_its_approval() {
         ]
     );
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-    assert_eq!(told["messages"][0]["run_id"], request["run_id"], "the same run went on");
+    assert_eq!(told["messages"][0]["run_id"], request["run_id"], "the same run continued");
     assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"a@example.com"}"#]);
-    // Nobody decides twice, and nothing runs.
-    let (status, refused) = scene.try_ask("POST", &path, &decide(&[approval(call, true)])).await;
+    // A second decision is refused, and nothing runs.
+    let (status, refused) =
+        scene.try_request("POST", &path, &decide(&[approval(call, true)])).await;
     assert_eq!(status, 409, "{refused}");
     assert_eq!(scene.ran.lock().unwrap().len(), 1);
     let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
@@ -59,12 +60,12 @@ async fn a_tool_waits_for_its_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn decisions_are_checked_before_any_of_them_is_told() {
-    let scene = Scene::open().await;
+async fn decisions_are_validated_before_any_is_sent() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let nothing = decide(&[approval(&json!("call_0_0"), true)]);
-    let (status, refused) = scene.try_ask("POST", &path, &nothing).await;
+    let (status, refused) = scene.try_request("POST", &path, &nothing).await;
     assert_eq!(status, 409, "nothing waits: {refused}");
     let told = scene.say(&agent, "Send two mails.").await;
     let calls = &told["messages"][2]["tool_calls"];
@@ -74,11 +75,11 @@ async fn decisions_are_checked_before_any_of_them_is_told() {
         vec![approval(one, true), approval(one, false)],
         vec![json!({"type": "tool", "tool_call_id": one, "tool_return": "x", "status": "success"})],
     ] {
-        let (status, refused) = scene.try_ask("POST", &path, &decide(&wrong)).await;
+        let (status, refused) = scene.try_request("POST", &path, &decide(&wrong)).await;
         assert!(matches!(status, 409 | 422), "{refused}");
     }
     assert!(scene.ran.lock().unwrap().is_empty(), "nothing ran");
-    // One at a time is allowed: the other still waits.
+    // Decisions may arrive one at a time: the other call still waits.
     let told = scene.ask("POST", &path, &decide(&[approval(one, false)])).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
     let told = scene.ask("POST", &path, &decide(&[approval(two, true)])).await;
@@ -91,8 +92,8 @@ async fn decisions_are_checked_before_any_of_them_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_say_which_tools_wait() {
-    let scene = Scene::open().await;
+async fn tool_rules_select_tools_that_need_approval() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({"tools": ["get_weather"]})).await;
     let rule = format!("/v1/agents/{agent}/tools/approval/get_weather");
     scene.ask("PATCH", &rule, &json!({"requires_approval": true})).await;
@@ -109,8 +110,8 @@ async fn rules_say_which_tools_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_caller_runs_its_own_tools() {
-    let scene = Scene::open().await;
+async fn client_runs_its_own_tools() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let tools = json!([{"name": "local_time", "description": "The time here.",
@@ -132,14 +133,14 @@ async fn the_caller_runs_its_own_tools() {
         let told = scene.ask("POST", &path, &body).await;
         assert_eq!(told["messages"][0]["tool_return"], "noon", "{told}");
         assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-        let (status, refused) = scene.try_ask("POST", &path, &body).await;
+        let (status, refused) = scene.try_request("POST", &path, &body).await;
         assert_eq!(status, 409, "returned twice: {refused}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_callers_tool_returned_is_kept_whole_or_refused() {
-    let scene = Scene::open().await;
+async fn client_tool_results_are_stored_whole_or_refused() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let tools = json!([{"name": "local_time", "description": "The time here."}]);
@@ -153,7 +154,7 @@ async fn what_a_callers_tool_returned_is_kept_whole_or_refused() {
         json!({"messages": [{"type": "tool_return", "tool_returns": [one]}]})
     };
     for said in [json!({"time": "noon"}), json!(12), json!([{"type": "smell", "text": "noon"}])] {
-        let (status, refused) = scene.try_ask("POST", &path, &returned(&said)).await;
+        let (status, refused) = scene.try_request("POST", &path, &returned(&said)).await;
         assert_eq!(status, 422, "{said}: {refused}");
         assert!(refused["detail"].as_str().unwrap().contains("list of texts and images"));
     }
@@ -162,7 +163,7 @@ async fn what_a_callers_tool_returned_is_kept_whole_or_refused() {
     let parts = json!([{"type": "text", "text": "noon"}, picture]);
     let told = scene.ask("POST", &path, &returned(&parts)).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
-    // The Thread has both, and a snapshot of it.
+    // The Thread and its snapshot contain both results.
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     let snapshot = format!("/v1/throughline/runs/{run}/snapshot");
     let snapshot = scene.ask("GET", &snapshot, &json!(null)).await.to_string();

@@ -9,17 +9,17 @@ use throughline_testkit::figure;
 use tokio::sync::oneshot;
 
 use crate::harness::begin;
-use crate::letta::scene::{MODEL, Scene};
+use crate::letta::scene::{AgentGateway, MODEL};
 
-/// The answer of a key's request, which must go well.
-async fn ask(scene: &Scene, key: &str, method: &str, path: &str, body: &Value) -> Value {
+/// Sends a request with a key; it must succeed.
+async fn ask(scene: &AgentGateway, key: &str, method: &str, path: &str, body: &Value) -> Value {
     let (status, said) = scene.send(key, method, path, body).await;
     assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
     serde_json::from_slice(&said).unwrap()
 }
 
-/// An agent of a key, whose model calls a tool without end when it is told `forever`.
-async fn agent(scene: &Scene, key: &str) -> String {
+/// Creates an agent for a key. Its model calls a tool without end on the message `forever`.
+async fn agent(scene: &AgentGateway, key: &str) -> String {
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"]});
     ask(scene, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
 }
@@ -28,8 +28,8 @@ fn words(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_steps": 900})
 }
 
-/// Waits until a run is over, and gives it.
-async fn ended(scene: &Scene, key: &str, run: &str) -> Value {
+/// Waits until a run is over and returns it.
+async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     loop {
         let run = ask(scene, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;
         if run["status"] != "running" {
@@ -40,7 +40,7 @@ async fn ended(scene: &Scene, key: &str, run: &str) -> Value {
 }
 
 /// The reason with which a run ended.
-async fn reason(scene: &Scene, key: &str, run: &str) -> String {
+async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;
     let mut events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
@@ -50,7 +50,7 @@ async fn reason(scene: &Scene, key: &str, run: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_end_a_run_within_one_call_of_its_budget() {
-    let scene = Scene::open().await;
+    let scene = AgentGateway::open().await;
     let ada = agent(&scene, "us.tenth").await;
     let path = format!("/v1/agents/{ada}/messages");
     let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
@@ -70,7 +70,7 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
         reason.starts_with("limit reached: keyBudget: the key us.tenth has used up"),
         "{reason}"
     );
-    // The next message of that key is refused before anything begins.
+    // The next message with that key is refused before a run starts.
     let (status, said) = scene.send("us.tenth", "POST", &path, &words("Hello")).await;
     assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
     assert_eq!(scene.asked.load(Ordering::SeqCst), calls);
@@ -78,14 +78,15 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
-    let scene = Scene::open().await;
+    let scene = AgentGateway::open().await;
     let reflection = json!({"cadence": "after_tool", "mode": "separate", "maxPerRun": 99});
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"],
         "throughline": {"reasoning": {"level": "high", "reflection": reflection}}});
     let ada = ask(&scene, "us.tenth", "POST", "/v1/agents/", &body).await;
     let ada = ada["id"].as_str().unwrap();
     let path = format!("/v1/agents/{ada}/messages");
-    // The budget pays for ten calls. After this one, turns and reflections alternate, so the eleventh is a reflection.
+    // The budget pays for ten calls. After this one, turns and reflections alternate, so the
+    // eleventh is a reflection.
     ask(&scene, "us.tenth", "POST", &path, &words("Hello")).await;
     let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
@@ -102,12 +103,12 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     let summary = format!("/v1/conversations/{ada}/compact");
     let (status, said) = scene.send("us.tenth", "POST", &summary, &json!({})).await;
     assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
-    assert_eq!(scene.asked.load(Ordering::SeqCst), 10, "no summary was asked for");
+    assert_eq!(scene.asked.load(Ordering::SeqCst), 10, "no summary was requested");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
-    let scene = Scene::open().await;
+    let scene = AgentGateway::open().await;
     let ada = agent(&scene, "us.gone").await;
     let path = format!("/v1/agents/{ada}/messages/async");
     scene.gate.add_permits(3);
@@ -131,7 +132,7 @@ async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_hold_for_runs_that_another_process_takes_over() {
-    let first = Scene::open().await;
+    let first = AgentGateway::open().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let leaving = first.beside(async { drop(stopped.await) }).await;
     let ada = agent(&leaving, "us.gone").await;
@@ -145,14 +146,14 @@ async fn key_limits_hold_for_runs_that_another_process_takes_over() {
     stop.send(()).unwrap();
     let told = ended(&first, "us", run).await;
     assert_eq!(told["status"], "failed", "{told}");
-    assert_eq!(first.asked.load(Ordering::SeqCst), 0, "the other process asked no model");
+    assert_eq!(first.asked.load(Ordering::SeqCst), 0, "the other process called no model");
     let reason = reason(&first, "us", run).await;
     assert!(reason.starts_with("limit reached: keyRevoked"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_caps_runs_and_steps_of_a_tenant() {
-    let scene = Scene::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
+    let scene = AgentGateway::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
     let (status, said) = {
         let ada = agent(&scene, "us").await;
         scene.send("us", "POST", &format!("/v1/agents/{ada}/messages"), &words("Hello")).await
@@ -160,14 +161,14 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
     assert!(said.contains("max_steps: 900 is more than this server allows"), "{said}");
-    // An agent without a word about steps is lowered to the cap.
+    // An agent without a step limit gets the cap.
     let ada = agent(&scene, "us").await;
     let body = json!({"messages": [{"role": "user", "content": "The weather, forever."}]});
     let told = ask(&scene, "us", "POST", &format!("/v1/agents/{ada}/messages"), &body).await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     assert!(reason(&scene, "us", run).await.contains("maxToolCalls"));
     assert_eq!(scene.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
-    // Runs that are at work take the tenant's places; further ones are refused with a time to come back.
+    // Active runs take the tenant's slots; further ones are refused with a `retry-after`.
     let slow = json!({"messages": [{"role": "user", "content": "slow"}]});
     for _ in 0..4 {
         let ada = agent(&scene, "us").await;
@@ -184,13 +185,13 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
         assert_eq!(response.headers()["retry-after"], "1");
         refused += 1;
     }
-    // Another tenant is not kept waiting.
+    // Another tenant does not have to wait.
     let eve = agent(&scene, "them").await;
     let hello = json!({"messages": [{"role": "user", "content": "Hello"}]});
     let told = ask(&scene, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     figure("messages over a tenant's share that were refused", refused);
-    // When they are done, there is room again.
+    // When they are done, slots are free again.
     scene.gate.add_permits(100);
     loop {
         let (status, _) = scene.send("us", "POST", &path, &slow).await;

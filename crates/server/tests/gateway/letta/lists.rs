@@ -1,12 +1,12 @@
-//! Every list of the agent API ends: paging by `after` and `before` goes through each object once.
+//! Every list of the agent API ends: paging by `after` and `before` returns each object once.
 
 use serde_json::{Value, json};
 use throughline_server::routes;
 use throughline_testkit::figure;
 
-use crate::letta::scene::{Scene, said};
+use crate::letta::scene::{AgentGateway, said};
 
-async fn page(scene: &Scene, path: &str, query: &str) -> (u16, Vec<Value>) {
+async fn page(scene: &AgentGateway, path: &str, query: &str) -> (u16, Vec<Value>) {
     let (status, told) = scene.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
     let told: Value = serde_json::from_slice(&told).unwrap();
     (status, told.as_array().cloned().unwrap_or_default())
@@ -18,7 +18,7 @@ fn ids(list: &[Value]) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_end_on_every_route() {
-    let scene = Scene::open().await;
+    let scene = AgentGateway::open().await;
     let blocks: Vec<Value> =
         (0..5).map(|number| json!({"label": format!("b{number}"), "value": "x"})).collect();
     let agent = scene.agent(&json!({"memory_blocks": blocks})).await;
@@ -46,7 +46,7 @@ async fn lists_end_on_every_route() {
             continue;
         }
         let (status, whole) = page(&scene, &path, "limit=1000").await;
-        // What has no ids is no list that a client pages through.
+        // Lists without ids are not paged.
         if status != 200 || whole.iter().any(|one| one["id"].is_null()) || whole.is_empty() {
             continue;
         }
@@ -70,7 +70,7 @@ async fn lists_end_on_every_route() {
             }
             assert_eq!(forwards, all, "{path} by after, {order}");
             requests += asked;
-            // Backwards from the last one.
+            // Backwards from the last object.
             let mut backwards = vec![all.last().unwrap().clone()];
             loop {
                 let query = format!("limit=2&order={order}&before={}", backwards[0]);

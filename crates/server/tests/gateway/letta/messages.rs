@@ -1,12 +1,12 @@
-//! What is said to agents, and what they answer: whole, streamed, listed.
+//! Messages to agents and their answers: whole, streamed and listed.
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{Scene, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, said};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_the_union_of_messages_and_each_thought_keeps_its_signature() {
-    let scene = Scene::open().await;
+async fn answer_contains_all_message_types_with_one_signature_per_thought() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let told = scene.say(&agent, "What is the weather?").await;
     let messages = &told["messages"];
@@ -34,7 +34,7 @@ async fn an_answer_is_the_union_of_messages_and_each_thought_keeps_its_signature
     assert_eq!(messages[3]["status"], "success");
     assert_eq!(messages[3]["tool_call_id"], messages[2]["tool_call"]["tool_call_id"]);
     assert_eq!(messages[6]["content"], "That is what the tools say.");
-    // The steps of a run: an answer and what came of its calls are one.
+    // An answer and the results of its calls form one step.
     assert_eq!(messages[0]["step_id"], messages[3]["step_id"]);
     assert_ne!(messages[0]["step_id"], messages[6]["step_id"]);
     let date = messages[0]["date"].as_str().unwrap();
@@ -44,7 +44,7 @@ async fn an_answer_is_the_union_of_messages_and_each_thought_keeps_its_signature
     assert_eq!(told["usage"]["total_tokens"], 220);
     assert_eq!(*scene.ran.lock().unwrap(), [r#"get_weather {"city":"Paris"}"#]);
 
-    // The list says the same, under the same ids, with what the user said before it.
+    // The list returns the same messages under the same ids, after the user's message.
     let path = format!("/v1/agents/{agent}/messages?order=asc");
     let list = scene.ask("GET", &path, &json!(null)).await;
     assert_eq!(list[0]["message_type"], "user_message");
@@ -58,8 +58,8 @@ async fn an_answer_is_the_union_of_messages_and_each_thought_keeps_its_signature
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_are_listed_page_by_page_in_both_orders() {
-    let scene = Scene::open().await;
+async fn messages_are_paged_in_both_orders() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     for number in 0..3 {
         scene.say(&agent, &format!("Hello {number}")).await;
@@ -92,12 +92,13 @@ async fn messages_are_listed_page_by_page_in_both_orders() {
     let texts = scene.ask("GET", &texts, &json!(null)).await;
     assert_eq!(kinds(&texts), ["assistant_message"; 3]);
     for query in ["limit=0", "limit=x", "order=up"] {
-        let (status, said) = scene.try_ask("GET", &format!("{path}?{query}"), &json!(null)).await;
+        let (status, said) =
+            scene.try_request("GET", &format!("{path}?{query}"), &json!(null)).await;
         assert_eq!(status, 422, "{said}");
     }
 }
 
-/// What a reader makes of pieces: one text for each message.
+/// Joins deltas to one text per message.
 fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
     let mut joined: Vec<(String, String, String)> = Vec::new();
     for frame in frames {
@@ -115,8 +116,8 @@ fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pieces_are_streamed_where_they_are_wanted() {
-    let scene = Scene::open().await;
+async fn deltas_are_streamed_on_request() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages/stream");
     let whole = scene.stream(&path, &said("What is the weather?")).await;
@@ -130,7 +131,7 @@ async fn pieces_are_streamed_where_they_are_wanted() {
     body["stream_tokens"] = json!(true);
     let pieces = scene.stream(&path, &body).await;
     assert!(pieces.len() > whole.len(), "{pieces:#?}");
-    // The pieces make up what the list says, under the same ids.
+    // The joined deltas equal the listed messages, under the same ids.
     let list = format!("/v1/agents/{agent}/messages?order=asc");
     let list = scene.ask("GET", &list, &json!(null)).await;
     let list = list.as_array().unwrap();
@@ -139,7 +140,7 @@ async fn pieces_are_streamed_where_they_are_wanted() {
     let mut wanted = joined(&of_run);
     wanted.retain(|(_, kind, _)| kind != "user_message");
     assert_eq!(joined(&pieces), wanted);
-    // And each thought has its own signature, once.
+    // Each thought has its own signature, once.
     let signed: Vec<(&Value, &Value)> = pieces
         .iter()
         .filter(|frame| frame["signature"].is_string())
@@ -155,8 +156,8 @@ async fn pieces_are_streamed_where_they_are_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_on_from_any_number() {
-    let scene = Scene::open().await;
+async fn stream_resumes_from_any_sequence_number() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let mut body = said("What is the weather?");
     body["background"] = json!(true);
@@ -178,8 +179,8 @@ async fn a_stream_goes_on_from_any_number() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_stream_says_that_it_is_there() {
-    let scene = Scene::open().await;
+async fn idle_stream_sends_pings() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages/stream");
     let body = said("Be slow, please.").to_string().into_bytes();
@@ -200,14 +201,14 @@ async fn a_quiet_stream_says_that_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_a_message_is_refused() {
-    let scene = Scene::open().await;
+async fn invalid_messages_are_refused() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     for (body, words) in [
         (json!({}), "Must specify either"),
         (json!({"input": "a", "messages": []}), "Cannot specify both"),
-        (json!({"messages": []}), "nothing is said"),
+        (json!({"messages": []}), "messages: is empty"),
         (json!({"messages": [{"role": "assistant", "content": "x"}]}), "messages.0.role"),
         (json!({"messages": [{"role": "user"}]}), "messages.0.content"),
         (json!({"messages": [{"role": "user", "content": [{"type": "sound"}]}]}), "content.0"),
@@ -217,20 +218,20 @@ async fn what_is_not_a_message_is_refused() {
                 {"role": "user", "content": "a", "otid": "same"},
                 {"role": "user", "content": "b", "otid": "same"},
             ]}),
-            "the otid same stands twice",
+            "the otid same is repeated",
         ),
     ] {
-        let (status, said) = scene.try_ask("POST", &path, &body).await;
+        let (status, said) = scene.try_request("POST", &path, &body).await;
         assert_eq!(status, 422, "{said}");
         assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
     }
     let list = scene.ask("GET", &path, &json!(null)).await;
-    assert_eq!(list, json!([]), "nothing was said");
+    assert_eq!(list, json!([]), "no message was stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_request_is_said_once() {
-    let scene = Scene::open().await;
+async fn retried_request_starts_one_run() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let body = json!({"messages": [{"role": "user", "content": "weather", "otid": "one"}]});
@@ -239,23 +240,24 @@ async fn the_same_request_is_said_once() {
     assert_eq!(again, first);
     assert_eq!(scene.ran.lock().unwrap().len(), 1, "the tool ran once");
     let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
-    assert_eq!(list[0]["otid"], "one", "a message keeps its caller's name");
+    assert_eq!(list[0]["otid"], "one", "a message keeps its otid");
     assert_eq!(list.as_array().unwrap().len(), 8);
 
-    // Other content under the same name is no retry.
+    // Other content under the same otid is not a retry.
     let other = json!({"messages": [{"role": "user", "content": "Hello", "otid": "one"}]});
-    let (status, said) = scene.try_ask("POST", &path, &other).await;
+    let (status, said) = scene.try_request("POST", &path, &other).await;
     assert_eq!(status, 409, "{said}");
     let detail = said["detail"].as_str().unwrap();
     assert!(detail.starts_with("otid one was used before with other content"), "{detail}");
     assert_eq!(scene.ask("POST", &path, &body).await, first, "the first content is still a retry");
 
-    // While it is under way, too.
+    // A retry also works while the run is active.
     let slow = json!({"messages": [{"role": "user", "content": "slow", "otid": "two"}]});
     let run = scene.ask("POST", &format!("{path}/async"), &slow).await;
     assert_eq!(run["status"], "running");
     assert_eq!(scene.ask("POST", &format!("{path}/async"), &slow).await["id"], run["id"]);
-    let (status, said) = scene.try_ask("POST", &path, &crate::letta::scene::said("other")).await;
+    let (status, said) =
+        scene.try_request("POST", &path, &crate::letta::scene::said("other")).await;
     assert_eq!(status, 409, "{said}");
     assert_eq!(said["detail"]["code"], "CONVERSATION_BUSY");
     assert_eq!(said["detail"]["run_id"], run["id"], "the run is named");

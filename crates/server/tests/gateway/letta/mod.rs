@@ -1,4 +1,4 @@
-//! The agent API before plain callers and Letta's own clients.
+//! The agent API with plain callers and Letta's own clients.
 
 mod agents;
 mod console;

@@ -1,13 +1,13 @@
-//! Several processes on one store: a run is nobody's own.
+//! Several processes on one store: any of them can drive and follow a run.
 
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::letta::scene::{Scene, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, said};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_elsewhere_follows_a_run_and_decides_on_it() {
-    let here = Scene::open().await;
+async fn another_process_can_follow_and_decide_a_run() {
+    let here = AgentGateway::open().await;
     let there = here.beside(std::future::pending()).await;
     let agent = here.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
@@ -18,7 +18,7 @@ async fn a_reader_elsewhere_follows_a_run_and_decides_on_it() {
     let frames: Vec<_> =
         frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
     let again = here.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
-    assert_eq!(frames, again, "both tell the same, under the same numbers");
+    assert_eq!(frames, again, "both streams have the same messages and numbers");
 
     let told = here.say(&agent, "Send a mail.").await;
     let call = &told["messages"][2]["tool_call"]["tool_call_id"];
@@ -30,8 +30,8 @@ async fn a_reader_elsewhere_follows_a_run_and_decides_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_process_is_gone_goes_on_elsewhere() {
-    let there = Scene::open().await;
+async fn run_of_a_stopped_process_resumes_elsewhere() {
+    let there = AgentGateway::open().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let here = there.beside(async move { drop(stopped.await) }).await;
     let agent = here.agent(&json!({})).await;
@@ -52,15 +52,15 @@ async fn a_run_whose_process_is_gone_goes_on_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_process_that_is_gone_had_used_is_charged_to_its_key() {
-    let there = Scene::open().await;
+async fn usage_of_a_stopped_process_is_charged_to_the_key() {
+    let there = AgentGateway::open().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let here = there.beside(async move { drop(stopped.await) }).await;
     let agent = here.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let run = here.ask("POST", &format!("{path}/async"), &said("The weather, but slow.")).await;
     let run = run["id"].as_str().unwrap();
-    // The one calls a tool, and is gone before it is answered a second time; the other answers.
+    // The first process calls a tool and stops before the second answer; the other process answers.
     here.gate.add_permits(1);
     while here.ran.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;

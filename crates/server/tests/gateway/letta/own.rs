@@ -1,16 +1,16 @@
-//! What Letta has no word for.
+//! Routes under `/v1/throughline/` that Letta does not have.
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{MODEL, Scene};
+use crate::letta::scene::{AgentGateway, MODEL};
 
 fn run_of(told: &Value) -> String {
     told["messages"][0]["run_id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_shows_its_state_plan_journal_and_fates() {
-    let scene = Scene::open().await;
+async fn run_exposes_state_plan_journal_and_fates() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({"throughline": {"planning": true}})).await;
     let told = scene.say(&agent, "Make a plan.").await;
     let run = run_of(&told);
@@ -37,15 +37,15 @@ async fn a_run_shows_its_state_plan_journal_and_fates() {
     assert_eq!(page.as_array().unwrap()[..], journal[3..5]);
     let narrative = own("narrative").await;
     assert!(narrative["narrative"].as_str().unwrap().contains("Make a plan."), "{narrative}");
-    assert_eq!(own("fates").await, json!([]), "the scripted model tells none");
+    assert_eq!(own("fates").await, json!([]), "the scripted model has no fates");
     let resume = format!("/v1/throughline/runs/{run}/resume");
-    let (status, said) = scene.try_ask("POST", &resume, &json!({})).await;
+    let (status, said) = scene.try_request("POST", &resume, &json!({})).await;
     assert_eq!(status, 409, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_goes_on_from_a_snapshot_in_another_store() {
-    let (here, there) = (Scene::open().await, Scene::open().await);
+async fn snapshot_restores_in_another_store() {
+    let (here, there) = (AgentGateway::open().await, AgentGateway::open().await);
     let agent = here.agent(&json!({})).await;
     let told = here.say(&agent, "Send a mail.").await;
     let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
@@ -53,7 +53,7 @@ async fn a_run_goes_on_from_a_snapshot_in_another_store() {
     let run = there.ask("POST", "/v1/throughline/snapshots", &snapshot).await;
     assert_eq!(run["stop_reason"], "requires_approval");
     let run = run["id"].as_str().unwrap();
-    assert_ne!(run, run_of(&told), "it gets a name of its own");
+    assert_ne!(run, run_of(&told), "it gets a new id");
     let state = format!("/v1/throughline/runs/{run}/state");
     let state = there.ask("GET", &state, &json!(null)).await;
     assert_eq!(state["pendingApprovals"][0]["status"], "pending");
@@ -62,8 +62,8 @@ async fn a_run_goes_on_from_a_snapshot_in_another_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
-    let scene = Scene::open().await;
+async fn forged_snapshot_gains_no_tool_and_no_id() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let told = scene.say(&agent, "Send a mail.").await;
     let run = run_of(&told);
@@ -75,7 +75,8 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
     for tool in forged["casting"]["tools"].as_array_mut().unwrap() {
         tool["needsApproval"] = json!(false);
     }
-    // Another tenant, and the same one; with the run's own name, and with one that leaves a folder.
+    // Another tenant and the same one; with the run's own id, and with a path that leaves its
+    // folder.
     for key in ["them", "us"] {
         for name in [&*run, "../../etc/run", "/etc/run", "run_é"] {
             let mut forged = forged.clone();
@@ -91,7 +92,7 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
         }
     }
     assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
-    // The agent of this tenant has no other tool, although the document lists one.
+    // The agent of this tenant gets no other tool, although the document lists one.
     let plain = scene.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
     other["casting"]["note"]["letta"]["agent"] = json!(plain);
@@ -99,7 +100,7 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
     assert!(said.contains("there is no tool send_mail here for this agent"), "{said}");
-    // A rule of the agent's own holds, too, although the document has none.
+    // The agent's own rule applies although the document has none.
     let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
     let strict = scene.agent(&rule).await;
     let told = scene.say(&strict, "What is the weather?").await;
@@ -112,7 +113,8 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
     }
     let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
     assert_eq!(run["stop_reason"], "requires_approval", "{run}");
-    // A document that names no agent of this tenant cannot leave the rule out: every open call needs an approval.
+    // A document without an agent of this tenant cannot avoid the rule: every open call needs
+    // approval.
     let foreign = scene.send("them", "POST", "/v1/agents", &json!({"model": MODEL})).await;
     let foreign: Value = serde_json::from_slice(&foreign.1).unwrap();
     let notes = [
@@ -140,8 +142,8 @@ async fn forged_snapshot_over_http_gets_no_tool_and_no_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_listed_and_answered() {
-    let scene = Scene::open().await;
+async fn question_can_be_listed_and_answered() {
+    let scene = AgentGateway::open().await;
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
     let agent = scene.agent(&json!({"throughline": own})).await;
     let told = scene.say(&agent, "Ask me a question.").await;
@@ -155,13 +157,13 @@ async fn a_question_is_listed_and_answered() {
         json!({"answers": {"Which?": {"values": [], "freeText": "Neither"}}}),
         json!({"answers": {}}),
     ] {
-        let (status, said) = scene.try_ask("POST", &path, &wrong).await;
+        let (status, said) = scene.try_request("POST", &path, &wrong).await;
         assert_eq!(status, 422, "{said}");
     }
     let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
     let answered = scene.ask("POST", &path, &right).await;
     assert_eq!((&answered["status"], &answered["answeredBy"]), (&json!("executed"), &json!("me")));
-    let (status, said) = scene.try_ask("POST", &path, &right).await;
+    let (status, said) = scene.try_request("POST", &path, &right).await;
     assert!(matches!(status, 404 | 409), "answered twice: {status} {said}");
     let frames = scene
         .stream(&format!("/v1/runs/{}/stream", run_of(&told)), &json!({"starting_after": 5}))
@@ -171,8 +173,8 @@ async fn a_question_is_listed_and_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thread_is_forked_and_rewound_and_nothing_is_lost() {
-    let scene = Scene::open().await;
+async fn fork_and_rewind_keep_all_records() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     scene.say(&agent, "One").await;
     let path = format!("/v1/agents/{agent}/messages");
@@ -193,10 +195,10 @@ async fn a_thread_is_forked_and_rewound_and_nothing_is_lost() {
     assert_eq!(rewound["rewound"]["to"], head.last);
     assert_eq!(scene.ask("GET", &path, &json!(null)).await, before);
     let after = throughline_core::Store::log(&scene.journal, &us, &thread).await.unwrap().unwrap();
-    assert_eq!(after.rewinds.len(), 1, "the rewind is a record of its own");
-    assert!(after.last > head.last, "and what it leaves out is still there");
+    assert_eq!(after.rewinds.len(), 1, "the rewind is a separate record");
+    assert!(after.last > head.last, "and the rewound records still exist");
     for wrong in [json!({}), json!({"to": 100_000})] {
-        let (status, said) = scene.try_ask("POST", &format!("{own}/rewind"), &wrong).await;
+        let (status, said) = scene.try_request("POST", &format!("{own}/rewind"), &wrong).await;
         assert_eq!(status, 422, "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every answer that the tests get is what the `OpenAPI` document says of its route.
+//! Every response in the tests matches the `OpenAPI` document.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ fn validator(schema: &Value) -> jsonschema::Validator {
     jsonschema::validator_for(&whole).unwrap()
 }
 
-/// The route that a path is of.
+/// The documented route of a path.
 fn route_of(method: &str, path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let fits = |pattern: &str| {
@@ -36,7 +36,7 @@ fn route_of(method: &str, path: &str) -> Option<&'static str> {
     found.map(|route| route.path).min_by_key(|path| path.matches('{').count())
 }
 
-/// Holds an answer against what is said of its route.
+/// Validates a response against the schema of its route.
 pub(crate) fn check(method: &str, path: &str, status: u16, answer: &Value) {
     let Some(route) = route_of(method, path) else { return };
     if status >= 400 {
@@ -44,7 +44,7 @@ pub(crate) fn check(method: &str, path: &str, status: u16, answer: &Value) {
         return;
     }
     let Some(promised) = ANSWERS.get(&(method, route)) else { return };
-    // A stream is looked at by who reads it.
+    // Readers of a stream check its frames themselves.
     if answer.is_string() && answer.as_str().is_some_and(|text| text.starts_with("data: ")) {
         return;
     }

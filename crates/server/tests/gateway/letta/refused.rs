@@ -1,23 +1,23 @@
-//! Decisions that come twice, late, malformed, from a stranger or after their time: each is refused with a clear error, and
-//! nothing runs. What is only sent again is answered as before.
+//! Decisions that are repeated, late, malformed, foreign or expired: each is refused with a clear
+//! error, and nothing runs. A retry is answered like the original.
 
 use serde_json::{Value, json};
 use throughline_core::{PendingStatus, Store as _, Tenant};
 
-use crate::letta::scene::{Scene, kinds};
+use crate::letta::scene::{AgentGateway, kinds};
 
-/// A run that waits: for an approval, or for an answer.
-struct Waiting {
-    scene: Scene,
+/// A run that waits for an approval or for an answer.
+struct WaitingRun {
+    scene: AgentGateway,
     agent: String,
     run: String,
-    /// The call that waits.
+    /// The pending call.
     call: Value,
-    /// Where an answer goes, for a question.
+    /// The path for an answer, if a question is pending.
     question: Option<String>,
 }
 
-impl Waiting {
+impl WaitingRun {
     async fn for_approval(more: &Value) -> Self {
         Self::open("Send a mail.", more).await
     }
@@ -31,7 +31,7 @@ impl Waiting {
     }
 
     async fn open(words: &str, more: &Value) -> Self {
-        let scene = Scene::open().await;
+        let scene = AgentGateway::open().await;
         let mut people = json!({"askUser": {"allowFreeText": false}});
         for (key, value) in more.as_object().unwrap() {
             people[key] = value.clone();
@@ -49,7 +49,7 @@ impl Waiting {
         self.question.clone().unwrap_or_else(|| format!("/v1/agents/{}/messages", self.agent))
     }
 
-    /// A decision that is as it must be.
+    /// A valid decision.
     fn right(&self) -> Value {
         if self.question.is_some() {
             return json!({"answers": {"Which?": {"values": ["Two"]}}});
@@ -58,7 +58,7 @@ impl Waiting {
         json!({"messages": [{"type": "approval", "approvals": [approval]}]})
     }
 
-    /// The same, under a name by which it is known again.
+    /// A valid decision with this otid, which makes it retryable.
     fn named(&self, otid: &str) -> Value {
         let mut right = self.right();
         match &self.question {
@@ -72,14 +72,14 @@ impl Waiting {
         self.scene.ran.lock().unwrap().len()
     }
 
-    /// Whether a tool runs once it is decided.
+    /// The number of tools that run after the decision.
     fn runs(&self) -> usize {
         usize::from(self.question.is_none())
     }
 
-    /// What is wrong with a request, which must be.
+    /// Sends an invalid request and returns the error.
     async fn refused(&self, status: u16, body: &Value) -> String {
-        let (found, said) = self.scene.try_ask("POST", &self.path(), body).await;
+        let (found, said) = self.scene.try_request("POST", &self.path(), body).await;
         assert_eq!(found, status, "{body}: {said}");
         let detail = &said["detail"];
         let words = detail.as_str().map(str::to_owned);
@@ -95,19 +95,19 @@ impl Waiting {
         assert_eq!((self.ran(), self.status().await), (0, json!("waiting")));
     }
 
-    /// Waits until the run is at work no more.
+    /// Waits until the run has stopped.
     async fn ended(&self) {
         while self.status().await == "running" {}
     }
 }
 
-async fn both(more: &Value) -> [Waiting; 2] {
-    [Waiting::for_approval(more).await, Waiting::for_answer(more).await]
+async fn both(more: &Value) -> [WaitingRun; 2] {
+    [WaitingRun::for_approval(more).await, WaitingRun::for_answer(more).await]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_decisions_are_refused_and_nothing_is_lost() {
-    let approval = Waiting::for_approval(&json!({})).await;
+    let approval = WaitingRun::for_approval(&json!({})).await;
     let message = |body: Value| json!({"messages": [body]});
     let of = |approvals: Value| message(json!({"type": "approval", "approvals": approvals}));
     let one = json!({"type": "approval", "tool_call_id": approval.call, "approve": true});
@@ -122,14 +122,14 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
             409,
             message(json!({"type": "tool_return", "tool_returns": [
                 {"tool_call_id": approval.call, "tool_return": "x", "status": "success"}]})),
-            "waits for no answer of the caller's",
+            "does not wait for a result from the client",
         ),
     ] {
         let said = approval.refused(status, &body).await;
         assert!(said.contains(problem), "{body}: {said}");
     }
     approval.still_waits().await;
-    let answer = Waiting::for_answer(&json!({})).await;
+    let answer = WaitingRun::for_answer(&json!({})).await;
     for body in [
         json!({"answers": {"Which?": {"values": ["Three"]}}}),
         json!({"answers": {"Which?": {"values": ["One", "Two"]}}}),
@@ -159,7 +159,7 @@ async fn nobody_decides_a_second_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_that_is_sent_again_is_answered_as_before() {
+async fn retried_decision_gets_the_same_response() {
     for waiting in both(&json!({})).await {
         let (path, named) = (waiting.path(), waiting.named("otid-1"));
         let first = waiting.scene.ask("POST", &path, &named).await;
@@ -170,18 +170,18 @@ async fn a_decision_that_is_sent_again_is_answered_as_before() {
             assert_eq!(kinds(&again["messages"])[0], "approval_response_message");
         }
         assert_eq!(waiting.ran(), waiting.runs(), "nothing ran again");
-        // Under another name it is a second decision.
+        // Under another otid it is a second decision.
         waiting.refused(409, &waiting.named("otid-2")).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_decide_at_once_one_does() {
+async fn one_of_many_concurrent_decisions_wins() {
     for waiting in both(&json!({})).await {
         let path = waiting.path();
         let decide = || {
             let (path, right, scene) = (&path, waiting.right(), &waiting.scene);
-            async move { scene.try_ask("POST", path, &right).await.0 }
+            async move { scene.try_request("POST", path, &right).await.0 }
         };
         let (one, two, three, four) = tokio::join!(decide(), decide(), decide(), decide());
         let mut statuses = [one, two, three, four];
@@ -214,7 +214,7 @@ async fn another_tenant_decides_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_expired_is_refused() {
+async fn decision_after_expiry_is_refused() {
     let soon = json!({"approvalExpiresMs": 1, "askUser": {"expiresMs": 1}});
     for waiting in both(&soon).await {
         let us = Tenant::from("us");
@@ -222,7 +222,7 @@ async fn what_has_expired_is_refused() {
         while journal.pending(&us, None).await.unwrap()[0].status != PendingStatus::Expired {}
         waiting.refused(409, &waiting.right()).await;
         assert_eq!(waiting.ran(), 0, "nothing ran");
-        // Nobody has to ask for it: the model is told, and the run ends.
+        // Expiry needs no request: the model receives the outcome, and the run ends.
         while waiting.status().await != "completed" {}
         assert_eq!(waiting.ran(), 0, "nothing ran");
     }

@@ -1,13 +1,13 @@
-//! Runs: listed, shown, cancelled, reset.
+//! Listing, showing, cancelling and resetting runs.
 
 use serde_json::json;
 use throughline_server::routes;
 
-use crate::letta::scene::{MODEL, OTHER, Scene, kinds, said};
+use crate::letta::scene::{AgentGateway, MODEL, OTHER, kinds, said};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_shown_with_its_messages_steps_and_usage() {
-    let scene = Scene::open().await;
+async fn run_exposes_messages_steps_and_usage() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let told = scene.say(&agent, "What is the weather?").await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
@@ -48,8 +48,8 @@ async fn a_run_is_shown_with_its_messages_steps_and_usage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_run_says_why() {
-    let scene = Scene::open().await;
+async fn failed_run_reports_its_error() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let frames = scene.stream(&format!("/v1/agents/{agent}/messages/stream"), &said("fail")).await;
     let frames = serde_json::Value::from(frames);
@@ -59,15 +59,15 @@ async fn a_failed_run_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_cancelled_and_an_agent_begins_again() {
-    let scene = Scene::open().await;
+async fn run_can_be_cancelled_and_agent_reset() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     scene.say(&agent, "Hello").await;
     let run = scene.ask("POST", &format!("{path}/async"), &said("slow")).await;
     let run = run["id"].as_str().unwrap();
     let reset = format!("/v1/agents/{agent}/reset-messages");
-    let (status, told) = scene.try_ask("PATCH", &reset, &json!({})).await;
+    let (status, told) = scene.try_request("PATCH", &reset, &json!({})).await;
     assert_eq!((status, &told["detail"]["run_id"]), (409, &json!(run)));
     let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({})).await;
     assert_eq!(ended[run], "cancelled");
@@ -88,8 +88,8 @@ async fn a_run_is_cancelled_and_an_agent_begins_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_takes_its_runs_with_it() {
-    let scene = Scene::open().await;
+async fn deleting_hides_the_runs() {
+    let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let own = scene.say(&agent, "Hello").await;
     let made = format!("/v1/conversations/?agent_id={agent}");
@@ -101,7 +101,7 @@ async fn what_is_deleted_takes_its_runs_with_it() {
         [own, beside].map(|told| told["messages"][0]["run_id"].as_str().unwrap().to_owned());
     let gone = async |run: &str| {
         let mut statuses = Vec::new();
-        // The console looks at all that is kept, whoever began it.
+        // The console shows everything that is stored, including deleted agents' runs.
         let console = ["", "/events/stream", "/trace"]
             .map(|what| format!("/v1/throughline/runs/{{run}}{what}"));
         let of_runs = routes().iter().filter(|route| route.path.contains("{run}"));
@@ -112,7 +112,7 @@ async fn what_is_deleted_takes_its_runs_with_it() {
         }
         statuses.into_iter().partition::<Vec<_>, _>(|(_, status)| *status == 404)
     };
-    assert_eq!(gone(&own).await.0, [], "they are there");
+    assert_eq!(gone(&own).await.0, [], "the runs exist");
     scene.ask("DELETE", &conversation, &json!(null)).await;
     assert_eq!(gone(&beside).await.1, [], "of a conversation");
     assert_eq!(gone(&own).await.0, [], "the agent's own are still there");
@@ -122,14 +122,14 @@ async fn what_is_deleted_takes_its_runs_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_model_is_charged_for_its_own_answers_after_a_switch() {
-    let scene = Scene::open().await;
+async fn usage_is_charged_per_model_after_a_switch() {
+    let scene = AgentGateway::open().await;
     let gate =
         json!({"rules": [{"when": ["unknown"], "then": "retry-other"}], "otherModels": [OTHER]});
     let agent = scene.agent(&json!({"throughline": {"gate": gate}})).await;
     let told = scene.say(&agent, "What is the weather? Then switch.").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
-    // The first called a tool and then failed; the other answered.
+    // The first model calls a tool and then fails; the other one answers.
     let used = async |key: &str| {
         let (status, said) = scene.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
         assert_eq!(status, 200);
@@ -148,7 +148,7 @@ async fn each_model_is_charged_for_its_own_answers_after_a_switch() {
     lines.sort();
     assert_eq!(lines, [(OTHER.to_owned(), 1, 110), (MODEL.to_owned(), 1, 110)]);
     assert_eq!(used("them").await, []);
-    // A summary is its caller's, too.
+    // A summary is charged to its caller as well.
     let summary = format!("/v1/agents/{agent}/summarize");
     scene.ask("POST", &summary, &json!({})).await;
     while !used("us").await.contains(&(MODEL.to_owned(), 2, 220)) {}

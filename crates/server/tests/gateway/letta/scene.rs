@@ -1,4 +1,4 @@
-//! A gateway with agents, whose models say what a script says, for two tenants.
+//! A gateway with agents and scripted models, for two tenants.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,13 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use throughline_agent::{Ports, Runner, Tool, ToolAnswer, ToolContext, ToolSpec, Working};
-use throughline_codec::{Catalog, events_of};
+use throughline_agent::{Ports, Runner, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
+use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Asking, Body, Boxed, Call, CallId, Clock, Delta, Event, Ids, Item, Json, Model, ModelError,
-    Models, Name, Place, ReasoningFormat, Reply, Role, Saying, Seal, Stop, Store, Target, Tenant,
-    Thought, ThoughtKind, ToolCall, Trouble, Usage,
+    Body, Call, CallId, Clock, Delta, Event, IdGenerator, Item, ItemPosition, Json, Model,
+    ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name, ReasoningFormat,
+    Reply, Role, Seal, StopReason, Store, StoreFuture, Target, Tenant, Thought, ThoughtKind,
+    ToolCall, Usage,
 };
 use throughline_server::{
     Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps,
@@ -23,73 +24,77 @@ use throughline_store::Journal;
 use throughline_testkit::Folder;
 use tokio::sync::Semaphore;
 
-use crate::harness::{Opening, begin, serve_on, upstream};
+use crate::harness::{GatewayOptions, begin, serve_on, upstream};
 use crate::letta::promised;
 
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
 /// Another model, which never fails.
 pub(crate) const OTHER: &str = "claude-opus-4-5";
 
-/// What a scripted model does next.
-enum Says {
+/// The next action of a scripted model.
+enum ScriptedAction {
     Text(String),
     Call(&'static str, &'static str),
     Calls(Vec<(&'static str, &'static str)>),
     Fails,
 }
 
-/// A model that thinks twice, signs each thought, and then does what the last words of the user want.
-struct Scripted {
+/// A model that thinks twice, signs each thought, and then follows the last user message.
+struct ScriptedModel {
     target: Target,
-    /// How often the models of a process were asked.
+    /// The number of model calls in this process.
     asked: Arc<AtomicU64>,
-    /// One for each answer to a user who says `slow`.
+    /// One permit per answer to a user message with `slow`.
     gate: Arc<Semaphore>,
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn target(&self) -> &Target {
         &self.target
     }
 
-    fn ask(&self, call: Call) -> Asking<'_> {
+    fn send(&self, call: Call) -> ModelFuture<'_> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let words = last_words(&call);
         let says = match script(&call, &words) {
-            Says::Fails if self.target.model() == OTHER => Says::Text("I will.".to_owned()),
+            ScriptedAction::Fails if self.target.model() == OTHER => {
+                ScriptedAction::Text("I will.".to_owned())
+            }
             says => says,
         };
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
         let reply = match says {
-            Says::Fails => {
+            ScriptedAction::Fails => {
                 return Box::pin(async {
-                    Err(ModelError::new(Trouble::Other, "it does not want to"))
+                    Err(ModelError::new(ModelErrorKind::Other, "it does not want to"))
                 });
             }
-            Says::Text(text) => self.reply(vec![Body::Text(text.into())], Stop::Done, turn),
-            Says::Call(name, args) => {
-                self.reply(vec![tool_call(name, args, turn, 0)], Stop::Tools, turn)
+            ScriptedAction::Text(text) => {
+                self.reply(vec![Body::Text(text.into())], StopReason::Done, turn)
             }
-            Says::Calls(calls) => {
+            ScriptedAction::Call(name, args) => {
+                self.reply(vec![tool_call(name, args, turn, 0)], StopReason::Tools, turn)
+            }
+            ScriptedAction::Calls(calls) => {
                 let calls = calls.iter().enumerate();
                 let calls = calls.map(|(place, (name, args))| tool_call(name, args, turn, place));
-                self.reply(calls.collect(), Stop::Tools, turn)
+                self.reply(calls.collect(), StopReason::Tools, turn)
             }
         };
-        let events: Vec<_> = pieces(events_of(&reply)).into_iter().map(Ok).collect();
+        let events: Vec<_> = pieces(events_from_reply(&reply)).into_iter().map(Ok).collect();
         let is_slow = words.contains("slow");
         Box::pin(async move {
             if is_slow {
                 self.gate.acquire().await.unwrap().forget();
             }
             let events = Box::pin(futures_util::stream::iter(events));
-            Ok(Saying { fates: Vec::new(), warnings: Vec::new(), events })
+            Ok(ModelStream { fates: Vec::new(), warnings: Vec::new(), events })
         })
     }
 }
 
-impl Scripted {
-    fn reply(&self, bodies: Vec<Body>, stop: Stop, turn: usize) -> Reply {
+impl ScriptedModel {
+    fn reply(&self, bodies: Vec<Body>, stop: StopReason, turn: usize) -> Reply {
         let thoughts = ["Let me see.", "That is it."].iter().enumerate().map(|(place, words)| {
             let thought = Thought::issued(*words, ThoughtKind::Text, ReasoningFormat::unknown());
             let mut item = item(place, Body::Thought(thought));
@@ -111,7 +116,7 @@ impl Scripted {
 }
 
 fn item(place: usize, body: Body) -> Item {
-    Item::new(format!("i{place}"), Place::new(0, place), Role::Assistant, body)
+    Item::new(format!("i{place}"), ItemPosition::new(0, place), Role::Assistant, body)
 }
 
 fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
@@ -125,7 +130,7 @@ fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
     })
 }
 
-/// The same events, with texts word by word.
+/// The same events with texts split by word.
 fn pieces(events: Vec<Event>) -> Vec<Event> {
     let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
     let split = |event: Event| match event {
@@ -151,70 +156,76 @@ fn last_words(call: &Call) -> String {
     texts.last().unwrap_or_default()
 }
 
-/// What the last words of the user want. Answers of tools are the end of it.
-fn script(call: &Call, words: &str) -> Says {
+/// The action for the last user message. Tool results end the turn.
+fn script(call: &Call, words: &str) -> ScriptedAction {
     let has_result = call.items.last().is_some_and(|item| matches!(item.body, Body::Result(_)));
     let is_summary = call
         .system
         .iter()
         .any(|item| matches!(&item.body, Body::Text(text) if text.contains("You summarise")));
     if is_summary {
-        return Says::Text(r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned());
+        return ScriptedAction::Text(
+            r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned(),
+        );
     }
     if words.contains("forever") {
-        return Says::Call("get_weather", r#"{"city":"Paris"}"#);
+        return ScriptedAction::Call("get_weather", r#"{"city":"Paris"}"#);
     }
     if has_result && words.contains("switch") {
-        return Says::Fails;
+        return ScriptedAction::Fails;
     }
     if has_result {
-        return Says::Text("That is what the tools say.".to_owned());
+        return ScriptedAction::Text("That is what the tools say.".to_owned());
     }
     match words {
-        _ if words.contains("weather") => Says::Call("get_weather", r#"{"city":"Paris"}"#),
-        _ if words.contains("mails") => Says::Calls(vec![
+        _ if words.contains("weather") => {
+            ScriptedAction::Call("get_weather", r#"{"city":"Paris"}"#)
+        }
+        _ if words.contains("mails") => ScriptedAction::Calls(vec![
             ("send_mail", r#"{"to":"a@example.com"}"#),
             ("send_mail", r#"{"to":"b@example.com"}"#),
         ]),
-        _ if words.contains("mail") => Says::Call("send_mail", r#"{"to":"a@example.com"}"#),
-        _ if words.contains("clock") => Says::Call("local_time", r#"{"zone":"Paris"}"#),
-        _ if words.contains("question") => Says::Call(
+        _ if words.contains("mail") => {
+            ScriptedAction::Call("send_mail", r#"{"to":"a@example.com"}"#)
+        }
+        _ if words.contains("clock") => ScriptedAction::Call("local_time", r#"{"zone":"Paris"}"#),
+        _ if words.contains("question") => ScriptedAction::Call(
             "ask_user_question",
             r#"{"questions":[{"question":"Which?","options":[{"label":"One"},{"label":"Two"}]}]}"#,
         ),
-        _ if words.contains("plan") => Says::Call(
+        _ if words.contains("plan") => ScriptedAction::Call(
             "manage_todo_list",
             r#"{"operation":"write","todoList":[{"id":1,"title":"Go","description":"Go there","status":"not-started"}]}"#,
         ),
-        _ if words.contains("fail") => Says::Fails,
-        _ => Says::Text(format!("You said: {words}")),
+        _ if words.contains("fail") => ScriptedAction::Fails,
+        _ => ScriptedAction::Text(format!("You said: {words}")),
     }
 }
 
-struct TwoModels([Arc<Scripted>; 2]);
+struct TwoModels([Arc<ScriptedModel>; 2]);
 
-impl Models for TwoModels {
+impl ModelRegistry for TwoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let found = self.0.iter().find(|model| name.ends_with(model.target.model()));
-        let nobody = || ModelError::new(Trouble::Other, format!("there is no model {name}"));
+        let nobody = || ModelError::new(ModelErrorKind::Other, format!("there is no model {name}"));
         Ok(Arc::clone(found.ok_or_else(nobody)?) as Arc<dyn Model>)
     }
 }
 
-/// A tool that notes what it was asked, and answers with it.
-pub(crate) struct Noting(ToolSpec, Arc<Mutex<Vec<String>>>);
+/// A tool that records its arguments and returns them.
+pub(crate) struct RecordingTool(ToolSpec, Arc<Mutex<Vec<String>>>);
 
-/// One whose notes nobody reads.
-pub(crate) fn noting(spec: ToolSpec) -> Noting {
-    Noting(spec, Arc::default())
+/// A tool whose recorded calls are not read.
+pub(crate) fn noting(spec: ToolSpec) -> RecordingTool {
+    RecordingTool(spec, Arc::default())
 }
 
-impl Tool for Noting {
+impl Tool for RecordingTool {
     fn spec(&self) -> ToolSpec {
         self.0.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> Working<'a> {
+    fn run<'a>(&'a self, args: &'a Json, _: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             self.1.lock().unwrap().push(format!("{} {}", self.0.name, args.as_str()));
             ToolAnswer::text(format!("did {}", args.as_str()))
@@ -222,32 +233,32 @@ impl Tool for Noting {
     }
 }
 
-pub(crate) struct Now;
+pub(crate) struct SystemClock;
 
-impl Clock for Now {
+impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 }
 
-/// Ids that are counted, over all scenes.
-pub(crate) struct Counted;
+/// Sequential ids, unique over all scenes.
+pub(crate) struct SequentialIds;
 
 static IDS: AtomicU64 = AtomicU64::new(0);
 
-impl Ids for Counted {
-    fn fresh(&self, prefix: &str) -> Name {
+impl IdGenerator for SequentialIds {
+    fn generate(&self, prefix: &str) -> Name {
         Name::from(format!("{prefix}_{}", IDS.fetch_add(1, Ordering::SeqCst)))
     }
 }
 
-/// Each key is the tenant that it names; what stands behind a dot tells keys of one tenant apart.
+/// Each key is the tenant that it names; a suffix after a dot distinguishes keys of one tenant.
 #[derive(Clone, Default)]
-pub(crate) struct Keys {
+pub(crate) struct RevocableKeys {
     revoked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Keys {
+impl RevocableKeys {
     pub(crate) fn revoke(&self, name: &str) {
         self.revoked.lock().unwrap().push(name.to_owned());
     }
@@ -273,14 +284,14 @@ impl Keys {
     }
 }
 
-impl Keyring for Keys {
-    fn admit<'a>(&'a self, key: Option<&'a str>) -> Boxed<'a, Admission> {
+impl Keyring for RevocableKeys {
+    fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission> {
         let name = key.and_then(|key| key.strip_prefix("tl_"));
         let admission = name.map_or(Admission::Refused, |name| self.admission(name));
         Box::pin(async move { Ok(admission) })
     }
 
-    fn admit_id<'a>(&'a self, tenant: &'a Tenant, id: &'a Name) -> Boxed<'a, Admission> {
+    fn admit_id<'a>(&'a self, tenant: &'a Tenant, id: &'a Name) -> StoreFuture<'a, Admission> {
         let known = match self.admission(id) {
             Admission::Key { tenant: owner, .. } if owner != *tenant => Admission::Refused,
             known => known,
@@ -290,9 +301,9 @@ impl Keyring for Keys {
 }
 
 /// A hundred tokens cost a cent.
-struct Cents;
+struct CentPrices;
 
-impl Prices for Cents {
+impl Prices for CentPrices {
     fn price(&self, _: &str, _: &str) -> Option<Price> {
         Some(Price { input: 100_000_000, cached: 100_000_000, written: 100_000_000, output: 0 })
     }
@@ -303,18 +314,18 @@ impl Prices for Cents {
 }
 
 /// A gateway with agents.
-pub(crate) struct Scene {
+pub(crate) struct AgentGateway {
     pub(crate) url: String,
     pub(crate) journal: Journal,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
     pub(crate) gate: Arc<Semaphore>,
-    pub(crate) keys: Keys,
-    /// How often the models of this process were asked.
+    pub(crate) keys: RevocableKeys,
+    /// The number of model calls in this process.
     pub(crate) asked: Arc<AtomicU64>,
     folder: Arc<Folder>,
 }
 
-/// How long a process holds a run without a sign of life.
+/// The lease duration of a run.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The agents of a process.
@@ -327,14 +338,15 @@ fn agents(
 ) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        Arc::new(Scripted { target, asked: Arc::clone(asked), gate: Arc::clone(gate) })
+        Arc::new(ScriptedModel { target, asked: Arc::clone(asked), gate: Arc::clone(gate) })
     }));
-    let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
+    let ports =
+        Ports { clock: Arc::new(SystemClock), ids: Arc::new(SequentialIds), secret: [7; 32] };
     let tools = [
         with_text("get_weather", "city").idempotent(),
         with_text("send_mail", "to").needs_approval(),
     ];
-    let tools = tools.map(|spec| Arc::new(Noting(spec, Arc::clone(ran))) as Arc<dyn Tool>);
+    let tools = tools.map(|spec| Arc::new(RecordingTool(spec, Arc::clone(ran))) as Arc<dyn Tool>);
     let mut runner = Runner::new(store, Arc::new(models), ports).with_tools(tools);
     runner.lease = lease;
     AgentApi::new(runner).with_ping(Duration::from_millis(50))
@@ -346,17 +358,17 @@ pub(crate) fn with_text(name: &str, key: &str) -> ToolSpec {
     ToolSpec::new(name).description("A tool.").schema(Json::from(&schema))
 }
 
-impl Scene {
+impl AgentGateway {
     pub(crate) async fn open() -> Self {
         let folder = Folder::new("letta");
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let options = throughline_store::Options::default();
         let journal = throughline_store::open(&url, &options).await.unwrap();
         let caps = (RunCaps::default(), LEASE);
-        Self::on(journal, Arc::new(folder), Keys::default(), caps, pending()).await
+        Self::on(journal, Arc::new(folder), RevocableKeys::default(), caps, pending()).await
     }
 
-    /// One that lets each tenant have that many runs at once, of that many steps.
+    /// Opens a gateway with these caps per tenant.
     pub(crate) async fn capped(caps: RunCaps) -> Self {
         let scene = Self::open().await;
         let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
@@ -365,7 +377,7 @@ impl Scene {
         Self::on(journal, folder, scene.keys.clone(), (caps, lease), pending()).await
     }
 
-    /// Another process on the same store.
+    /// Starts another process on the same store.
     pub(crate) async fn beside(&self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         let (journal, folder) = (self.journal.clone(), Arc::clone(&self.folder));
         Self::on(journal, folder, self.keys.clone(), (RunCaps::default(), LEASE), stop).await
@@ -374,7 +386,7 @@ impl Scene {
     async fn on(
         journal: Journal,
         folder: Arc<Folder>,
-        keys: Keys,
+        keys: RevocableKeys,
         (caps, lease): (RunCaps, Duration),
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
@@ -382,16 +394,16 @@ impl Scene {
         let asked = Arc::new(AtomicU64::new(0));
         let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&gate), journal.clone());
         let counted = Arc::clone(&asked);
-        let opening = Opening {
+        let opening = GatewayOptions {
             keyring: Arc::new(keys.clone()),
-            prices: Arc::new(Cents),
+            prices: Arc::new(CentPrices),
             agents: Some(Box::new(move |store| {
                 let agents = agents(store, &noted, &held, &counted, lease);
                 agents.with_caps(caps).with_archive(Arc::new(archive))
             })),
-            ..Opening::of(ReplayMode::Repair)
+            ..GatewayOptions::of(ReplayMode::Repair)
         };
-        // Nobody asks the providers.
+        // The tests do not call providers.
         let nobody = Arc::new(upstream("http://127.0.0.1:1"));
         let url = serve_on(journal.clone(), nobody, opening, stop).await;
         Self { url, journal, ran, gate, keys, asked, folder }
@@ -412,14 +424,14 @@ impl Scene {
         (status, response.into_body().collect().await.unwrap().to_bytes())
     }
 
-    /// The answer to a request of tenant `us`, which must go well.
+    /// Sends a request of tenant `us`, which must succeed.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let (status, said) = self.try_ask(method, path, body).await;
+        let (status, said) = self.try_request(method, path, body).await;
         assert_eq!(status, 200, "{method} {path}: {said}");
         said
     }
 
-    pub(crate) async fn try_ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn try_request(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let (status, said) = self.send("us", method, path, body).await;
         let text = String::from_utf8_lossy(&said).into_owned();
         let answer = serde_json::from_slice(&said).unwrap_or(Value::String(text));
@@ -427,8 +439,7 @@ impl Scene {
         (status, answer)
     }
 
-    /// The frames of a stream, the last of which says that it is done. That it is still there it says whenever it is quiet, so
-    /// that is left out.
+    /// Reads the frames of a stream up to `[DONE]`, without the pings.
     pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
         let (status, said) = self.send("us", "POST", path, body).await;
         let text = String::from_utf8(said.to_vec()).unwrap();
@@ -442,7 +453,7 @@ impl Scene {
             .collect()
     }
 
-    /// An agent with the tools that there are, and these members.
+    /// Creates an agent with the available tools and these members.
     pub(crate) async fn agent(&self, more: &Value) -> String {
         let mut body = json!({"name": "Ada", "model": MODEL, "system": "Be kind.", "tools": ["get_weather", "send_mail"]});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -452,18 +463,18 @@ impl Scene {
         agent["id"].as_str().unwrap().to_owned()
     }
 
-    /// Says something to an agent, and gives the answer.
+    /// Sends a message to an agent and returns the response.
     pub(crate) async fn say(&self, agent: &str, words: &str) -> Value {
         self.ask("POST", &format!("/v1/agents/{agent}/messages"), &said(words)).await
     }
 }
 
-/// A request that says this.
+/// A request with this user message.
 pub(crate) fn said(words: &str) -> Value {
     json!({"messages": [{"role": "user", "content": words}]})
 }
 
-/// The types of messages, in their order.
+/// The types of messages, in order.
 pub(crate) fn kinds(messages: &Value) -> Vec<&str> {
     let list = messages.as_array().unwrap();
     list.iter().map(|message| message["message_type"].as_str().unwrap()).collect()

@@ -1,14 +1,14 @@
 //! Letta's own clients, unmodified.
 //!
-//! `scripts/sdks` makes the environments that the scripts run in; `scripts/test` calls it.
+//! `scripts/sdks` creates the environments for the scripts; `scripts/test` calls it.
 
 use throughline_testkit::figure;
 
 use crate::harness::official;
-use crate::letta::scene::{MODEL, Scene};
+use crate::letta::scene::{AgentGateway, MODEL};
 
 async fn run(language: &str, script: &str) {
-    let scene = Scene::open().await;
+    let scene = AgentGateway::open().await;
     let Some(output) = official::run(language, script, &scene.url, "tl_us", &[MODEL]).await else {
         return;
     };

@@ -1,4 +1,5 @@
-//! Letta's own clients, with agents whose models are the simulators: each call brings back every seal that its thread was given.
+//! Letta's own clients with simulated models: each call returns every Seal that its thread
+//! received.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,19 +8,19 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 use throughline_agent::{Ports, Runner, Tool};
 use throughline_codec::Catalog;
-use throughline_core::{ModelError, Name, Trouble};
+use throughline_core::{ModelError, ModelErrorKind, Name};
 use throughline_provider::EndpointModels;
 use throughline_server::{AgentApi, ReplayMode};
 use throughline_sim::{Ledger, Verdict};
 use throughline_testkit::figure;
 
-use crate::harness::{DOWN, Gate, MODELS, Opening, official, upstream};
-use crate::letta::scene::{Counted, Now, noting, with_text};
+use crate::harness::{DOWN, GatewayOptions, MODELS, SimGateway, official, upstream};
+use crate::letta::scene::{SequentialIds, SystemClock, noting, with_text};
 
-/// A name that stands for two models, the first of which is not there.
+/// A route to two models, the first of which is unavailable.
 const ROUTE: &str = "in-turn";
 
-/// Each model's row.
+/// Each model's catalog row.
 fn row_of(model: &str) -> Option<&'static str> {
     let rows = [
         ("claude", "anthropic"),
@@ -33,7 +34,7 @@ fn row_of(model: &str) -> Option<&'static str> {
 fn models(simulators: &str) -> EndpointModels {
     EndpointModels::new(Arc::new(upstream(simulators)), |name| {
         if name == ROUTE {
-            // The first is not there, and the next has another wire.
+            // The first model is unavailable, and the next one has another wire.
             let first = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "sim");
             let next = Catalog::builtin().target_for("openai", "gpt-5.2", "sim");
             let next = (Name::from("sim-openai"), next.unwrap());
@@ -41,25 +42,30 @@ fn models(simulators: &str) -> EndpointModels {
         }
         let model = name.strip_prefix("sim/").unwrap_or(name);
         let row = row_of(model);
-        let row = row
-            .ok_or_else(|| ModelError::new(Trouble::Other, format!("there is no model {name}")))?;
+        let row = row.ok_or_else(|| {
+            ModelError::new(ModelErrorKind::Other, format!("there is no model {name}"))
+        })?;
         let target = Catalog::builtin().target_for(row, model, "sim").unwrap();
         Ok(vec![(Name::from(format!("sim-{row}")), target)])
     })
 }
 
-async fn open() -> Gate {
-    let make = |simulators: String| -> Opening {
+async fn open() -> SimGateway {
+    let make = |simulators: String| -> GatewayOptions {
         let agents = move |store| {
-            let ports = Ports { clock: Arc::new(Now), ids: Arc::new(Counted), secret: [7; 32] };
+            let ports = Ports {
+                clock: Arc::new(SystemClock),
+                ids: Arc::new(SequentialIds),
+                secret: [7; 32],
+            };
             let tools = [with_text("get_weather", "city"), with_text("get_time", "zone")];
             let tools = tools.map(|spec| Arc::new(noting(spec)) as Arc<dyn Tool>);
             let runner = Runner::new(store, Arc::new(models(&simulators)), ports).with_tools(tools);
             AgentApi::new(runner)
         };
-        Opening { agents: Some(Box::new(agents)), ..Opening::of(ReplayMode::Repair) }
+        GatewayOptions { agents: Some(Box::new(agents)), ..GatewayOptions::of(ReplayMode::Repair) }
     };
-    Gate::open_before(make, throughline_sim::Options::default()).await
+    SimGateway::open_before(make, throughline_sim::Options::default()).await
 }
 
 async fn run(language: &str, script: &str) {
@@ -80,13 +86,13 @@ async fn run(language: &str, script: &str) {
     figure(
         &format!("{language}/{script}"),
         format!(
-            "{conversations} threads, {calls} calls, 0 refused, {issued} seals issued, {back} came back"
+            "{conversations} threads, {calls} calls, 0 refused, {issued} seals issued, {back} returned"
         ),
     );
 }
 
-/// Every answer had reasoning, and every call of a thread brought exactly the seals that the thread had been given. A thread has
-/// two questions.
+/// Every answer has reasoning, and every call of a thread returns exactly the Seals that the thread
+/// received. A thread has two questions.
 fn assert_all_came_back(ledger: &Ledger) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
@@ -114,7 +120,7 @@ async fn sdk_node_letta_with_the_simulators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_route_the_next_is_asked_where_one_does_not_answer() {
+async fn route_falls_back_to_the_next_model() {
     let gate = open().await;
     let ask = async |path: &str, body: serde_json::Value| -> serde_json::Value {
         let headers = [("content-type", "application/json")];
@@ -134,11 +140,13 @@ async fn of_a_route_the_next_is_asked_where_one_does_not_answer() {
     gate.assert_nothing_refused();
     let ledger = gate.ledger();
     assert!(ledger.entries.iter().all(|entry| entry.model == "gpt-5.2"));
-    // Whoever answered gets back what it sealed, although another one is always asked first.
+    // Each answering model gets its own Seals back, although the unavailable model is always tried
+    // first.
     assert_all_came_back(&ledger);
 }
 
-/// Gemini signs the end of a streamed answer in a text without words, which is kept for replay and shown to no client.
+/// Gemini signs the end of a streamed answer in an empty text, which is kept for replay and not
+/// shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn gemini_answers_end_without_an_empty_assistant_message() {
     let gate = open().await;

@@ -1,4 +1,4 @@
-//! Nothing of one tenant's is there for another; and the document that says what there is.
+//! No route shows one tenant's objects to another, and the `OpenAPI` document covers every route.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use throughline_server::routes;
 use throughline_testkit::figure;
 
-use crate::letta::scene::{Scene, said};
+use crate::letta::scene::{AgentGateway, said};
 
-/// The routes that name nothing of anybody's, and what another tenant hears of them.
-const OPEN: [(&str, &str, &str); 22] = [
+/// Routes without object ids, and the expected response for another tenant.
+const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
     ("GET", "/v1/tools/", "get_weather"),
@@ -34,7 +34,7 @@ const OPEN: [(&str, &str, &str); 22] = [
     ("POST", "/v1/throughline/doctor", "paste one"),
 ];
 
-/// A body that each of the routes takes that need one.
+/// A body for each route that needs one.
 fn body_of(path: &str) -> Value {
     match path {
         _ if path.ends_with("/messages")
@@ -52,8 +52,8 @@ fn body_of(path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_route_shows_another_tenant_anything() {
-    let scene = Scene::open().await;
+async fn no_route_exposes_another_tenants_objects() {
+    let scene = AgentGateway::open().await;
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": true}}});
     let block = json!([{"label": "human", "value": "x"}]);
     let agent = scene.agent(&json!({"throughline": own, "memory_blocks": block})).await;
@@ -69,7 +69,7 @@ async fn no_route_shows_another_tenant_anything() {
     let waiting = inbox["waiting"].as_array().unwrap();
     let approval = waiting.iter().find(|one| one["kind"] == "approval").unwrap()["id"].as_str();
     let approval = approval.unwrap().to_owned();
-    // Nobody answers it, and it is told all the same.
+    // The call has no reply, but its record is listed.
     let question_of = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]});
     scene.send("us", "POST", "/v1/messages", &question_of).await;
     let calls = scene.ask("GET", "/v1/throughline/calls", &json!(null)).await;
@@ -90,7 +90,7 @@ async fn no_route_shows_another_tenant_anything() {
     for route in routes() {
         let path =
             ids.iter().fold(route.path.to_owned(), |path, (name, id)| path.replace(name, id));
-        assert!(!path.contains('{'), "{path}: say which id stands there");
+        assert!(!path.contains('{'), "{path}: fill in the id");
         for path in [path.clone(), format!("/letta{path}")] {
             let body = if route.method == "GET" { json!(null) } else { body_of(&path) };
             let (status, answer) = scene.send("them", route.method, &path, &body).await;
@@ -100,7 +100,7 @@ async fn no_route_shows_another_tenant_anything() {
             } else if route.path.contains('{') {
                 assert_eq!(status, 404, "{} {path}: {answer}", route.method);
             } else {
-                let known = OPEN
+                let known = ROUTES_WITHOUT_IDS
                     .iter()
                     .find(|(method, path, _)| (*method, *path) == (route.method, route.path));
                 let (_, _, words) = known.unwrap_or_else(|| panic!("{path} is not tried here"));
@@ -108,13 +108,13 @@ async fn no_route_shows_another_tenant_anything() {
             }
             for id in [&*agent, run, conversation, &question, &approval, call] {
                 let is_echo = status == 404;
-                assert!(is_echo || !answer.contains(id), "{path} tells of {id}: {answer}");
+                assert!(is_echo || !answer.contains(id), "{path} shows {id}: {answer}");
             }
             tried.insert((route.method, route.path));
         }
     }
     assert_eq!(tried.len(), routes().len());
-    // The document names every route, so every path of it was tried.
+    // The document lists every route, so every documented path was tried.
     let (_, document) = scene.send("them", "GET", "/openapi.json", &json!(null)).await;
     let document: Value = serde_json::from_slice(&document).unwrap();
     let mut documented = 0;
@@ -130,7 +130,7 @@ async fn no_route_shows_another_tenant_anything() {
         "routes of the OpenAPI document that show another tenant nothing, each under two paths",
         documented,
     );
-    // Nothing of it happened to its owner.
+    // The owner's objects are unaffected.
     let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(shown["stop_reason"], "requires_approval");
     let list = scene.ask("GET", &format!("/v1/agents/{agent}/messages"), &json!(null)).await;
@@ -138,15 +138,15 @@ async fn no_route_shows_another_tenant_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_nobody_is_let_in() {
-    let scene = Scene::open().await;
+async fn requests_without_a_key_are_refused() {
+    let scene = AgentGateway::open().await;
     let response = crate::harness::begin(&scene.url, "GET", "/v1/agents/", Vec::new(), &[]).await;
     assert_eq!(response.status().as_u16(), 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_document_is_served_as_it_is_kept() {
-    let scene = Scene::open().await;
+async fn served_openapi_equals_the_checked_in_file() {
+    let scene = AgentGateway::open().await;
     let (status, served) = scene.send("us", "GET", "/openapi.json", &json!(null)).await;
     assert_eq!(status, 200);
     let served: Value = serde_json::from_slice(&served).unwrap();
@@ -154,7 +154,7 @@ async fn the_document_is_served_as_it_is_kept() {
     served.push('\n');
     let kept = include_str!("../../../../../docs/openapi.json");
     let is_kept = served == kept;
-    assert!(is_kept, "docs/openapi.json: keep what GET /openapi.json gives, indented by two");
+    assert!(is_kept, "docs/openapi.json: store the output of GET /openapi.json, indented by two");
     let (status, page) = scene.send("us", "GET", "/docs", &json!(null)).await;
     let page = String::from_utf8_lossy(&page).into_owned();
     assert_eq!(status, 200);

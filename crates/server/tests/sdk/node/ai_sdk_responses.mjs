@@ -1,5 +1,6 @@
-// Vercel's AI SDK with its OpenAI provider on Responses and default settings: what the model said before is sent as references
-// to stored items. Each answer comes from the next model, within tool loops, too.
+// Vercel's AI SDK with its OpenAI provider for Responses and default settings, which sends earlier
+// model output as references to stored items. Each answer comes from the next model, also within
+// tool loops.
 import assert from "node:assert/strict";
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, streamText, tool } from "ai";
@@ -10,7 +11,7 @@ const [url, , ...models] = process.argv.slice(2);
 const tools = Object.fromEntries(
   Object.entries(SCHEMAS).map(([name, schema]) => [
     name,
-    // Without `execute` each step is a call of its own, so that the next one can go to another model.
+    // Without `execute` each step is a separate call, so the next one can use another model.
     tool({ description: DESCRIPTIONS[name], inputSchema: jsonSchema(schema) }),
   ]),
 );
@@ -45,7 +46,7 @@ async function ask(model, messages, streamed) {
   return { messages: (await result.response).messages, calls: await result.toolCalls, text: await result.text };
 }
 
-/** The texts, the names of calls and the results that a message list holds. */
+/** The texts, call names and results in a message list. */
 function contents(messages) {
   const found = [];
   for (const { content } of messages) {
@@ -60,24 +61,24 @@ function contents(messages) {
   return found;
 }
 
-/** Compares what the provider received with the client's own message list. */
+/** Compares the request at the provider with the client's own message list. */
 async function check(messages, name) {
   const record = await (await fetch(`${url}/v1/throughline/calls/${call}`)).json();
   const sent = JSON.stringify(record.sent.body);
   assert.ok(!sent.includes("resp_tl1"), `${name}: a provider received an id of the gateway's: ${sent}`);
-  // A tool loop that another model began costs Claude its thinking, and Gemini a signature. The header says so.
+  // In a tool loop of another model Claude loses its thinking and Gemini a signature, as the header reports.
   const reasons = [...record.mended, ...record.findings.filter(({ severity }) => severity === "degrade")];
   const isForeignLoop = reasons.some(({ rule }) => ["anthropic/tool-loop-needs-thinking", "gemini/stand-in-used"].includes(rule))
     || record.warnings.some(({ message }) => message.startsWith("the open tool loop began without"));
   const said = `${name}: ${JSON.stringify([record.mended, record.findings, record.warnings, record.fates])}`;
   assert.equal(record.audit, isForeignLoop ? "degrade" : "accept", said);
-  // OpenAI resolves the references to items that it keeps.
+  // OpenAI resolves references to items that it stores.
   const kept = new Set();
   for (const item of record.sent.body.input ?? []) if (item.type === "item_reference") kept.add(item.id);
   let [checked, referred] = [0, 0];
   for (const { content, id } of contents(messages)) {
     const written = JSON.stringify(content).slice(1, -1);
-    // Results are JSON texts, which some wires take as values.
+    // Results are JSON texts, which some wires send as values.
     const isThere = sent.includes(written) || sent.includes(JSON.stringify(written).slice(1, -1)) || sent.includes(content);
     assert.ok(isThere || kept.has(id), `${name}: ${written} is missing: ${sent}`);
     if (!isThere) referred += 1;
@@ -86,7 +87,7 @@ async function check(messages, name) {
   return { checked, referred };
 }
 
-/** A conversation whose answers come from these models in turn; two questions with their tool loops. */
+/** A conversation of two questions with tool loops, answered by these models in turn. */
 async function hold(tour, streamed, name) {
   const messages = [{ role: "user", content: QUESTION }];
   let [checked, referred, answers] = [0, 0, 0];

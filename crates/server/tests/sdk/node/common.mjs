@@ -1,4 +1,4 @@
-// What the scripts share: the tools that are offered, the conversation, and how a script reports.
+// Shared by the scripts: the tools, the conversation, and the report.
 import assert from "node:assert/strict";
 
 export const QUESTION = "What is the weather in Paris, and what time is it there?";
@@ -10,13 +10,13 @@ export const SCHEMAS = {
 };
 export const DESCRIPTIONS = { get_weather: "The weather in a city.", get_time: "The time in a zone." };
 
-/** Answers a call, and checks that its arguments fit the schema. */
+/** Runs a tool call and checks its arguments against the schema. */
 export function runTool({ id, name, args }) {
   for (const key of SCHEMAS[name].required) assert.equal(typeof args[key], "string", `${name}: ${key}`);
   return { id, name, text: JSON.stringify({ tool: name, result: "sunny and noon" }) };
 }
 
-/** Two questions with their tool loops. A lossy client sends no reasoning back. Gives the number of answers. */
+/** Two questions with tool loops. A lossy client sends no reasoning back. Returns the number of answers. */
 async function converse(client, stream, lossy) {
   const history = [client.user(QUESTION)];
   const called = new Set();
@@ -42,13 +42,13 @@ async function converse(client, stream, lossy) {
   return answers;
 }
 
-/** Asks once, and prints all that the client made of the answer. */
+/** Sends one request and prints the parsed response. */
 async function tell(client, stream) {
   await client.ask([client.user(QUESTION)], stream);
   console.log(JSON.stringify(client.whole));
 }
 
-/** Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models. One conversation whole and one streamed each. */
+/** Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models. Runs a whole and a streamed conversation per model. */
 export async function main(connect, hold = converse) {
   const [url, keeping, ...models] = process.argv.slice(2);
   if (keeping === "tell") {

@@ -11,7 +11,7 @@ const config = {
   thinkingConfig: { includeThoughts: true, thinkingLevel: ThinkingLevel.LOW },
 };
 
-/** A response without the headers of the connection. */
+/** A response without connection headers. */
 const told = ({ sdkHttpResponse: _, ...response }) => response;
 
 function connect(url, model) {

@@ -1,4 +1,5 @@
-// Letta's own client, unmodified: agents, messages, streams that break and go on, approvals, own tools, conversations, forks.
+// Letta's own client, unmodified: agents, messages, resumed streams, approvals, client tools,
+// conversations and forks.
 // Arguments: the gateway's address, a key, and a model.
 import assert from "node:assert/strict";
 import Letta from "@letta-ai/letta-client";
@@ -22,7 +23,7 @@ async function read(stream) {
   return chunks.filter((chunk) => chunk.message_type !== "ping");
 }
 
-/** What a refused request says. */
+/** The error detail of a refused request. */
 async function refused(promise, status) {
   const error = await promise.then(
     () => assert.fail(`a ${status} was expected`),
@@ -32,7 +33,7 @@ async function refused(promise, status) {
   return error.error.detail;
 }
 
-/** Pieces put together, by message. */
+/** Joins deltas by message. */
 function whole(chunks) {
   const joined = {};
   for (const chunk of chunks) {
@@ -76,7 +77,7 @@ async function messages() {
   assert.equal(busy.run_id, later.id);
   assert.deepEqual(await client.agents.messages.cancel(ada.id), { [later.id]: "cancelled" });
   const twice = [user("a", { otid: "x" }), user("b", { otid: "x" })];
-  assert.match(await refused(client.agents.messages.create(ada.id, { messages: twice }), 422), /stands twice/);
+  assert.match(await refused(client.agents.messages.create(ada.id, { messages: twice }), 422), /is repeated/);
   await client.agents.messages.reset(ada.id, {});
   assert.deepEqual(await all(client.agents.messages.list(ada.id)), []);
 }
@@ -92,7 +93,7 @@ async function streams() {
   }
 }
 
-/** The connection is cut at different places, and the stream goes on from the last number. */
+/** Cuts the connection at different places and resumes the stream from the last number. */
 async function background() {
   const ada = await agent();
   for (let number = 0; number < 8; number++) {
@@ -159,7 +160,7 @@ async function conversations() {
   assert.deepEqual(new Set(listed.map((found) => found.id)), new Set([talk.id, fork.id]));
 }
 
-/** Every list ends after a number of requests that the number of objects bounds. */
+/** Checks that paging through every list takes a number of requests bounded by its objects. */
 async function lists() {
   let asked = 0;
   const fetcher = (...args) => (asked++, fetch(...args));

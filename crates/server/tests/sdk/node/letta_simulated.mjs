@@ -1,4 +1,4 @@
-// Letta's own client, with agents whose models are the simulators: two questions with tools, whole and token by token.
+// Letta's own client with simulated models: two questions with tools, whole and streamed by token.
 // Arguments: the gateway's address, a key, and the models.
 import assert from "node:assert/strict";
 import Letta from "@letta-ai/letta-client";
@@ -36,7 +36,7 @@ for (const model of models) {
         if (one.message_type.endsWith("reasoning_message")) thoughts += 1;
       }
       assert.equal(messages.at(-1).message_type, "assistant_message");
-      // A new name changes nothing about the agent's own thoughts.
+      // Renaming the agent does not affect its thoughts.
       await client.agents.update(agent.id, { name: "Eve" });
     }
     for (const tool of ["get_time", "get_weather"]) assert.ok(called.has(tool), tool);

@@ -7,7 +7,7 @@ const tools = Object.entries(SCHEMAS).map(([name, parameters]) => ({
   type: "function", function: { name, description: DESCRIPTIONS[name], parameters },
 }));
 
-/** The client's own accumulator joins what it knows; of the rest, the reasoning is joined here. */
+/** The client's accumulator ignores unknown members, so the reasoning is joined here. */
 async function streamed(client, request) {
   const events = client.chat.completions.stream(request);
   let reasoning = "";
@@ -33,7 +33,7 @@ function connect(url, model) {
       (tool_calls ?? []).map((call) => ({ id: call.id, name: call.function.name, args: JSON.parse(call.function.arguments) })),
     results: (results) => results.map(({ id, text }) => ({ role: "tool", tool_call_id: id, content: text })),
     thoughts: ([message]) => (message.reasoning_content ? 1 : 0),
-    // This dialect cannot ask for a summary of what it does not show unasked.
+    // This dialect cannot request a summary of hidden reasoning.
     leastThoughts: /claude|deepseek/.test(model) ? 2 : 0,
     text: ([message]) => message.content,
     stripped: ([{ reasoning_content: _, reasoning: __, reasoning_details: ___, ...message }]) => [message],

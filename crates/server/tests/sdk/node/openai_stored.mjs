@@ -1,4 +1,4 @@
-// The official `openai` client's Responses with `previous_response_id`: the gateway keeps the conversation.
+// The official `openai` client's Responses with `previous_response_id`: the gateway stores the conversation.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { AGAIN, DESCRIPTIONS, QUESTION, SCHEMAS, main, runTool } from "./common.mjs";
@@ -17,7 +17,7 @@ function ask({ client, model }, stream, request) {
   return stream ? client.responses.stream(whole).finalResponse() : client.responses.create(whole);
 }
 
-/** Two questions with their tool loops, of which each call says only what is new. */
+/** Two questions with tool loops; each call sends only new input. */
 async function hold(connected, stream) {
   const responses = [];
   let [input, previous] = [QUESTION, undefined];

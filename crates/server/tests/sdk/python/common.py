@@ -1,4 +1,4 @@
-"""What the scripts share: the tools that are offered, the conversation, and how a script reports."""
+"""Shared by the scripts: the tools, the conversation, and the report."""
 
 import json
 import sys
@@ -14,14 +14,14 @@ DESCRIPTIONS = {"get_weather": "The weather in a city.", "get_time": "The time i
 
 
 def run_tool(name, arguments):
-    """Answers a call, and checks that its arguments fit the schema."""
+    """Run a tool call and check its arguments against the schema."""
     for key in SCHEMAS[name]["required"]:
         assert isinstance(arguments[key], str), f"{name}: {key} is not a string in {arguments}"
     return json.dumps({"tool": name, "result": "sunny and noon"})
 
 
 def converse(client, stream, lossy):
-    """Two questions with their tool loops. A lossy client sends no reasoning back. Gives the number of answers."""
+    """Two questions with tool loops. A lossy client sends no reasoning back. Return the number of answers."""
     history, called, thoughts, finals, answers = [client.user(QUESTION)], set(), 0, 0, 0
     while finals < 2:
         said = client.ask(history, stream)
@@ -43,13 +43,16 @@ def converse(client, stream, lossy):
 
 
 def tell(client, stream):
-    """Asks once, and prints all that the client made of the answer."""
+    """Send one request and print the parsed response."""
     client.ask([client.user(QUESTION)], stream)
     print(json.dumps(client.whole, default=lambda said: said.model_dump(mode="json"), sort_keys=True))
 
 
 def main(connect, hold=converse):
-    """Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models. One conversation whole and one streamed each."""
+    """Arguments: the gateway's address, `honest`, `lossy` or `tell`, and the models.
+
+    Run a whole and a streamed conversation per model.
+    """
     url, keeping, *models = sys.argv[1:]
     if keeping == "tell":
         for model in models:

@@ -19,7 +19,7 @@ CONFIG = types.GenerateContentConfig(
 
 
 def told(response):
-    """A response without the headers of the connection."""
+    """A response without connection headers."""
     return response.model_dump(mode="json", exclude={"sdk_http_response"})
 
 

@@ -1,4 +1,4 @@
-"""Letta's own client, unmodified: agents, messages, streams that break and go on, approvals, own tools, conversations, forks.
+"""Letta's own client, unmodified: agents, messages, resumed streams, approvals, client tools, conversations and forks.
 
 Arguments: the gateway's address, a key, and a model.
 """
@@ -76,13 +76,13 @@ def messages():
         CLIENT.agents.messages.create(ada.id, messages=[user("a", otid="x"), user("b", otid="x")])
         raise AssertionError("two otids are the same")
     except letta_client.UnprocessableEntityError as error:
-        assert "the otid x stands twice" in str(error), error
+        assert "the otid x is repeated" in str(error), error
     CLIENT.agents.messages.reset(ada.id)
     assert list(CLIENT.agents.messages.list(ada.id)) == []
 
 
 def whole(chunks):
-    """Pieces put together, by message."""
+    """Join deltas by message."""
     joined = {}
     for chunk in chunks:
         text = getattr(chunk, "reasoning", None) or getattr(chunk, "content", None)
@@ -104,7 +104,7 @@ def streams():
 
 
 def background():
-    """The connection is cut at random, and the stream goes on from the last number."""
+    """Cut the connection at random and resume the stream from the last number."""
     dice = random.Random(7)
     ada = agent()
     for number in range(8):
@@ -195,7 +195,7 @@ def conversations():
 
 
 def lists():
-    """Every list ends, forwards and backwards, after a number of requests that the number of objects bounds."""
+    """Check that paging every list in both directions takes a number of requests bounded by its objects."""
     asked = []
     http = httpx.Client(event_hooks={"request": [asked.append]})
     client = Letta(base_url=URL, api_key=KEY, max_retries=0, http_client=http)

@@ -1,4 +1,4 @@
-"""Letta's own client, with agents whose models are the simulators: two questions with tools, whole and token by token.
+"""Letta's own client with simulated models: two questions with tools, whole and streamed by token.
 
 Arguments: the gateway's address, a key, and the models.
 """
@@ -13,7 +13,7 @@ CLIENT = Letta(base_url=URL, api_key=KEY, max_retries=0)
 
 
 def ask(agent, text, tokens):
-    """The messages of the answer, and how many pieces they came in."""
+    """The messages of the answer and the number of deltas."""
     said = [{"role": "user", "content": text}]
     if not tokens:
         answer = CLIENT.agents.messages.create(agent.id, messages=said)
@@ -47,7 +47,7 @@ def converse(model, tokens):
         }
         thoughts += sum(one.message_type.endswith("reasoning_message") for one in messages)
         assert messages[-1].message_type == "assistant_message", messages
-        # A new name changes nothing about the agent's own thoughts.
+        # Renaming the agent does not affect its thoughts.
         CLIENT.agents.update(agent.id, name="Eve")
     assert called >= {"get_weather", "get_time"}, called
     return thoughts

@@ -47,7 +47,7 @@ class Client:
         return 1 if said[0].get("reasoning_content") else 0
 
     def least_thoughts(self):
-        # This dialect cannot ask for a summary of what it does not show unasked.
+        # This dialect cannot request a summary of hidden reasoning.
         return 2 if "claude" in self.model or "deepseek" in self.model else 0
 
     def text(self, said):

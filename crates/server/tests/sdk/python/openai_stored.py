@@ -1,4 +1,4 @@
-"""The official `openai` client's Responses with `previous_response_id`: the gateway keeps the conversation."""
+"""The official `openai` client's Responses with `previous_response_id`: the gateway stores the conversation."""
 
 import json
 
@@ -24,7 +24,7 @@ def ask(client, model, stream, **request):
 
 
 def hold(connected, stream, _lossy):
-    """Two questions with their tool loops, of which each call says only what is new."""
+    """Two questions with tool loops; each call sends only new input."""
     client, model = connected
     said, previous, finals, responses = QUESTION, None, 0, []
     while finals < 2:
@@ -83,7 +83,7 @@ def check_kept(client, responses):
 
 
 def plain(output):
-    """The items without what only a client that streams adds."""
+    """The items without the members that only a streaming client adds."""
     items = [item.model_dump(exclude_none=True) for item in output]
     for item in items:
         for part in [item, *item.get("content", [])]:

@@ -1,4 +1,4 @@
-"""Agents of `pydantic-ai`, through the gateway: in every dialect that it speaks."""
+"""Agents of `pydantic-ai` through the gateway, in every dialect that it supports."""
 
 import dataclasses
 
@@ -16,8 +16,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 
 def models(url, name):
-    """The model in each dialect. OpenAI's are told what the framework cannot guess from a name that it does not know:
-    that the model reasons, and where its thoughts go back."""
+    """The model in each dialect.
+
+    The framework cannot derive from an unknown OpenAI name that the model reasons and where its
+    thoughts are returned, so the settings state both.
+    """
     openai = OpenAIProvider(base_url=f"{url}/v1", api_key="no-key")
     profile = OpenAIModelProfile(
         supports_thinking=True,
@@ -35,7 +38,7 @@ def models(url, name):
 
 
 def stripped(messages):
-    """The history without reasoning: no thoughts, and nothing that a provider has signed."""
+    """The history without reasoning: no thoughts and no signed values."""
     kept = []
     for message in messages:
         if isinstance(message, ModelResponse):

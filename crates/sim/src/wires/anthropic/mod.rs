@@ -1,18 +1,18 @@
-//! Anthropic's Messages API, and the clones of it that sign nothing.
+//! Simulates Anthropic's Messages API, and compatible APIs that do not sign.
 
 mod models;
 mod read;
-mod say;
+mod respond;
 
 use throughline_codec::{AnthropicMessages, Codec, Frame};
 use throughline_core::{Json, Provider, json};
 
-use crate::cache::Cache;
-use crate::digest::Mark;
-use crate::ledger::Record;
-use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 use crate::wires::Endpoint;
-use crate::world::World;
 
 pub(crate) struct Anthropic;
 
@@ -21,24 +21,29 @@ impl Endpoint for Anthropic {
         &AnthropicMessages
     }
 
-    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    fn read(
+        &self,
+        asking: &SimRequest,
+        world: &SimState,
+        record: &mut EntryBuilder,
+    ) -> Result<Turn, Refusal> {
         read::read(asking, world, record)
     }
 
-    fn say(
+    fn respond(
         &self,
-        asking: &Asking,
+        asking: &SimRequest,
         turn: &Turn,
-        plan: &Plan,
-        world: &World,
-        record: &mut Record,
+        plan: &ReplyPlan,
+        world: &SimState,
+        record: &mut EntryBuilder,
     ) -> Json {
-        say::say(asking, turn, plan, world, record)
+        respond::say(asking, turn, plan, world, record)
     }
 
     fn count(&self, turn: &Turn) -> Json {
         json::object(|o| {
-            o.number("input_tokens", Cache::count(&turn.elements));
+            o.number("input_tokens", PromptCache::count(&turn.elements));
         })
     }
 
@@ -63,15 +68,15 @@ impl Endpoint for Anthropic {
         })
     }
 
-    fn models(&self, world: &World, model: Option<&str>) -> Option<Json> {
+    fn models(&self, world: &SimState, model: Option<&str>) -> Option<Json> {
         models::models(world, model)
     }
 
-    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
         ("request-id", nonce.and("request").id("req_011", 21))
     }
 
     fn dress(&self, frames: Vec<Frame>, whole: &Json) -> Vec<Frame> {
-        say::dress(frames, whole)
+        respond::dress(frames, whole)
     }
 }

@@ -1,11 +1,11 @@
-//! The list of Claude models, each with what its family can do.
+//! The list of Claude models with the capabilities of their families.
 
 use serde_json::{Value, json};
 use throughline_core::{Json, Mode, Profile};
 
-use crate::world::World;
+use crate::state::SimState;
 
-/// Names that clients ask for, the newest first.
+/// Model id, display name and release date, newest first.
 const MODELS: [(&str, &str, &str); 14] = [
     ("claude-opus-5-5", "Claude Opus 5.5", "2026-10-20T00:00:00Z"),
     ("claude-sonnet-5-5", "Claude Sonnet 5.5", "2026-10-06T00:00:00Z"),
@@ -23,8 +23,8 @@ const MODELS: [(&str, &str, &str); 14] = [
     ("claude-sonnet-4-5-20250929", "Claude Sonnet 4.5", "2025-09-29T00:00:00Z"),
 ];
 
-/// The list, or the one that is asked for.
-pub(super) fn models(world: &World, model: Option<&str>) -> Option<Json> {
+/// Returns the whole list or the requested model.
+pub(super) fn models(world: &SimState, model: Option<&str>) -> Option<Json> {
     let row = |(id, name, created): &(&str, &str, &str)| {
         json!({
             "type": "model",
@@ -51,7 +51,7 @@ pub(super) fn models(world: &World, model: Option<&str>) -> Option<Json> {
 
 fn capabilities(profile: &Profile) -> Value {
     let supported = |is_supported: bool| json!({"supported": is_supported});
-    let takes = |mode: Mode| supported(profile.takes(mode));
+    let takes = |mode: Mode| supported(profile.supports_mode(mode));
     let effort = |word: &str| supported(profile.efforts.iter().any(|known| known == word));
     json!({
         "batch": supported(true),

@@ -1,17 +1,21 @@
-//! Reading a request to the Messages API as strictly as Anthropic does.
+//! Reads Messages API requests as strictly as Anthropic does.
 
-use throughline_core::{Node, Shape};
+use throughline_core::{JsonKind, Node};
 
-use crate::cache::Element;
-use crate::digest::{Mark, said};
-use crate::ledger::Record;
-use crate::turn::{Asking, Choice, Offered, Refusal, Turn, Verb};
+use crate::cache::PromptElement;
+use crate::digest::{Digest, canonical_bytes};
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
 use crate::wires::claude::settings::{self, Settings};
 use crate::wires::claude::{Block, Dialogue, Message, Role, is_claude, seals, structure};
-use crate::world::World;
 
-/// Reads a request, or says why it is refused.
-pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+/// Reads a request or returns the provider's error.
+pub(super) fn read(
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<Turn, Refusal> {
     let body = asking.body.root();
     check_body(asking, body)?;
     let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));
@@ -22,14 +26,14 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     if is_claude(&profile) {
         check_extras(body)?;
         settings::check(&settings, &profile, profile.forced_tools)?;
-        for effort in efforts_on_the_way(body) {
+        for effort in message_efforts(body) {
             settings::check_effort(&effort, &profile)?;
         }
-        structure::check(&dialogue, &profile, settings.asks())?;
+        structure::check(&dialogue, &profile, settings.requested_thinking())?;
         let checked = seals::check(&dialogue, &settings, &profile, asking, world, record)?;
         turn.behind = checked.behind;
         turn.notices = checked.notices;
-        turn.demoted = dialogue.is_demoted(world);
+        turn.demoted = dialogue.has_thoughts_as_text(world);
         turn.config = Some(settings.config());
     }
     turn.stream = body.get("stream").and_then(Node::bool) == Some(true);
@@ -42,14 +46,14 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     turn.shows = settings.shows(&profile);
     turn.schema = schema(body);
     turn.max_tokens = settings.max_tokens;
-    dialogue.tell(&mut turn);
+    dialogue.fill_turn(&mut turn);
     turn.elements = elements(body, &settings);
     turn.choice = settings.choice;
     Ok(turn)
 }
 
-/// What the schema demands of every request.
-fn check_body(asking: &Asking, body: Node<'_>) -> Result<(), Refusal> {
+/// Checks the members that every request must have.
+fn check_body(asking: &SimRequest, body: Node<'_>) -> Result<(), Refusal> {
     if !body.is_object() {
         return Err(Refusal::invalid("Input should be a valid dictionary"));
     }
@@ -65,13 +69,13 @@ fn check_body(asking: &Asking, body: Node<'_>) -> Result<(), Refusal> {
     if messages.elements().next().is_none() {
         return Err(Refusal::invalid("messages: at least one message is required"));
     }
-    if asking.verb != Verb::Count && body.get("max_tokens").and_then(Node::u64).is_none() {
+    if asking.verb != Operation::Count && body.get("max_tokens").and_then(Node::u64).is_none() {
         return Err(Refusal::invalid("max_tokens: Field required"));
     }
     Ok(())
 }
 
-/// What only Claude's own endpoints know.
+/// Checks members that only Claude's own endpoints support.
 fn check_extras(body: Node<'_>) -> Result<(), Refusal> {
     if body.present("compaction").is_some() && body.present("context_management").is_some() {
         return Err(Refusal::invalid(
@@ -94,14 +98,14 @@ fn check_extras(body: Node<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The efforts that instructions in the middle of the conversation set.
-fn efforts_on_the_way(body: Node<'_>) -> Vec<String> {
+/// Returns the efforts set by system messages within the conversation.
+fn message_efforts(body: Node<'_>) -> Vec<String> {
     let messages = body.get("messages").into_iter().flat_map(Node::elements);
     let efforts = messages.filter_map(|message| message.at("/output_config/effort")?.text());
     efforts.map(std::borrow::Cow::into_owned).collect()
 }
 
-fn settings_of<'t>(asking: &Asking, body: Node<'t>) -> Settings<'t> {
+fn settings_of<'t>(asking: &SimRequest, body: Node<'t>) -> Settings<'t> {
     let headers = asking.headers.get_all("anthropic-beta");
     let listed = headers.iter().filter_map(|value| value.to_str().ok());
     let betas = listed.flat_map(|list| list.split(',')).map(|beta| beta.trim().to_owned());
@@ -121,27 +125,27 @@ fn settings_of<'t>(asking: &Asking, body: Node<'t>) -> Settings<'t> {
     }
 }
 
-fn choice(body: Node<'_>) -> Choice {
+fn choice(body: Node<'_>) -> ToolChoice {
     let choice = body.present("tool_choice");
     let kind = choice.and_then(|choice| choice.text_of("type"));
     match kind.as_deref() {
-        Some("any") => Choice::Any,
-        Some("none") => Choice::Never,
+        Some("any") => ToolChoice::Any,
+        Some("none") => ToolChoice::Never,
         Some("tool") => {
             let name = choice.and_then(|choice| choice.text_of("name")).unwrap_or_default();
-            Choice::Tool(name.into_owned())
+            ToolChoice::Tool(name.into_owned())
         }
-        Some(_) | None => Choice::Auto,
+        Some(_) | None => ToolChoice::Auto,
     }
 }
 
-/// The tools that the client runs: those that come with a schema.
-fn tools(body: Node<'_>) -> Vec<Offered> {
+/// Returns the client's tools: those with a schema.
+fn tools(body: Node<'_>) -> Vec<OfferedTool> {
     let tools = body.get("tools").into_iter().flat_map(Node::elements);
     tools
         .filter_map(|tool| {
             let schema = serde_json::from_slice(tool.present("input_schema")?.raw()).ok()?;
-            Some(Offered { name: tool.text_of("name")?.into_owned(), schema, custom: false })
+            Some(OfferedTool { name: tool.text_of("name")?.into_owned(), schema, custom: false })
         })
         .collect()
 }
@@ -151,25 +155,29 @@ fn schema(body: Node<'_>) -> Option<serde_json::Value> {
     serde_json::from_slice(format.present("schema")?.raw()).ok()
 }
 
-/// Tools, system prompt, how to think, messages: as they are rendered.
-fn elements(body: Node<'_>, settings: &Settings<'_>) -> Vec<Element> {
+/// Lists tools, system prompt, thinking settings and messages in rendering order.
+fn elements(body: Node<'_>, settings: &Settings<'_>) -> Vec<PromptElement> {
     let tools = body.get("tools").into_iter().flat_map(Node::elements);
-    let mut elements: Vec<Element> = tools.map(Element::of).collect();
+    let mut elements: Vec<PromptElement> = tools.map(PromptElement::new).collect();
     if let Some(system) = body.present("system") {
         match system.shape() {
-            Shape::Array => elements.extend(system.elements().map(Element::of)),
-            Shape::Null | Shape::Bool | Shape::Number | Shape::String | Shape::Object => {
-                elements.push(Element::of(system));
+            JsonKind::Array => elements.extend(system.elements().map(PromptElement::new)),
+            JsonKind::Null
+            | JsonKind::Bool
+            | JsonKind::Number
+            | JsonKind::String
+            | JsonKind::Object => {
+                elements.push(PromptElement::new(system));
             }
         }
     }
-    elements.push(Element::of_setting(&settings.rendered()));
+    elements.push(PromptElement::from_setting(&settings.rendered()));
     let messages = body.get("messages").into_iter().flat_map(Node::elements);
-    elements.extend(messages.map(Element::of));
+    elements.extend(messages.map(PromptElement::new));
     elements
 }
 
-/// The conversation in the words that all Claudes share.
+/// Converts the conversation to the form that all Claude wires share.
 fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     let mut messages = Vec::new();
     let listed = body.get("messages").into_iter().flat_map(Node::elements);
@@ -189,7 +197,7 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
             }
         };
         let content = message.present("content");
-        // An instruction may only set how to go on.
+        // A system message may contain only settings.
         if content.is_none() && role != Role::System {
             return Err(Refusal::invalid(format!("messages.{number}.content: Field required")));
         }
@@ -201,10 +209,10 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     }
     let system = body.present("system");
     let system: Vec<u8> = system.map(texts).unwrap_or_default();
-    let tools = body.present("tools").map(said).unwrap_or_default();
+    let tools = body.present("tools").map(canonical_bytes).unwrap_or_default();
     Ok(Dialogue {
-        system: Mark::of("throughline-sim system", system),
-        tools: Mark::of("throughline-sim tools", tools),
+        system: Digest::new("throughline-sim system", system),
+        tools: Digest::new("throughline-sim tools", tools),
         messages,
     })
 }
@@ -220,20 +228,22 @@ fn block(block: Node<'_>) -> Block {
         Some("text") => Block::Text(text("text").unwrap_or_default()),
         Some("tool_use") => {
             let (id, name) = (text("id").unwrap_or_default(), text("name").unwrap_or_default());
-            let input = block.get("input").map(said).unwrap_or_default();
+            let input = block.get("input").map(canonical_bytes).unwrap_or_default();
             let said = [id.as_bytes(), name.as_bytes(), &input].join(&0);
             Block::Call { id, name, said }
         }
         Some("tool_result") => Block::Answer {
             id: text("tool_use_id").unwrap_or_default(),
             text: block.get("content").map(readable).unwrap_or_default(),
-            said: said(block),
+            said: canonical_bytes(block),
         },
-        kind => Block::Other { kind: kind.unwrap_or_default().to_owned(), said: said(block) },
+        kind => {
+            Block::Other { kind: kind.unwrap_or_default().to_owned(), said: canonical_bytes(block) }
+        }
     }
 }
 
-/// What a system prompt says: a text is the same as one block of it.
+/// Returns the text of a system prompt. A string and a single block are equivalent.
 fn texts(system: Node<'_>) -> Vec<u8> {
     match system.text() {
         Some(text) => text.into_owned().into_bytes(),
@@ -244,7 +254,7 @@ fn texts(system: Node<'_>) -> Vec<u8> {
     }
 }
 
-/// What of a tool's answer can be read.
+/// Returns the text of a tool result.
 fn readable(content: Node<'_>) -> String {
     match content.text() {
         Some(text) => text.into_owned(),

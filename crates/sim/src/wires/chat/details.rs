@@ -1,4 +1,5 @@
-//! `reasoning_details`, as a router passes them to the model that it asks, and what that model's vendor says of them.
+//! Verifies `reasoning_details` as a router passes them to the upstream model, with the vendor's
+//! errors.
 
 use std::collections::HashSet;
 
@@ -6,15 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Contract, Node, Profile};
 
-use crate::digest::Mark;
-use crate::keys::{Claims, Form};
-use crate::ledger::{Landmark, Record, Verdict};
-use crate::turn::{Asking, Refusal, Turn};
-use crate::wires::chat::read::{calls, is_elsewhere};
+use crate::digest::Digest;
+use crate::keys::{SealClaims, SealFormat};
+use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
+use crate::state::SimState;
+use crate::turn::{Refusal, SimRequest, Turn};
+use crate::wires::chat::read::{calls, is_on_another_reply};
 use crate::wires::claude::{Block, seals};
-use crate::wires::gemini::read::is_stand_in;
+use crate::wires::gemini::read::is_placeholder_signature;
 use crate::wires::openai;
-use crate::world::World;
 
 /// The upstreams, as the router names them.
 pub(super) const ANTHROPIC: &str = "Anthropic";
@@ -23,20 +24,19 @@ pub(super) const OPENAI: &str = "OpenAI";
 
 const FUNCTION_CALL_UNSIGNED: &str = "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance.";
 
-/// Whose model is asked behind a router.
+/// Vendor of the model that a router calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
     Claude,
     Gemini,
     OpenAi,
     Xai,
-    /// One that seals nothing.
+    /// A vendor that issues no Seals.
     Other,
 }
 
 impl Vendor {
-    /// Whose family it is.
-    pub(super) fn of(profile: &Profile) -> Self {
+    pub(super) fn from_profile(profile: &Profile) -> Self {
         let name = profile.name.as_str();
         let begins = |start: &str| name.starts_with(start);
         match name {
@@ -49,8 +49,8 @@ impl Vendor {
         }
     }
 
-    /// Whose shape a detail has, where its format tells.
-    fn of_format(format: &str) -> Option<Self> {
+    /// Returns the vendor of a detail's format, if the format identifies one.
+    fn from_format(format: &str) -> Option<Self> {
         match format {
             "anthropic-claude-v1" => Some(Self::Claude),
             "google-gemini-v1" => Some(Self::Gemini),
@@ -60,7 +60,7 @@ impl Vendor {
         }
     }
 
-    /// The format of its details.
+    /// Returns the format of the vendor's details.
     pub(super) fn format(self) -> &'static str {
         match self {
             Self::Claude => "anthropic-claude-v1",
@@ -71,7 +71,7 @@ impl Vendor {
         }
     }
 
-    /// The router's name for it.
+    /// Returns the router's name for the vendor.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Claude => ANTHROPIC,
@@ -82,20 +82,19 @@ impl Vendor {
         }
     }
 
-    /// Who signs for it: Claude's signatures are good wherever Claude is asked.
-    pub(super) fn signer(self, asking: &Asking) -> &str {
+    /// Returns the signer. Claude's signatures are valid on every endpoint that serves Claude.
+    pub(super) fn signer(self, asking: &SimRequest) -> &str {
         match self {
             Self::Claude => seals::SIGNER,
             Self::Gemini | Self::OpenAi | Self::Xai | Self::Other => &asking.row.name,
         }
     }
 
-    /// What its seals look like.
-    pub(super) fn form(self) -> Form {
+    pub(super) fn form(self) -> SealFormat {
         match self {
-            Self::Claude => Form::Claude,
-            Self::Gemini => Form::Gemini,
-            Self::OpenAi | Self::Xai | Self::Other => Form::Fernet,
+            Self::Claude => SealFormat::Claude,
+            Self::Gemini => SealFormat::Gemini,
+            Self::OpenAi | Self::Xai | Self::Other => SealFormat::Fernet,
         }
     }
 
@@ -108,8 +107,8 @@ impl Vendor {
     }
 }
 
-/// What a message says besides its reasoning, by which a Claude's thought beside it knows it again.
-fn landmarks(message: Node<'_>) -> Vec<Mark> {
+/// Digests of a message's text and calls; a thought of Claude is bound to one of them.
+fn landmarks(message: Node<'_>) -> Vec<Digest> {
     let text = Block::Text(openai::text(message.get("content")));
     let calls = calls(message).map(|call| {
         let id = call.text_of("id").unwrap_or_default().into_owned();
@@ -118,29 +117,30 @@ fn landmarks(message: Node<'_>) -> Vec<Mark> {
     [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
 }
 
-/// Checks the details of all messages, as the vendor of the model would.
+/// Checks the details of all messages as the model's vendor does.
 pub(super) fn check(
-    asking: &Asking,
+    asking: &SimRequest,
     turn: &Turn,
     messages: &[Node<'_>],
-    world: &World,
-    record: &mut Record,
+    world: &SimState,
+    record: &mut EntryBuilder,
 ) -> Result<(), Refusal> {
-    let vendor = Vendor::of(&turn.target.profile);
+    let vendor = Vendor::from_profile(&turn.target.profile);
     let is_models = |message: &&Node<'_>| message.get("role").is_some_and(|r| r.is("assistant"));
     let spoken = messages.iter().filter(is_models);
     let landmarks = spoken.flat_map(|message| landmarks(*message)).collect();
-    let checker = Checker { asking, turn, world, vendor, landmarks };
+    let checker = DetailChecker { asking, turn, world, vendor, landmarks };
     let is_user = |message: &Node<'_>| message.get("role").is_some_and(|role| role.is("user"));
     let current = messages.iter().rposition(is_user).unwrap_or_default();
     let mut place = 0;
     for (at, message) in messages.iter().enumerate() {
         let role = message.text_of("role").unwrap_or_default();
         if role == "assistant" {
-            let place = Place { at, upstream: place, is_current: at > current };
+            let place = MessagePosition { at, upstream: place, is_current: at > current };
             checker.message(place, *message, record)?;
         }
-        // The vendor gets the system prompt apart, and answers of one step in one message.
+        // The router sends the system prompt separately, and the tool results of one step as one
+        // message.
         let next = messages.get(at + 1).and_then(|next| next.text_of("role"));
         let is_joined = role == "tool" && next.as_deref() == Some("tool");
         place += usize::from(!matches!(&*role, "system" | "developer") && !is_joined);
@@ -148,28 +148,33 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Where a message stands.
+/// Position of a message.
 #[derive(Clone, Copy)]
-struct Place {
-    /// In the request.
+struct MessagePosition {
+    /// Index in the request.
     at: usize,
-    /// In what the vendor gets.
+    /// Index in the request to the vendor.
     upstream: usize,
-    /// Whether the turn that it belongs to is still under way.
+    /// Whether the message belongs to the current turn.
     is_current: bool,
 }
 
-struct Checker<'a> {
-    asking: &'a Asking,
+struct DetailChecker<'a> {
+    asking: &'a SimRequest,
     turn: &'a Turn,
-    world: &'a World,
+    world: &'a SimState,
     vendor: Vendor,
-    /// What all messages of the model say besides their reasoning.
-    landmarks: HashSet<Mark>,
+    /// Digests of the texts and calls of all assistant messages.
+    landmarks: HashSet<Digest>,
 }
 
-impl Checker<'_> {
-    fn message(&self, place: Place, message: Node<'_>, record: &mut Record) -> Result<(), Refusal> {
+impl DetailChecker<'_> {
+    fn message(
+        &self,
+        place: MessagePosition,
+        message: Node<'_>,
+        record: &mut EntryBuilder,
+    ) -> Result<(), Refusal> {
         let details: Vec<Node<'_>> =
             message.present("reasoning_details").into_iter().flat_map(Node::elements).collect();
         let beside = landmarks(message);
@@ -181,7 +186,7 @@ impl Checker<'_> {
             let fragments = details.iter().filter(is_fragment).count();
             let path = format!("messages[{}].reasoning_details[{number}]", place.at);
             let block = format!("messages.{}.content.{number}", place.upstream);
-            let found = Found { place, message, detail: *detail, path, block };
+            let found = ReturnedDetail { place, message, detail: *detail, path, block };
             if self.vendor == Vendor::Claude && self.relays() && is_text(*detail) && fragments > 1 {
                 found.note(record, Verdict::Refused("fragment".into()));
                 return Err(self.invalid_signature(&found));
@@ -194,18 +199,18 @@ impl Checker<'_> {
         self.first_call(place, message, &details)
     }
 
-    /// Whether the router hands the details on as it gets them. Others keep to themselves what they do with what is missing
-    /// or wrong, and are not known to refuse it.
+    /// Returns whether the router passes details on unchanged. Other routers do not document how
+    /// they treat missing or invalid details, and are not known to reject them.
     fn relays(&self) -> bool {
         self.asking.row.dialect.relays
     }
 
-    fn invalid_signature(&self, found: &Found<'_>) -> Refusal {
+    fn invalid_signature(&self, found: &ReturnedDetail<'_>) -> Refusal {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
-    /// A thinking block that Claude is shown in the current turn needs its signature.
-    fn unsealed(&self, found: &Found<'_>) -> Result<(), Refusal> {
+    /// Requires a signature on Claude's thinking blocks in the current turn.
+    fn unsealed(&self, found: &ReturnedDetail<'_>) -> Result<(), Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
         let is_checked = self.vendor == Vendor::Claude && self.relays();
         if !is_checked || !is_claudes || !found.place.is_current {
@@ -220,26 +225,26 @@ impl Checker<'_> {
 
     fn sealed(
         &self,
-        found: &Found<'_>,
+        found: &ReturnedDetail<'_>,
         sealed: &str,
-        beside: &[Mark],
-        record: &mut Record,
+        beside: &[Digest],
+        record: &mut EntryBuilder,
     ) -> Result<(), Refusal> {
-        let leave = |why: &str, record: &mut Record| {
-            record.give_back(sealed, &*found.path, Verdict::Dropped(why.to_owned()));
+        let leave = |why: &str, record: &mut EntryBuilder| {
+            record.record_returned(sealed, &*found.path, Verdict::Dropped(why.to_owned()));
             Ok(())
         };
-        let refuse = |why: &str, refusal: Refusal, record: &mut Record| {
+        let refuse = |why: &str, refusal: Refusal, record: &mut EntryBuilder| {
             if !self.relays() {
                 return leave(why, record);
             }
-            record.give_back(sealed, &*found.path, Verdict::Refused(why.to_owned()));
+            record.record_returned(sealed, &*found.path, Verdict::Refused(why.to_owned()));
             Err(refusal)
         };
         if matches!(self.vendor, Vendor::Xai | Vendor::Other) {
             return leave("not_read", record);
         }
-        if self.vendor == Vendor::Gemini && is_stand_in(sealed) {
+        if self.vendor == Vendor::Gemini && is_placeholder_signature(sealed) {
             return leave("stand_in", record);
         }
         let unverified = || match self.vendor {
@@ -273,23 +278,27 @@ impl Checker<'_> {
         if !self.turn.target.profile.reads_seals_of(&claims.family) {
             return leave("model_binding_mismatch", record);
         }
-        let seal = Landmark::Seal(sealed.to_owned());
-        let is_elsewhere = || is_elsewhere(found.message, &seal, self.world);
-        // What OpenAI encrypted opens anywhere, but belongs before what it led to.
+        let seal = ReplyKey::Seal(sealed.to_owned());
+        let is_elsewhere = || is_on_another_reply(found.message, &seal, self.world);
+        // OpenAI accepts the ciphertext anywhere, but it belongs before the items it led to.
         if self.vendor == Vendor::OpenAi && is_elsewhere() {
             return leave("moved", record);
         }
-        // Either alphabet of base64 says the same to Gemini, so the ledger knows its signatures by one.
-        let decoded = Form::Gemini.decode(sealed).filter(|_| self.vendor == Vendor::Gemini);
+        // Gemini accepts both base64 alphabets, so the ledger uses the standard one.
+        let decoded = SealFormat::Gemini.decode(sealed).filter(|_| self.vendor == Vendor::Gemini);
         let standard = decoded.map(|bytes| STANDARD.encode(bytes));
-        record.give_back(standard.as_deref().unwrap_or(sealed), &*found.path, Verdict::Accepted);
+        record.record_returned(
+            standard.as_deref().unwrap_or(sealed),
+            &*found.path,
+            Verdict::Accepted,
+        );
         Ok(())
     }
 
-    /// The first call of each step of the current turn goes back to Gemini with its signature.
+    /// Requires Gemini's signature on the first call of each step of the current turn.
     fn first_call(
         &self,
-        place: Place,
+        place: MessagePosition,
         message: Node<'_>,
         details: &[Node<'_>],
     ) -> Result<(), Refusal> {
@@ -318,29 +327,29 @@ impl Checker<'_> {
     }
 }
 
-/// A detail, and where it stands.
-struct Found<'t> {
-    place: Place,
+/// A returned detail and its position.
+struct ReturnedDetail<'t> {
+    place: MessagePosition,
     message: Node<'t>,
     detail: Node<'t>,
     path: String,
     block: String,
 }
 
-impl Found<'_> {
+impl ReturnedDetail<'_> {
     fn format(&self) -> Option<Vendor> {
-        Vendor::of_format(&self.detail.text_of("format")?)
+        Vendor::from_format(&self.detail.text_of("format")?)
     }
 
-    /// The opaque value, where there is one that says something.
+    /// Returns the opaque value, if it is not empty.
     fn sealed(&self) -> Option<String> {
         let value = ["signature", "data"].iter().find_map(|key| self.detail.text_of(key));
         value.filter(|value| !value.is_empty()).map(std::borrow::Cow::into_owned)
     }
 
-    fn note(&self, record: &mut Record, verdict: Verdict) {
+    fn note(&self, record: &mut EntryBuilder, verdict: Verdict) {
         if let Some(sealed) = self.sealed() {
-            record.give_back(&sealed, &*self.path, verdict);
+            record.record_returned(&sealed, &*self.path, verdict);
         }
     }
 }
@@ -349,8 +358,8 @@ fn is_text(detail: Node<'_>) -> bool {
     detail.get("type").is_some_and(|kind| kind.is("reasoning.text"))
 }
 
-/// Whether a seal of Claude's is for what the detail says.
-fn signs(claims: &Claims, detail: Node<'_>) -> bool {
+/// Returns whether Claude's Seal matches the content of the detail.
+fn signs(claims: &SealClaims, detail: Node<'_>) -> bool {
     if !is_text(detail) {
         return claims.kind == "redacted_thinking";
     }

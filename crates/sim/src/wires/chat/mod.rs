@@ -1,28 +1,33 @@
-//! Chat Completions, in all its dialects: what a row's `channel` says decides where reasoning sits and who checks it.
+//! Simulates Chat Completions in all dialects. The row's `channel` determines where reasoning is
+//! placed and which checks apply.
 //!
-//! | row | what comes back | what is refused |
-//! |---|---|---|
-//! | `openai-chat` | nothing: reasoning is not part of a message | efforts, sampling and `max_tokens` that a model does not take |
-//! | `deepseek`, `moonshot` | `reasoning_content` | a message with calls that lacks it, while the model thinks |
-//! | `mistral` | `thinking` chunks | keys that its schema does not know; ids of calls that are not nine letters and digits |
-//! | `openrouter`, `vercel` | `reasoning_details` | what the upstream refuses, where the router is known to hand it on, wrapped in an error of its own |
-//! | all others | a text under the row's key, or tags | calls without answers |
+//! Reasoning in requests, and requests that are rejected, per row:
+//!
+//! - `openai-chat`: no reasoning in messages. Rejects efforts, sampling and `max_tokens` that a
+//!   model does not support.
+//! - `deepseek`, `moonshot`: `reasoning_content`. Reject a message with calls that lacks it, while
+//!   the model thinks.
+//! - `mistral`: `thinking` chunks. Rejects keys outside its schema, and call ids that are not nine
+//!   letters and digits.
+//! - `openrouter`, `vercel`: `reasoning_details`. Reject what the upstream rejects, where the
+//!   router is known to relay it, wrapped in the router's error.
+//! - All others: a text under the row's key, or tags. Reject calls without results.
 
 mod details;
 mod read;
-mod say;
+mod respond;
 
 use serde_json::{Value, json};
 use throughline_codec::Codec;
-use throughline_core::{Channel, Json, Provider};
+use throughline_core::{Json, Provider, ReasoningChannel};
 
-use crate::cache::Cache;
-use crate::digest::Mark;
-use crate::ledger::Record;
-use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 use crate::wires::Endpoint;
 use crate::wires::openai;
-use crate::world::World;
 
 pub(crate) struct Chat;
 
@@ -31,58 +36,69 @@ impl Endpoint for Chat {
         &throughline_codec::OpenAiChat
     }
 
-    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    fn read(
+        &self,
+        asking: &SimRequest,
+        world: &SimState,
+        record: &mut EntryBuilder,
+    ) -> Result<Turn, Refusal> {
         read::read(asking, world, record)
     }
 
-    fn say(
+    fn respond(
         &self,
-        asking: &Asking,
+        asking: &SimRequest,
         turn: &Turn,
-        plan: &Plan,
-        world: &World,
-        record: &mut Record,
+        plan: &ReplyPlan,
+        world: &SimState,
+        record: &mut EntryBuilder,
     ) -> Json {
-        say::say(asking, turn, plan, world, record)
+        respond::say(asking, turn, plan, world, record)
     }
 
     fn count(&self, turn: &Turn) -> Json {
-        openai::json(&json!({"input_tokens": Cache::count(&turn.elements)}))
+        openai::json(&json!({"input_tokens": PromptCache::count(&turn.elements)}))
     }
 
     fn refuse(&self, row: &Provider, refusal: &Refusal, request_id: &str) -> Json {
         match row.dialect.channel {
-            Channel::Details => openai::json(&routed(refusal, request_id)),
-            Channel::Chunks => openai::json(&mistral(refusal)),
-            Channel::AsEmitted
-            | Channel::None
-            | Channel::ReasoningContent
-            | Channel::Reasoning
-            | Channel::Thinking
-            | Channel::Tags => openai::refusal(row, refusal),
+            ReasoningChannel::Details => openai::json(&routed(refusal, request_id)),
+            ReasoningChannel::Chunks => openai::json(&mistral(refusal)),
+            ReasoningChannel::AsEmitted
+            | ReasoningChannel::None
+            | ReasoningChannel::ReasoningContent
+            | ReasoningChannel::Reasoning
+            | ReasoningChannel::Thinking
+            | ReasoningChannel::Tags => openai::refusal(row, refusal),
         }
     }
 
-    fn models(&self, _: &World, model: Option<&str>) -> Option<Json> {
+    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
         openai::models(model)
     }
 
-    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
         ("x-request-id", nonce.id("req_", 32))
     }
 }
 
-/// The member of a message that holds reasoning as a text, where the channel is one.
-fn text_key(channel: Channel) -> Option<&'static str> {
+/// Returns the message member that contains reasoning as text, if the channel uses one.
+fn text_key(channel: ReasoningChannel) -> Option<&'static str> {
     match channel {
-        Channel::AsEmitted | Channel::ReasoningContent => Some("reasoning_content"),
-        Channel::Reasoning => Some("reasoning"),
-        Channel::Thinking => Some("thinking"),
-        Channel::None | Channel::Details | Channel::Chunks | Channel::Tags => None,
+        ReasoningChannel::AsEmitted | ReasoningChannel::ReasoningContent => {
+            Some("reasoning_content")
+        }
+        ReasoningChannel::Reasoning => Some("reasoning"),
+        ReasoningChannel::Thinking => Some("thinking"),
+        ReasoningChannel::None
+        | ReasoningChannel::Details
+        | ReasoningChannel::Chunks
+        | ReasoningChannel::Tags => None,
     }
 }
 
-/// An error of a router: its own, or an upstream's wrapped in one. The refusal's kind names the upstream.
+/// Builds a router's error: its own, or a wrapped upstream error. The refusal's kind names the
+/// upstream.
 fn routed(refusal: &Refusal, request_id: &str) -> Value {
     if refusal.kind.is_empty() {
         return json!({"error": {"message": refusal.message, "code": refusal.status}});
@@ -112,7 +128,7 @@ fn routed(refusal: &Refusal, request_id: &str) -> Value {
     }})
 }
 
-/// An error of Mistral: about the schema, in the words of the library that checks it, or a sentence.
+/// Builds Mistral's error: a schema violation in its validator's format, or a plain message.
 fn mistral(refusal: &Refusal) -> Value {
     let message = match (&refusal.param, refusal.status) {
         (Some(param), 422) => {

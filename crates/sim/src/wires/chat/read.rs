@@ -1,20 +1,26 @@
-//! Requests, read: the settings, the messages, and what each row's endpoint refuses of them.
+//! Reads requests: settings and messages, with the checks of each row's endpoint.
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use throughline_core::{CallIds, Channel, Contract, ForcedTools, Node, Profile, Switch};
+use throughline_core::{
+    CallIds, Contract, ForcedTools, Node, Profile, ReasoningChannel, ReasoningSwitch,
+};
 
-use crate::cache::Element;
-use crate::ledger::{Landmark, Record, Verdict};
-use crate::turn::{Asking, Refusal, Turn, Verb};
+use crate::cache::PromptElement;
+use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
+use crate::state::SimState;
+use crate::turn::{Operation, Refusal, SimRequest, Turn};
 use crate::wires::chat::details::{self, Vendor};
 use crate::wires::chat::text_key;
 use crate::wires::openai;
-use crate::world::World;
 
-/// Reads a request.
-pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+/// Reads a request or returns the provider's error.
+pub(super) fn read(
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<Turn, Refusal> {
     let root = asking.body.root();
     let messages: Vec<Node<'_>> =
         root.get("messages").into_iter().flat_map(Node::elements).collect();
@@ -29,38 +35,39 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));
     let mut turn = Turn::new(target);
     settings(&mut turn, asking, root)?;
-    if asking.row.dialect.channel == Channel::Chunks {
-        known_keys(&messages)?;
+    if asking.row.dialect.channel == ReasoningChannel::Chunks {
+        check_keys(&messages)?;
     }
     call_ids(asking, &messages)?;
     answered(asking, &messages)?;
     demanded(&turn, asking, &messages)?;
     listen(&mut turn, root, &messages, world);
-    if asking.row.dialect.channel == Channel::Tags {
-        // What stands between tags belongs to the text, and stays in it for good.
+    if asking.row.dialect.channel == ReasoningChannel::Tags {
+        // Reasoning between tags is part of the text, so it must come back in every turn.
         turn.owed = messages.iter().filter_map(|message| landmark(*message)).collect();
     }
     match asking.row.dialect.channel {
-        Channel::Details => details::check(asking, &turn, &messages, world, record)?,
-        Channel::AsEmitted
-        | Channel::None
-        | Channel::ReasoningContent
-        | Channel::Reasoning
-        | Channel::Thinking
-        | Channel::Chunks
-        | Channel::Tags => texts(asking, &messages, world, record),
+        ReasoningChannel::Details => details::check(asking, &turn, &messages, world, record)?,
+        ReasoningChannel::AsEmitted
+        | ReasoningChannel::None
+        | ReasoningChannel::ReasoningContent
+        | ReasoningChannel::Reasoning
+        | ReasoningChannel::Thinking
+        | ReasoningChannel::Chunks
+        | ReasoningChannel::Tags => texts(asking, &messages, world, record),
     }
     Ok(turn)
 }
 
-fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refusal> {
+fn settings(turn: &mut Turn, asking: &SimRequest, root: Node<'_>) -> Result<(), Refusal> {
     let profile = Arc::clone(&turn.target.profile);
     let dialect = &asking.row.dialect;
     let effort = root.present("reasoning_effort").and_then(Node::text);
     let effort = effort.as_deref();
-    // A vendor's own endpoint knows that a model has no such knob; another server lets it pass.
+    // A vendor's own endpoint rejects efforts for models without this setting; other servers ignore
+    // them.
     let knows_all = matches!(&*asking.row.name, "openai-chat" | "azure-chat" | "xai-chat");
-    if dialect.switch == Switch::Effort
+    if dialect.switch == ReasoningSwitch::Effort
         && let Some(effort) = effort
         && !profile.efforts.iter().any(|known| known == effort)
         && (knows_all || !profile.efforts.is_empty())
@@ -70,9 +77,9 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refu
     }
     turn.choice = openai::choice(root);
     turn.thinks = thinks(&profile, dialect.switch, root, effort);
-    let is_router = dialect.channel == Channel::Details;
-    if is_router && turn.choice.is_forced() && Vendor::of(&profile) == Vendor::Claude {
-        // The router leaves the thinking out in silence, since the two do not go together.
+    let is_router = dialect.channel == ReasoningChannel::Details;
+    if is_router && turn.choice.is_forced() && Vendor::from_profile(&profile) == Vendor::Claude {
+        // The router silently drops thinking, because Claude rejects it with a forced tool.
         turn.thinks = false;
     }
     let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
@@ -101,8 +108,8 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refu
         || include.is_some_and(|include| include.bool() == Some(false))
         || root.at("/reasoning/exclude").and_then(Node::bool) == Some(true);
     turn.shows = !is_hidden;
-    turn.stream =
-        asking.verb == Verb::Stream || root.get("stream").and_then(Node::bool).unwrap_or(false);
+    turn.stream = asking.verb == Operation::Stream
+        || root.get("stream").and_then(Node::bool).unwrap_or(false);
     turn.tools = openai::tools(root, true);
     turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
     turn.schema = match root.at("/response_format/type").and_then(Node::text).as_deref() {
@@ -115,14 +122,19 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refu
     Ok(())
 }
 
-/// Whether the model thinks, in the words of the row's own switch.
-fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str>) -> bool {
+/// Returns whether the model thinks, according to the row's own switch.
+fn thinks(
+    profile: &Profile,
+    switch: ReasoningSwitch,
+    root: Node<'_>,
+    effort: Option<&str>,
+) -> bool {
     let switched = match switch {
-        Switch::Effort => {
+        ReasoningSwitch::Effort => {
             let is_prompted = root.get("prompt_mode").is_some_and(|mode| mode.is("reasoning"));
             return is_prompted || openai::thinks(profile, effort);
         }
-        Switch::Object => {
+        ReasoningSwitch::Object => {
             let Some(object) = root.present("reasoning") else {
                 return openai::thinks(profile, effort);
             };
@@ -130,14 +142,16 @@ fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str
                 || object.get("effort").is_some_and(|effort| effort.is("none"));
             Some(!is_off)
         }
-        Switch::Toggle => match root.at("/thinking/type").and_then(Node::text).as_deref() {
-            Some("disabled") => Some(false),
-            Some(_) => Some(true),
-            None => return openai::thinks(profile, effort),
-        },
-        Switch::Flag => root.get("enable_thinking").and_then(Node::bool),
-        Switch::Think => root.get("think").and_then(|think| think.bool().or(Some(true))),
-        Switch::None => None,
+        ReasoningSwitch::Toggle => {
+            match root.at("/thinking/type").and_then(Node::text).as_deref() {
+                Some("disabled") => Some(false),
+                Some(_) => Some(true),
+                None => return openai::thinks(profile, effort),
+            }
+        }
+        ReasoningSwitch::Flag => root.get("enable_thinking").and_then(Node::bool),
+        ReasoningSwitch::Think => root.get("think").and_then(|think| think.bool().or(Some(true))),
+        ReasoningSwitch::None => None,
     };
     match switched {
         Some(true) => profile.can_think(),
@@ -146,8 +160,8 @@ fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str
     }
 }
 
-/// Mistral's schema knows no reasoning but chunks.
-fn known_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
+/// Checks for keys that Mistral's schema forbids; it allows reasoning only as chunks.
+fn check_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let forbidden = ["reasoning_content", "reasoning", "reasoning_details"];
         let Some(key) = forbidden.into_iter().find(|key| message.get(key).is_some()) else {
@@ -160,7 +174,7 @@ fn known_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn call_ids(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+fn call_ids(asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
     if asking.row.dialect.call_ids != CallIds::Nine {
         return Ok(());
     }
@@ -179,14 +193,14 @@ fn call_ids(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The calls of a message.
+/// Iterates over the tool calls of a message.
 pub(super) fn calls(message: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     message.present("tool_calls").into_iter().flat_map(Node::elements)
 }
 
-/// Every call is answered right behind its message, and nothing is answered that was not asked.
-fn answered(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
-    // Some endpoints are not known to mind.
+/// Checks that a result for every call follows directly, and that every result has a call.
+fn answered(asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    // Some endpoints are not known to check this.
     if !asking.row.dialect.pairs_calls {
         return Ok(());
     }
@@ -202,14 +216,14 @@ fn answered(asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
             waiting.remove(found);
             continue;
         }
-        still_waiting(asking, &waiting, at)?;
+        check_none_pending(asking, &waiting, at)?;
         let ids = calls(*message).filter_map(|call| call.text_of("id"));
         waiting = ids.map(std::borrow::Cow::into_owned).collect();
     }
-    still_waiting(asking, &waiting, messages.len())
+    check_none_pending(asking, &waiting, messages.len())
 }
 
-fn still_waiting(asking: &Asking, waiting: &[String], at: usize) -> Result<(), Refusal> {
+fn check_none_pending(asking: &SimRequest, waiting: &[String], at: usize) -> Result<(), Refusal> {
     if waiting.is_empty() {
         return Ok(());
     }
@@ -220,23 +234,24 @@ fn still_waiting(asking: &Asking, waiting: &[String], at: usize) -> Result<(), R
     Err(unanswered(asking, message, at))
 }
 
-fn unanswered(asking: &Asking, message: String, at: usize) -> Refusal {
-    if asking.row.dialect.channel == Channel::Chunks {
+fn unanswered(asking: &SimRequest, message: String, at: usize) -> Refusal {
+    if asking.row.dialect.channel == ReasoningChannel::Chunks {
         let message = "Not the same number of function calls and responses";
         return Refusal::invalid(message).code("3230");
     }
     Refusal::invalid(message).param(format!("messages.[{at}].role"))
 }
 
-/// While the model thinks, a message with calls must say what led to them.
-fn demanded(turn: &Turn, asking: &Asking, messages: &[Node<'_>]) -> Result<(), Refusal> {
+/// Checks that messages with calls contain their reasoning while the model thinks.
+fn demanded(turn: &Turn, asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
     let dialect = &asking.row.dialect;
     let is_demanded = dialect.demanded_with_tools
         && turn.target.profile.contract != Contract::Stateless
         && turn.thinks;
     let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
     for (at, message) in messages.iter().enumerate() {
-        // Whether an empty text is enough for every model is disputed; it was accepted where that is known.
+        // Sources disagree whether an empty text suffices for every model; known endpoints accept
+        // it.
         let is_there = message.present(key).is_some_and(Node::is_string);
         if is_there || calls(*message).next().is_none() {
             continue;
@@ -257,8 +272,9 @@ fn demanded(turn: &Turn, asking: &Asking, messages: &[Node<'_>]) -> Result<(), R
     Ok(())
 }
 
-/// Notes the thoughts that came back as texts. Nobody refuses them; a changed one is not what was thought.
-fn texts(asking: &Asking, messages: &[Node<'_>], world: &World, record: &mut Record) {
+/// Records the thoughts returned as text. Providers do not reject them; an edited text counts as
+/// dropped.
+fn texts(asking: &SimRequest, messages: &[Node<'_>], world: &SimState, record: &mut EntryBuilder) {
     let channel = asking.row.dialect.channel;
     for (at, message) in messages.iter().enumerate() {
         if !message.get("role").is_some_and(|role| role.is("assistant")) {
@@ -266,64 +282,64 @@ fn texts(asking: &Asking, messages: &[Node<'_>], world: &World, record: &mut Rec
         }
         let text = match text_key(channel) {
             Some(key) => message.text_of(key).map(std::borrow::Cow::into_owned),
-            None => written_in_content(channel, *message),
+            None => reasoning_in_content(channel, *message),
         };
         let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
         let verdict = if text.trim().chars().count() < 12 {
             Verdict::Accepted
-        } else if !world.book.was_thought(&text) {
+        } else if !world.book.contains_thought(&text) {
             Verdict::Dropped("altered".to_owned())
-        } else if is_elsewhere(*message, &Landmark::Thought(text.clone()), world) {
+        } else if is_on_another_reply(*message, &ReplyKey::Thought(text.clone()), world) {
             Verdict::Dropped("moved".to_owned())
         } else {
             Verdict::Accepted
         };
-        record.give_back(&text, format!("messages[{at}]"), verdict);
+        record.record_returned(&text, format!("messages[{at}]"), verdict);
     }
 }
 
-/// Whether a thought stands on another answer than the one that it led to.
-pub(super) fn is_elsewhere(message: Node<'_>, thought: &Landmark, world: &World) -> bool {
+/// Returns whether a thought is attached to a reply other than its own.
+pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, world: &SimState) -> bool {
     landmark(message).is_some_and(|landmark| world.book.are_apart(thought, &landmark))
 }
 
-/// By what a message of the model's is known: its first call, else what it says aloud.
-fn landmark(message: Node<'_>) -> Option<Landmark> {
+/// Returns the key of an assistant message: its first call, else its visible text.
+fn landmark(message: Node<'_>) -> Option<ReplyKey> {
     if !message.get("role").is_some_and(|role| role.is("assistant")) {
         return None;
     }
     if let Some(id) = calls(message).find_map(|call| call.text_of("id")) {
-        return Some(Landmark::Call(id.into_owned()));
+        return Some(ReplyKey::Call(id.into_owned()));
     }
     let text = openai::text(message.get("content"));
     let aloud = text.rsplit_once("</think>").map_or(text.as_str(), |(_, aloud)| aloud.trim_start());
-    Some(Landmark::Text(None, aloud.to_owned()))
+    Some(ReplyKey::Text(None, aloud.to_owned()))
 }
 
-/// The thought that stands inside a message's content, as a chunk or between tags.
-fn written_in_content(channel: Channel, message: Node<'_>) -> Option<String> {
+/// Returns the thought inside a message's content, as a chunk or between tags.
+fn reasoning_in_content(channel: ReasoningChannel, message: Node<'_>) -> Option<String> {
     let content = message.present("content")?;
-    if channel == Channel::Chunks {
+    if channel == ReasoningChannel::Chunks {
         let mut chunks = content.elements();
         let thinking = chunks.find_map(|chunk| chunk.get("thinking"))?;
         return Some(openai::text(Some(thinking)));
     }
     let text = openai::text(Some(content));
-    let (_, rest) = text.split_once("<think>").filter(|_| channel == Channel::Tags)?;
+    let (_, rest) = text.split_once("<think>").filter(|_| channel == ReasoningChannel::Tags)?;
     let (thought, _) = rest.split_once("</think>")?;
     Some(thought.trim().to_owned())
 }
 
-/// Notes what was said, and how it was written.
-fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &World) {
+/// Fills the turn from the messages.
+fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &SimState) {
     let tools = root.get("tools").into_iter().flat_map(Node::elements);
-    turn.elements.extend(tools.map(Element::of));
-    let is_claude = Vendor::of(&turn.target.profile) == Vendor::Claude;
+    turn.elements.extend(tools.map(PromptElement::new));
+    let is_claude = Vendor::from_profile(&turn.target.profile) == Vendor::Claude;
     for message in messages {
-        turn.elements.push(Element::of(*message));
+        turn.elements.push(PromptElement::new(*message));
         let text = openai::text(message.get("content"));
         match message.text_of("role").as_deref() {
-            Some("user") => turn.user_said(text),
+            Some("user") => turn.start_user_turn(text),
             Some("tool") => turn.results.push(text),
             Some("assistant") => {
                 turn.step += 1;
@@ -332,10 +348,10 @@ fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &World)
                     let name = name.iter().find_map(|at| call.at(at)?.text());
                     turn.called.push(name.unwrap_or_default().into_owned());
                     let id = call.text_of("id").map(std::borrow::Cow::into_owned);
-                    turn.owed.extend(id.map(Landmark::Call));
+                    turn.owed.extend(id.map(ReplyKey::Call));
                 }
                 let is_tagged = ["<think>", "<thinking>"].iter().any(|tag| text.contains(tag));
-                turn.demoted |= is_claude && (is_tagged || world.book.was_thought(&text));
+                turn.demoted |= is_claude && (is_tagged || world.book.contains_thought(&text));
             }
             Some(_) | None => {}
         }

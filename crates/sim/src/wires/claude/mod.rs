@@ -1,8 +1,9 @@
-//! What Claude demands, on whichever wire it is asked.
+//! Checks of Claude requests, shared by all wires that serve Claude.
 //!
-//! Anthropic's own wire and Bedrock's Converse write the same conversation in different words. Each reads its words into
-//! a [`Dialogue`]; what is checked from there on is the same, in the same order: the settings, the structure of the messages,
-//! the seals. Paths are written as Anthropic writes them, because Bedrock passes Anthropic's sentences on.
+//! Anthropic's wire and Bedrock's Converse encode the same conversation differently. Each reads it
+//! into a [`Dialogue`]; the checks that follow are identical and in the same order: settings,
+//! message structure, Seals. Paths use Anthropic's notation, because Bedrock passes Anthropic's
+//! errors on.
 
 pub(crate) mod seals;
 pub(crate) mod settings;
@@ -10,12 +11,13 @@ pub(crate) mod structure;
 
 use throughline_core::Profile;
 
-use crate::digest::Mark;
-use crate::ledger::Landmark;
+use crate::digest::Digest;
+use crate::ledger::ReplyKey;
+use crate::state::SimState;
 use crate::turn::Turn;
-use crate::world::World;
 
-/// Whether a family signs its thoughts and demands them back. The clones of Anthropic's wire sign nothing.
+/// Returns whether a family signs its thoughts and requires them back. APIs compatible with
+/// Anthropic's do not sign.
 pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
@@ -23,29 +25,25 @@ pub(crate) fn is_claude(profile: &Profile) -> bool {
 /// A conversation with Claude.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialogue {
-    /// What the system prompt says.
-    pub(crate) system: Mark,
-    /// What the tools say.
-    pub(crate) tools: Mark,
-    /// The messages.
+    /// Digest of the system prompt.
+    pub(crate) system: Digest,
+    /// Digest of the tools.
+    pub(crate) tools: Digest,
     pub(crate) messages: Vec<Message>,
 }
 
-/// One message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// Who speaks.
     pub(crate) role: Role,
-    /// What is said.
     pub(crate) blocks: Vec<Block>,
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     User,
     Assistant,
-    /// Instructions in the middle of a conversation.
+    /// Instructions within a conversation.
     System,
 }
 
@@ -53,21 +51,36 @@ pub(crate) enum Role {
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     /// A thought with its signature.
-    Thinking { text: String, signature: Option<String> },
-    /// A thought that nobody may read.
-    Redacted { data: Option<String> },
-    /// Text.
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    /// A thought without readable text.
+    Redacted {
+        data: Option<String>,
+    },
     Text(String),
-    /// A tool is called.
-    Call { id: String, name: String, said: Vec<u8> },
-    /// A tool answers.
-    Answer { id: String, text: String, said: Vec<u8> },
-    /// Anything else, with Anthropic's word for its type.
-    Other { kind: String, said: Vec<u8> },
+    /// A tool call.
+    Call {
+        id: String,
+        name: String,
+        said: Vec<u8>,
+    },
+    /// A tool result.
+    Answer {
+        id: String,
+        text: String,
+        said: Vec<u8>,
+    },
+    /// Any other block, with Anthropic's name for its type.
+    Other {
+        kind: String,
+        said: Vec<u8>,
+    },
 }
 
 impl Block {
-    /// Anthropic's word for its type.
+    /// Returns Anthropic's name for the block type.
     pub(crate) fn kind(&self) -> &str {
         match self {
             Self::Thinking { .. } => "thinking",
@@ -83,8 +96,8 @@ impl Block {
         matches!(self, Self::Thinking { .. } | Self::Redacted { .. })
     }
 
-    /// What it says, for those who are bound to it; nothing for a thought, and for a mark of where to cache.
-    fn said(&self) -> Option<&[u8]> {
+    /// Returns the content that later Seals are bound to; `None` for thoughts and cache markers.
+    fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,
             Self::Other { said, .. } if said.is_empty() => None,
@@ -95,11 +108,11 @@ impl Block {
         }
     }
 
-    /// By what a thought beside it knows it again.
-    pub(crate) fn landmark(&self) -> Option<Mark> {
+    /// Returns the digest by which a neighbouring thought recognises this block.
+    pub(crate) fn landmark(&self) -> Option<Digest> {
         match self {
-            Self::Text(text) => Some(Mark::of("throughline-sim beside text", text)),
-            Self::Call { id, .. } => Some(Mark::of("throughline-sim beside call", id)),
+            Self::Text(text) => Some(Digest::new("throughline-sim beside text", text)),
+            Self::Call { id, .. } => Some(Digest::new("throughline-sim beside call", id)),
             Self::Thinking { .. }
             | Self::Redacted { .. }
             | Self::Answer { .. }
@@ -133,20 +146,20 @@ impl Message {
 }
 
 impl Dialogue {
-    /// The number of the last message that the model spoke.
+    /// Returns the index of the last assistant message.
     pub(crate) fn latest(&self) -> Option<usize> {
         self.messages.iter().rposition(|message| message.role == Role::Assistant)
     }
 
-    /// Whether the last message brings the answers of tools.
+    /// Returns whether the last message contains tool results.
     pub(crate) fn is_in_loop(&self) -> bool {
         self.messages
             .last()
             .is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
     }
 
-    /// Whether the model is shown thoughts as though they were text.
-    pub(crate) fn is_demoted(&self, world: &World) -> bool {
+    /// Returns whether the conversation contains thoughts as plain text.
+    pub(crate) fn has_thoughts_as_text(&self, world: &SimState) -> bool {
         const TAGS: [&str; 4] = ["<think>", "</think>", "<thinking>", "</thinking>"];
         let mut texts = self.messages.iter().flat_map(|message| {
             message.blocks.iter().filter_map(|block| match block {
@@ -160,19 +173,20 @@ impl Dialogue {
         });
         texts.any(|(role, text)| {
             let has_tags = || TAGS.iter().any(|tag| text.contains(tag));
-            (role == Role::Assistant && has_tags()) || world.book.was_thought(text)
+            (role == Role::Assistant && has_tags()) || world.book.contains_thought(text)
         })
     }
 }
 
 impl Dialogue {
-    /// Tells a turn what was said, called and answered.
-    pub(crate) fn tell(&self, turn: &mut Turn) {
+    /// Fills a turn from the conversation.
+    pub(crate) fn fill_turn(&self, turn: &mut Turn) {
         for message in &self.messages {
             match message.role {
                 Role::System => {}
                 Role::Assistant => turn.step += 1,
-                // A message that brings answers belongs to the turn, whatever else it says.
+                // A message with tool results belongs to the current turn, regardless of its other
+                // content.
                 Role::User if message.answers().next().is_some() => {}
                 Role::User => {
                     let texts = message.blocks.iter().filter_map(|block| match block {
@@ -183,14 +197,14 @@ impl Dialogue {
                         | Block::Answer { .. }
                         | Block::Other { .. } => None,
                     });
-                    turn.user_said(texts.collect::<Vec<_>>().join("\n"));
+                    turn.start_user_turn(texts.collect::<Vec<_>>().join("\n"));
                 }
             }
             for block in &message.blocks {
                 match block {
                     Block::Call { id, name, .. } => {
                         turn.called.push(name.clone());
-                        turn.owed.push(Landmark::Call(id.clone()));
+                        turn.owed.push(ReplyKey::Call(id.clone()));
                     }
                     Block::Answer { text, .. } => turn.results.push(text.clone()),
                     Block::Thinking { .. }
@@ -203,12 +217,12 @@ impl Dialogue {
     }
 }
 
-/// A running digest of what was said but not thought.
+/// Running digest of all content except thoughts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Said(Mark);
+pub(crate) struct ContentDigest(Digest);
 
-impl Said {
-    /// Goes on with a block. A message that holds thoughts only was never begun.
+impl ContentDigest {
+    /// Adds a block. `is_first` adds the role first, so messages with only thoughts do not count.
     pub(crate) fn block(&mut self, role: Role, is_first: bool, said: &[u8]) {
         if is_first {
             self.0 = self.0.and(match role {
@@ -220,7 +234,7 @@ impl Said {
         self.0 = self.0.and(said);
     }
 
-    pub(crate) fn mark(self) -> Mark {
+    pub(crate) fn mark(self) -> Digest {
         self.0
     }
 }

@@ -1,8 +1,9 @@
-//! Claude's seals: what each one vouches for, and what is made of it when it comes back.
+//! Creates and verifies Claude's Seals.
 //!
-//! A signature is checked for being one at all, then for its text and its place among its reply's thoughts. What is whole may
-//! still be unreadable: another account's, or a model's that the one asked does not read. Such a thought is left out
-//! without an error. What is bound to its prefix is checked for that last.
+//! Verification first authenticates a signature, then checks its text and its position among the
+//! thoughts of its reply. An intact thought may still be unreadable: issued to another account, or
+//! by a model that the requested one does not read. Such thoughts are dropped without an error. The
+//! prefix binding is checked last.
 
 use std::collections::HashSet;
 
@@ -10,51 +11,55 @@ use jiff::civil::{Date, date};
 use serde_json::{Value, json};
 use throughline_core::{Mode, Profile};
 
-use crate::digest::Mark;
-use crate::keys::{Claims, Form, Prefix};
-use crate::ledger::{Record, Verdict};
-use crate::turn::{Asking, Part, Refusal, Telling, Turn};
-use crate::wires::claude::settings::{Asks, Mismatch, Settings};
-use crate::wires::claude::{Block, Dialogue, Message, Role, Said};
-use crate::world::World;
+use crate::digest::Digest;
+use crate::keys::{PrefixBinding, SealClaims, SealFormat};
+use crate::ledger::{EntryBuilder, Verdict};
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPart, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::claude::settings::{MismatchPolicy, RequestedThinking, Settings};
+use crate::wires::claude::{Block, ContentDigest, Dialogue, Message, Role};
 
-/// Who signs for every Claude: signatures are the same on Anthropic's own endpoint and on those that serve it.
+/// Signer of every Claude model: signatures are interchangeable between Anthropic's endpoint and
+/// others that serve Claude.
 pub(crate) const SIGNER: &str = "claude";
 
-/// Accounts from this day on have their prefixes checked.
+/// Prefix binding applies to accounts created on or after this date.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
-/// What came of checking all seals of a request.
+/// Result of checking all Seals of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Checked {
-    /// What the next answer stands behind.
-    pub(crate) behind: Prefix,
-    /// What was left out or let pass, as the beta reports it.
+pub(crate) struct SealCheck {
+    /// The prefix of the next reply.
+    pub(crate) behind: PrefixBinding,
+    /// Dropped and tolerated thoughts, as the beta reports them.
     pub(crate) notices: Vec<Value>,
 }
 
-/// Checks every seal of a conversation.
+/// Checks every Seal of a conversation.
 pub(crate) fn check(
     dialogue: &Dialogue,
     settings: &Settings<'_>,
     profile: &Profile,
-    asking: &Asking,
-    world: &World,
-    record: &mut Record,
-) -> Result<Checked, Refusal> {
-    let mut checker = Checker {
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<SealCheck, Refusal> {
+    let mut checker = SealChecker {
         dialogue,
         profile,
         asking,
         world,
         latest: dialogue.latest(),
-        is_whole_demanded: settings.asks() == Asks::For(Mode::Enabled) && dialogue.is_in_loop(),
+        is_whole_demanded: settings.requested_thinking() == RequestedThinking::For(Mode::Enabled)
+            && dialogue.is_in_loop(),
         mismatch: match settings.mismatch() {
-            Mismatch::Unsaid if asking.account_created >= BINDING_SINCE => Some(Mismatch::Error),
-            Mismatch::Unsaid => None,
-            said @ (Mismatch::Error | Mismatch::Drop) => Some(said),
+            MismatchPolicy::Unsaid if asking.account_created >= BINDING_SINCE => {
+                Some(MismatchPolicy::Error)
+            }
+            MismatchPolicy::Unsaid => None,
+            said @ (MismatchPolicy::Error | MismatchPolicy::Drop) => Some(said),
         },
-        said: Said::default(),
+        said: ContentDigest::default(),
         kept: Vec::new(),
         seen: HashSet::new(),
         notices: Vec::new(),
@@ -62,44 +67,44 @@ pub(crate) fn check(
     for (number, message) in dialogue.messages.iter().enumerate() {
         checker.message(number, message, record)?;
     }
-    let behind = Prefix {
+    let behind = PrefixBinding {
         system: dialogue.system,
         tools: dialogue.tools,
         messages: checker.said.mark(),
         previous: checker.kept.last().copied(),
     };
-    Ok(Checked { behind, notices: checker.notices })
+    Ok(SealCheck { behind, notices: checker.notices })
 }
 
-struct Checker<'c> {
+struct SealChecker<'c> {
     dialogue: &'c Dialogue,
     profile: &'c Profile,
-    asking: &'c Asking,
-    world: &'c World,
+    asking: &'c SimRequest,
+    world: &'c SimState,
     latest: Option<usize>,
-    /// Whether the latest message must have all the thoughts of its reply.
+    /// Whether the last assistant message must contain all thoughts of its reply.
     is_whole_demanded: bool,
-    /// What becomes of a thought that is bound to another conversation; nothing where it is let pass.
-    mismatch: Option<Mismatch>,
-    said: Said,
-    /// The seals that were taken.
-    kept: Vec<Mark>,
-    /// The thoughts that were seen: reply and number.
-    seen: HashSet<(Mark, u32)>,
+    /// How to treat a thought bound to another conversation; `None` accepts it.
+    mismatch: Option<MismatchPolicy>,
+    said: ContentDigest,
+    /// The accepted Seals.
+    kept: Vec<Digest>,
+    /// Reply and ordinal of the thoughts seen so far.
+    seen: HashSet<(Digest, u32)>,
     notices: Vec<Value>,
 }
 
-impl Checker<'_> {
+impl SealChecker<'_> {
     fn message(
         &mut self,
         number: usize,
         message: &Message,
-        record: &mut Record,
+        record: &mut EntryBuilder,
     ) -> Result<(), Refusal> {
         let mut is_begun = false;
-        let mut last: Option<Claims> = None;
+        let mut last: Option<SealClaims> = None;
         for (place, block) in message.blocks.iter().enumerate() {
-            if let Some(said) = block.said() {
+            if let Some(said) = block.bound_content() {
                 self.said.block(message.role, !is_begun, said);
                 is_begun = true;
                 continue;
@@ -112,27 +117,28 @@ impl Checker<'_> {
                 | Block::Answer { .. }
                 | Block::Other { .. } => continue,
             };
-            let found = Found { number, place, block, seal: seal.unwrap_or_default(), text };
+            let found =
+                ReturnedThought { number, place, block, seal: seal.unwrap_or_default(), text };
             let claims = self.block(&found, message, last.as_ref(), record)?;
             last = Some(claims);
         }
         self.check_whole(number, message, last.as_ref())
     }
 
-    /// Checks one thought, and says what becomes of it.
+    /// Checks one thought and returns its claims.
     fn block(
         &mut self,
-        found: &Found<'_>,
+        found: &ReturnedThought<'_>,
         message: &Message,
-        before: Option<&Claims>,
-        record: &mut Record,
-    ) -> Result<Claims, Refusal> {
+        before: Option<&SealClaims>,
+        record: &mut EntryBuilder,
+    ) -> Result<SealClaims, Refusal> {
         let path = found.path();
         let mut refuse = |why: &str, refusal: Refusal| {
-            record.give_back(found.seal, &path, Verdict::Refused(why.to_owned()));
+            record.record_returned(found.seal, &path, Verdict::Refused(why.to_owned()));
             refusal
         };
-        let opened = self.world.keys.open(SIGNER, Form::Claude, found.seal);
+        let opened = self.world.keys.open(SIGNER, SealFormat::Claude, found.seal);
         let claims = match opened {
             Ok(claims) if claims.kind == found.block.kind() => claims,
             Ok(_) | Err(_) => return Err(refuse("forged", found.invalid())),
@@ -142,12 +148,13 @@ impl Checker<'_> {
         if claims.text != signed_text(found.text) {
             return Err(refuse("modified", refusal));
         }
-        // What is not read is left out wherever it stands.
+        // Unreadable thoughts are dropped at any position.
         let unreadable = self.unreadable(&claims);
         let is_repeated = !self.seen.insert((claims.reply, claims.ordinal));
         let is_disordered =
             before.is_some_and(|b| b.reply == claims.reply && b.ordinal > claims.ordinal);
-        let is_moved = self.is_moved(&claims, message) || is_turned(&claims, message, found.place);
+        let is_moved =
+            self.is_moved(&claims, message) || is_on_other_side(&claims, message, found.place);
         if unreadable.is_none() && (is_repeated || is_disordered || is_moved) {
             return Err(refuse("modified", refusal));
         }
@@ -156,10 +163,10 @@ impl Checker<'_> {
             Verdict::Dropped(reason.to_owned())
         } else if let Some(difference) = self.difference(&claims) {
             match self.mismatch {
-                Some(Mismatch::Error | Mismatch::Unsaid) => {
+                Some(MismatchPolicy::Error | MismatchPolicy::Unsaid) => {
                     return Err(refuse("prefix_binding_mismatch", found.unbound(difference)));
                 }
-                Some(Mismatch::Drop) => {
+                Some(MismatchPolicy::Drop) => {
                     let reason = "prefix_binding_mismatch";
                     self.notices.push(found.notice("thinking_dropped", reason));
                     Verdict::Dropped(reason.to_owned())
@@ -174,14 +181,14 @@ impl Checker<'_> {
             Verdict::Accepted
         };
         if verdict == Verdict::Accepted {
-            self.kept.push(seal_mark(found.seal));
+            self.kept.push(seal_digest(found.seal));
         }
-        record.give_back(found.seal, path, verdict);
+        record.record_returned(found.seal, path, verdict);
         Ok(claims)
     }
 
-    /// Whether what the thought stood beside stands in another message now.
-    fn is_moved(&self, claims: &Claims, message: &Message) -> bool {
+    /// Returns whether the neighbour of the thought is now in another message.
+    fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
             message.blocks.iter().filter_map(Block::landmark).any(|mark| mark == beside)
@@ -190,8 +197,8 @@ impl Checker<'_> {
         !is_here(message) && spoken.into_iter().any(is_here)
     }
 
-    /// Why the model asked may not read a thought.
-    fn unreadable(&self, claims: &Claims) -> Option<&'static str> {
+    /// Returns the reason why the requested model cannot read a thought.
+    fn unreadable(&self, claims: &SealClaims) -> Option<&'static str> {
         let issuer = self.world.catalog.profiles().iter().find(|row| row.name == claims.family);
         let is_account_bound = issuer.is_some_and(|issuer| issuer.bound.account);
         if is_account_bound && claims.account != self.asking.account {
@@ -200,8 +207,8 @@ impl Checker<'_> {
         (!self.profile.reads_seals_of(&claims.family)).then_some("model_binding_mismatch")
     }
 
-    /// What differs from what the thought was created behind, as the end of Anthropic's sentence.
-    fn difference(&self, claims: &Claims) -> Option<&'static str> {
+    /// Returns the difference to the prefix of the thought, as the end of Anthropic's message.
+    fn difference(&self, claims: &SealClaims) -> Option<&'static str> {
         let behind = claims.prefix.as_ref().filter(|_| self.profile.bound.prefix)?;
         if behind.system != self.dialogue.system {
             Some("The `system` prompt differs from the one this block was created with.")
@@ -219,12 +226,13 @@ impl Checker<'_> {
         }
     }
 
-    /// With a budget, the latest message of a tool loop has all the thoughts of its reply or none.
+    /// With a budget, the last message of a tool loop must contain all thoughts of its reply or
+    /// none.
     fn check_whole(
         &self,
         number: usize,
         message: &Message,
-        last: Option<&Claims>,
+        last: Option<&SealClaims>,
     ) -> Result<(), Refusal> {
         let Some(last) = last.filter(|_| self.is_whole_demanded && self.latest == Some(number))
         else {
@@ -239,15 +247,15 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a thought stands on the other side of what it stood beside.
-fn is_turned(claims: &Claims, message: &Message, place: usize) -> bool {
+/// Returns whether a thought is on the other side of its neighbour.
+fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> bool {
     let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
     let beside = message.blocks.iter().position(is_beside);
     beside.is_some_and(|beside| (beside < place) != claims.is_behind)
 }
 
-/// A thought that came back, and where it stands.
-struct Found<'f> {
+/// A returned thought and its position.
+struct ReturnedThought<'f> {
     number: usize,
     place: usize,
     block: &'f Block,
@@ -255,7 +263,7 @@ struct Found<'f> {
     text: &'f str,
 }
 
-impl Found<'_> {
+impl ReturnedThought<'_> {
     fn path(&self) -> String {
         format!("messages.{}.content.{}", self.number, self.place)
     }
@@ -296,54 +304,58 @@ fn modified(number: usize, place: usize) -> Refusal {
     ))
 }
 
-pub(crate) fn signed_text(text: &str) -> Mark {
-    Mark::of("throughline-sim signed text", text)
+pub(crate) fn signed_text(text: &str) -> Digest {
+    Digest::new("throughline-sim signed text", text)
 }
 
-fn seal_mark(seal: &str) -> Mark {
-    Mark::of("throughline-sim chained seal", seal)
+fn seal_digest(seal: &str) -> Digest {
+    Digest::new("throughline-sim chained seal", seal)
 }
 
-/// A thought of an answer, sealed.
+/// A sealed thought of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sealed {
-    /// With its text, which may be left out, and its signature.
-    Thinking { text: String, signature: String },
-    /// Only its data.
-    Redacted { data: String },
+pub(crate) enum SealedThought {
+    /// The signature, and the text, which may be empty.
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Redacted {
+        data: String,
+    },
 }
 
-/// Seals the thoughts of an answer, in order. `blocks` is what the answer says otherwise, as [`Block`]s in their places:
-/// nothing where a thought stands.
+/// Seals the thoughts of a reply, in order. `blocks` contains the other parts at their positions,
+/// and `None` for each thought.
 pub(crate) fn seal(
-    parts: &[Part],
+    parts: &[ReplyPart],
     blocks: &[Option<Block>],
-    asking: &Asking,
+    asking: &SimRequest,
     turn: &Turn,
-    world: &World,
-    record: &mut Record,
-) -> Vec<Sealed> {
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Vec<SealedThought> {
     let profile = &turn.target.profile;
-    let is_thought = |part: &&Part| matches!(part, Part::Thought { .. });
+    let is_thought = |part: &&ReplyPart| matches!(part, ReplyPart::Thought { .. });
     let count = u32::try_from(parts.iter().filter(is_thought).count()).unwrap_or(u32::MAX);
     let beside = blocks.iter().flatten().find_map(Block::landmark);
     let mut behind = turn.behind.clone();
-    let mut said = Said(behind.messages);
+    let mut said = ContentDigest(behind.messages);
     let mut is_begun = false;
     let mut sealed = Vec::new();
     for (part, block) in parts.iter().zip(blocks) {
-        if let Some(text) = block.as_ref().and_then(Block::said) {
+        if let Some(text) = block.as_ref().and_then(Block::bound_content) {
             said.block(Role::Assistant, !is_begun, text);
             is_begun = true;
         }
-        let Part::Thought { text, telling } = part else { continue };
+        let ReplyPart::Thought { text, telling } = part else { continue };
         let (kind, shown) = match telling {
-            Telling::Redacted => ("redacted_thinking", ""),
-            Telling::AsAsked if turn.shows => ("thinking", text.as_str()),
-            Telling::AsAsked | Telling::SealOnly => ("thinking", ""),
+            ThoughtDisplay::Redacted => ("redacted_thinking", ""),
+            ThoughtDisplay::AsAsked if turn.shows => ("thinking", text.as_str()),
+            ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => ("thinking", ""),
         };
         behind.messages = said.mark();
-        let claims = Claims {
+        let claims = SealClaims {
             kind: kind.to_owned(),
             row: asking.row.name.to_string(),
             family: profile.name.clone(),
@@ -357,14 +369,14 @@ pub(crate) fn seal(
             is_behind: is_begun,
             prefix: profile.bound.prefix.then(|| behind.clone()),
         };
-        let seal = world.keys.seal(SIGNER, Form::Claude, &claims);
-        behind.previous = Some(seal_mark(&seal));
+        let seal = world.keys.seal(SIGNER, SealFormat::Claude, &claims);
+        behind.previous = Some(seal_digest(&seal));
         record.issue(&seal, kind);
         record.think(shown);
         sealed.push(match telling {
-            Telling::Redacted => Sealed::Redacted { data: seal },
-            Telling::AsAsked | Telling::SealOnly => {
-                Sealed::Thinking { text: shown.to_owned(), signature: seal }
+            ThoughtDisplay::Redacted => SealedThought::Redacted { data: seal },
+            ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => {
+                SealedThought::Thinking { text: shown.to_owned(), signature: seal }
             }
         });
     }

@@ -1,17 +1,17 @@
-//! What Claude refuses of a request's settings: how it is asked to think, how hard, with which sampling and tools.
+//! Checks the settings of a Claude request: thinking mode, effort, sampling and tools.
 
 use throughline_core::{ForcedTools, Mode, Node, Profile};
 
-use crate::digest::{Mark, said};
-use crate::turn::{Choice, Refusal};
+use crate::digest::{Digest, canonical_bytes};
+use crate::turn::{Refusal, ToolChoice};
 
-/// The beta that lets a request say what becomes of thoughts that are bound to another conversation.
+/// The beta that lets a request specify how to treat thoughts bound to another conversation.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The beta that lets a budget exceed the limit of tokens, when there are tools.
+/// The beta that lets the budget exceed `max_tokens` if there are tools.
 const INTERLEAVED_BETA: &str = "interleaved-thinking-2025-05-14";
 
-/// What a request says of how to answer.
+/// The settings of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Settings<'t> {
     pub(crate) thinking: Option<Node<'t>>,
@@ -20,51 +20,50 @@ pub(crate) struct Settings<'t> {
     pub(crate) temperature: Option<Node<'t>>,
     pub(crate) top_p: Option<Node<'t>>,
     pub(crate) top_k: Option<Node<'t>>,
-    pub(crate) choice: Choice,
+    pub(crate) choice: ToolChoice,
     pub(crate) has_tools: bool,
     pub(crate) betas: Vec<String>,
 }
 
-/// How a request asks for thinking.
+/// The requested thinking mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// It does not say.
+pub(crate) enum RequestedThinking {
+    /// The request specifies none.
     Silent,
-    /// By a mode.
     For(Mode),
 }
 
-/// What becomes of thoughts that are bound to another conversation.
+/// How to treat thoughts bound to another conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mismatch {
-    /// The request does not say.
+pub(crate) enum MismatchPolicy {
+    /// The request does not specify it.
     Unsaid,
-    /// The request is refused.
+    /// Reject the request.
     Error,
-    /// They are left out.
+    /// Drop the thoughts.
     Drop,
 }
 
 impl Settings<'_> {
-    /// How it asks for thinking. A word that nobody knows is refused by [`check`].
-    pub(crate) fn asks(&self) -> Asks {
+    /// Returns the requested thinking mode. [`check`] rejects unknown modes.
+    pub(crate) fn requested_thinking(&self) -> RequestedThinking {
         let word = self.thinking.and_then(|thinking| thinking.text_of("type"));
         match word.as_deref() {
-            Some("enabled") => Asks::For(Mode::Enabled),
-            Some("adaptive") => Asks::For(Mode::Adaptive),
-            Some("disabled") => Asks::For(Mode::Disabled),
-            Some("between_tools") => Asks::For(Mode::BetweenTools),
-            Some(_) | None => Asks::Silent,
+            Some("enabled") => RequestedThinking::For(Mode::Enabled),
+            Some("adaptive") => RequestedThinking::For(Mode::Adaptive),
+            Some("disabled") => RequestedThinking::For(Mode::Disabled),
+            Some("between_tools") => RequestedThinking::For(Mode::BetweenTools),
+            Some(_) | None => RequestedThinking::Silent,
         }
     }
 
-    pub(crate) fn mismatch(&self) -> Mismatch {
+    pub(crate) fn mismatch(&self) -> MismatchPolicy {
         let binding = self.thinking.and_then(|thinking| thinking.present("block_binding"));
         let behavior = binding.and_then(|binding| binding.text_of("prefix_mismatch_behavior"));
         match behavior.as_deref() {
-            Some("error") => Mismatch::Error,
-            Some("drop_block") => Mismatch::Drop,
-            Some(_) | None => Mismatch::Unsaid,
+            Some("error") => MismatchPolicy::Error,
+            Some("drop_block") => MismatchPolicy::Drop,
+            Some(_) | None => MismatchPolicy::Unsaid,
         }
     }
 
@@ -72,20 +71,21 @@ impl Settings<'_> {
         self.betas.iter().any(|given| given == beta)
     }
 
-    /// Whether the model thinks, given whether tools have just answered.
+    /// Returns whether the model thinks. `is_in_loop` states whether tool results were just
+    /// returned.
     pub(crate) fn thinks(&self, profile: &Profile, is_in_loop: bool) -> bool {
         if profile.always_thinks {
             return true;
         }
-        match self.asks() {
-            Asks::Silent => profile.thinks_by_default,
-            Asks::For(Mode::Enabled | Mode::Adaptive) => true,
-            Asks::For(Mode::Disabled) => false,
-            Asks::For(Mode::BetweenTools) => is_in_loop,
+        match self.requested_thinking() {
+            RequestedThinking::Silent => profile.thinks_by_default,
+            RequestedThinking::For(Mode::Enabled | Mode::Adaptive) => true,
+            RequestedThinking::For(Mode::Disabled) => false,
+            RequestedThinking::For(Mode::BetweenTools) => is_in_loop,
         }
     }
 
-    /// Whether thoughts come with their text.
+    /// Returns whether thoughts include their text.
     pub(crate) fn shows(&self, profile: &Profile) -> bool {
         let display = self.thinking.and_then(|thinking| thinking.text_of("display"));
         match display.as_deref() {
@@ -95,21 +95,22 @@ impl Settings<'_> {
         }
     }
 
-    /// The configuration of thinking, which lasts for a whole turn.
-    pub(crate) fn config(&self) -> Mark {
+    /// Returns the digest of the thinking configuration, which must stay constant for a whole turn.
+    pub(crate) fn config(&self) -> Digest {
         let member = |key: &str| self.thinking.and_then(|thinking| thinking.present(key));
-        let [kind, budget] = ["type", "budget_tokens"].map(|key| member(key).map(said));
-        Mark::of("throughline-sim config", kind.unwrap_or_default()).and(budget.unwrap_or_default())
+        let [kind, budget] = ["type", "budget_tokens"].map(|key| member(key).map(canonical_bytes));
+        Digest::new("throughline-sim config", kind.unwrap_or_default())
+            .and(budget.unwrap_or_default())
     }
 
-    /// How the request asks for thinking and tools, as far as that is rendered into the prompt.
+    /// Returns the thinking and tool settings as rendered into the prompt.
     pub(crate) fn rendered(&self) -> String {
-        let thinking = self.thinking.map(said).unwrap_or_default();
+        let thinking = self.thinking.map(canonical_bytes).unwrap_or_default();
         format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
     }
 }
 
-/// Checks the settings as the model's maker does. `forced_tools` is the endpoint's rule for forced tools.
+/// Checks the settings as Anthropic does. `forced_tools` is the endpoint's rule for forced tools.
 pub(crate) fn check(
     settings: &Settings<'_>,
     profile: &Profile,
@@ -130,13 +131,13 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     let Some(word) = thinking.text_of("type") else {
         return Err(Refusal::invalid("thinking.type: Field required"));
     };
-    let Asks::For(mode) = settings.asks() else {
+    let RequestedThinking::For(mode) = settings.requested_thinking() else {
         return Err(Refusal::invalid(format!(
             "thinking: Input tag '{word}' found using 'type' does not match any of the expected \
              tags: 'adaptive', 'between_tools', 'disabled', 'enabled'"
         )));
     };
-    if !profile.takes(mode) {
+    if !profile.supports_mode(mode) {
         return Err(Refusal::invalid(format!(
             "\"thinking.type.{word}\" is not supported for this model. Use \
              \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
@@ -160,7 +161,7 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Whether an effort is above another, in the order of the profile.
+/// Returns whether an effort exceeds a limit, in the order of the profile.
 fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
     let place = |word: &str| profile.efforts.iter().position(|known| known == word);
     matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)
@@ -168,7 +169,7 @@ fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
 
 fn check_budget(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
     let Some(thinking) = settings.thinking else { return Ok(()) };
-    if settings.asks() != Asks::For(Mode::Enabled) {
+    if settings.requested_thinking() != RequestedThinking::For(Mode::Enabled) {
         return Ok(());
     }
     let Some(budget) = thinking.present("budget_tokens") else {
@@ -203,7 +204,7 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks an effort, wherever in the request it stands.
+/// Checks an effort at any position of the request.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
     if profile.efforts.iter().any(|known| known == effort) {
         return Ok(());
@@ -225,10 +226,11 @@ fn check_sampling(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refu
         number.is_some_and(|number| (number - 1.0).abs() > f64::EPSILON)
     };
     if !profile.fixed_sampling {
-        let while_thinking = match settings.asks() {
-            Asks::For(Mode::Enabled) => "enabled",
-            Asks::For(Mode::Adaptive) => "enabled or in adaptive mode",
-            Asks::For(Mode::Disabled | Mode::BetweenTools) | Asks::Silent => return Ok(()),
+        let while_thinking = match settings.requested_thinking() {
+            RequestedThinking::For(Mode::Enabled) => "enabled",
+            RequestedThinking::For(Mode::Adaptive) => "enabled or in adaptive mode",
+            RequestedThinking::For(Mode::Disabled | Mode::BetweenTools)
+            | RequestedThinking::Silent => return Ok(()),
         };
         if !is_other(settings.temperature) {
             return Ok(());
@@ -265,7 +267,9 @@ fn check_choice(
             ));
         }
         ForcedTools::Allowed => false,
-        ForcedTools::RefusedWithBudget => settings.asks() == Asks::For(Mode::Enabled),
+        ForcedTools::RefusedWithBudget => {
+            settings.requested_thinking() == RequestedThinking::For(Mode::Enabled)
+        }
         ForcedTools::RefusedWhileThinking => thinks,
     };
     if is_refused {

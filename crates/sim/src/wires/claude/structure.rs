@@ -1,20 +1,25 @@
-//! What Claude refuses of a conversation's structure, whoever signed what: missing members, calls without answers, endings.
+//! Checks the structure of a Claude conversation: required members, calls without results, invalid
+//! endings.
 
 use throughline_core::{Mode, Profile};
 
 use crate::turn::Refusal;
-use crate::wires::claude::settings::Asks;
+use crate::wires::claude::settings::RequestedThinking;
 use crate::wires::claude::{Block, Dialogue, Role};
 
-/// Checks the structure of a conversation, in the order in which Anthropic does.
-pub(crate) fn check(dialogue: &Dialogue, profile: &Profile, asks: Asks) -> Result<(), Refusal> {
+/// Checks the structure of a conversation, in Anthropic's order.
+pub(crate) fn check(
+    dialogue: &Dialogue,
+    profile: &Profile,
+    asks: RequestedThinking,
+) -> Result<(), Refusal> {
     check_members(dialogue)?;
     check_end(dialogue, profile)?;
     check_calls(dialogue)?;
-    check_loop(dialogue, asks)
+    check_tool_loop(dialogue, asks)
 }
 
-/// The members that the schema demands of a thought.
+/// Checks the members that the schema requires of a thought.
 fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, message) in dialogue.messages.iter().enumerate() {
         for (place, block) in message.blocks.iter().enumerate() {
@@ -58,9 +63,10 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every call has its answer in the next message, and every answer its call in the message before.
+/// Checks that each call has a result in the next message, and each result a call in the previous
+/// one.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
-    // Instructions in between are nobody's turn.
+    // System messages do not count as turns.
     let spoken: Vec<_> =
         dialogue.messages.iter().enumerate().filter(|(_, m)| m.role != Role::System).collect();
     for (position, (number, message)) in spoken.iter().enumerate() {
@@ -91,9 +97,9 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// With a budget, a message whose tools have just answered must begin with a thought.
-fn check_loop(dialogue: &Dialogue, asks: Asks) -> Result<(), Refusal> {
-    if asks != Asks::For(Mode::Enabled) || !dialogue.is_in_loop() {
+/// With a budget, the assistant message before tool results must begin with a thought.
+fn check_tool_loop(dialogue: &Dialogue, asks: RequestedThinking) -> Result<(), Refusal> {
+    if asks != RequestedThinking::For(Mode::Enabled) || !dialogue.is_in_loop() {
         return Ok(());
     }
     let Some(number) = dialogue.latest() else { return Ok(()) };

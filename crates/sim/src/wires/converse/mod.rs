@@ -1,23 +1,23 @@
-//! Amazon Bedrock's Converse: Claude in other words, and the models that sign nothing.
+//! Simulates Amazon Bedrock's Converse API for Claude and for models that do not sign.
 //!
-//! Claude is checked as Anthropic checks it, and its sentences are passed on behind Bedrock's own. Converse itself checks
-//! that no text is blank and that calls have their answers.
+//! Claude requests pass Anthropic's checks; Bedrock prefixes the resulting errors with its own
+//! text. Converse itself checks that no text is blank and that calls have results.
 
 mod read;
-mod say;
+mod respond;
 
 use serde_json::{Value, json as value};
 use throughline_codec::{BedrockConverse, Codec};
 use throughline_core::{Json, Provider, json};
 
-use crate::cache::Cache;
-use crate::digest::Mark;
-use crate::ledger::Record;
-use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 use crate::wires::Endpoint;
-use crate::world::World;
 
-/// Names that clients ask for.
+/// Model id and name.
 const MODELS: [(&str, &str); 8] = [
     ("anthropic.claude-opus-5-5-v1:0", "Claude Opus 5.5"),
     ("anthropic.claude-fable-5-1-v1:0", "Claude Fable 5.1"),
@@ -36,24 +36,29 @@ impl Endpoint for Converse {
         &BedrockConverse
     }
 
-    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    fn read(
+        &self,
+        asking: &SimRequest,
+        world: &SimState,
+        record: &mut EntryBuilder,
+    ) -> Result<Turn, Refusal> {
         read::read(asking, world, record)
     }
 
-    fn say(
+    fn respond(
         &self,
-        asking: &Asking,
+        asking: &SimRequest,
         turn: &Turn,
-        plan: &Plan,
-        world: &World,
-        record: &mut Record,
+        plan: &ReplyPlan,
+        world: &SimState,
+        record: &mut EntryBuilder,
     ) -> Json {
-        say::say(asking, turn, plan, world, record)
+        respond::say(asking, turn, plan, world, record)
     }
 
     fn count(&self, turn: &Turn) -> Json {
         json::object(|o| {
-            o.number("inputTokens", Cache::count(&turn.elements));
+            o.number("inputTokens", PromptCache::count(&turn.elements));
         })
     }
 
@@ -63,7 +68,7 @@ impl Endpoint for Converse {
         })
     }
 
-    fn models(&self, _: &World, _: Option<&str>) -> Option<Json> {
+    fn models(&self, _: &SimState, _: Option<&str>) -> Option<Json> {
         let models: Vec<Value> = MODELS
             .iter()
             .map(|(id, name)| {
@@ -80,7 +85,7 @@ impl Endpoint for Converse {
         Some(Json::from(&value!({"modelSummaries": models})))
     }
 
-    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
         let hex = nonce.and("request").hex(32);
         let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
         let (start, end) = (part(0, 8), part(20, 32));

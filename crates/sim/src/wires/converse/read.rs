@@ -1,22 +1,26 @@
-//! Reading a request to Converse as strictly as Bedrock and the model behind it do.
+//! Reads Converse requests as strictly as Bedrock and its models do.
 
 use std::borrow::Cow;
 
 use throughline_core::{ForcedTools, Node, Profile};
 
-use crate::cache::Element;
-use crate::digest::{Mark, said};
-use crate::ledger::Record;
-use crate::turn::{Asking, Choice, Offered, Refusal, Turn, Verb};
+use crate::cache::PromptElement;
+use crate::digest::{Digest, canonical_bytes};
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
 use crate::wires::claude::settings::{self, Settings};
 use crate::wires::claude::{Block, Dialogue, Message, Role, is_claude, seals, structure};
-use crate::world::World;
 
-/// Reads a request, or says why it is refused.
-pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+/// Reads a request or returns the provider's error.
+pub(super) fn read(
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<Turn, Refusal> {
     let root = asking.body.root();
-    // Counting tokens takes the request as one of several kinds of input.
-    let counted = root.at("/input/converse").filter(|_| asking.verb == Verb::Count);
+    // The operation that counts tokens wraps the request in one of several input kinds.
+    let counted = root.at("/input/converse").filter(|_| asking.verb == Operation::Count);
     let body = counted.unwrap_or(root);
     let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));
     let profile = std::sync::Arc::clone(&target.profile);
@@ -27,34 +31,34 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     check_calls(&dialogue)?;
     if is_claude(&profile) {
         settings::check(&settings, &profile, forced_tools(&profile)).map_err(passed_on)?;
-        structure::check(&dialogue, &profile, settings.asks()).map_err(passed_on)?;
+        structure::check(&dialogue, &profile, settings.requested_thinking()).map_err(passed_on)?;
         let checked = seals::check(&dialogue, &settings, &profile, asking, world, record);
         let checked = checked.map_err(passed_on)?;
         turn.behind = checked.behind;
         turn.notices = checked.notices;
-        turn.demoted = dialogue.is_demoted(world);
+        turn.demoted = dialogue.has_thoughts_as_text(world);
         turn.config = Some(settings.config());
     } else if profile.notes.get("empty-signature").is_some_and(|rule| rule == "refused") {
         check_signatures(&dialogue)?;
     }
-    turn.stream = asking.verb == Verb::Stream;
+    turn.stream = asking.verb == Operation::Stream;
     turn.tools = tools(body);
     turn.thinks = thinks(&settings, &profile, body, &dialogue);
     turn.shows = settings.shows(&profile);
     turn.max_tokens = settings.max_tokens;
-    dialogue.tell(&mut turn);
+    dialogue.fill_turn(&mut turn);
     turn.elements = elements(body, &settings);
     turn.choice = settings.choice;
     Ok(turn)
 }
 
-/// A model's own sentence, as Bedrock passes it on.
+/// Wraps a model's error as Bedrock does.
 fn passed_on(refusal: Refusal) -> Refusal {
     let message = format!("The model returned the following errors: {}", refusal.message);
     Refusal { message, ..refusal }
 }
 
-/// Bedrock is stricter with forced tools than the models' maker.
+/// Returns the rule for forced tools; Bedrock is stricter than the model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
@@ -62,7 +66,7 @@ fn forced_tools(profile: &Profile) -> ForcedTools {
     }
 }
 
-/// Whether the model thinks. Nova has a switch of its own, and the others think if they can.
+/// Returns whether the model thinks. Nova has its own switch.
 fn thinks(settings: &Settings<'_>, profile: &Profile, body: Node<'_>, dialogue: &Dialogue) -> bool {
     let own = body.at("/additionalModelRequestFields/reasoningConfig/type");
     match own.and_then(Node::text).as_deref() {
@@ -86,7 +90,7 @@ fn check_texts(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A model that signs nothing takes no signature, and an empty one is one.
+/// Rejects empty signatures for models that do not sign.
 fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, message) in dialogue.messages.iter().enumerate() {
         for (place, block) in message.blocks.iter().enumerate() {
@@ -102,7 +106,8 @@ fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every call has its answer in the next message, and every answer its call in the message before.
+/// Checks that each call has a result in the next message, and each result a call in the previous
+/// one.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, message) in dialogue.messages.iter().enumerate() {
         let next = dialogue.messages.get(number + 1);
@@ -147,13 +152,13 @@ fn settings_of(body: Node<'_>) -> Settings<'_> {
     }
 }
 
-fn choice(body: Node<'_>) -> Choice {
-    let Some(choice) = body.at("/toolConfig/toolChoice") else { return Choice::Auto };
+fn choice(body: Node<'_>) -> ToolChoice {
+    let Some(choice) = body.at("/toolConfig/toolChoice") else { return ToolChoice::Auto };
     if choice.present("any").is_some() {
-        return Choice::Any;
+        return ToolChoice::Any;
     }
     let named = choice.present("tool").and_then(|tool| tool.text_of("name"));
-    named.map_or(Choice::Auto, |name| Choice::Tool(name.into_owned()))
+    named.map_or(ToolChoice::Auto, |name| ToolChoice::Tool(name.into_owned()))
 }
 
 fn listed_tools(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
@@ -161,28 +166,28 @@ fn listed_tools(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     tools.filter(|tool| tool.get("cachePoint").is_none())
 }
 
-fn tools(body: Node<'_>) -> Vec<Offered> {
+fn tools(body: Node<'_>) -> Vec<OfferedTool> {
     listed_tools(body)
         .filter_map(|tool| {
             let spec = tool.present("toolSpec")?;
             let schema = serde_json::from_slice(spec.at("/inputSchema/json")?.raw()).ok()?;
-            Some(Offered { name: spec.text_of("name")?.into_owned(), schema, custom: false })
+            Some(OfferedTool { name: spec.text_of("name")?.into_owned(), schema, custom: false })
         })
         .collect()
 }
 
-/// Tools, system prompt, how to think, messages: as they are rendered.
-fn elements(body: Node<'_>, settings: &Settings<'_>) -> Vec<Element> {
-    let mut elements: Vec<Element> = listed_tools(body).map(Element::of).collect();
+/// Lists tools, system prompt, thinking settings and messages in rendering order.
+fn elements(body: Node<'_>, settings: &Settings<'_>) -> Vec<PromptElement> {
+    let mut elements: Vec<PromptElement> = listed_tools(body).map(PromptElement::new).collect();
     let system = body.get("system").into_iter().flat_map(Node::elements);
-    elements.extend(system.filter(|s| s.get("cachePoint").is_none()).map(Element::of));
-    elements.push(Element::of_setting(&settings.rendered()));
+    elements.extend(system.filter(|s| s.get("cachePoint").is_none()).map(PromptElement::new));
+    elements.push(PromptElement::from_setting(&settings.rendered()));
     let messages = body.get("messages").into_iter().flat_map(Node::elements);
-    elements.extend(messages.map(Element::of));
+    elements.extend(messages.map(PromptElement::new));
     elements
 }
 
-/// The conversation in the words that all Claudes share.
+/// Converts the conversation to the form that all Claude wires share.
 fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     let mut messages = Vec::new();
     let listed = body.get("messages").into_iter().flat_map(Node::elements);
@@ -209,10 +214,10 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     }
     let system = body.get("system").into_iter().flat_map(Node::elements);
     let texts: Vec<Cow<'_, str>> = system.filter_map(|block| block.text_of("text")).collect();
-    let tools = body.at("/toolConfig/tools").map(said).unwrap_or_default();
+    let tools = body.at("/toolConfig/tools").map(canonical_bytes).unwrap_or_default();
     Ok(Dialogue {
-        system: Mark::of("throughline-sim system", texts.join("\u{0}")),
-        tools: Mark::of("throughline-sim tools", tools),
+        system: Digest::new("throughline-sim system", texts.join("\u{0}")),
+        tools: Digest::new("throughline-sim tools", tools),
         messages,
     })
 }
@@ -234,7 +239,7 @@ fn block(block: Node<'_>) -> Block {
     if let Some(call) = block.present("toolUse").filter(|call| call.get("type").is_none()) {
         let id = owned(call, "toolUseId").unwrap_or_default();
         let name = owned(call, "name").unwrap_or_default();
-        let input = call.get("input").map(said).unwrap_or_default();
+        let input = call.get("input").map(canonical_bytes).unwrap_or_default();
         let said = [id.as_bytes(), name.as_bytes(), &input].join(&0);
         return Block::Call { id, name, said };
     }
@@ -248,11 +253,11 @@ fn block(block: Node<'_>) -> Block {
         return Block::Answer {
             id: owned(answer, "toolUseId").unwrap_or_default(),
             text: texts.collect::<Vec<_>>().join("\n"),
-            said: said(answer),
+            said: canonical_bytes(answer),
         };
     }
     let kind = block.members().next().and_then(|(name, _)| name.text()).unwrap_or_default();
-    // A mark of where to cache says nothing.
-    let said = if kind == "cachePoint" { Vec::new() } else { said(block) };
+    // A cache marker has no content.
+    let said = if kind == "cachePoint" { Vec::new() } else { canonical_bytes(block) };
     Block::Other { kind: kind.into_owned(), said }
 }

@@ -1,26 +1,26 @@
-//! Gemini's generateContent, at the Gemini API and at Vertex.
+//! Simulates Gemini's generateContent, in the Gemini API and in Vertex AI.
 //!
-//! - A signature sits on the part that it signs: the first `functionCall` of a step, or the text that ends it. In a stream
-//!   a text's signature comes last, on a part whose text is empty.
-//! - Gemini 3 refuses a step of the current turn whose first call lost its signature; Gemini 2.5 does not mind. The two
-//!   documented stand-ins are taken for one.
-//! - A signature is good at the endpoint and for the account that it was issued to, in either alphabet of base64.
-//! - Budgets and levels are what the model's row says.
+//! - A signature is attached to the part that it signs: the first `functionCall` of a step, or its
+//!   final text. In a stream the signature of a text comes last, on a part with an empty text.
+//! - Gemini 3 rejects a step of the current turn if its first call lacks the signature; Gemini 2.5
+//!   does not. The two documented placeholder values count as signatures.
+//! - A signature is valid for the endpoint and account that received it, in either base64 alphabet.
+//! - The model's row specifies the allowed budgets and levels.
 
 pub(crate) mod read;
-mod say;
+mod respond;
 
 use serde_json::{Value, json};
 use throughline_codec::{Codec, Frame, Framing};
 use throughline_core::{Json, Node, Provider};
 
-use crate::cache::Cache;
-use crate::digest::Mark;
-use crate::ledger::Record;
-use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 use crate::wires::Endpoint;
 use crate::wires::openai;
-use crate::world::World;
 
 pub(crate) struct Gemini;
 
@@ -29,23 +29,28 @@ impl Endpoint for Gemini {
         &throughline_codec::Gemini
     }
 
-    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    fn read(
+        &self,
+        asking: &SimRequest,
+        world: &SimState,
+        record: &mut EntryBuilder,
+    ) -> Result<Turn, Refusal> {
         read::read(asking, world, record)
     }
 
-    fn say(
+    fn respond(
         &self,
-        asking: &Asking,
+        asking: &SimRequest,
         turn: &Turn,
-        plan: &Plan,
-        world: &World,
-        record: &mut Record,
+        plan: &ReplyPlan,
+        world: &SimState,
+        record: &mut EntryBuilder,
     ) -> Json {
-        say::say(asking, turn, plan, world, record)
+        respond::say(asking, turn, plan, world, record)
     }
 
     fn count(&self, turn: &Turn) -> Json {
-        let tokens = Cache::count(&turn.elements);
+        let tokens = PromptCache::count(&turn.elements);
         let details = json!([{"modality": "TEXT", "tokenCount": tokens}]);
         openai::json(&json!({"totalTokens": tokens, "promptTokensDetails": details}))
     }
@@ -68,7 +73,7 @@ impl Endpoint for Gemini {
         }}))
     }
 
-    fn models(&self, _: &World, model: Option<&str>) -> Option<Json> {
+    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
         const MODELS: [&str; 5] = [
             "gemini-2.5-flash",
             "gemini-2.5-flash-lite",
@@ -98,16 +103,16 @@ impl Endpoint for Gemini {
         }
     }
 
-    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
         ("x-request-id", nonce.id("", 22))
     }
 
-    fn framing(&self, asking: &Asking) -> Framing {
+    fn framing(&self, asking: &SimRequest) -> Framing {
         let is_sse = asking.query.split('&').any(|pair| pair == "alt=sse");
         if is_sse { Framing::Sse } else { Framing::JsonArray }
     }
 
-    /// Moves the signature of a text to an empty part behind it, as it comes in real streams.
+    /// Moves the signature of a text to an empty part after it, as in real streams.
     fn dress(&self, frames: Vec<Frame>, _: &Json) -> Vec<Frame> {
         frames.into_iter().map(dressed).collect()
     }
@@ -133,7 +138,7 @@ fn dressed(frame: Frame) -> Frame {
     Frame { data: chunk.to_string().into(), ..frame }
 }
 
-/// A member under its name in either of the two spellings that Google takes.
+/// Returns a member by its name in camel case or snake case; Google accepts both.
 fn get<'t>(node: Node<'t>, camel: &str) -> Option<Node<'t>> {
     node.present(camel).or_else(|| {
         let mut snake = String::with_capacity(camel.len() + 4);

@@ -1,4 +1,4 @@
-//! Requests, read: the settings, the contents, and the signatures on their parts.
+//! Reads requests: the settings, the contents, and the signatures on their parts.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,27 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use throughline_core::{Contract, Node, Profile};
 
-use crate::cache::Element;
-use crate::digest::Mark;
-use crate::keys::{Forged, Form};
-use crate::ledger::{Landmark, Record, Verdict};
-use crate::turn::{Asking, Choice, Offered, Refusal, Turn, Verb};
+use crate::cache::PromptElement;
+use crate::digest::Digest;
+use crate::keys::{SealError, SealFormat};
+use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
+use crate::state::SimState;
+use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
 use crate::wires::gemini::get;
 use crate::wires::openai;
-use crate::world::World;
 
-/// What the documentation gives for history that came from elsewhere.
+/// Documented placeholder signatures for history from another source.
 const STAND_INS: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Reads a request.
-pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+/// Reads a request or returns the provider's error.
+pub(super) fn read(
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<Turn, Refusal> {
     let root = asking.body.root();
-    // A request for the number of tokens may hold the whole request that it is about.
+    // A countTokens request may wrap the whole request.
     let root = get(root, "generateContentRequest").unwrap_or(root);
     let contents: Vec<Node<'_>> =
         root.get("contents").into_iter().flat_map(Node::elements).collect();
@@ -36,24 +40,26 @@ pub(super) fn read(asking: &Asking, world: &World, record: &mut Record) -> Resul
     let mut turn = Turn::new(target);
     settings(&mut turn, asking, root)?;
     matching(&contents)?;
-    let reader = Reader { asking, world, turn: &turn };
-    for (at, content) in contents.iter().enumerate().filter(|(_, content)| is_models(**content)) {
+    let reader = SignatureChecker { asking, world, turn: &turn };
+    for (at, content) in
+        contents.iter().enumerate().filter(|(_, content)| is_model_content(**content))
+    {
         for (number, part) in parts(*content).enumerate() {
             reader.part(&format!("contents[{at}].parts[{number}]"), part, record)?;
         }
     }
-    reader.first_calls(&contents)?;
+    reader.check_first_calls(&contents)?;
     listen(&mut turn, root, &contents);
     turn.owed = contents.iter().flat_map(|content| owed(asking, *content)).collect();
     Ok(turn)
 }
 
-/// What a signed part says, for knowing it again.
-pub(super) fn signed(text: &str) -> Mark {
-    Mark::of("throughline-sim gemini text", text)
+/// Returns the digest of a signed text.
+pub(super) fn signed(text: &str) -> Digest {
+    Digest::new("throughline-sim gemini text", text)
 }
 
-fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refusal> {
+fn settings(turn: &mut Turn, asking: &SimRequest, root: Node<'_>) -> Result<(), Refusal> {
     let config = get(root, "generationConfig");
     let of_config = |key: &str| config.and_then(|config| get(config, key));
     let thinking = of_config("thinkingConfig");
@@ -76,7 +82,7 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refu
     let is_asked = budget.is_some() || level.is_some();
     let can = profile.thinks_by_default || profile.budget.is_some() || !profile.levels.is_empty();
     turn.thinks = !is_off && (profile.thinks_by_default || (is_asked && can));
-    turn.stream = asking.verb == Verb::Stream;
+    turn.stream = asking.verb == Operation::Stream;
     turn.max_tokens = of_config("maxOutputTokens").and_then(Node::u64);
     let schema = ["responseJsonSchema", "responseSchema"].into_iter().find_map(of_config);
     let wants_json = of_config("responseMimeType").is_some_and(|kind| kind.is("application/json"));
@@ -86,7 +92,7 @@ fn settings(turn: &mut Turn, asking: &Asking, root: Node<'_>) -> Result<(), Refu
     Ok(())
 }
 
-/// A whole number, which Google writes as a string as well.
+/// Parses an integer, which Google also accepts as a string.
 fn number(node: Node<'_>) -> Option<i64> {
     let text = node.number().map(Cow::Borrowed).or_else(|| node.text())?;
     text.parse().ok()
@@ -123,7 +129,7 @@ fn check_budget(profile: &Profile, budget: i64) -> Result<(), Refusal> {
     )))
 }
 
-fn tools(root: Node<'_>) -> Vec<Offered> {
+fn tools(root: Node<'_>) -> Vec<OfferedTool> {
     let tools = root.get("tools").into_iter().flat_map(Node::elements);
     let declared = tools
         .flat_map(|tool| get(tool, "functionDeclarations").into_iter().flat_map(Node::elements));
@@ -132,25 +138,25 @@ fn tools(root: Node<'_>) -> Vec<Offered> {
         let empty = || json!({"type": "object", "properties": {}});
         let schema = schema.map_or_else(empty, openai::value);
         let name = function.text_of("name")?.into_owned();
-        Some(Offered { name, schema, custom: false })
+        Some(OfferedTool { name, schema, custom: false })
     });
     offered.collect()
 }
 
-fn choice(root: Node<'_>) -> Choice {
+fn choice(root: Node<'_>) -> ToolChoice {
     let config = get(root, "toolConfig").and_then(|config| get(config, "functionCallingConfig"));
-    let Some(config) = config else { return Choice::Auto };
+    let Some(config) = config else { return ToolChoice::Auto };
     let mode = config.text_of("mode").unwrap_or_default().to_ascii_uppercase();
     let mut allowed = get(config, "allowedFunctionNames").into_iter().flat_map(Node::elements);
     match (mode.as_str(), allowed.next().and_then(Node::text)) {
-        ("NONE", _) => Choice::Never,
-        ("ANY", Some(name)) => Choice::Tool(name.into_owned()),
-        ("ANY", None) => Choice::Any,
-        (_, _) => Choice::Auto,
+        ("NONE", _) => ToolChoice::Never,
+        ("ANY", Some(name)) => ToolChoice::Tool(name.into_owned()),
+        ("ANY", None) => ToolChoice::Any,
+        (_, _) => ToolChoice::Auto,
     }
 }
 
-fn is_models(content: Node<'_>) -> bool {
+fn is_model_content(content: Node<'_>) -> bool {
     content.get("role").is_some_and(|role| role.is("model"))
 }
 
@@ -166,7 +172,7 @@ fn answers(content: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     parts(content).filter_map(|part| get(part, "functionResponse"))
 }
 
-/// Every call of a step has its answer in what comes next.
+/// Checks that the numbers of calls and results of each step are equal.
 fn matching(contents: &[Node<'_>]) -> Result<(), Refusal> {
     let mut asked = 0;
     let mut answered = 0;
@@ -180,7 +186,7 @@ fn matching(contents: &[Node<'_>]) -> Result<(), Refusal> {
         ))
     };
     for content in contents {
-        if is_models(*content) {
+        if is_model_content(*content) {
             if is_waiting {
                 differs(asked, answered)?;
                 (asked, answered, is_waiting) = (0, 0, false);
@@ -191,58 +197,59 @@ fn matching(contents: &[Node<'_>]) -> Result<(), Refusal> {
             is_waiting = true;
         }
     }
-    // Calls that nobody has answered yet are the end of an unfinished request, which is answered as it is.
+    // Calls at the end without results belong to an unfinished request, which is accepted.
     if is_waiting { differs(asked, answered) } else { Ok(()) }
 }
 
-struct Reader<'a> {
-    asking: &'a Asking,
-    world: &'a World,
+struct SignatureChecker<'a> {
+    asking: &'a SimRequest,
+    world: &'a SimState,
     turn: &'a Turn,
 }
 
-/// The signature of a part, unless it says nothing.
+/// Returns the signature of a part, if it is not empty.
 fn signature(part: Node<'_>) -> Option<Cow<'_, str>> {
     let text = get(part, "thoughtSignature").and_then(Node::text)?;
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Whether a signature is one that the documentation gives, as it is or in base64.
-pub(crate) fn is_stand_in(signature: &str) -> bool {
-    let decoded = Form::Gemini.decode(signature);
+/// Returns whether a signature is a documented placeholder, plain or in base64.
+pub(crate) fn is_placeholder_signature(signature: &str) -> bool {
+    let decoded = SealFormat::Gemini.decode(signature);
     STAND_INS.iter().any(|known| {
         *known == signature || decoded.as_deref().is_some_and(|bytes| bytes == known.as_bytes())
     })
 }
 
-impl Reader<'_> {
-    /// Verifies the signature of a part, where it has one.
-    fn part(&self, path: &str, part: Node<'_>, record: &mut Record) -> Result<(), Refusal> {
+impl SignatureChecker<'_> {
+    /// Verifies the signature of a part, if it has one.
+    fn part(&self, path: &str, part: Node<'_>, record: &mut EntryBuilder) -> Result<(), Refusal> {
         let Some(signature) = signature(part) else { return Ok(()) };
-        if is_stand_in(&signature) {
-            record.give_back(&signature, path, Verdict::Dropped("stand_in".to_owned()));
+        if is_placeholder_signature(&signature) {
+            record.record_returned(&signature, path, Verdict::Dropped("stand_in".to_owned()));
             return Ok(());
         }
-        let opened = self.world.keys.open(&self.asking.row.name, Form::Gemini, &signature);
+        let opened = self.world.keys.open(&self.asking.row.name, SealFormat::Gemini, &signature);
         let profile = &self.turn.target.profile;
         let claims = match opened {
             Ok(claims) if !profile.bound.account || claims.account == self.asking.account => claims,
-            Err(Forged::NotBase64) => {
-                record.give_back(&signature, path, Verdict::Refused("not_base64".to_owned()));
+            Err(SealError::NotBase64) => {
+                record.record_returned(&signature, path, Verdict::Refused("not_base64".to_owned()));
                 let message = format!(
                     "Invalid value at '{path}.thought_signature' (TYPE_BYTES), Base64 decoding failed for \"{signature}\""
                 );
                 return Err(Refusal::invalid(message));
             }
-            Ok(_) | Err(Forged::Empty | Forged::Unknown) => {
-                record.give_back(&signature, path, Verdict::Refused("corrupted".to_owned()));
+            Ok(_) | Err(SealError::Empty | SealError::Unknown) => {
+                record.record_returned(&signature, path, Verdict::Refused("corrupted".to_owned()));
                 return Err(Refusal::invalid("Corrupted thought signature."));
             }
         };
         let text = part.text_of("text").filter(|_| claims.kind == "text");
-        // What another signature is for was only moved, which is not known to cost anything.
+        // If another signature covers this text, the signature was only moved, which has no known
+        // effect.
         let is_said = |text: &str| {
-            let landmark = Landmark::Text(Some(self.asking.account), text.to_owned());
+            let landmark = ReplyKey::Text(Some(self.asking.account), text.to_owned());
             !self.world.book.answers(&landmark).is_empty()
         };
         let is_edited = text.is_some_and(|text| {
@@ -255,25 +262,25 @@ impl Reader<'_> {
         } else {
             Verdict::Accepted
         };
-        // Either alphabet of base64 says the same bytes, so the ledger knows them by one.
-        let standard = Form::Gemini.decode(&signature).map(|bytes| STANDARD.encode(bytes));
-        record.give_back(standard.as_deref().unwrap_or(&signature), path, verdict);
+        // Both base64 alphabets encode the same bytes, so the ledger uses the standard one.
+        let standard = SealFormat::Gemini.decode(&signature).map(|bytes| STANDARD.encode(bytes));
+        record.record_returned(standard.as_deref().unwrap_or(&signature), path, verdict);
         Ok(())
     }
 
-    /// Whatever the model called in the current turn, the first call of each step carries a signature.
-    fn first_calls(&self, contents: &[Node<'_>]) -> Result<(), Refusal> {
+    /// Requires a signature on the first call of each step of the current turn.
+    fn check_first_calls(&self, contents: &[Node<'_>]) -> Result<(), Refusal> {
         if self.turn.target.profile.contract == Contract::Stateless {
             return Ok(());
         }
         let is_new = |content: &Node<'_>| {
-            !is_models(*content)
+            !is_model_content(*content)
                 && parts(*content).any(|part| get(part, "functionResponse").is_none())
         };
         let current = contents.iter().rposition(is_new).unwrap_or_default();
         let mut is_step_signed = false;
         for (at, content) in contents.iter().enumerate().skip(current) {
-            if !is_models(*content) {
+            if !is_model_content(*content) {
                 is_step_signed = false;
                 continue;
             }
@@ -301,14 +308,14 @@ impl Reader<'_> {
     }
 }
 
-/// Notes what was said, and how it was written.
+/// Fills the turn from the contents.
 fn listen(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
     let tools = root.get("tools").into_iter().flat_map(Node::elements);
-    turn.elements.extend(tools.map(Element::of));
-    turn.elements.extend(get(root, "systemInstruction").map(Element::of));
+    turn.elements.extend(tools.map(PromptElement::new));
+    turn.elements.extend(get(root, "systemInstruction").map(PromptElement::new));
     for content in contents {
-        turn.elements.push(Element::of(*content));
-        if is_models(*content) {
+        turn.elements.push(PromptElement::new(*content));
+        if is_model_content(*content) {
             turn.step += 1;
             let names = calls(*content).filter_map(|part| get(part, "functionCall"));
             let names = names.map(|call| call.text_of("name").unwrap_or_default().into_owned());
@@ -318,30 +325,30 @@ fn listen(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
         let answers: Vec<_> = answers(*content).collect();
         if answers.is_empty() {
             let texts = parts(*content).filter_map(|part| part.text_of("text"));
-            turn.user_said(texts.collect::<Vec<_>>().join("\n"));
+            turn.start_user_turn(texts.collect::<Vec<_>>().join("\n"));
         }
-        turn.results.extend(answers.into_iter().map(said));
+        turn.results.extend(answers.into_iter().map(result_text));
     }
 }
 
-/// By what an answer of the model's is known. All that it signed belongs back, on calls and on texts, in whichever turn.
-fn owed(asking: &Asking, content: Node<'_>) -> Vec<Landmark> {
-    if !is_models(content) {
+/// Returns the keys of a model content. Every signature of any turn must come back.
+fn owed(asking: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
+    if !is_model_content(content) {
         return Vec::new();
     }
     let is_thought = |part: &Node<'_>| part.get("thought").and_then(Node::bool).unwrap_or_default();
     let (thoughts, texts): (Vec<_>, Vec<_>) = parts(content).partition(is_thought);
     let text_of = |part: &Node<'_>| part.text_of("text").map(Cow::into_owned);
-    let thoughts = thoughts.iter().filter_map(text_of).map(Landmark::Thought);
+    let thoughts = thoughts.iter().filter_map(text_of).map(ReplyKey::Thought);
     let said: String = texts.iter().filter_map(text_of).collect();
-    let said = Some(Landmark::Text(Some(asking.account), said));
+    let said = Some(ReplyKey::Text(Some(asking.account), said));
     let ids = calls(content).filter_map(|part| get(part, "functionCall")?.text_of("id"));
-    let ids = ids.map(|id| Landmark::Call(id.into_owned()));
+    let ids = ids.map(|id| ReplyKey::Call(id.into_owned()));
     thoughts.chain(said).chain(ids).collect()
 }
 
-/// What an answer says: its only member where it has one text, else all of it.
-fn said(answer: Node<'_>) -> String {
+/// Returns a function response as text: its only member if that is a string, else the raw JSON.
+fn result_text(answer: Node<'_>) -> String {
     let Some(response) = answer.get("response") else { return String::new() };
     let mut members = response.members();
     match (members.next().and_then(|(_, value)| value.text()), members.next()) {

@@ -1,16 +1,16 @@
-//! The Responses API, at OpenAI, Azure, Bedrock's Mantle, xAI and DeepSeek.
+//! Simulates the Responses API of OpenAI, Azure, Bedrock Mantle, xAI and DeepSeek.
 //!
-//! - What was answered under `store: true` is kept, and found again by its ids. OpenAI, Azure and Mantle check them in
-//!   pairs: a reasoning item needs what followed it, and what followed it needs the reasoning item. xAI keeps and pairs
-//!   nothing; DeepSeek keeps nothing and ignores what it did not write as text.
-//! - `encrypted_content` is bound to the endpoint and, where the family says so, to the account. In a stream
-//!   `output_item.added` carries another ciphertext than `output_item.done`; only the latter is good.
-//! - A call needs its output, and an output its call.
+//! - Endpoints store responses with `store: true` and resolve their ids later. OpenAI, Azure and
+//!   Mantle check pairs: a reasoning item requires the item that followed it, and vice versa. xAI
+//!   checks no pairs. DeepSeek stores nothing and ignores reasoning that it did not return as text.
+//! - `encrypted_content` is bound to the endpoint and, for some families, to the account. In a
+//!   stream `output_item.added` contains another ciphertext than `output_item.done`; only the
+//!   latter is valid.
+//! - A call requires an output, and an output requires a call.
 
 mod input;
 mod read;
-mod say;
-mod stored;
+mod respond;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
@@ -18,30 +18,29 @@ use serde_json::{Value, json};
 use throughline_codec::{Codec, Frame};
 use throughline_core::{Json, Provider};
 
-pub(crate) use self::stored::Stored;
-use crate::cache::Cache;
-use crate::digest::Mark;
-use crate::ledger::Record;
-use crate::turn::{Asking, Plan, Refusal, Turn};
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::ledger::EntryBuilder;
+use crate::state::SimState;
+use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 use crate::wires::Endpoint;
 use crate::wires::openai;
-use crate::world::World;
 
 pub(crate) struct Responses;
 
-/// What an endpoint does with what it answered.
+/// How an endpoint stores its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum House {
-    /// It keeps items, and wants reasoning and what it led to together.
+enum StorageMode {
+    /// Stores items, and requires a reasoning item and the item it led to together.
     Pairs,
-    /// It keeps items, and checks no pairs.
+    /// Stores items without checking pairs.
     Keeps,
-    /// It keeps nothing, and seals nothing.
+    /// Stores nothing and issues no Seals.
     Forgets,
 }
 
-impl House {
-    fn of(row: &Provider) -> Self {
+impl StorageMode {
+    fn from_provider(row: &Provider) -> Self {
         match (row.dialect.stores, row.dialect.pairs) {
             (true, true) => Self::Pairs,
             (true, false) => Self::Keeps,
@@ -55,23 +54,28 @@ impl Endpoint for Responses {
         &throughline_codec::OpenAiResponses
     }
 
-    fn read(&self, asking: &Asking, world: &World, record: &mut Record) -> Result<Turn, Refusal> {
+    fn read(
+        &self,
+        asking: &SimRequest,
+        world: &SimState,
+        record: &mut EntryBuilder,
+    ) -> Result<Turn, Refusal> {
         read::read(asking, world, record)
     }
 
-    fn say(
+    fn respond(
         &self,
-        asking: &Asking,
+        asking: &SimRequest,
         turn: &Turn,
-        plan: &Plan,
-        world: &World,
-        record: &mut Record,
+        plan: &ReplyPlan,
+        world: &SimState,
+        record: &mut EntryBuilder,
     ) -> Json {
-        say::say(asking, turn, plan, world, record)
+        respond::say(asking, turn, plan, world, record)
     }
 
     fn count(&self, turn: &Turn) -> Json {
-        let tokens = Cache::count(&turn.elements);
+        let tokens = PromptCache::count(&turn.elements);
         openai::json(&json!({"object": "response.input_tokens", "input_tokens": tokens}))
     }
 
@@ -79,16 +83,16 @@ impl Endpoint for Responses {
         openai::refusal(row, refusal)
     }
 
-    fn models(&self, _: &World, model: Option<&str>) -> Option<Json> {
+    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
         openai::models(model)
     }
 
-    fn request_id(&self, nonce: Mark) -> (&'static str, String) {
+    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
         ("x-request-id", nonce.id("req_", 32))
     }
 
-    /// Says more of the response while it is under way, tells early what a message is for, and gives the beginning of a
-    /// reasoning item the ciphertext that is never the last word.
+    /// Adds the response to its early events, the phase to a new message, and an invalid ciphertext
+    /// to a new reasoning item.
     fn dress(&self, frames: Vec<Frame>, whole: &Json) -> Vec<Frame> {
         let whole: Value = serde_json::from_str(whole.as_str()).unwrap_or_default();
         frames.into_iter().map(|frame| dressed(frame, &whole)).collect()
@@ -100,10 +104,10 @@ fn dressed(frame: Frame, whole: &Value) -> Frame {
     match event.get("type").and_then(Value::as_str) {
         Some("response.created" | "response.in_progress") => {
             let mut response = whole.clone();
-            openai::put(&mut response, "status", json!("in_progress"));
-            openai::put(&mut response, "output", json!([]));
-            openai::put(&mut response, "usage", Value::Null);
-            openai::put(&mut event, "response", response);
+            openai::set_member(&mut response, "status", json!("in_progress"));
+            openai::set_member(&mut response, "output", json!([]));
+            openai::set_member(&mut response, "usage", Value::Null);
+            openai::set_member(&mut event, "response", response);
         }
         Some("response.output_item.added") => {
             let outputs = whole.get("output").and_then(Value::as_array);
@@ -114,10 +118,10 @@ fn dressed(frame: Frame, whole: &Value) -> Frame {
             let (phase, sealed) = (item.get("phase"), item.get("encrypted_content"));
             if let Some(begun) = event.get_mut("item") {
                 if let Some(phase) = phase {
-                    openai::put(begun, "phase", phase.clone());
+                    openai::set_member(begun, "phase", phase.clone());
                 }
                 if let Some(sealed) = sealed.and_then(Value::as_str) {
-                    openai::put(begun, "encrypted_content", json!(early(sealed)));
+                    openai::set_member(begun, "encrypted_content", json!(early(sealed)));
                 }
             }
         }
@@ -126,7 +130,8 @@ fn dressed(frame: Frame, whole: &Value) -> Frame {
     Frame { data: event.to_string().into(), ..frame }
 }
 
-/// The ciphertext with which a reasoning item begins: of the same form as the one with which it ends, and good for nothing.
+/// Returns the ciphertext of a new reasoning item: of the same format as the final one, but
+/// invalid.
 fn early(sealed: &str) -> String {
     let mut bytes = vec![0x80, 0, 0, 0, 0, 0x69];
     let mut noise = vec![0; sealed.len() / 3 + 32];

@@ -1,4 +1,4 @@
-// What the scripts share: the tools that are offered, and how a script reports.
+// Shared by the scripts: the offered tools, and the reporting of checks.
 import assert from "node:assert/strict";
 
 export const QUESTION = "What is the weather in Paris, and what time is it there?";
@@ -13,19 +13,19 @@ export const SCHEMAS = {
 };
 export const DESCRIPTIONS = { get_weather: "The weather in a city.", get_time: "The time in a zone." };
 
-/** Answers a call, and checks that its arguments fit the schema. */
+/** Checks the arguments of a call against the schema and returns a result. */
 export function runTool(name, args) {
   for (const key of SCHEMAS[name].required) assert.equal(typeof args[key], "string", `${name}: ${key}`);
   return JSON.stringify({ tool: name, result: "sunny and noon" });
 }
 
-/** Both tools were called, and at least two thoughts were seen. */
+/** Asserts that both tools were called and at least two thoughts were returned. */
 export function everything(called, thoughts) {
   assert.deepEqual([...new Set(called)].sort(), Object.keys(SCHEMAS).sort());
   assert.ok(thoughts >= 2, `${thoughts} thoughts`);
 }
 
-/** The SDK must throw its own error, in the provider's words. */
+/** Asserts that the SDK throws its own error with the provider's message. */
 export async function refused(kind, attempt, ...words) {
   try {
     await attempt();
@@ -37,7 +37,7 @@ export async function refused(kind, attempt, ...words) {
   assert.fail(`was accepted, but should have been refused with ${words}`);
 }
 
-/** Runs the checks against the simulator whose address is the script's argument. */
+/** Runs the checks against the simulator at the URL in the script's argument. */
 export async function main(checks) {
   for (const [name, check] of Object.entries(checks)) {
     await check(process.argv[2]);

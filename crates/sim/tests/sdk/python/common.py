@@ -1,4 +1,4 @@
-"""What the scripts share: the tools that are offered, and how a script reports."""
+"""Shared by the scripts: the offered tools, and the reporting of checks."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ DESCRIPTIONS = {"get_weather": "The weather in a city.", "get_time": "The time i
 
 
 def run_tool(name, arguments):
-    """Answers a call, and checks that its arguments fit the schema."""
+    """Check the arguments of a call against the schema and return a result."""
     schema = SCHEMAS[name]
     for key in schema["required"]:
         assert isinstance(arguments[key], str), f"{name}: {key} is not a string in {arguments}"
@@ -29,7 +29,7 @@ def run_tool(name, arguments):
 
 
 def refused(raises, attempt, *words):
-    """The SDK must raise its own error, in the provider's words."""
+    """Assert that the SDK raises its own error with the provider's message."""
     try:
         attempt()
     except raises as error:
@@ -41,7 +41,7 @@ def refused(raises, attempt, *words):
 
 
 def main(**checks):
-    """Runs the checks against the simulator whose address is the script's argument."""
+    """Run the checks against the simulator at the URL in the script's argument."""
     url = sys.argv[1]
     for name, check in checks.items():
         check(url)

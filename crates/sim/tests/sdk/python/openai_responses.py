@@ -36,7 +36,7 @@ def ask(url, items, stream, store=False):
 
 
 def streamed_items(url, items, store=False):
-    """The items as `output_item.done` gives them: the ones that are to be sent back."""
+    """Return the items of `output_item.done`, which a client must send back."""
     request = dict(
         model="gpt-5.2", input=items, tools=TOOLS, store=store,
         include=["reasoning.encrypted_content"], reasoning={"effort": "medium", "summary": "auto"},

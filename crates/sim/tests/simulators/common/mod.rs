@@ -1,4 +1,4 @@
-//! A small client for tests: one request over one connection, and everything that came back.
+//! A small test client: sends one request per connection and collects the response.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -7,16 +7,15 @@ use serde_json::Value;
 use throughline_sim::{Options, Simulator, start};
 use tokio::net::TcpStream;
 
-/// What came back.
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: hyper::HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Whether the connection broke before the body's end.
+    /// Whether the connection broke before the end of the body.
     pub(crate) was_cut: bool,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
@@ -26,7 +25,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The JSON of each event of a stream of server-sent events.
+    /// Returns the JSON of each server-sent event.
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = self.text();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -35,40 +34,44 @@ impl Answer {
             .collect()
     }
 
-    /// The body of an answer that must have been given.
+    /// Asserts status 200 and returns the body.
     #[track_caller]
     pub(crate) fn accepted(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         self.json()
     }
 
-    /// The sentence of a refusal, wherever its provider puts it.
+    /// Asserts the status and returns the error message, at the position that the provider uses.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text());
         let body = self.json();
         let places = ["/error/message", "/message"];
         let found = places.iter().find_map(|place| body.pointer(place)?.as_str());
-        found.unwrap_or_else(|| panic!("no sentence in {body}")).to_owned()
+        found.unwrap_or_else(|| panic!("no error message in {body}")).to_owned()
     }
 }
 
-/// A simulator with everything at its default.
+/// Starts a simulator with default options.
 pub(crate) async fn simulator() -> Simulator {
     start(Options::default()).await.expect("a port is free")
 }
 
-/// Posts a body as the account that these headers are of.
+/// Posts a body with these headers, which identify the account.
 pub(crate) async fn post(
     simulator: &Simulator,
     path: &str,
     headers: &[(&str, &str)],
     body: &Value,
-) -> Answer {
+) -> HttpResponse {
     send(simulator, "POST", path, headers, body.to_string().into_bytes()).await
 }
 
-pub(crate) async fn get(simulator: &Simulator, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(crate) async fn get(
+    simulator: &Simulator,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> HttpResponse {
     send(simulator, "GET", path, headers, Vec::new()).await
 }
 
@@ -78,11 +81,11 @@ pub(crate) async fn send(
     path: &str,
     headers: &[(&str, &str)],
     body: Vec<u8>,
-) -> Answer {
+) -> HttpResponse {
     let stream = TcpStream::connect(simulator.address()).await.expect("the simulator listens");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .expect("a handshake needs nothing");
+        .expect("the handshake succeeds");
     let mut request = hyper::Request::builder()
         .method(method)
         .uri(path)
@@ -91,9 +94,9 @@ pub(crate) async fn send(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::new(Bytes::from(body))).expect("the request is whole");
+    let request = request.body(Full::new(Bytes::from(body))).expect("the request is valid");
     let exchange = async {
-        let response = sender.send_request(request).await.expect("an answer begins");
+        let response = sender.send_request(request).await.expect("the response starts");
         let (parts, mut incoming) = response.into_parts();
         let (mut body, mut was_cut) = (Vec::new(), false);
         while let Some(frame) = incoming.frame().await {
@@ -105,10 +108,10 @@ pub(crate) async fn send(
                 }
             }
         }
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body, was_cut }
+        HttpResponse { status: parts.status.as_u16(), headers: parts.headers, body, was_cut }
     };
     tokio::pin!(exchange);
-    // The connection has to be driven while the exchange goes on, and may end before it.
+    // Drive the connection during the exchange; it may end before the exchange does.
     tokio::select! {
         answer = &mut exchange => answer,
         _ = connection => exchange.await,

@@ -1,19 +1,21 @@
-//! What a commit decides.
+//! Tests of the decisions of a commit.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Asked, Fence, LogOpening, Name, NodeId, PendingStatus, Receipt, Rewind, StoreError, Why,
-    Written,
+    ElisionReason, Fence, LogOpening, Name, PendingRequest, PendingStatus, Receipt, Rewind,
+    StoreError, TurnId, WrittenRange,
 };
 
 use super::*;
-use crate::backend::{Erase, Erased, KeyKind, Listing, Order, SealedBlob, SealedKey, SealedNode};
+use crate::query::{Listing, Order};
+use crate::row::ErasureReason;
+use crate::sealed_batch::{Erasure, KeyKind, SealedBlob, SealedKey, SealedTurn};
 
-fn written(name: &str, first: u64, last: u64, events: u64) -> Written {
-    Written { log: log(name), first, last, events }
+fn written(name: &str, first: u64, last: u64, events: u64) -> WrittenRange {
+    WrittenRange { log: log(name), first, last, events }
 }
 
 #[tokio::test]
@@ -49,7 +51,7 @@ async fn records_are_numbered_and_linked() {
 }
 
 #[tokio::test]
-async fn a_batch_happens_once() {
+async fn batch_with_once_name_is_written_once() {
     let node = node(&database().await, "w1").await;
     let send = |name: &str| once(name, adding([append("a b", [record("x")])]));
     commit(&node, adding([opened("a b", [])])).await.unwrap();
@@ -57,10 +59,10 @@ async fn a_batch_happens_once() {
     assert_eq!(first.written, [written("a b", 1, 1, 0)]);
     let again = commit(&node, once("two", send("one"))).await.unwrap();
     assert_eq!(again, Receipt { repeated: true, ..first });
-    // Not all of the names are known; or they belong to different batches.
+    // Some names are unknown, or they belong to different batches.
     assert_eq!(
         said(commit(&node, once("two", send("three"))).await),
-        "two was used in another request: give each message of a new request its own name"
+        "two was used in another request: use a new name for each message of a new request"
     );
     commit(&node, send("four")).await.unwrap();
     assert!(matches!(
@@ -71,10 +73,10 @@ async fn a_batch_happens_once() {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_is_refused_and_writes_nothing() {
+async fn invalid_batch_is_rejected_and_writes_nothing() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", [record("1"), record("2")])])).await.unwrap();
-    // Each batch has something good before and after what is wrong with it.
+    // Each batch has valid parts before and after the invalid one.
     let try_with = async |bad: SealedAppend| {
         commit(&node, adding([append("a", [record("x")]), bad, opened("new", [])])).await
     };
@@ -82,7 +84,7 @@ async fn what_does_not_hold_is_refused_and_writes_nothing() {
         opening: Some(LogOpening::fork(from, at)),
         ..append("f", [])
     };
-    let run = SealedAppend { opening: Some(LogOpening::run("nobody")), ..append("r", []) };
+    let run = SealedAppend { opening: Some(LogOpening::run("missing")), ..append("r", []) };
     let conflict = commit(&node, adding([opened("a", [])])).await;
     assert!(
         matches!(conflict, Err(StoreError::Conflict { expected: 0, found: 2, .. })),
@@ -95,9 +97,9 @@ async fn what_does_not_hold_is_refused_and_writes_nothing() {
         "{conflict:?}"
     );
     assert_eq!(said(try_with(append("b", [record("x")])).await), "there is no log b");
-    assert_eq!(said(try_with(fork("nobody", 1)).await), "there is no thread nobody");
+    assert_eq!(said(try_with(fork("missing", 1)).await), "there is no thread missing");
     assert_eq!(said(try_with(fork("a", 4)).await), "a ends at 2: fork it there or before");
-    assert_eq!(said(try_with(run).await), "there is no thread nobody");
+    assert_eq!(said(try_with(run).await), "there is no thread missing");
     let rewind = SealedAppend { rewind_to: Some(3), ..append("a", [record("x")]) };
     assert_eq!(
         said(commit(&node, adding([rewind])).await),
@@ -110,10 +112,10 @@ async fn what_does_not_hold_is_refused_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn forks_go_on_where_they_left_and_inherit_rewinds() {
+async fn forks_continue_at_their_fork_point_and_inherit_rewinds() {
     let node = node(&database().await, "w1").await;
     let mut thread = vec![opened("a", (0..6).map(|n| record(&n.to_string())))];
-    // Its Run begins in the same batch.
+    // The run starts in the same batch.
     thread.push(SealedAppend { opening: Some(LogOpening::run("a")), ..append("run", []) });
     commit(&node, adding(thread)).await.unwrap();
     for to in [4, 2] {
@@ -156,7 +158,7 @@ async fn forks_go_on_where_they_left_and_inherit_rewinds() {
 }
 
 #[tokio::test]
-async fn a_held_log_takes_only_what_shows_its_fence() {
+async fn leased_log_accepts_only_its_fence() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
     let (tenant, a) = (tenant(), log("a"));
@@ -172,7 +174,7 @@ async fn a_held_log_takes_only_what_shows_its_fence() {
     let other = Fence(NonZeroU64::new(99).unwrap());
     assert!(matches!(with(Guard::Behind(other)).await, Err(StoreError::Fenced { .. })));
 
-    // The same owner takes it anew, behind a higher fence.
+    // The same owner takes a new lease with a higher fence.
     let second = node.lease(&tenant, &a, "one", long).await.unwrap();
     assert!(second.fence > first.fence);
     assert!(matches!(with(Guard::Behind(first.fence)).await, Err(StoreError::Fenced { .. })));
@@ -199,9 +201,9 @@ async fn a_held_log_takes_only_what_shows_its_fence() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_person_is_decided_once() {
+async fn pending_request_is_resolved_once() {
     let node = node(&database().await, "w1").await;
-    let ask = |id: &str, expires_in| Asked {
+    let ask = |id: &str, expires_in| PendingRequest {
         id: id.into(),
         kind: "approval".into(),
         log: log("a"),
@@ -217,7 +219,7 @@ async fn what_waits_for_a_person_is_decided_once() {
     commit(&node, batch_of(asks)).await.unwrap();
     assert_eq!(
         said(commit(&node, batch_of(vec![ask("p", None)])).await),
-        "p is the id of another question: choose a new one"
+        "p is already the id of another pending request: choose a new one"
     );
     until(async || {
         let waiting = node.pending(&tenant(), Some(&log("a"))).await.unwrap();
@@ -238,9 +240,9 @@ async fn what_waits_for_a_person_is_decided_once() {
     let take =
         |id: &str| SealedBatch { takes: vec![id.into()], ..adding([append("a", [record("!")])]) };
     commit(&node, take("p")).await.unwrap();
-    assert_eq!(said(commit(&node, take("p")).await), "p was taken already");
-    assert_eq!(said(commit(&node, take("q")).await), "q was expired already");
-    assert_eq!(said(commit(&node, take("nobody")).await), "there is no pending entry nobody");
+    assert_eq!(said(commit(&node, take("p")).await), "p is already taken");
+    assert_eq!(said(commit(&node, take("q")).await), "q is already expired");
+    assert_eq!(said(commit(&node, take("missing")).await), "there is no pending entry missing");
     assert_eq!(node.pending(&tenant(), None).await.unwrap().len(), 2);
     assert_eq!(contents(&node, "a").await.len(), 2);
 }
@@ -249,9 +251,9 @@ async fn what_waits_for_a_person_is_decided_once() {
 async fn captured_turns_are_found_by_their_keys() {
     let node = node(&database().await, "w1").await;
     let key = |kind, byte| SealedKey { kind, hash: [byte; 16] };
-    let turn = |id: &str, keys: &[SealedKey]| SealedNode {
-        id: NodeId::from(id),
-        parent: Some(NodeId::from("root")),
+    let turn = |id: &str, keys: &[SealedKey]| SealedTurn {
+        id: TurnId::from(id),
+        parent: Some(TurnId::from("root")),
         keys: keys.to_vec(),
         log: log("a"),
         prefix: Some([9; 32]),
@@ -267,7 +269,7 @@ async fn captured_turns_are_found_by_their_keys() {
     commit(&node, with(turn("t2", &[shared, chain]))).await.unwrap();
     assert_eq!(
         said(commit(&node, with(turn("t2", &[]))).await),
-        "t2 is the name of another turn: choose a new one"
+        "t2 is already the name of another turn: choose a new one"
     );
     let unknown = key(KeyKind::Claim, 7);
     let found = node.find(&tenant(), &[unknown, claim, id, shared, chain]).await.unwrap().found;
@@ -278,10 +280,10 @@ async fn captured_turns_are_found_by_their_keys() {
     assert_eq!(found, [None, Some(("t1", 0)), Some(("t1", 0)), None, Some(("t2", 1))]);
     let found = node.find(&tenant(), &[claim]).await.unwrap().found.remove(0).unwrap().turn;
     assert_eq!((found.first, found.last, found.prefix, found.gone), (1, 2, Some([9; 32]), None));
-    let erases = vec![Erase::records(log("a"), vec![2], Erased::Forgotten)];
+    let erases = vec![Erasure::records(log("a"), vec![2], ErasureReason::Forgotten)];
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
     let found = node.find(&tenant(), &[claim]).await.unwrap().found.remove(0).unwrap().turn;
-    assert_eq!(found.gone, Some(Why::Forgotten));
+    assert_eq!(found.gone, Some(ElisionReason::Forgotten));
 }
 
 #[tokio::test]
@@ -312,32 +314,32 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
         guard: Guard::Operator,
         ..append("a", records)
     };
-    let erases = vec![Erase::records(log("a"), vec![1, 2], Erased::Expired)];
+    let erases = vec![Erasure::records(log("a"), vec![1, 2], ErasureReason::Expired)];
     commit(&node, SealedBatch { erases, ..adding([operator(vec![record("expired")])]) })
         .await
         .unwrap();
     let rows = node.rows(&tenant(), &log("a"), span).await.unwrap();
     let left: Vec<_> =
         rows.iter().map(|row| (row.content.is_some(), row.salt.is_some(), row.erased)).collect();
-    let gone = (false, false, Some(Erased::Expired));
+    let gone = (false, false, Some(ErasureReason::Expired));
     assert_eq!(left, [gone, gone, (true, true, None), (true, true, None)]);
     assert!(node.blob(&tenant(), one).await.unwrap().is_some(), "another record refers to it");
     assert_eq!(node.blob(&tenant(), two).await.unwrap(), None);
 
-    let erases = vec![Erase::all(log("a"), Erased::Forgotten)];
+    let erases = vec![Erasure::all(log("a"), ErasureReason::Forgotten)];
     commit(&node, SealedBatch { erases, ..adding([operator(vec![record("forgotten")])]) })
         .await
         .unwrap();
     let head = node.log(&tenant(), &log("a")).await.unwrap().unwrap();
-    assert_eq!(head.gone, Some(Why::Forgotten));
+    assert_eq!(head.gone, Some(ElisionReason::Forgotten));
     assert_eq!(
         said(commit(&node, adding([append("a", [record("x")])])).await),
-        "a was forgotten, and takes nothing more"
+        "a was forgotten and accepts no more records"
     );
-    let nowhere = vec![Erase::all(log("nobody"), Erased::Forgotten)];
+    let nowhere = vec![Erasure::all(log("missing"), ErasureReason::Forgotten)];
     assert_eq!(
         said(commit(&node, SealedBatch { erases: nowhere, ..batch() }).await),
-        "there is no log nobody"
+        "there is no log missing"
     );
     node.scrub().await.unwrap();
     assert_sound(&node).await;
@@ -360,26 +362,27 @@ async fn a_checkpoint_is_found_until_it_is_erased() {
         (at(0).await, at(2).await, at(3).await, at(9).await),
         (None, Some(1), Some(3), Some(3))
     );
-    let erases = vec![Erase::records(log("a"), vec![3], Erased::Forgotten)];
+    let erases = vec![Erasure::records(log("a"), vec![3], ErasureReason::Forgotten)];
     commit(&node, SealedBatch { erases, ..batch() }).await.unwrap();
     assert_eq!(at(9).await, Some(1));
 }
 
 #[tokio::test]
-async fn what_comes_after_a_forgetting_in_its_group_stays() {
-    use crate::postgres::commit::{Columns, Prepared, statement};
+async fn append_after_erasure_in_same_group_stays() {
+    use crate::postgres::commit::{Columns, PreparedBatch, statement};
     let url = database().await;
     let node = node(&url, "w1").await;
     let checkpoint = |content| SealedRecord { kind: "checkpoint".into(), ..record(content) };
     commit(&node, adding([opened("a", [record("1"), checkpoint("2")])])).await.unwrap();
     let id = node.shared.tenant_made(&tenant()).await.unwrap();
     let notice = SealedRecord { kind: "forgotten".into(), ..record("notice") };
-    let mut erase = Erase::records(log("a"), vec![1], Erased::Forgotten);
+    let mut erase = Erasure::records(log("a"), vec![1], ErasureReason::Forgotten);
     erase.checkpoints = true;
     let forgets = SealedBatch { erases: vec![erase], ..adding([append("a", [notice])]) };
     let goes_on = adding([append("a", [checkpoint("4"), record("5")])]);
-    let group = [Prepared::new(forgets, id), Prepared::new(goes_on, id)];
-    let (client, columns, statement) = (client(&url).await, Columns::of(&group), statement());
+    let group = [PreparedBatch::new(forgets, id), PreparedBatch::new(goes_on, id)];
+    let (client, columns, statement) =
+        (client(&url).await, Columns::from_group(&group), statement());
     client.query_one(&statement, &columns.params([&"w9", &1_i64, &false, &KEY])).await.unwrap();
     let left = contents(&node, "a").await;
     let gone = |seq| (seq, "-".to_owned());

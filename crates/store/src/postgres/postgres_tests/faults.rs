@@ -1,4 +1,4 @@
-//! What goes wrong: lost connections, a server that crashes, one that is not there.
+//! Tests of failures: lost connections, a crashing server, an unreachable server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use throughline_testkit::Cluster;
 
 use super::*;
 
-/// Writes to a log of its own until told to stop; gives what was acknowledged, and what was refused.
+/// Writes to its own log until stopped. Returns the acknowledged and the rejected records.
 async fn load(
     node: Arc<Postgres>,
     name: String,
@@ -27,7 +27,8 @@ async fn load(
     (acknowledged, refused)
 }
 
-/// Whether what was acknowledged is there once, in its place, and nothing else is but what is not known.
+/// Asserts that acknowledged records exist once, in order, and that all others have an unknown
+/// outcome.
 async fn assert_kept(
     node: &Postgres,
     name: &str,
@@ -42,12 +43,12 @@ async fn assert_kept(
     }
     for (_, content) in &there {
         let was_acknowledged = acknowledged.iter().any(|(_, known)| known == content);
-        assert!(was_acknowledged || refused.contains(content), "{content} came from nowhere");
+        assert!(was_acknowledged || refused.contains(content), "{content} was never sent");
     }
 }
 
 #[tokio::test]
-async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
+async fn lost_connections_neither_lose_nor_repeat_writes() {
     let url = database().await;
     let nodes = [node(&url, "w1").await, node(&url, "w2").await];
     let over = Arc::new(AtomicBool::new(false));
@@ -67,7 +68,7 @@ async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
     over.store(true, Ordering::Release);
     for (name, load) in loads {
         let (acknowledged, refused) = load.await.unwrap();
-        assert_eq!(refused, Vec::<String>::new(), "the server was there all the time");
+        assert_eq!(refused, Vec::<String>::new(), "the server stayed available");
         assert!(!acknowledged.is_empty());
         assert_kept(&nodes[0], &name, &acknowledged, &[]).await;
         assert_eq!(contents(&nodes[0], &name).await.len(), acknowledged.len());
@@ -77,13 +78,13 @@ async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
 
 #[tokio::test]
 async fn a_group_that_is_sent_twice_is_written_once() {
-    use crate::postgres::commit::{Columns, Prepared, statement};
+    use crate::postgres::commit::{Columns, PreparedBatch, statement};
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
     let id = node.shared.tenant_made(&tenant()).await.unwrap();
-    let prepared = [Prepared::new(adding([append("a", [record("x")])]), id)];
-    let columns = Columns::of(&prepared);
+    let prepared = [PreparedBatch::new(adding([append("a", [record("x")])]), id)];
+    let columns = Columns::from_group(&prepared);
     let client = client(&url).await;
     let send = async |number: i64| {
         client.query_one(&statement(), &columns.params([&"w9", &number, &false, &KEY])).await
@@ -93,7 +94,7 @@ async fn a_group_that_is_sent_twice_is_written_once() {
     assert_eq!(answers(send(5).await.unwrap()), first);
     assert_eq!(contents(&node, "a").await.len(), 1);
     assert_ne!(answers(send(6).await.unwrap()), first);
-    // One that comes late, behind a later one, is not written.
+    // A late group, after one with a higher number, is not written.
     send(5).await.unwrap_err();
     assert_eq!(contents(&node, "a").await.len(), 2);
     assert_sound(&node).await;
@@ -101,19 +102,19 @@ async fn a_group_that_is_sent_twice_is_written_once() {
 
 #[tokio::test]
 async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
-    use crate::postgres::commit::{Columns, Prepared, statement};
+    use crate::postgres::commit::{Columns, PreparedBatch, statement};
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
     let id = node.shared.tenant_made(&tenant()).await.unwrap();
-    let prepared = [Prepared::new(adding([append("a", [record("x")])]), id)];
-    let columns = Columns::of(&prepared);
+    let prepared = [PreparedBatch::new(adding([append("a", [record("x")])]), id)];
+    let columns = Columns::from_group(&prepared);
     let params = columns.params([&"w9", &1_i64, &false, &KEY]);
     let (first, second, watcher) = (client(&url).await, client(&url).await, client(&url).await);
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     first.batch_execute("BEGIN").await.unwrap();
     let wanted = answers(first.query_one(&statement(), &params).await.unwrap());
-    // The second is sent while the first is not committed yet.
+    // The second group is sent while the first is not committed yet.
     let committed = async {
         let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
                      AND wait_event_type = 'Lock'";
@@ -159,7 +160,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
     }
     assert!(total > 8);
     assert_sound(&nodes[1]).await;
-    // And once it is gone for longer, callers hear of it; when it is back, it goes on.
+    // After a longer outage callers receive an error; when the server returns, writing continues.
     let crashed = cluster.clone();
     tokio::task::spawn_blocking(move || crashed.crash()).await.unwrap();
     let refused = commit(&nodes[0], adding([append("log 0", [record("x")])])).await;
@@ -178,7 +179,7 @@ async fn node_result(url: &str) -> Result<(), StoreError> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why_and_tells_no_password() {
+async fn open_error_states_reason_without_password() {
     let base = throughline_testkit::postgres_url();
     for (url, why) in [
         (
@@ -191,15 +192,12 @@ async fn what_cannot_be_opened_says_why_and_tells_no_password() {
         ),
         (
             "postgres://me:hunter2@127.0.0.1/db?sslmode=require".to_owned(),
-            "postgres://127.0.0.1:5432/db is to be reached over TLS",
+            "postgres://127.0.0.1:5432/db requires TLS",
         ),
-        (
-            "postgres://me:hunter2@127.0.0.1:x/db".to_owned(),
-            "the address of the database cannot be read: ",
-        ),
+        ("postgres://me:hunter2@127.0.0.1:x/db".to_owned(), "the URL of the database is invalid: "),
         (
             "host=localhost password=hunter2".to_owned(),
-            "the address of a PostgreSQL database begins with",
+            "the URL of a PostgreSQL database must start with",
         ),
         (
             base.replace("/postgres", "/no_such_database").replace('@', ":hunter2@"),
@@ -215,7 +213,7 @@ async fn what_cannot_be_opened_says_why_and_tells_no_password() {
 }
 
 #[tokio::test]
-async fn a_store_of_a_later_version_is_left_alone() {
+async fn newer_schema_is_rejected_unchanged() {
     let url = database().await;
     node(&url, "w1").await;
     client(&url).await.execute("INSERT INTO throughline_schema VALUES (99)", &[]).await.unwrap();
@@ -223,11 +221,11 @@ async fn a_store_of_a_later_version_is_left_alone() {
     assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 2 })), "{refused:?}");
     let none = Options { create: false, ..Options::default() };
     let refused = Postgres::open(&database().await, &none, Name::from("w")).await.map(drop);
-    assert!(said(refused).contains("holds no store"));
+    assert!(said(refused).contains("contains no store"));
 }
 
 #[tokio::test]
-async fn a_database_that_is_read_only_says_so() {
+async fn read_only_database_is_reported() {
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();

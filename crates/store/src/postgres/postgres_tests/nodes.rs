@@ -1,4 +1,4 @@
-//! Several callers, and several nodes on one database.
+//! Tests of several callers and several nodes on one database.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::*;
 use crate::options::Durability;
 
 #[tokio::test]
-async fn eight_may_begin_at_once() {
+async fn eight_nodes_can_open_a_new_database_concurrently() {
     let url = database().await;
     let opening = (0..8).map(|n| {
         let url = url.clone();
@@ -24,16 +24,16 @@ async fn eight_may_begin_at_once() {
 }
 
 #[tokio::test]
-async fn a_refused_batch_leaves_the_others_of_its_group_alone() {
+async fn rejected_batch_does_not_affect_its_group() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
-    // They are all queued before the first of them is answered, so they share groups.
+    // All batches are queued before the first result, so they share groups.
     let callers = (0..60).map(|n: u64| {
         let node = node.clone();
         tokio::spawn(async move {
             let batch = match n % 3 {
                 0 => adding([append("a", [record(&n.to_string())])]),
-                1 => adding([append("nobody", [record("x")])]),
+                1 => adding([append("missing", [record("x")])]),
                 _ => once("same", adding([append("a", [record("once")])])),
             };
             (n, commit(&node, batch).await)
@@ -53,7 +53,7 @@ async fn a_refused_batch_leaves_the_others_of_its_group_alone() {
 }
 
 #[tokio::test]
-async fn nodes_write_to_one_tenant_and_one_log_at_once() {
+async fn nodes_write_to_one_tenant_and_log_concurrently() {
     let url = database().await;
     let nodes = [node(&url, "w1").await, node(&url, "w2").await, node(&url, "w3").await];
     commit(&nodes[0], adding([opened("shared", [])])).await.unwrap();
@@ -69,7 +69,7 @@ async fn nodes_write_to_one_tenant_and_one_log_at_once() {
                     let content = format!("{place} {caller} {n}");
                     let appends =
                         [append(&own, [record(&content)]), append("shared", [record(&content)])];
-                    // In both orders: whoever locks in the order of the batch would wait for ever.
+                    // Both orders occur: locking in batch order would deadlock.
                     let appends: Vec<_> = if n % 2 == 0 {
                         appends.into()
                     } else {
@@ -87,7 +87,7 @@ async fn nodes_write_to_one_tenant_and_one_log_at_once() {
             }));
         }
     }
-    // The chain is read in pages meanwhile, and never has a gap.
+    // The chain is read in pages meanwhile and never has a gap.
     let reader = nodes[1].clone();
     let reading = tokio::spawn(async move {
         for _ in 0..5 {
@@ -108,7 +108,7 @@ async fn nodes_write_to_one_tenant_and_one_log_at_once() {
 }
 
 #[tokio::test]
-async fn what_two_nodes_send_at_once_happens_once() {
+async fn same_batch_from_two_nodes_is_written_once() {
     let url = database().await;
     let nodes = [node(&url, "w1").await, node(&url, "w2").await];
     commit(&nodes[0], adding([opened("a", [])])).await.unwrap();
@@ -119,21 +119,21 @@ async fn what_two_nodes_send_at_once_happens_once() {
         };
         let (one, two) = tokio::join!(send(&nodes[0]), send(&nodes[1]));
         assert_eq!(one.written, two.written);
-        assert!(one.repeated != two.repeated, "one of them came first");
+        assert!(one.repeated != two.repeated, "exactly one is the repeat");
     }
     assert_eq!(contents(&nodes[0], "a").await.len(), 20);
 }
 
-/// The connections that listen, by the lock that they share.
+/// The listening connections, identified by their shared lock.
 const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                          WHERE l.locktype = 'advisory' AND l.classid = 1414025804 AND l.objid = 3 \
                          AND a.datname = current_database()";
 
-/// Less than the time after which logs are looked at although somebody tells of them.
+/// Less than the polling interval that applies while notifications arrive.
 const TOLD: Duration = Duration::from_secs(4);
 
 #[tokio::test]
-async fn whoever_waits_hears_of_other_nodes() {
+async fn waiting_task_is_woken_by_other_nodes() {
     let url = database().await;
     let (here, there) = (node(&url, "w1").await, node(&url, "w2").await);
     commit(&here, adding([opened("a", [])])).await.unwrap();
@@ -157,10 +157,11 @@ async fn whoever_waits_hears_of_other_nodes() {
         waited_for(&there, "a").await;
         assert!(waits.iter().all(|wait| !wait.is_finished()));
         commit(writer, adding([append("a", [record("x")])])).await.unwrap();
-        // Until it has heard the other's greeting the first node takes itself to be alone, and tells nobody.
+        // Until the first node has received the other's greeting, it assumes to be alone and sends
+        // no notifications.
         let told = if after == 0 { Duration::from_mins(1) } else { TOLD };
         for wait in waits {
-            timeout(told, wait).await.expect("it is told").unwrap().unwrap();
+            timeout(told, wait).await.expect("a notification arrives").unwrap().unwrap();
         }
     }
     timeout(Duration::from_secs(1), here.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
@@ -168,22 +169,22 @@ async fn whoever_waits_hears_of_other_nodes() {
     let wait = waiting(&there, "later", 0);
     waited_for(&there, "later").await;
     commit(&here, adding([opened("later", [record("x")])])).await.unwrap();
-    timeout(TOLD, wait).await.expect("it is told").unwrap().unwrap();
-    // Without the listening connection it is looked at.
+    timeout(TOLD, wait).await.expect("a notification arrives").unwrap().unwrap();
+    // Without the listening connection, the log is polled.
     let wait = waiting(&there, "a", 3);
     waited_for(&there, "a").await;
     let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
     watcher.query(&end, &[]).await.unwrap();
     commit(&here, adding([append("a", [record("x")])])).await.unwrap();
-    timeout(Duration::from_mins(1), wait).await.expect("it is seen").unwrap().unwrap();
+    timeout(Duration::from_mins(1), wait).await.expect("polling finds it").unwrap().unwrap();
     let wait = waiting(&there, "a", 4);
     waited_for(&there, "a").await;
-    Backend::close(&*there).await.unwrap();
+    AdminBackend::close(&*there).await.unwrap();
     assert!(matches!(wait.await.unwrap(), Err(StoreError::Closed)));
 }
 
 #[tokio::test]
-async fn relaxed_writes_are_there_and_soon_durable() {
+async fn relaxed_writes_are_visible_and_become_durable() {
     let options = Options { durability: Durability::Relaxed, ..Options::default() };
     let url = database().await;
     let node = node_with(&url, "w1", &options).await;
@@ -194,7 +195,8 @@ async fn relaxed_writes_are_there_and_soon_durable() {
     let client = client(&url).await;
     let written = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.unwrap();
     let written = written.get::<_, String>(0);
-    // The node itself sees to it: its row was written again after the last record, and all before that is durable.
+    // The node flushed by itself: its row was written after the last record, and all earlier
+    // commits are durable.
     let sql = "SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn
                AND xmin <> (SELECT xmin FROM records ORDER BY id DESC LIMIT 1)
                FROM writers WHERE writer = 'w1'";
@@ -207,7 +209,7 @@ async fn relaxed_writes_are_there_and_soon_durable() {
 }
 
 #[tokio::test]
-async fn more_names_than_can_be_locked_one_by_one_are_written_all_the_same() {
+async fn batch_with_more_names_than_locks_is_written() {
     let url = database().await;
     let nodes = [node(&url, "w1").await, node(&url, "w2").await];
     let many =

@@ -1,22 +1,23 @@
-//! Manifests, small values, keys, figures, copies.
+//! Tests of manifests, small values, keys, statistics and copies.
 
 use super::*;
-use crate::backend::{ApiKeyRow, KeyChange, SaltRow};
-use crate::backups::file::NewBackup;
-use crate::backups::keys::Owner;
+use crate::backup_files::NewBackup;
+use crate::backup_files::key_file::BackupOwner;
 use crate::manifest::Signer;
+use crate::row::{ApiKeyRow, SaltRow};
+use crate::sealed_batch::KeyChange;
 
 #[tokio::test]
-async fn heads_are_signed_while_it_writes_and_when_it_closes() {
+async fn heads_are_signed_during_writes_and_on_close() {
     let url = database().await;
     let (node, other) = (node(&url, "w1").await, node(&url, "w2").await);
     let signer = Arc::new(Signer::new(&[7; 32]));
     node.sign_with(signer.clone());
     commit(&node, adding([opened("a", [record("x")])])).await.unwrap();
-    // By itself, a little later.
+    // The node signs by itself after a short time.
     until(async || other.manifests(0, 9).await.unwrap().len() == 1).await;
     commit(&node, adding([append("a", [record("y")])])).await.unwrap();
-    Backend::close(&*node).await.unwrap();
+    AdminBackend::close(&*node).await.unwrap();
     assert!(matches!(commit(&node, adding([append("a", [])])).await, Err(StoreError::Closed)));
     let kept = other.manifests(0, 9).await.unwrap();
     let statements: Vec<_> = kept
@@ -31,11 +32,11 @@ async fn heads_are_signed_while_it_writes_and_when_it_closes() {
     assert_eq!(statements[1].heads, other.heads(None).await.unwrap());
     assert_eq!(other.manifests(kept[0].0, 9).await.unwrap().len(), 1);
     let left = client(&url).await.query("SELECT FROM writers", &[]).await.unwrap();
-    assert!(left.is_empty(), "its row has served");
+    assert!(left.is_empty(), "the writer's row is deleted on close");
 }
 
 #[tokio::test]
-async fn small_values_and_keys_are_kept() {
+async fn small_values_and_api_keys_are_stored() {
     let node = node(&database().await, "w1").await;
     let value = |text: &'static str| Bytes::from_static(text.as_bytes());
     assert_eq!(node.keep("secret", value("1")).await.unwrap(), value("1"));
@@ -43,7 +44,7 @@ async fn small_values_and_keys_are_kept() {
     node.replace("secret", value("3")).await.unwrap();
     node.replace("epoch 1", value("%")).await.unwrap();
     assert_eq!(node.kept("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
-    // And the sums of all of them.
+    // Two values, and the tally.
     assert_eq!(node.kept("").await.unwrap().len(), 3);
 
     let key = ApiKeyRow {
@@ -62,7 +63,7 @@ async fn small_values_and_keys_are_kept() {
     };
     change(KeyChange::Add(key.clone())).await.unwrap();
     assert!(said(change(KeyChange::Add(key.clone())).await).contains("already"));
-    // When it was made is the database's to say.
+    // The database sets the creation time.
     let (kept, is_revoked) = node.key([1; 32], 7).await.unwrap().unwrap();
     let key = ApiKeyRow { created: kept.created, ..key };
     assert!(kept == key && key.created > 1_700_000_000_000 && !is_revoked, "{kept:?}");
@@ -76,7 +77,7 @@ async fn small_values_and_keys_are_kept() {
 }
 
 #[tokio::test]
-async fn salts_are_wrapped_anew() {
+async fn salts_are_rewrapped() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", (0..5).map(|n| record(&n.to_string())))])).await.unwrap();
     let all = async |limit| node.salts_not_of(1, 0, i64::MAX, limit).await.unwrap();
@@ -87,7 +88,7 @@ async fn salts_are_wrapped_anew() {
     for row in &mut salts {
         row.salt = Salt { epoch: 1, bytes: Bytes::from_static(b"wrapped") };
     }
-    // One that does not exist stays away.
+    // A salt of a record that does not exist is not added.
     salts.push(SaltRow { record: 999, salt: salts[0].salt.clone() });
     node.rewrap(salts).await.unwrap();
     assert_eq!(all(9).await.len(), 2);
@@ -95,7 +96,7 @@ async fn salts_are_wrapped_anew() {
 }
 
 #[tokio::test]
-async fn a_copy_is_an_sqlite_file_with_everything() {
+async fn backup_is_a_complete_sqlite_file() {
     let node = node(&database().await, "w1").await;
     let records = (0..200).map(|n| record(&n.to_string()));
     commit(&node, once("x", adding([opened("a", records), opened("b", [record("1"); 1])])))
@@ -108,7 +109,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
     let heard = std::sync::Mutex::new(Vec::new());
     let progress = |share: f64| heard.lock().unwrap().push(share);
     let keys = crate::key_file_of(&to);
-    let owner = Owner { backup: "1f".into(), store: "2f".into() };
+    let owner = BackupOwner { backup: "1f".into(), store: "2f".into() };
     let plan = NewBackup { file: to.clone(), keys: keys.clone(), owner };
     node.backup(plan.clone(), &progress).await.unwrap();
     let heard = heard.into_inner().unwrap();
@@ -134,7 +135,7 @@ async fn a_copy_is_an_sqlite_file_with_everything() {
 }
 
 #[tokio::test]
-async fn damage_is_told() {
+async fn check_reports_damage() {
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [record("1"), record("2")])])).await.unwrap();
@@ -147,9 +148,9 @@ async fn damage_is_told() {
         node.check().await.unwrap(),
         [
             "acme/a has lost its last record.",
-            "acme/a has more or fewer records than it counts.",
-            "acme/w1 is a chain with more or fewer records than it counts.",
-            "the salt of record 2 belongs to nothing.",
+            "acme/a has records that do not match its count.",
+            "acme/w1 is a chain whose records do not match its count.",
+            "the salt of record 2 has no owner.",
         ]
     );
 }

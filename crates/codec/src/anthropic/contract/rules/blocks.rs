@@ -1,9 +1,9 @@
-//! Rules about single blocks, whatever came before.
+//! Rules about single blocks that need no earlier exchanges.
 
 use throughline_core::Wire;
 
-use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, Source, SourceKind, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
@@ -12,13 +12,13 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     id: "anthropic/signature-missing",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SIGNATURE_MISSING.title,
-    why: lore::SIGNATURE_MISSING.why,
+    title: rule_text::SIGNATURE_MISSING.title,
+    why: rule_text::SIGNATURE_MISSING.why,
     provider_error: Some("messages.….content.….thinking.signature: Field required"),
-    breach: Some(Breach::Unsigned),
-    fix: lore::SIGNATURE_MISSING.fix,
+    breach: Some(ViolationKind::Unsigned),
+    fix: rule_text::SIGNATURE_MISSING.fix,
     applies: claude::is_claude,
-    evidence: lore::SIGNATURE_MISSING.evidence,
+    evidence: rule_text::SIGNATURE_MISSING.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-6",
@@ -52,18 +52,18 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     },
 };
 
-/// The signature of a thinking block does not verify.
+/// The signature of a thinking block is invalid.
 pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     id: "anthropic/signature-invalid",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SIGNATURE_INVALID.title,
-    why: lore::SIGNATURE_INVALID.why,
+    title: rule_text::SIGNATURE_INVALID.title,
+    why: rule_text::SIGNATURE_INVALID.why,
     provider_error: Some("messages.….content.…: Invalid `signature` in `thinking` block"),
-    breach: Some(Breach::Invalid),
-    fix: lore::SIGNATURE_INVALID.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::SIGNATURE_INVALID.fix,
     applies: claude::is_claude,
-    evidence: lore::SIGNATURE_INVALID.evidence,
+    evidence: rule_text::SIGNATURE_INVALID.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-6",
@@ -101,18 +101,18 @@ pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     },
 };
 
-/// A thought is said aloud.
+/// A thought is sent as plain text.
 pub(crate) static THOUGHT_AS_TEXT: Rule = Rule {
     id: "anthropic/thought-as-text",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: lore::THOUGHT_AS_TEXT.title,
-    why: lore::THOUGHT_AS_TEXT.why,
+    title: rule_text::THOUGHT_AS_TEXT.title,
+    why: rule_text::THOUGHT_AS_TEXT.why,
     provider_error: None,
     breach: None,
-    fix: lore::THOUGHT_AS_TEXT.fix,
+    fix: rule_text::THOUGHT_AS_TEXT.fix,
     applies: claude::is_claude,
-    evidence: lore::THOUGHT_AS_TEXT.evidence,
+    evidence: rule_text::THOUGHT_AS_TEXT.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-5",
@@ -155,11 +155,11 @@ pub(crate) static COMPACTION_BLOCK_EMPTY: Rule = Rule {
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A compaction block has an empty text.",
-    why: "A `compaction` block stands for the messages before it, and goes back as it came: with its content, or with \
-          `null` where the compaction failed. The empty text is neither.",
+    why: "A `compaction` block replaces the messages before it and must be sent back as received: \
+          with its content, or with `null` if the compaction failed. An empty text is neither.",
     provider_error: None,
     breach: None,
-    fix: "Send the block back as it was received, or leave it out.",
+    fix: "Send the block back as received, or omit it.",
     applies: claude::is_claude,
     evidence: &[Source {
         kind: SourceKind::Types,

@@ -1,29 +1,29 @@
-//! Rules about which block may stand where.
+//! Rules about the order of blocks.
 
 use throughline_core::Wire;
 
-use crate::audit::{Breach, Example, Rule, Severity};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
-/// A tool loop under a thinking budget must begin with thinking.
+/// A tool loop with a thinking budget must begin with thinking.
 pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     id: "anthropic/tool-loop-needs-thinking",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::TOOL_LOOP_NEEDS_THINKING.title,
-    why: lore::TOOL_LOOP_NEEDS_THINKING.why,
+    title: rule_text::TOOL_LOOP_NEEDS_THINKING.title,
+    why: rule_text::TOOL_LOOP_NEEDS_THINKING.why,
     provider_error: Some(
         "messages.….content.0.type: Expected `thinking` or `redacted_thinking`, but found `…`. When `thinking` is \
                      enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of \
                      `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid \
                      this requirement, disable `thinking`.",
     ),
-    breach: Some(Breach::Missing),
-    fix: lore::TOOL_LOOP_NEEDS_THINKING.fix,
+    breach: Some(ViolationKind::Missing),
+    fix: rule_text::TOOL_LOOP_NEEDS_THINKING.fix,
     applies: claude::is_claude,
-    evidence: lore::TOOL_LOOP_NEEDS_THINKING.evidence,
+    evidence: rule_text::TOOL_LOOP_NEEDS_THINKING.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -83,21 +83,21 @@ pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     },
 };
 
-/// A tool call and its result are not together.
+/// A tool call and its result are separated.
 pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     id: "anthropic/tool-call-unanswered",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::TOOL_CALL_UNANSWERED.title,
-    why: lore::TOOL_CALL_UNANSWERED.why,
+    title: rule_text::TOOL_CALL_UNANSWERED.title,
+    why: rule_text::TOOL_CALL_UNANSWERED.why,
     provider_error: Some(
         "messages.…: `tool_use` ids were found without `tool_result` blocks immediately after: …. Each `tool_use` \
                      block must have a corresponding `tool_result` block in the next message.",
     ),
     breach: None,
-    fix: lore::TOOL_CALL_UNANSWERED.fix,
+    fix: rule_text::TOOL_CALL_UNANSWERED.fix,
     applies: claude::is_claude,
-    evidence: lore::TOOL_CALL_UNANSWERED.evidence,
+    evidence: rule_text::TOOL_CALL_UNANSWERED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -161,20 +161,20 @@ pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     },
 };
 
-/// The model does not continue a message of the assistant's.
+/// The model does not continue a trailing assistant message.
 pub(crate) static PREFILL_REFUSED: Rule = Rule {
     id: "anthropic/prefill-refused",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::PREFILL_REFUSED.title,
-    why: lore::PREFILL_REFUSED.why,
+    title: rule_text::PREFILL_REFUSED.title,
+    why: rule_text::PREFILL_REFUSED.why,
     provider_error: Some(
         "This model does not support assistant message prefill. The conversation must end with a user message.",
     ),
     breach: None,
-    fix: lore::PREFILL_REFUSED.fix,
+    fix: rule_text::PREFILL_REFUSED.fix,
     applies: claude::is_claude,
-    evidence: lore::PREFILL_REFUSED.evidence,
+    evidence: rule_text::PREFILL_REFUSED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-5",
@@ -195,20 +195,20 @@ pub(crate) static PREFILL_REFUSED: Rule = Rule {
     },
 };
 
-/// A message of the assistant's ends with thinking.
+/// An assistant message ends with thinking.
 pub(crate) static ENDS_IN_THINKING: Rule = Rule {
     id: "anthropic/ends-in-thinking",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::ENDS_IN_THINKING.title,
-    why: lore::ENDS_IN_THINKING.why,
+    title: rule_text::ENDS_IN_THINKING.title,
+    why: rule_text::ENDS_IN_THINKING.why,
     provider_error: Some(
         "messages.…: The final block in an assistant message cannot be `thinking`.",
     ),
     breach: None,
-    fix: lore::ENDS_IN_THINKING.fix,
+    fix: rule_text::ENDS_IN_THINKING.fix,
     applies: claude::is_claude,
-    evidence: lore::ENDS_IN_THINKING.evidence,
+    evidence: rule_text::ENDS_IN_THINKING.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",

@@ -1,27 +1,27 @@
-//! Rules about what comes back of what was issued.
+//! Rules about the replay of issued content.
 
 use throughline_core::Wire;
 
-use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, Source, SourceKind, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
-/// A thinking block is not as it was issued.
+/// A thinking block differs from the one that was issued.
 pub(crate) static THINKING_MODIFIED: Rule = Rule {
     id: "anthropic/thinking-modified",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::THINKING_MODIFIED.title,
-    why: lore::THINKING_MODIFIED.why,
+    title: rule_text::THINKING_MODIFIED.title,
+    why: rule_text::THINKING_MODIFIED.why,
     provider_error: Some(
         "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
                      modified. These blocks must remain as they were in the original response.",
     ),
-    breach: Some(Breach::Invalid),
-    fix: lore::THINKING_MODIFIED.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::THINKING_MODIFIED.fix,
     applies: claude::is_claude,
-    evidence: lore::THINKING_MODIFIED.evidence,
+    evidence: rule_text::THINKING_MODIFIED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-6",
@@ -113,21 +113,21 @@ pub(crate) static THINKING_MODIFIED: Rule = Rule {
     },
 };
 
-/// Thinking of an open tool loop is gone.
+/// Thinking of an open tool loop is missing.
 pub(crate) static THINKING_DROPPED: Rule = Rule {
     id: "anthropic/thinking-dropped",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::THINKING_DROPPED.title,
-    why: lore::THINKING_DROPPED.why,
+    title: rule_text::THINKING_DROPPED.title,
+    why: rule_text::THINKING_DROPPED.why,
     provider_error: Some(
         "messages.….content.…: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be \
                      modified. These blocks must remain as they were in the original response.",
     ),
-    breach: Some(Breach::Missing),
-    fix: lore::THINKING_DROPPED.fix,
+    breach: Some(ViolationKind::Missing),
+    fix: rule_text::THINKING_DROPPED.fix,
     applies: claude::is_claude,
-    evidence: lore::THINKING_DROPPED.evidence,
+    evidence: rule_text::THINKING_DROPPED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -221,22 +221,22 @@ pub(crate) static THINKING_DROPPED: Rule = Rule {
     },
 };
 
-/// What stood before a thinking block has changed since it was issued.
+/// The content before a thinking block changed after the block was issued.
 pub(crate) static PREFIX_CHANGED: Rule = Rule {
     id: "anthropic/prefix-changed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::PREFIX_CHANGED.title,
-    why: lore::PREFIX_CHANGED.why,
+    title: rule_text::PREFIX_CHANGED.title,
+    why: rule_text::PREFIX_CHANGED.why,
     provider_error: Some(
         "messages.….content.…: Invalid `signature` in `thinking` block. The block is bound to a different \
                      conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". \
                      That setting requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. …",
     ),
-    breach: Some(Breach::Invalid),
-    fix: lore::PREFIX_CHANGED.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::PREFIX_CHANGED.fix,
     applies: claude::is_bound_claude,
-    evidence: lore::PREFIX_CHANGED.evidence,
+    evidence: rule_text::PREFIX_CHANGED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-fable-5-1",
@@ -312,13 +312,13 @@ pub(crate) static BLOCK_UNREADABLE: Rule = Rule {
     id: "anthropic/block-unreadable",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: lore::BLOCK_UNREADABLE.title,
-    why: lore::BLOCK_UNREADABLE.why,
+    title: rule_text::BLOCK_UNREADABLE.title,
+    why: rule_text::BLOCK_UNREADABLE.why,
     provider_error: None,
     breach: None,
-    fix: lore::BLOCK_UNREADABLE.fix,
+    fix: rule_text::BLOCK_UNREADABLE.fix,
     applies: claude::is_claude,
-    evidence: lore::BLOCK_UNREADABLE.evidence,
+    evidence: rule_text::BLOCK_UNREADABLE.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-5",
@@ -377,18 +377,18 @@ pub(crate) static BLOCK_UNREADABLE: Rule = Rule {
     },
 };
 
-/// A sealed block that is no thought is not as it was issued.
+/// A sealed block other than a thought differs from the one that was issued.
 pub(crate) static SEALED_CONTENT_CHANGED: Rule = Rule {
     id: "anthropic/sealed-content-changed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A sealed block is not as it was issued.",
-    why: "Compactions are signed as thoughts are: one that was changed is refused with an error code of its own. \
-          Search results and citations carry encrypted values too, which the documentation asks to pass back as they \
-          came; what happens otherwise is not known.",
+    title: "A sealed block differs from the one that was issued.",
+    why: "Compactions are signed like thinking blocks; a changed one is rejected with its own \
+          error code. Search results and citations also contain encrypted values, which the \
+          documentation requires to be sent back unchanged; the effect of a change is unknown.",
     provider_error: Some("compaction_signature_invalid"),
     breach: None,
-    fix: "Send the block back as it was received.",
+    fix: "Send the block back as received.",
     applies: claude::is_claude,
     evidence: &[
         Source {
@@ -465,19 +465,19 @@ pub(crate) static SEALED_CONTENT_CHANGED: Rule = Rule {
     },
 };
 
-/// What was sent before is written in another order.
+/// Earlier content has another member order.
 pub(crate) static CACHE_PREFIX_BROKEN: Rule = Rule {
     id: "anthropic/cache-prefix-broken",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "What was sent before is written differently, so the prompt cache misses.",
-    why: "Prompt caches go by what was written, not by what it means. Members of a tool or a message that come in \
-          another order than last time are another prefix, so everything behind them is read anew, slowly and at full \
-          price. Serialisers that go through an unordered map bring it about.",
+    title: "Earlier content is serialised differently, so the prompt cache misses.",
+    why: "Prompt caches compare the serialised text, not its meaning. Members of a tool or a \
+          message in another order form another prefix, so everything after them is processed \
+          again, slowly and at full price. Serialisers that use an unordered map cause this.",
     provider_error: None,
     breach: None,
-    fix: "Send what was sent before byte for byte, with its members in the same order.",
-    // DeepSeek caches beginnings for everybody, on whichever of its wires.
+    fix: "Send earlier content byte for byte as before, with its members in the same order.",
+    // DeepSeek caches prefixes for all requests on all of its wires.
     applies: |target| claude::is_claude(target) || target.provider.name.starts_with("deepseek"),
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/teunlao/swift-ai-sdk/pull/39" },

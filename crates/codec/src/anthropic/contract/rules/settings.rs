@@ -1,27 +1,27 @@
-//! Rules about what a request asks for.
+//! Rules about the settings of a request.
 
 use throughline_core::Wire;
 
 use crate::audit::{Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
-/// The model does not take this kind of thinking.
+/// The model does not support this thinking mode.
 pub(crate) static MODE_NOT_SUPPORTED: Rule = Rule {
     id: "anthropic/mode-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::MODE_NOT_SUPPORTED.title,
-    why: lore::MODE_NOT_SUPPORTED.why,
+    title: rule_text::MODE_NOT_SUPPORTED.title,
+    why: rule_text::MODE_NOT_SUPPORTED.why,
     provider_error: Some(
         "\"thinking.type.…\" is not supported for this model. Use \"thinking.type.adaptive\" and \
                      \"output_config.effort\" to control thinking behavior.",
     ),
     breach: None,
-    fix: lore::MODE_NOT_SUPPORTED.fix,
+    fix: rule_text::MODE_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
-    evidence: lore::MODE_NOT_SUPPORTED.evidence,
+    evidence: rule_text::MODE_NOT_SUPPORTED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-7",
@@ -46,15 +46,15 @@ pub(crate) static BUDGET_TOO_SMALL: Rule = Rule {
     id: "anthropic/budget-too-small",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::BUDGET_TOO_SMALL.title,
-    why: lore::BUDGET_TOO_SMALL.why,
+    title: rule_text::BUDGET_TOO_SMALL.title,
+    why: rule_text::BUDGET_TOO_SMALL.why,
     provider_error: Some(
         "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
     ),
     breach: None,
-    fix: lore::BUDGET_TOO_SMALL.fix,
+    fix: rule_text::BUDGET_TOO_SMALL.fix,
     applies: claude::is_claude,
-    evidence: lore::BUDGET_TOO_SMALL.evidence,
+    evidence: rule_text::BUDGET_TOO_SMALL.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -79,13 +79,13 @@ pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
     id: "anthropic/budget-not-below-max-tokens",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::BUDGET_NOT_BELOW_MAX_TOKENS.title,
-    why: lore::BUDGET_NOT_BELOW_MAX_TOKENS.why,
+    title: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.title,
+    why: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.why,
     provider_error: Some("`max_tokens` must be greater than `thinking.budget_tokens`."),
     breach: None,
-    fix: lore::BUDGET_NOT_BELOW_MAX_TOKENS.fix,
+    fix: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.fix,
     applies: claude::is_claude,
-    evidence: lore::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
+    evidence: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -105,18 +105,18 @@ pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
     },
 };
 
-/// The model cannot be told to call a tool here.
+/// The model does not support a forced tool choice.
 pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
     id: "anthropic/forced-tool-choice",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::FORCED_TOOL_CHOICE.title,
-    why: lore::FORCED_TOOL_CHOICE.why,
+    title: rule_text::FORCED_TOOL_CHOICE.title,
+    why: rule_text::FORCED_TOOL_CHOICE.why,
     provider_error: Some("Thinking may not be enabled when tool_choice forces tool use."),
     breach: None,
-    fix: lore::FORCED_TOOL_CHOICE.fix,
+    fix: rule_text::FORCED_TOOL_CHOICE.fix,
     applies: claude::is_claude,
-    evidence: lore::FORCED_TOOL_CHOICE.evidence,
+    evidence: rule_text::FORCED_TOOL_CHOICE.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-sonnet-4-5",
@@ -140,18 +140,18 @@ pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
     },
 };
 
-/// The model does not take this effort.
+/// The model does not support this effort.
 pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     id: "anthropic/effort-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::EFFORT_NOT_SUPPORTED.title,
-    why: lore::EFFORT_NOT_SUPPORTED.why,
+    title: rule_text::EFFORT_NOT_SUPPORTED.title,
+    why: rule_text::EFFORT_NOT_SUPPORTED.why,
     provider_error: Some("This model does not support effort level '…'. Supported levels: …."),
     breach: None,
-    fix: lore::EFFORT_NOT_SUPPORTED.fix,
+    fix: rule_text::EFFORT_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
-    evidence: lore::EFFORT_NOT_SUPPORTED.evidence,
+    evidence: rule_text::EFFORT_NOT_SUPPORTED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-6",
@@ -173,18 +173,18 @@ pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     },
 };
 
-/// The model sets its sampling itself.
+/// The model does not support this sampling setting.
 pub(crate) static SAMPLING_FIXED: Rule = Rule {
     id: "anthropic/sampling-fixed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SAMPLING_FIXED.title,
-    why: lore::SAMPLING_FIXED.why,
+    title: rule_text::SAMPLING_FIXED.title,
+    why: rule_text::SAMPLING_FIXED.why,
     provider_error: Some("`…` is deprecated for this model."),
     breach: None,
-    fix: lore::SAMPLING_FIXED.fix,
+    fix: rule_text::SAMPLING_FIXED.fix,
     applies: claude::is_claude,
-    evidence: lore::SAMPLING_FIXED.evidence,
+    evidence: rule_text::SAMPLING_FIXED.evidence,
     example: Example {
         provider: "anthropic",
         model: "claude-opus-4-7",
@@ -209,12 +209,13 @@ pub(crate) static BINDING_NEEDS_BETA: Rule = Rule {
     wire: WIRE,
     severity: Severity::Refuse,
     title: "`block_binding` needs a beta header.",
-    why: "`thinking.block_binding` is known under the beta `thinking-binding-controls-2026-08-01` only; without that \
-          word in the `anthropic-beta` header the member is an unknown one and refused. Gateways that forward the body \
-          and drop the header break it.",
+    why: "`thinking.block_binding` is accepted only with the beta \
+          `thinking-binding-controls-2026-08-01`. Without this value in the `anthropic-beta` \
+          header, the API rejects it as an unknown member. Gateways that forward the body but \
+          drop the header cause this.",
     provider_error: Some("thinking.….block_binding: Extra inputs are not permitted"),
     breach: None,
-    fix: "Send `anthropic-beta: thinking-binding-controls-2026-08-01`, or leave `block_binding` out.",
+    fix: "Send `anthropic-beta: thinking-binding-controls-2026-08-01`, or omit `block_binding`.",
     applies: claude::is_claude,
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/Wei-Shaw/sub2api/pull/6677" },
@@ -246,17 +247,18 @@ pub(crate) static BINDING_NEEDS_BETA: Rule = Rule {
     },
 };
 
-/// `compaction` and `context_management` are both asked for.
+/// The request sets both `compaction` and `context_management`.
 pub(crate) static COMPACTION_EXCLUSIVE: Rule = Rule {
     id: "anthropic/compaction-exclusive",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "`compaction` and `context_management` are both asked for.",
-    why: "Both rewrite what the model gets to see of a long conversation, so a request may ask for one of them only. \
-          Clients that set `context_management` for all requests break it when they try the newer `compaction`.",
+    title: "The request sets both `compaction` and `context_management`.",
+    why: "Both settings rewrite long conversations for the model, so a request may contain only \
+          one of them. Clients that set `context_management` for all requests fail when they also \
+          set the newer `compaction`.",
     provider_error: None,
     breach: None,
-    fix: "Ask for one of them, and leave the other out.",
+    fix: "Keep one of the two settings and omit the other.",
     applies: claude::is_claude,
     evidence: &[Source {
         kind: SourceKind::Types,
@@ -282,14 +284,15 @@ pub(crate) static COMPACTION_EXCLUSIVE: Rule = Rule {
     },
 };
 
-/// Thinking is asked for otherwise than when the tool loop began.
+/// The thinking setting changes within a tool loop.
 pub(crate) static CONFIG_CHANGED_IN_LOOP: Rule = Rule {
     id: "anthropic/config-changed-in-loop",
     wire: WIRE,
     severity: Severity::Degrade,
     title: "The thinking setting changes within a tool loop.",
-    why: "A tool loop is one turn of the model's, and a turn has one configuration of thinking. Changed within it, \
-          thinking is lost until the next turn, and so is the cache of the messages.",
+    why: "A tool loop is one assistant turn, and a turn has one thinking configuration. If it \
+          changes within the loop, the thinking is lost until the next turn and the message cache \
+          misses.",
     provider_error: None,
     breach: None,
     fix: "Change `thinking` between turns, not between a call and its result.",

@@ -1,29 +1,31 @@
-//! What each rule says, as data: reasoning that travels as text.
+//! Rules for reasoning sent as text, as data.
 
-use throughline_core::Channel;
+use throughline_core::ReasoningChannel;
 
-use crate::audit::{Breach, Example, Rule, Severity};
+use crate::audit::{Example, Rule, Severity, ViolationKind};
 use crate::chat::contract;
-use crate::chat::contract::rules::{WIRE, anywhere, documented, issue, recorded, typed};
+use crate::chat::contract::rules::{WIRE, applies_always, documented, issue, recorded, typed};
 
-/// A tool-call message without its reasoning, at DeepSeek.
+/// Flags tool calls without their reasoning at DeepSeek.
 pub(in crate::chat::contract) static REASONING_CONTENT_MISSING: Rule = Rule {
     id: "deepseek/reasoning-content-missing",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A message that calls tools has no `reasoning_content`.",
-    why: "DeepSeek's thinking mode goes on thinking across tool calls, so once a turn has called tools its messages must carry \
-          their `reasoning_content` in every later request. What counts is the key: an empty string is accepted where there \
-          was no reasoning, and leaving the key out for that reason is itself the mistake. Clients that read only `content` and \
-          `tool_calls` drop it, and the conversation fails at the first tool result.",
+    why: "DeepSeek's thinking mode continues across tool calls. Once a turn has called tools, its \
+          messages must have their `reasoning_content` in every later request. Only the key is \
+          required: an empty string is accepted where there was no reasoning, but a missing key \
+          is an error. Clients that keep only `content` and `tool_calls` drop the key, and the \
+          conversation fails at the first tool result.",
     provider_error: Some(
         "The reasoning_content in the thinking mode must be passed back to the API.",
     ),
-    breach: Some(Breach::Missing),
-    fix: "Send the `reasoning_content` of the answer back on its message, or \"\" where there was none.",
+    breach: Some(ViolationKind::Missing),
+    fix: "Send the `reasoning_content` of the response back on its message, or \"\" if there was \
+          none.",
     applies: |target| {
         let stand_in = target.provider.dialect.stand_in.as_deref();
-        contract::demands_reasoning(target) && stand_in.unwrap_or_default().is_empty()
+        contract::requires_reasoning(target) && stand_in.unwrap_or_default().is_empty()
     },
     evidence: &[
         issue("https://github.com/anomalyco/opencode/issues/24083"),
@@ -60,23 +62,25 @@ pub(in crate::chat::contract) static REASONING_CONTENT_MISSING: Rule = Rule {
     },
 };
 
-/// A tool-call message without its reasoning, at Moonshot.
+/// Flags tool calls without their reasoning at Moonshot.
 pub(in crate::chat::contract) static KIMI_REASONING_MISSING: Rule = Rule {
     id: "kimi/reasoning-content-missing",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A message that calls tools has no `reasoning_content`.",
-    why: "Kimi thinks by default, and while it does, every message with tool calls must keep the `reasoning_content` that led to \
-          them. Whether an empty string will do is disputed: it was sent with success, and some models were seen to take it for \
-          missing, so a stand-in has to say something.",
+    why: "Kimi thinks by default. While it does, every message with tool calls must keep its \
+          `reasoning_content`. Reports disagree about an empty string: some requests with one \
+          succeeded, but some models treated it as missing. A stand-in must therefore be \
+          non-empty.",
     provider_error: Some(
         "thinking is enabled but reasoning_content is missing in assistant tool call message at index …",
     ),
-    breach: Some(Breach::Missing),
-    fix: "Send the `reasoning_content` of the answer back on its message, or \".\" where it is not known.",
+    breach: Some(ViolationKind::Missing),
+    fix: "Send the `reasoning_content` of the response back on its message, or \".\" if it is \
+          unknown.",
     applies: |target| {
         let stand_in = target.provider.dialect.stand_in.as_deref();
-        contract::demands_reasoning(target) && !stand_in.unwrap_or_default().is_empty()
+        contract::requires_reasoning(target) && !stand_in.unwrap_or_default().is_empty()
     },
     evidence: &[
         issue("https://github.com/QuantumNous/new-api/issues/3121"),
@@ -111,21 +115,23 @@ pub(in crate::chat::contract) static KIMI_REASONING_MISSING: Rule = Rule {
     },
 };
 
-/// A member that Mistral's schema does not have.
+/// Flags reasoning members that are not in Mistral's schema.
 pub(in crate::chat::contract) static REASONING_CONTENT_FORBIDDEN: Rule = Rule {
     id: "mistral/reasoning-content-forbidden",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Reasoning is sent in a member that Mistral refuses.",
-    why: "Mistral writes its reasoning as `thinking` chunks inside `content` and takes it back there. Its schema lists the members \
-          of a message, and any other is an error of its own, 422 and not 400, even if it is `null`. A conversation that began \
-          with DeepSeek, Kimi or OpenRouter carries `reasoning_content` or `reasoning_details`, and fails as it is.",
+    title: "Reasoning is sent in a member that Mistral rejects.",
+    why: "Mistral returns its reasoning as `thinking` chunks inside `content` and accepts it \
+          there. Its schema lists the members of a message; any other member fails with 422 \
+          instead of 400, even if its value is `null`. A conversation that began with DeepSeek, \
+          Kimi or OpenRouter has `reasoning_content` or `reasoning_details`, and fails unless \
+          they are removed.",
     provider_error: Some(
         "{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"messages\",…,\"assistant\",\"…\"],\"msg\":\"Extra inputs are not permitted\"}",
     ),
     breach: None,
-    fix: "Leave the member out. Mistral's own reasoning goes back as the `thinking` chunk that it came as.",
-    applies: |target| target.provider.dialect.channel == Channel::Chunks,
+    fix: "Omit the member. Send Mistral's own reasoning back as the original `thinking` chunk.",
+    applies: |target| target.provider.dialect.channel == ReasoningChannel::Chunks,
     evidence: &[
         issue("https://github.com/charmbracelet/crush/issues/1590"),
         issue("https://github.com/BerriAI/litellm/issues/30835"),
@@ -153,18 +159,19 @@ pub(in crate::chat::contract) static REASONING_CONTENT_FORBIDDEN: Rule = Rule {
     },
 };
 
-/// Reasoning sent to OpenAI's chat wire.
+/// Flags reasoning sent to OpenAI's chat API.
 pub(in crate::chat::contract) static REASONING_SENT: Rule = Rule {
     id: "openai-chat/reasoning-sent",
     wire: WIRE,
     severity: Severity::Note,
-    title: "Reasoning is sent to an endpoint whose messages have no place for it.",
-    why: "OpenAI's Chat Completions API shows no reasoning and takes none back: its messages have no such member. What stands there \
-          came from another provider. To let an OpenAI model go on from its own reasoning, use the Responses API.",
+    title: "Reasoning is sent to an endpoint that has no member for it.",
+    why: "OpenAI's Chat Completions API returns no reasoning and accepts none: its messages have \
+          no such member, so this one came from another provider. To let an OpenAI model continue \
+          its own reasoning, use the Responses API.",
     provider_error: None,
     breach: None,
-    fix: "Leave the member out.",
-    applies: |target| target.provider.dialect.channel == Channel::None,
+    fix: "Omit the member.",
+    applies: |target| target.provider.dialect.channel == ReasoningChannel::None,
     evidence: &[typed("openai 3.49.0, ChatCompletionAssistantMessageParam")],
     example: Example {
         provider: "openai-chat",
@@ -189,17 +196,18 @@ pub(in crate::chat::contract) static REASONING_SENT: Rule = Rule {
     },
 };
 
-/// Reasoning under the name that vLLM no longer reads.
+/// Flags reasoning under the name that newer vLLM versions ignore.
 pub(in crate::chat::contract) static REASONING_CONTENT_IGNORED: Rule = Rule {
     id: "vllm/reasoning-content-ignored",
     wire: WIRE,
     severity: Severity::Note,
     title: "Reasoning is sent under a name that the server may not read.",
-    why: "vLLM renamed its field from `reasoning_content` to `reasoning` at the end of 2025. Reports differ on whether later servers \
-          still read the old name; the one that reads it not drops it without a word. What a server emitted is what it reads.",
+    why: "vLLM renamed its field from `reasoning_content` to `reasoning` at the end of 2025. \
+          Reports differ on whether later servers still read the old name; a server that does not \
+          read it drops the value silently. A server reads the name that it emits.",
     provider_error: None,
     breach: None,
-    fix: "Send the reasoning back as `reasoning`, the name under which the server emitted it.",
+    fix: "Send the reasoning back as `reasoning`, the name that the server emits.",
     applies: |target| &*target.provider.name == "vllm",
     evidence: &[
         issue("https://github.com/vllm-project/vllm/issues/38488"),
@@ -228,18 +236,19 @@ pub(in crate::chat::contract) static REASONING_CONTENT_IGNORED: Rule = Rule {
     },
 };
 
-/// Reasoning that Z.AI wants back.
+/// Flags reasoning that Z.AI expects back.
 pub(in crate::chat::contract) static ZAI_REASONING_DROPPED: Rule = Rule {
     id: "zai/reasoning-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "GLM's reasoning does not come back with the tool results.",
-    why: "GLM thinks between tool calls and goes on from what it thought, if `reasoning_content` comes back with the results: complete, \
-          unmodified and in order. With `clear_thinking: false` it keeps the thoughts of finished turns as well. Without them the \
-          request is answered, by a model that has to begin again.",
+    title: "GLM's reasoning is missing from the request with its tool results.",
+    why: "GLM thinks between tool calls and continues its reasoning if `reasoning_content` comes \
+          back with the results: complete, unmodified and in order. With `clear_thinking: false` \
+          it also keeps the reasoning of finished turns. Without it the request succeeds, but the \
+          model has to start its reasoning again.",
     provider_error: None,
     breach: None,
-    fix: "Send the `reasoning_content` of each answer back on its message.",
+    fix: "Send the `reasoning_content` of each response back on its message.",
     applies: |target| &*target.provider.name == "zai",
     evidence: &[
         documented("https://docs.z.ai/guides/capabilities/thinking-mode"),
@@ -275,19 +284,20 @@ pub(in crate::chat::contract) static ZAI_REASONING_DROPPED: Rule = Rule {
     },
 };
 
-/// Thoughts between tags that were taken out of the text.
+/// Flags thoughts between tags that were removed from the text.
 pub(in crate::chat::contract) static THINKING_STRIPPED: Rule = Rule {
     id: "minimax/thinking-stripped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "What the model thought between its tags was taken out of the history.",
-    why: "MiniMax writes its thoughts into the text, between `<think>` and `</think>`, and reads them there again. Clients that strip \
-          the tags to show a clean answer, and then send the clean answer back, take the model's memory away; it answers, and \
-          does worse at each further step.",
+    title: "The model's reasoning between tags was removed from the history.",
+    why: "MiniMax writes its reasoning into the text, between `<think>` and `</think>`, and reads \
+          it there in later requests. Clients that strip the tags for display and then send the \
+          stripped text back remove the model's reasoning. The request succeeds, but quality \
+          drops with each further step.",
     provider_error: None,
     breach: None,
-    fix: "Send the text back with its `<think>` block; strip it only where people read it.",
-    applies: |target| target.provider.dialect.channel == Channel::Tags,
+    fix: "Send the text back with its `<think>` block; strip it only for display.",
+    applies: |target| target.provider.dialect.channel == ReasoningChannel::Tags,
     evidence: &[documented("https://huggingface.co/MiniMaxAI/MiniMax-M2")],
     example: Example {
         provider: "minimax",
@@ -319,19 +329,20 @@ pub(in crate::chat::contract) static THINKING_STRIPPED: Rule = Rule {
     },
 };
 
-/// Reasoning that was wanted back.
+/// Flags reasoning that the endpoint expects back.
 pub(in crate::chat::contract) static REASONING_DROPPED: Rule = Rule {
     id: "chat/reasoning-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "The reasoning that led to a tool call does not come back with its result.",
-    why: "Models that think between tool calls were trained to see their earlier thoughts when the results arrive. Endpoints that emit \
-          reasoning as a field take it back in the same field. Most accept a message without it, and the model then decides on \
-          its next step without knowing why it took the last.",
+    title: "The reasoning of a tool call is missing from the request with its result.",
+    why: "Models that think between tool calls are trained to see their earlier reasoning when \
+          the results arrive. Endpoints that emit reasoning in a field accept it in the same \
+          field. Most accept a message without it, but the model then decides on its next step \
+          without the reasoning for the last one.",
     provider_error: None,
     breach: None,
-    fix: "Send the reasoning back on its message, in the member in which it came.",
-    applies: anywhere,
+    fix: "Send the reasoning back on its message, in the member that the endpoint used.",
+    applies: applies_always,
     evidence: &[
         recorded("twelve conversations with Ollama, llama.cpp, Cerebras and xAI send it back"),
         issue("https://github.com/musistudio/claude-code-router/issues/1057"),
@@ -366,19 +377,20 @@ pub(in crate::chat::contract) static REASONING_DROPPED: Rule = Rule {
     },
 };
 
-/// Reasoning that came back otherwise.
+/// Flags reasoning that came back changed.
 pub(in crate::chat::contract) static REASONING_ALTERED: Rule = Rule {
     id: "chat/reasoning-altered",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "Reasoning is not as it was issued.",
-    why: "Plain reasoning carries no signature, so nobody refuses it when it was shortened, joined or set on another message. But the \
-          model reads it as its own, and prompt caches no longer match what was generated. A stream whose first or last piece \
-          was lost looks the same.",
+    title: "Reasoning differs from its issued form.",
+    why: "Plain reasoning has no signature, so no endpoint rejects it if it was shortened, joined \
+          or attached to another message. But the model reads it as its own reasoning, and prompt \
+          caches no longer match the generated text. A stream whose first or last fragment was \
+          lost causes the same finding.",
     provider_error: None,
     breach: None,
-    fix: "Send the reasoning back as it was issued, on the message it was issued with.",
-    applies: anywhere,
+    fix: "Send the reasoning back unchanged, on the message it was issued with.",
+    applies: applies_always,
     evidence: &[
         recorded(
             "charmbracelet/fantasy TestOpenRouterCommon/glm/tool_streaming: the first fragment was lost, and it was accepted",
@@ -415,19 +427,20 @@ pub(in crate::chat::contract) static REASONING_ALTERED: Rule = Rule {
     },
 };
 
-/// A thought that is said as text.
+/// Flags a thought that is sent as text.
 pub(in crate::chat::contract) static THOUGHT_AS_TEXT: Rule = Rule {
     id: "chat/thought-as-text",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "What the model thought is sent as if it had been said.",
-    why: "Clients that have no place for reasoning, or find it unsigned, put it into the text to save it. The model then reads its own \
-          thoughts as its answer and goes on in that manner. Claude goes further: it takes such a text for an attempt to extract \
-          reasoning and answers with the stop reason `refusal`, through a router as well.",
+    title: "The model's reasoning is sent as message text.",
+    why: "Clients without a field for reasoning, or with unsigned reasoning, often put it into \
+          the text to keep it. The model then reads its reasoning as part of its answer and \
+          imitates the style. Claude treats such a text as an attempt to extract reasoning and \
+          responds with the stop reason `refusal`, also through a router.",
     provider_error: None,
     breach: None,
-    fix: "Leave the thought out of the text. Send it back as reasoning, or not at all.",
-    applies: anywhere,
+    fix: "Remove the reasoning from the text. Send it back as reasoning, or not at all.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/can1357/oh-my-pi/issues/7241"),
         issue("https://github.com/dcdpr/jp/issues/829"),

@@ -1,31 +1,32 @@
-//! What each rule says, as data: `reasoning_details`, and what the upstream behind a router refuses of them.
+//! Rules for `reasoning_details` that the upstream of a router enforces, as data.
 
-use throughline_core::{Channel, Contract, Target, Vendor};
+use throughline_core::{Contract, ReasoningChannel, Target, Vendor};
 
-use crate::audit::{Breach, Example, Rule, Severity};
+use crate::audit::{Example, Rule, Severity, ViolationKind};
 use crate::chat::contract::rules::{WIRE, documented, issue, recorded};
 use crate::chat::contract::vendor_of;
 
 fn takes_details(target: &Target) -> bool {
-    target.provider.dialect.channel == Channel::Details
+    target.provider.dialect.channel == ReasoningChannel::Details
 }
 
 fn relays_to(target: &Target, vendor: Vendor) -> bool {
     target.provider.dialect.relays && vendor_of(target) == Some(vendor)
 }
 
-/// A Claude block without its signature.
+/// Flags a Claude block without its signature.
 pub(in crate::chat::contract) static SIGNATURE_MISSING: Rule = Rule {
     id: "openrouter/signature-missing",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A thinking block goes to a Claude without its signature.",
-    why: "A detail of the format `anthropic-claude-v1` becomes a thinking block again, and Claude checks the signature of every such \
-          block while a tool loop is open. In a stream the signature comes last, in a fragment that has no text, so clients that \
-          keep only what they can show lose exactly that. An empty signature is no signature.",
+    title: "A thinking block is sent to Claude without its signature.",
+    why: "A detail with the format `anthropic-claude-v1` becomes a thinking block again, and \
+          Claude checks the signature of every such block during a tool loop. In a stream the \
+          signature arrives last, in a fragment without text, so clients that keep only visible \
+          text lose it. An empty signature counts as missing.",
     provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
-    breach: Some(Breach::Unsigned),
-    fix: "Send the detail back with the `signature` it was issued with, or leave the detail out.",
+    breach: Some(ViolationKind::Unsigned),
+    fix: "Send the detail back with its `signature`, or omit the detail.",
     applies: |target| relays_to(target, Vendor::Anthropic),
     evidence: &[
         issue("https://github.com/OpenRouterTeam/ai-sdk-provider/issues/423"),
@@ -64,18 +65,19 @@ pub(in crate::chat::contract) static SIGNATURE_MISSING: Rule = Rule {
     },
 };
 
-/// A Claude block in pieces.
+/// Flags a Claude block that is sent in fragments.
 pub(in crate::chat::contract) static DETAILS_FRAGMENTED: Rule = Rule {
     id: "openrouter/details-fragmented",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A thinking block is sent in the pieces in which it was streamed.",
-    why: "A stream brings one thinking block as many details of the same `index`, the signature in the last. Each detail that is sent \
-          becomes a block of its own, so the signature stands on a block whose text is not the one that was signed, and the others \
-          have none. The pieces have to be joined by `index` before they are kept.",
+    title: "A thinking block is sent as separate stream fragments.",
+    why: "A stream delivers one thinking block as many details with the same `index`, and the \
+          signature in the last one. Each detail that is sent becomes a separate block, so the \
+          signature belongs to a block with different text, and the other blocks have none. \
+          Clients must join the fragments by `index` before they store them.",
     provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
-    breach: Some(Breach::Fragmented),
-    fix: "Join the details of one `index`: all of the text, in order, and the signature.",
+    breach: Some(ViolationKind::Fragmented),
+    fix: "Join the details of one `index`: the whole text in order, and the signature.",
     applies: |target| relays_to(target, Vendor::Anthropic),
     evidence: &[
         issue("https://github.com/agno-agi/agno/issues/8794"),
@@ -114,18 +116,19 @@ pub(in crate::chat::contract) static DETAILS_FRAGMENTED: Rule = Rule {
     },
 };
 
-/// A seal that is not the one that was issued.
+/// Flags a Seal that differs from the issued one.
 pub(in crate::chat::contract) static SIGNATURE_INVALID: Rule = Rule {
     id: "openrouter/signature-invalid",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A reasoning detail is not as it was issued, and its signature no longer fits.",
-    why: "Behind the router stand the providers' own checks: Claude verifies the signature against the text of its block, OpenAI decrypts \
-          what it encrypted, Gemini reads its own signature. A detail that was cut, re-encoded, edited, joined with another, set in \
-          another order or on another message passes the router and fails there.",
+    title: "A reasoning detail was changed, and its signature no longer matches.",
+    why: "The providers behind the router run their own checks: Claude verifies the signature \
+          against the text of its block, OpenAI decrypts its content, and Gemini verifies its own \
+          signature. A detail that was truncated, re-encoded, edited, merged, reordered or moved \
+          to another message passes the router and fails at the provider.",
     provider_error: Some("messages.….content.0: Invalid `signature` in `thinking` block"),
-    breach: Some(Breach::Invalid),
-    fix: "Send the details back as they were issued: same text, same signature, same order, same message.",
+    breach: Some(ViolationKind::Invalid),
+    fix: "Send the details back unchanged: same text, same signature, same order, same message.",
     applies: takes_details,
     evidence: &[
         issue("https://github.com/OpenRouterTeam/ai-sdk-provider/issues/423"),
@@ -167,18 +170,20 @@ pub(in crate::chat::contract) static SIGNATURE_INVALID: Rule = Rule {
     },
 };
 
-/// A seal of another vendor's model.
+/// Flags a Seal of another vendor's model.
 pub(in crate::chat::contract) static FOREIGN_DETAILS: Rule = Rule {
     id: "openrouter/foreign-details",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Reasoning that one vendor sealed goes to another vendor's model.",
-    why: "One endpoint serves every vendor's models, but a signature or an encrypted thought opens for its own vendor only. Switching the \
-          model in the middle of a conversation sends the last one's details to the next, whose provider cannot verify them. \
-          Readable text and summaries are another matter: they are for anybody, and mostly ignored.",
+    title: "Reasoning sealed by one vendor is sent to another vendor's model.",
+    why: "One endpoint serves the models of every vendor, but only the issuing vendor can verify \
+          a signature or decrypt a thought. Switching the model in the middle of a conversation \
+          sends the old model's details to a provider that cannot verify them. Readable text and \
+          summaries are not bound to a vendor and are mostly ignored.",
     provider_error: Some("The encrypted content for item … could not be verified."),
-    breach: Some(Breach::Foreign),
-    fix: "Leave out signed and encrypted details whose `format` is another vendor's; keep them for the way back.",
+    breach: Some(ViolationKind::Foreign),
+    fix: "Omit signed and encrypted details whose `format` belongs to another vendor; keep them \
+          for later requests to that vendor.",
     applies: takes_details,
     evidence: &[
         issue("https://github.com/open-webui/open-webui/issues/28240"),
@@ -214,20 +219,23 @@ pub(in crate::chat::contract) static FOREIGN_DETAILS: Rule = Rule {
     },
 };
 
-/// A Gemini call without its signature.
+/// Flags a Gemini call without its signature.
 pub(in crate::chat::contract) static FIRST_CALL_NEEDS_SIGNATURE: Rule = Rule {
     id: "openrouter/first-call-needs-signature",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "The first tool call of a Gemini 3 step has no signature.",
-    why: "Gemini signs the call itself: of calls made together the first, and of steps made one after another each one's first. OpenRouter \
-          carries that signature as a `reasoning.encrypted` detail whose `id` is the call's. While the turn is open Gemini 3 \
-          refuses a step without it. Clients that know `tool_calls` only, or that keep details without text out, lose it.",
+    why: "Gemini signs the call itself: the first of parallel calls, and the first call of each \
+          sequential step. OpenRouter returns that signature as a `reasoning.encrypted` detail \
+          whose `id` is the call's id. During the current turn Gemini 3 rejects a step without \
+          it. Clients that keep only `tool_calls`, or that drop details without text, lose it.",
     provider_error: Some(
         "Gemini models require OpenRouter reasoning details to be preserved in each request. Please refer to our docs: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning-blocks. Upstream error: …",
     ),
-    breach: Some(Breach::UnsignedCall),
-    fix: "Send `reasoning_details` back on the message that calls the tool. For a call that no Gemini made, Google documents `skip_thought_signature_validator` as its signature.",
+    breach: Some(ViolationKind::UnsignedCall),
+    fix: "Send `reasoning_details` back on the message that calls the tool. For a call that \
+          Gemini did not make, Google documents `skip_thought_signature_validator` as its \
+          signature.",
     applies: |target| {
         let is_demanded = target.profile.contract != Contract::Stateless;
         relays_to(target, Vendor::Google) && is_demanded && target.profile.stand_in.is_some()
@@ -267,17 +275,18 @@ pub(in crate::chat::contract) static FIRST_CALL_NEEDS_SIGNATURE: Rule = Rule {
     },
 };
 
-/// Details that were wanted back.
+/// Flags details that the upstream expects back.
 pub(in crate::chat::contract) static DETAILS_DROPPED: Rule = Rule {
     id: "openrouter/details-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "Reasoning details of the open turn do not come back.",
-    why: "`reasoning_details` is how a router hands back what each upstream wants to see again. A message that goes back with its tool \
-          calls and without its details is accepted by most models, and what they thought before the call is lost to them.",
+    title: "Reasoning details of the current turn are missing.",
+    why: "A router uses `reasoning_details` to return what each upstream expects back. Most \
+          models accept a message with tool calls and without its details, but they lose their \
+          reasoning from before the call.",
     provider_error: None,
     breach: None,
-    fix: "Put `reasoning_details` back on the assistant message, whole and in order.",
+    fix: "Put `reasoning_details` back on the assistant message, complete and in order.",
     applies: takes_details,
     evidence: &[
         documented(

@@ -1,9 +1,9 @@
-//! Rules about single blocks, whatever came before.
+//! Rules about single blocks that need no earlier exchanges.
 
 use throughline_core::{Target, Wire};
 
-use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, Source, SourceKind, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
@@ -12,13 +12,13 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     id: "bedrock/signature-missing",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SIGNATURE_MISSING.title,
-    why: lore::SIGNATURE_MISSING.why,
+    title: rule_text::SIGNATURE_MISSING.title,
+    why: rule_text::SIGNATURE_MISSING.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.….thinking.signature: Field required",
     ),
-    breach: Some(Breach::Unsigned),
-    fix: lore::SIGNATURE_MISSING.fix,
+    breach: Some(ViolationKind::Unsigned),
+    fix: rule_text::SIGNATURE_MISSING.fix,
     applies: claude::is_claude,
     evidence: &[
         Source {
@@ -66,18 +66,18 @@ pub(crate) static SIGNATURE_MISSING: Rule = Rule {
     },
 };
 
-/// The signature of a thinking block does not verify.
+/// The signature of a thinking block is invalid.
 pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     id: "bedrock/signature-invalid",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SIGNATURE_INVALID.title,
-    why: lore::SIGNATURE_INVALID.why,
+    title: rule_text::SIGNATURE_INVALID.title,
+    why: rule_text::SIGNATURE_INVALID.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block",
     ),
-    breach: Some(Breach::Invalid),
-    fix: lore::SIGNATURE_INVALID.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::SIGNATURE_INVALID.fix,
     applies: claude::is_claude,
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/maximhq/bifrost/pull/6942" },
@@ -124,18 +124,18 @@ pub(crate) static SIGNATURE_INVALID: Rule = Rule {
     },
 };
 
-/// A thought is said aloud.
+/// A thought is sent as plain text.
 pub(crate) static THOUGHT_AS_TEXT: Rule = Rule {
     id: "bedrock/thought-as-text",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: lore::THOUGHT_AS_TEXT.title,
-    why: lore::THOUGHT_AS_TEXT.why,
+    title: rule_text::THOUGHT_AS_TEXT.title,
+    why: rule_text::THOUGHT_AS_TEXT.why,
     provider_error: None,
     breach: None,
-    fix: lore::THOUGHT_AS_TEXT.fix,
+    fix: rule_text::THOUGHT_AS_TEXT.fix,
     applies: claude::is_claude,
-    evidence: lore::THOUGHT_AS_TEXT.evidence,
+    evidence: rule_text::THOUGHT_AS_TEXT.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-opus-5-v1:0",
@@ -173,14 +173,15 @@ pub(crate) static BLANK_TEXT: Rule = Rule {
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A text block is blank.",
-    why: "Converse refuses a text of nothing but white space, in every message and for every model. A turn that only \
-          called a tool, or a picture sent without a word, often comes with one.",
+    why: "Converse rejects texts that contain only white space, in every message and for every \
+          model. Typical sources are a turn that only called a tool and an image sent without \
+          text.",
     provider_error: Some(
         "The text field in the ContentBlock object at messages.….content.… is blank. Add text to the text field, and \
                      try again.",
     ),
     breach: None,
-    fix: "Leave the block out, or give it a text.",
+    fix: "Omit the block, or add text.",
     applies: |_| true,
     evidence: &[
         Source {
@@ -259,21 +260,21 @@ pub(crate) static BLANK_TEXT: Rule = Rule {
     },
 };
 
-/// Reasoning is sent with an empty signature to a model that signs nothing.
+/// Reasoning is sent with an empty signature to a model without signatures.
 pub(crate) static EMPTY_SIGNATURE: Rule = Rule {
     id: "bedrock/empty-signature",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Reasoning is sent with an empty signature to a model that signs nothing.",
-    why: "Nova and MiniMax reason without signing. A `signature` member that is there and empty is refused: the model \
-          does not know the field. Clients that fill in what is missing, or echo what MiniMax itself writes, bring it \
-          about.",
+    title: "Reasoning is sent with an empty signature to a model without signatures.",
+    why: "Nova and MiniMax do not sign their reasoning. An empty `signature` member is rejected, \
+          because these models do not support the field. Clients that add missing members, or \
+          echo the output of MiniMax, cause this.",
     provider_error: Some(
         "This model doesn't support the reasoningContent.reasoningText.signature field",
     ),
     breach: None,
-    fix: "Leave the `signature` member out.",
-    applies: refuses_empty_signature,
+    fix: "Omit the `signature` member.",
+    applies: rejects_empty_signature,
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/maximhq/bifrost/pull/4528" },
         Source { kind: SourceKind::Issue, at: "https://github.com/maximhq/bifrost/pull/6942" },
@@ -322,8 +323,8 @@ pub(crate) static EMPTY_SIGNATURE: Rule = Rule {
     },
 };
 
-/// Whether the model signs nothing and refuses a signature that is empty.
-fn refuses_empty_signature(target: &Target) -> bool {
+/// Returns whether the model has no signatures and rejects an empty one.
+fn rejects_empty_signature(target: &Target) -> bool {
     let note = target.profile.notes.get("empty-signature");
     note.is_some_and(|note| note == "refused")
 }

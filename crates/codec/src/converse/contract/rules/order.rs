@@ -1,29 +1,29 @@
-//! Rules about which block may stand where.
+//! Rules about the order of blocks.
 
 use throughline_core::Wire;
 
-use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, Source, SourceKind, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// A tool loop under a thinking budget must begin with thinking.
+/// A tool loop with a thinking budget must begin with thinking.
 pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     id: "bedrock/tool-loop-needs-thinking",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::TOOL_LOOP_NEEDS_THINKING.title,
-    why: lore::TOOL_LOOP_NEEDS_THINKING.why,
+    title: rule_text::TOOL_LOOP_NEEDS_THINKING.title,
+    why: rule_text::TOOL_LOOP_NEEDS_THINKING.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.0.type: Expected `thinking` or \
                      `redacted_thinking`, but found `…`. When `thinking` is enabled, a final `assistant` message must start with \
                      a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you \
                      include thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
     ),
-    breach: Some(Breach::Missing),
-    fix: lore::TOOL_LOOP_NEEDS_THINKING.fix,
+    breach: Some(ViolationKind::Missing),
+    fix: rule_text::TOOL_LOOP_NEEDS_THINKING.fix,
     applies: claude::is_claude,
-    evidence: lore::TOOL_LOOP_NEEDS_THINKING.evidence,
+    evidence: rule_text::TOOL_LOOP_NEEDS_THINKING.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-sonnet-4-5-v1:0",
@@ -93,20 +93,21 @@ pub(crate) static TOOL_LOOP_NEEDS_THINKING: Rule = Rule {
     },
 };
 
-/// A tool call and its result are not together.
+/// A tool call and its result are separated.
 pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     id: "bedrock/tool-call-unanswered",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::TOOL_CALL_UNANSWERED.title,
-    why: "Every `toolUse` of a message must be answered by a `toolResult` of its id in the next message, and nothing \
-          else may be. Compactions and sliding windows split the two, an aborted tool leaves its call unanswered, and \
-          clients that write the results of parallel calls into several messages do not answer them either.",
+    title: rule_text::TOOL_CALL_UNANSWERED.title,
+    why: "Every `toolUse` block must be answered by a `toolResult` with its id in the next \
+          message, and every result needs such a call. Compaction and sliding windows separate \
+          the two, an aborted tool leaves its call unanswered, and clients that spread the \
+          results of parallel calls over several messages leave some unanswered too.",
     provider_error: Some(
         "Expected toolResult blocks at messages.….content for the following Ids: …",
     ),
     breach: None,
-    fix: lore::TOOL_CALL_UNANSWERED.fix,
+    fix: rule_text::TOOL_CALL_UNANSWERED.fix,
     applies: |_| true,
     evidence: &[
         Source { kind: SourceKind::Issue, at: "https://github.com/agno-agi/agno/issues/6698" },
@@ -188,21 +189,21 @@ pub(crate) static TOOL_CALL_UNANSWERED: Rule = Rule {
     },
 };
 
-/// The model does not continue a message of the assistant's.
+/// The model does not continue a trailing assistant message.
 pub(crate) static PREFILL_REFUSED: Rule = Rule {
     id: "bedrock/prefill-refused",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::PREFILL_REFUSED.title,
-    why: lore::PREFILL_REFUSED.why,
+    title: rule_text::PREFILL_REFUSED.title,
+    why: rule_text::PREFILL_REFUSED.why,
     provider_error: Some(
         "The model returned the following errors: This model does not support assistant message prefill. The \
                      conversation must end with a user message.",
     ),
     breach: None,
-    fix: lore::PREFILL_REFUSED.fix,
+    fix: rule_text::PREFILL_REFUSED.fix,
     applies: claude::is_claude,
-    evidence: lore::PREFILL_REFUSED.evidence,
+    evidence: rule_text::PREFILL_REFUSED.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-opus-5-v1:0",
@@ -221,21 +222,21 @@ pub(crate) static PREFILL_REFUSED: Rule = Rule {
     },
 };
 
-/// A message of the assistant's ends with thinking.
+/// An assistant message ends with thinking.
 pub(crate) static ENDS_IN_THINKING: Rule = Rule {
     id: "bedrock/ends-in-thinking",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::ENDS_IN_THINKING.title,
-    why: lore::ENDS_IN_THINKING.why,
+    title: rule_text::ENDS_IN_THINKING.title,
+    why: rule_text::ENDS_IN_THINKING.why,
     provider_error: Some(
         "The model returned the following errors: messages.…: The final block in an assistant message cannot be \
                      `thinking`.",
     ),
     breach: None,
-    fix: lore::ENDS_IN_THINKING.fix,
+    fix: rule_text::ENDS_IN_THINKING.fix,
     applies: claude::is_claude,
-    evidence: lore::ENDS_IN_THINKING.evidence,
+    evidence: rule_text::ENDS_IN_THINKING.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-sonnet-4-5-v1:0",

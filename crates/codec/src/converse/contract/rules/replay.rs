@@ -1,28 +1,28 @@
-//! Rules about what comes back of what was issued.
+//! Rules about the replay of issued content.
 
 use throughline_core::Wire;
 
-use crate::audit::{Breach, Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::audit::{Example, Rule, Severity, Source, SourceKind, ViolationKind};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// A thinking block is not as it was issued.
+/// A thinking block differs from the one that was issued.
 pub(crate) static THINKING_MODIFIED: Rule = Rule {
     id: "bedrock/thinking-modified",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::THINKING_MODIFIED.title,
-    why: lore::THINKING_MODIFIED.why,
+    title: rule_text::THINKING_MODIFIED.title,
+    why: rule_text::THINKING_MODIFIED.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
                      the latest assistant message cannot be modified. These blocks must remain as they were in the original \
                      response.",
     ),
-    breach: Some(Breach::Invalid),
-    fix: lore::THINKING_MODIFIED.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::THINKING_MODIFIED.fix,
     applies: claude::is_claude,
-    evidence: lore::THINKING_MODIFIED.evidence,
+    evidence: rule_text::THINKING_MODIFIED.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-opus-4-6-v1:0",
@@ -143,22 +143,22 @@ pub(crate) static THINKING_MODIFIED: Rule = Rule {
     },
 };
 
-/// Thinking of an open tool loop is gone.
+/// Thinking of an open tool loop is missing.
 pub(crate) static THINKING_DROPPED: Rule = Rule {
     id: "bedrock/thinking-dropped",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::THINKING_DROPPED.title,
-    why: lore::THINKING_DROPPED.why,
+    title: rule_text::THINKING_DROPPED.title,
+    why: rule_text::THINKING_DROPPED.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.…: `thinking` or `redacted_thinking` blocks in \
                      the latest assistant message cannot be modified. These blocks must remain as they were in the original \
                      response.",
     ),
-    breach: Some(Breach::Missing),
-    fix: lore::THINKING_DROPPED.fix,
+    breach: Some(ViolationKind::Missing),
+    fix: rule_text::THINKING_DROPPED.fix,
     applies: claude::is_claude,
-    evidence: lore::THINKING_DROPPED.evidence,
+    evidence: rule_text::THINKING_DROPPED.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-sonnet-4-5-v1:0",
@@ -295,21 +295,21 @@ pub(crate) static THINKING_DROPPED: Rule = Rule {
     },
 };
 
-/// What stood before a thinking block has changed since it was issued.
+/// The content before a thinking block changed after the block was issued.
 pub(crate) static PREFIX_CHANGED: Rule = Rule {
     id: "bedrock/prefix-changed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::PREFIX_CHANGED.title,
-    why: lore::PREFIX_CHANGED.why,
+    title: rule_text::PREFIX_CHANGED.title,
+    why: rule_text::PREFIX_CHANGED.why,
     provider_error: Some(
         "The model returned the following errors: messages.….content.…: Invalid `signature` in `thinking` block. The \
                      block is bound to a different conversation. Remove the block, or set \
                      `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting requires the \
                      `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. …",
     ),
-    breach: Some(Breach::Invalid),
-    fix: lore::PREFIX_CHANGED.fix,
+    breach: Some(ViolationKind::Invalid),
+    fix: rule_text::PREFIX_CHANGED.fix,
     applies: claude::is_bound_claude,
     evidence: &[
         Source {
@@ -412,11 +412,11 @@ pub(crate) static BLOCK_UNREADABLE: Rule = Rule {
     id: "bedrock/block-unreadable",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: lore::BLOCK_UNREADABLE.title,
-    why: lore::BLOCK_UNREADABLE.why,
+    title: rule_text::BLOCK_UNREADABLE.title,
+    why: rule_text::BLOCK_UNREADABLE.why,
     provider_error: None,
     breach: None,
-    fix: lore::BLOCK_UNREADABLE.fix,
+    fix: rule_text::BLOCK_UNREADABLE.fix,
     applies: claude::is_claude,
     evidence: &[Source {
         kind: SourceKind::Documentation,

@@ -1,27 +1,27 @@
-//! Rules about what a request asks for.
+//! Rules about the settings of a request.
 
 use throughline_core::Wire;
 
 use crate::audit::{Example, Rule, Severity, Source, SourceKind};
-use crate::claude::{self, lore};
+use crate::claude::{self, rule_text};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
-/// The model does not take this kind of thinking.
+/// The model does not support this thinking mode.
 pub(crate) static MODE_NOT_SUPPORTED: Rule = Rule {
     id: "bedrock/mode-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::MODE_NOT_SUPPORTED.title,
-    why: lore::MODE_NOT_SUPPORTED.why,
+    title: rule_text::MODE_NOT_SUPPORTED.title,
+    why: rule_text::MODE_NOT_SUPPORTED.why,
     provider_error: Some(
         "The model returned the following errors: \"thinking.type.…\" is not supported for this model. Use \
                      \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.",
     ),
     breach: None,
-    fix: lore::MODE_NOT_SUPPORTED.fix,
+    fix: rule_text::MODE_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
-    evidence: lore::MODE_NOT_SUPPORTED.evidence,
+    evidence: rule_text::MODE_NOT_SUPPORTED.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-opus-4-7-v1:0",
@@ -46,16 +46,16 @@ pub(crate) static BUDGET_TOO_SMALL: Rule = Rule {
     id: "bedrock/budget-too-small",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::BUDGET_TOO_SMALL.title,
-    why: lore::BUDGET_TOO_SMALL.why,
+    title: rule_text::BUDGET_TOO_SMALL.title,
+    why: rule_text::BUDGET_TOO_SMALL.why,
     provider_error: Some(
         "The model returned the following errors: thinking.enabled.budget_tokens: Input should be greater than or \
                      equal to 1024",
     ),
     breach: None,
-    fix: lore::BUDGET_TOO_SMALL.fix,
+    fix: rule_text::BUDGET_TOO_SMALL.fix,
     applies: claude::is_claude,
-    evidence: lore::BUDGET_TOO_SMALL.evidence,
+    evidence: rule_text::BUDGET_TOO_SMALL.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-sonnet-4-5-v1:0",
@@ -82,15 +82,15 @@ pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
     id: "bedrock/budget-not-below-max-tokens",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::BUDGET_NOT_BELOW_MAX_TOKENS.title,
-    why: lore::BUDGET_NOT_BELOW_MAX_TOKENS.why,
+    title: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.title,
+    why: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.why,
     provider_error: Some(
         "The model returned the following errors: `max_tokens` must be greater than `thinking.budget_tokens`.",
     ),
     breach: None,
     fix: "Raise `inferenceConfig.maxTokens` above the budget, or lower the budget.",
     applies: claude::is_claude,
-    evidence: lore::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
+    evidence: rule_text::BUDGET_NOT_BELOW_MAX_TOKENS.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-sonnet-4-5-v1:0",
@@ -112,21 +112,21 @@ pub(crate) static BUDGET_NOT_BELOW_MAX_TOKENS: Rule = Rule {
     },
 };
 
-/// The model cannot be told to call a tool here.
+/// The model does not support a forced tool choice.
 pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
     id: "bedrock/forced-tool-choice",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::FORCED_TOOL_CHOICE.title,
-    why: "A model that must call a tool cannot think first about whether to. So a forced `toolChoice` is refused \
-          beside a thinking budget, by Opus 5.5, Sonnet 5.5 and Fable 5.1 always, and on Bedrock by models up to 4.7 \
-          beside adaptive thinking too. Clients that force a tool to get structured output break this when thinking is \
-          switched on.",
+    title: rule_text::FORCED_TOOL_CHOICE.title,
+    why: "A model that is forced to call a tool cannot think first about whether to call it. A \
+          forced `toolChoice` is therefore rejected with a thinking budget, always by Opus 5.5, \
+          Sonnet 5.5 and Fable 5.1, and on Bedrock also with adaptive thinking by models up to \
+          4.7. Clients that force a tool for structured output fail when thinking is enabled.",
     provider_error: Some(
         "The model returned the following errors: Thinking may not be enabled when tool_choice forces tool use.",
     ),
     breach: None,
-    fix: lore::FORCED_TOOL_CHOICE.fix,
+    fix: rule_text::FORCED_TOOL_CHOICE.fix,
     applies: claude::is_claude,
     evidence: &[
         Source {
@@ -172,20 +172,20 @@ pub(crate) static FORCED_TOOL_CHOICE: Rule = Rule {
     },
 };
 
-/// The model does not take this effort.
+/// The model does not support this effort.
 pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     id: "bedrock/effort-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::EFFORT_NOT_SUPPORTED.title,
-    why: lore::EFFORT_NOT_SUPPORTED.why,
+    title: rule_text::EFFORT_NOT_SUPPORTED.title,
+    why: rule_text::EFFORT_NOT_SUPPORTED.why,
     provider_error: Some(
         "The model returned the following errors: This model does not support effort level '…'. Supported levels: ….",
     ),
     breach: None,
-    fix: lore::EFFORT_NOT_SUPPORTED.fix,
+    fix: rule_text::EFFORT_NOT_SUPPORTED.fix,
     applies: claude::is_claude,
-    evidence: lore::EFFORT_NOT_SUPPORTED.evidence,
+    evidence: rule_text::EFFORT_NOT_SUPPORTED.evidence,
     example: Example {
         provider: "bedrock",
         model: "us.anthropic.claude-opus-4-6-v1:0",
@@ -209,18 +209,18 @@ pub(crate) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     },
 };
 
-/// The model sets its sampling itself.
+/// The model does not support this sampling setting.
 pub(crate) static SAMPLING_FIXED: Rule = Rule {
     id: "bedrock/sampling-fixed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: lore::SAMPLING_FIXED.title,
-    why: lore::SAMPLING_FIXED.why,
+    title: rule_text::SAMPLING_FIXED.title,
+    why: rule_text::SAMPLING_FIXED.why,
     provider_error: Some(
         "The model returned the following errors: `…` is deprecated for this model.",
     ),
     breach: None,
-    fix: "Leave `temperature`, `topP` and `top_k` out.",
+    fix: "Omit `temperature`, `topP` and `top_k`.",
     applies: claude::is_claude,
     evidence: &[
         Source {

@@ -2,8 +2,8 @@
 
 use throughline_core::Contract;
 
-use super::{SIGNATURES_PAGE, WIRE, issue, recorded, signs};
-use crate::{Breach, Example, Rule, Severity};
+use super::{SIGNATURES_PAGE, WIRE, is_signing_model, issue, recorded};
+use crate::{Example, Rule, Severity, ViolationKind};
 
 const ASKED: &str = r#"{"contents": [{"role": "user", "parts": [{"text": "Weather in Paris?"}]}]}"#;
 
@@ -25,7 +25,7 @@ const SAID: &str = r#"{"candidates": [{"content": {"role": "model", "parts": [
   {"text": "It is sunny in Paris.", "thoughtSignature": "EuIKAcCxzXzr"}
 ]}, "finishReason": "STOP"}], "responseId": "r1"}"#;
 
-const SAID_BACK: &str = r#"{
+const EXAMPLE_TEXT_CONTINUATION: &str = r#"{
   "contents": [
     {"role": "user", "parts": [{"text": "Weather in Paris?"}]},
     {"role": "model", "parts": [{"text": "It is sunny in Paris.", "thoughtSignature": "EuIKAcCxzXzr"}]},
@@ -37,19 +37,20 @@ pub(in crate::gemini::contract) static FIRST_CALL_NEEDS_SIGNATURE: Rule = Rule {
     id: "gemini/first-call-needs-signature",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "In the current turn, the first function call of each step must carry its thought signature.",
-    why: "Gemini 3 keeps its train of thought in the signature that comes with a function call, and refuses to go on \
-          from a call without one, at every thinking level. Of calls made at once only the first is signed; of calls \
-          made one after another, each. Only the turn in progress is checked: what stands behind the last thing \
-          that the user said. Signatures get lost where a library has no field for them, where calls are stored \
-          without their part, and where parallel calls are split into contents of their own.",
+    title: "In the current turn, the first function call of each step must have its thought \
+          signature.",
+    why: "Gemini 3 stores its reasoning in the signature of a function call and rejects a call \
+          without one, at every thinking level. Of parallel calls only the first is signed; of \
+          sequential calls, each is. Only the current turn is checked: everything after the last \
+          user message. Signatures get lost when a library has no field for them, when calls are \
+          stored without their part, and when parallel calls are split into separate contents.",
     provider_error: Some(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to \
                      work correctly, and missing thought_signature may lead to degraded model performance. Additional \
                      data, function call `default_api:…` , position …. Please refer to \
                      https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
     ),
-    breach: Some(Breach::UnsignedCall),
+    breach: Some(ViolationKind::UnsignedCall),
     fix: "Send the call's part back with its `thoughtSignature`. For calls that Gemini never made, send the documented \
           `skip_thought_signature_validator`.",
     applies: |target| target.profile.contract == Contract::RequiredWithTools,
@@ -80,15 +81,17 @@ pub(in crate::gemini::contract) static SIGNATURE_CORRUPTED: Rule = Rule {
     id: "gemini/signature-corrupted",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A thought signature must be one that this endpoint issued to this account, unchanged.",
-    why: "A signature is opaque bytes in base64. Either alphabet will do, but the bytes must be those that came: cut \
-          off, replaced by a word, taken from another vendor, from Vertex instead of the Gemini API, or from \
-          another account, they are corrupted. Conversations break for good when a model or an account is switched \
-          and the old signatures are sent on. Between Gemini models nothing certain is known to fail.",
+    title: "A thought signature must be unchanged, and issued by this endpoint to this account.",
+    why: "A signature is opaque bytes in base64. Either alphabet is accepted, but the bytes must \
+          be the issued ones. A signature that is truncated, replaced by text, or taken from \
+          another vendor, another account, or Vertex instead of the Gemini API is corrupted. A \
+          conversation stays broken if the model or account changes and the old signatures are \
+          still sent. Between Gemini models no failure is confirmed.",
     provider_error: Some("Corrupted thought signature."),
-    breach: Some(Breach::Invalid),
-    fix: "Send signatures exactly as they came, and only to whom they came from; leave others out.",
-    applies: signs,
+    breach: Some(ViolationKind::Invalid),
+    fix: "Send signatures exactly as received, and only to the endpoint and account that issued \
+          them; omit others.",
+    applies: is_signing_model,
     evidence: &[
         issue("https://github.com/google-gemini/gemini-cli/issues/13467"),
         issue("https://github.com/lbjlaq/Antigravity-Manager/issues/970"),
@@ -115,14 +118,15 @@ pub(in crate::gemini::contract) static SIGNATURE_DROPPED: Rule = Rule {
     id: "gemini/signature-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "A part that was signed is sent without its signature.",
-    why: "Outside the calls that Gemini 3 insists on, a missing signature is accepted in silence: on texts, on code, on \
-          calls of Gemini 2.5 and of earlier turns. What the model thought there is lost to it. In streams the \
-          signature often comes on an empty text in the last chunk, which many clients throw away.",
+    title: "A signed part is sent without its signature.",
+    why: "Except for the calls that Gemini 3 checks, a missing signature is accepted silently: on \
+          texts, on code, and on calls of Gemini 2.5 or of earlier turns. The model loses the \
+          reasoning of that part. In streams the signature often arrives on an empty text in the \
+          last chunk, which many clients discard.",
     provider_error: None,
     breach: None,
-    fix: "Send each part back with its `thoughtSignature`, the empty ones too.",
-    applies: signs,
+    fix: "Send each part back with its `thoughtSignature`, including empty parts.",
+    applies: is_signing_model,
     evidence: &[
         SIGNATURES_PAGE,
         recorded("15 of 52 streamed signatures came on an empty text in the last chunk"),
@@ -138,7 +142,7 @@ pub(in crate::gemini::contract) static SIGNATURE_DROPPED: Rule = Rule {
     {"role": "user", "parts": [{"text": "And in Rome?"}]}
   ]
 }"#,
-        mended: SAID_BACK,
+        mended: EXAMPLE_TEXT_CONTINUATION,
     },
 };
 
@@ -146,14 +150,15 @@ pub(in crate::gemini::contract) static SIGNATURE_MOVED: Rule = Rule {
     id: "gemini/signature-moved",
     wire: WIRE,
     severity: Severity::Note,
-    title: "A signature stands on another part than the one it was issued with.",
-    why: "Google asks for each signature inside its original part. Moved to a neighbour or repeated on a parallel \
-          call it was accepted wherever that was recorded, so nothing is refused; but the part that had it has lost \
-          it, and what it says of the other is anybody's guess.",
+    title: "A signature is on a different part than the one it was issued with.",
+    why: "Google requires each signature inside its original part. In recorded traffic, \
+          signatures that were moved to a neighbouring part or repeated on a parallel call were \
+          accepted, so this is not a refusal. But the original part has lost its signature, and \
+          the effect on the other part is unknown.",
     provider_error: None,
     breach: None,
     fix: "Keep each signature on its own part, and leave the other calls of a batch unsigned.",
-    applies: signs,
+    applies: is_signing_model,
     evidence: &[
         SIGNATURES_PAGE,
         recorded(
@@ -203,13 +208,14 @@ pub(in crate::gemini::contract) static SIGNED_TEXT_EDITED: Rule = Rule {
     id: "gemini/signed-text-edited",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "The text of a signed part is not the one that was signed.",
-    why: "A signed part is not to be joined with another, signed or not, nor changed. No refusal is known, but the \
-          signature then stands beside something that the model did not say when it thought it.",
+    title: "The text of a signed part was changed.",
+    why: "A signed part must not be changed or joined with another part, signed or not. No \
+          rejection is known, but the signature then belongs to text that the model did not \
+          produce with that reasoning.",
     provider_error: None,
     breach: None,
-    fix: "Send signed parts back one by one, as they came.",
-    applies: signs,
+    fix: "Send signed parts back separately and unchanged.",
+    applies: is_signing_model,
     evidence: &[SIGNATURES_PAGE],
     example: Example {
         provider: "gemini",
@@ -222,7 +228,7 @@ pub(in crate::gemini::contract) static SIGNED_TEXT_EDITED: Rule = Rule {
     {"role": "user", "parts": [{"text": "And in Rome?"}]}
   ]
 }"#,
-        mended: SAID_BACK,
+        mended: EXAMPLE_TEXT_CONTINUATION,
     },
 };
 
@@ -230,15 +236,16 @@ pub(in crate::gemini::contract) static STAND_IN_USED: Rule = Rule {
     id: "gemini/stand-in-used",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "A documented stand-in takes the place of a signature.",
-    why: "`skip_thought_signature_validator` and `context_engineering_is_the_way_to_go`, plain or in base64, let a call \
-          pass that Gemini never signed: one from another model, or from a client that made it up. Google says that \
-          it will negatively impact performance, since the thought behind the call is missing. On the parallel \
-          siblings of a signed call it is not needed at all.",
+    title: "A documented stand-in replaces a signature.",
+    why: "`skip_thought_signature_validator` and `context_engineering_is_the_way_to_go`, plain or \
+          in base64, make Gemini accept a call that it never signed, from another model or \
+          generated by a client. Google states that this reduces quality, because the reasoning \
+          for the call is missing. Parallel calls after a signed call do not need it.",
     provider_error: None,
     breach: None,
-    fix: "Send the signature that was issued where there is one; keep the stand-in for history from elsewhere.",
-    applies: signs,
+    fix: "Send the issued signature if there is one; use the stand-in only for history from other \
+          models.",
+    applies: is_signing_model,
     evidence: &[
         SIGNATURES_PAGE,
         issue("https://github.com/vercel/ai/pull/15560"),

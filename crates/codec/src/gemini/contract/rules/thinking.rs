@@ -1,4 +1,4 @@
-//! Rules about levels and budgets of thinking.
+//! Rules about thinking levels and budgets.
 
 use super::{THINKING_PAGE, WIRE, is_known, issue};
 use crate::{Example, Rule, Severity};
@@ -7,13 +7,14 @@ pub(in crate::gemini::contract) static LEVEL_NOT_SUPPORTED: Rule = Rule {
     id: "gemini/level-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model does not take this `thinkingLevel`.",
-    why: "Levels came with Gemini 3; earlier models take a budget of tokens and refuse the field itself. Among those \
-          that have levels the choice differs: Gemini 3 Pro has two, later Pro models three, and `MINIMAL` is for \
-          some Flash models only. A level that a settings page offers for all of them is refused by some.",
+    title: "The model does not support this `thinkingLevel`.",
+    why: "Gemini 3 introduced levels; earlier models accept a token budget and reject the field \
+          itself. The supported levels differ: Gemini 3 Pro has two, later Pro models three, and \
+          only some Flash models support `MINIMAL`. A settings page that offers one list for all \
+          models therefore causes rejections.",
     provider_error: Some("Thinking level … is not supported for this model."),
     breach: None,
-    fix: "Ask for a level that the model takes; before Gemini 3, ask for a `thinkingBudget`.",
+    fix: "Use a level that the model supports; before Gemini 3, use a `thinkingBudget`.",
     applies: is_known,
     evidence: &[
         THINKING_PAGE,
@@ -41,13 +42,14 @@ pub(in crate::gemini::contract) static BUDGET_OUT_OF_RANGE: Rule = Rule {
     id: "gemini/budget-out-of-range",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model does not take a thinking budget of this size.",
-    why: "Each Gemini 2.5 model has its own limits: Pro 128 to 32768 and no way to switch thinking off, Flash up to \
-          24576 and 0 for off, Flash-Lite 512 to 24576 and 0 for off. Budgets that are computed from the length of \
-          the answer, or kept while the model is changed, fall outside.",
+    title: "The model does not support a thinking budget of this size.",
+    why: "Each Gemini 2.5 model has its own limits: Pro 128 to 32768, and thinking cannot be \
+          disabled; Flash up to 24576, or 0 to disable; Flash-Lite 512 to 24576, or 0 to disable. \
+          Budgets that are computed from the output limit, or kept while the model changes, can \
+          be out of range.",
     provider_error: Some("The thinking budget (…) is invalid."),
     breach: None,
-    fix: "Ask for a budget within the model's limits.",
+    fix: "Use a budget within the model's limits.",
     applies: is_known,
     evidence: &[THINKING_PAGE, issue("https://github.com/RooCodeInc/Roo-Code/issues/4399")],
     example: Example {
@@ -69,15 +71,15 @@ pub(in crate::gemini::contract) static THOUGHTS_WITHOUT_THINKING: Rule = Rule {
     id: "gemini/thoughts-without-thinking",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Thoughts cannot be shown where thinking is switched off.",
-    why: "`includeThoughts` asks for summaries of what the model thinks, and a budget of 0 tells it not to. Settings \
-          pages that keep the two apart send both.",
+    title: "Thoughts cannot be included while thinking is disabled.",
+    why: "`includeThoughts` requests summaries of the model's reasoning, and a budget of 0 \
+          disables reasoning. Settings pages that treat the two settings independently send both.",
     provider_error: Some(
         "Unable to submit request because Thinking_config.include_thoughts is only enabled when thinking is \
                      enabled.",
     ),
     breach: None,
-    fix: "Leave `includeThoughts` out, or give the model a budget.",
+    fix: "Omit `includeThoughts`, or set a thinking budget.",
     applies: is_known,
     evidence: &[issue("https://github.com/lofcz/LLMTornado/pull/66")],
     example: Example {

@@ -1,24 +1,26 @@
-//! Rules about what needs what: reasoning and the item it led to, calls and their outputs.
+//! Rules about pairs: reasoning and the item it led to, calls and their outputs.
 
-use super::{WIRE, always, issue, pairs, recorded};
-use crate::{Breach, Example, Rule, Severity};
+use super::{WIRE, applies_always, issue, pairs_by_id, recorded};
+use crate::{Example, Rule, Severity, ViolationKind};
 
 pub(in crate::responses::contract) static REASONING_WITHOUT_FOLLOWING_ITEM: Rule = Rule {
     id: "openai/reasoning-without-following-item",
     wire: WIRE,
     severity: Severity::Refuse,
     title: "A stored reasoning item must be followed by the item it led to.",
-    why: "While `store` is on, the API keeps every item of its answers and finds them again by id. A reasoning item \
-          that comes back under its id must stand right before the very item that it led to, under that item's own \
-          id; only more reasoning may stand between. History that was edited, trimmed, or rebuilt from plain texts \
-          keeps the `rs_…` item and loses the other half of the pair. Without ids nothing is paired: items that \
-          carry their encrypted content and no id may be followed by anything.",
+    why: "With `store` enabled, the API stores every item of its responses and resolves them by \
+          id. A reasoning item sent with its id must be directly before the item it led to, with \
+          that item's own id; only more reasoning may be between them. History that was edited, \
+          trimmed, or rebuilt from plain text keeps the `rs_…` item and loses the other item of \
+          the pair. Items with encrypted content and no id are not paired and may be followed by \
+          anything.",
     provider_error: Some(
         "Item 'rs_…' of type 'reasoning' was provided without its required following item.",
     ),
     breach: None,
-    fix: "Send the item that followed the reasoning back under its own id, or leave the reasoning item out.",
-    applies: pairs,
+    fix: "Send the item that followed the reasoning back with its own id, or omit the reasoning \
+          item.",
+    applies: pairs_by_id,
     evidence: &[
         recorded("pydantic-ai, test_openai_responses_thinking_with_modified_history"),
         issue("https://github.com/continuedev/continue/issues/8933"),
@@ -52,17 +54,18 @@ pub(in crate::responses::contract) static ITEM_WITHOUT_ITS_REASONING: Rule = Rul
     id: "openai/item-without-its-reasoning",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "An item that is sent under its stored id needs the reasoning that led to it.",
-    why: "This is the other half of the pair. A call, a message or a search that a reasoning model made is stored \
-          together with the reasoning item before it. Whoever drops reasoning to save tokens, or because a \
-          framework has no type for it, and goes on sending `fc_…` or `msg_…` ids is refused. Earlier reasoning may \
-          be dropped, but then the ids of what it led to must go as well.",
+    title: "An item sent by its stored id needs the reasoning that led to it.",
+    why: "This is the reverse of the pair rule. A call, message or search of a reasoning model is \
+          stored together with the reasoning item before it. A client that drops reasoning, to \
+          save tokens or because its framework has no type for it, and still sends `fc_…` or \
+          `msg_…` ids is rejected. Earlier reasoning may be dropped only together with the ids of \
+          the items it led to.",
     provider_error: Some(
         "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning' item: 'rs_…'.",
     ),
-    breach: Some(Breach::Missing),
-    fix: "Put the reasoning item back right before it, or leave out the `id` of the item.",
-    applies: pairs,
+    breach: Some(ViolationKind::Missing),
+    fix: "Put the reasoning item back directly before it, or omit the `id` of the item.",
+    applies: pairs_by_id,
     evidence: &[
         issue("https://github.com/0xPlaygrounds/rig/issues/751"),
         issue("https://github.com/openai/openai-python/issues/3008"),
@@ -103,13 +106,14 @@ pub(in crate::responses::contract) static ITEM_DUPLICATED: Rule = Rule {
     wire: WIRE,
     severity: Severity::Refuse,
     title: "No two items of a request may have the same id.",
-    why: "An id names one stored item. A session that was merged, resumed twice, or replayed beside its own copy \
-          names it twice, and the API does not guess which is meant. Some clients make ids up (`msg_0`, `msg_1`) \
-          and begin to count anew with every turn, with the same result.",
+    why: "An id identifies one stored item. A session that was merged, resumed twice, or replayed \
+          with its own copy contains the id twice, and the API rejects the ambiguity. Some \
+          clients generate ids (`msg_0`, `msg_1`) and restart the numbering in every turn, with \
+          the same result.",
     provider_error: Some("Duplicate item found with id …"),
     breach: None,
-    fix: "Send each item once, and leave out ids that your own code made up.",
-    applies: pairs,
+    fix: "Send each item once, and omit ids that your own code generated.",
+    applies: pairs_by_id,
     evidence: &[
         issue("https://github.com/github/copilot-cli/issues/3560"),
         issue("https://github.com/earendil-works/pi/issues/5148"),
@@ -142,15 +146,17 @@ pub(in crate::responses::contract) static TOOL_CALL_UNANSWERED: Rule = Rule {
     id: "openai/tool-call-unanswered",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Every call needs its output, and every output its call.",
-    why: "A `function_call` and its `function_call_output` are joined by `call_id`, and the API takes neither \
-          without the other. Calls lose their outputs when a run is interrupted or a tool fails without saying so; \
-          outputs lose their calls when history is trimmed from the front. Where `previous_response_id` or \
-          `conversation` is set, the call may be one that the API has itself.",
+    title: "Every call needs its output, and every output needs its call.",
+    why: "A `function_call` and its `function_call_output` are joined by `call_id`, and the API \
+          accepts neither without the other. Calls lose their outputs when a run is interrupted \
+          or a tool fails silently. Outputs lose their calls when history is trimmed from the \
+          front. With `previous_response_id` or `conversation`, the call may be stored at the \
+          API.",
     provider_error: Some("No tool output found for function call call_…."),
     breach: None,
-    fix: "Send an output for the call, if only to say that it failed, or leave the call out with its reasoning.",
-    applies: always,
+    fix: "Send an output for the call, even if it only reports a failure, or omit the call with \
+          its reasoning.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/router-for-me/CLIProxyAPI/issues/2368"),
         issue("https://github.com/continuedev/continue/issues/10092"),
@@ -182,11 +188,11 @@ pub(in crate::responses::contract) static CALLS_INTERRUPTED: Rule = Rule {
     id: "deepseek/calls-interrupted",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Nothing may be said between calls made at once and their outputs.",
-    why: "DeepSeek's Responses endpoint turns items into chat messages, in which a batch of calls is one message and \
-          their outputs follow at once. A message that stands among the calls ends the batch early, and the calls \
-          before it are then taken for unanswered. It happens when reasoning is flattened into text and left where \
-          it was thought: between two parallel calls.",
+    title: "No message may be between parallel calls and their outputs.",
+    why: "DeepSeek's Responses endpoint converts items to chat messages, in which a batch of \
+          calls is one message and the outputs follow directly. A message among the calls ends \
+          the batch early, and the calls before it count as unanswered. This happens when \
+          reasoning between two parallel calls is converted to text and left in place.",
     provider_error: Some("No tool output found for tool call …."),
     breach: None,
     fix: "Put the message before the first call of the batch. Send reasoning back as `reasoning` items, not as text.",

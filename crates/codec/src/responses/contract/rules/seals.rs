@@ -1,7 +1,7 @@
-//! Rules about reasoning items themselves: what they must carry, and that they come back as they were issued.
+//! Rules about reasoning items: their required members, and that they come back as issued.
 
-use super::{TYPES, WIRE, always, issue, recorded, seals_reasoning, stores};
-use crate::{Breach, Example, Rule, Severity};
+use super::{TYPES, WIRE, applies_always, issue, recorded, seals_reasoning, stores_responses};
+use crate::{Example, Rule, Severity, ViolationKind};
 
 const ASKED: &str = r#"{"model": "gpt-5", "store": false, "input": [{"role": "user", "content": "Weather in Paris?"}]}"#;
 
@@ -25,17 +25,18 @@ pub(in crate::responses::contract) static ITEM_NOT_FOUND: Rule = Rule {
     id: "openai/item-not-found",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "An item that was never stored cannot be named by its id.",
-    why: "A reasoning item without `encrypted_content`, and an `item_reference`, hold nothing but an id: the provider \
-          looks the rest up. With `store: false` it kept nothing to look up, though it gave every item an id. \
-          Stateless conversations carry the encrypted content instead.",
+    title: "An item that was not stored cannot be referenced by its id.",
+    why: "A reasoning item without `encrypted_content`, or an `item_reference`, contains only an \
+          id, and the provider looks up the rest. With `store: false` the provider stored \
+          nothing, although every item got an id. Stateless conversations send the encrypted \
+          content instead.",
     provider_error: Some(
         "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false. Try again \
                      with `store` set to true, or remove this item from your input.",
     ),
-    breach: Some(Breach::Unsigned),
-    fix: "Send the reasoning item with its `encrypted_content`, or leave it out.",
-    applies: stores,
+    breach: Some(ViolationKind::Unsigned),
+    fix: "Send the reasoning item with its `encrypted_content`, or omit it.",
+    applies: stores_responses,
     evidence: &[
         issue("https://github.com/vercel/ai/issues/7543"),
         issue("https://github.com/can1357/oh-my-pi/issues/41"),
@@ -63,17 +64,19 @@ pub(in crate::responses::contract) static ENCRYPTED_CONTENT_INVALID: Rule = Rule
     id: "openai/encrypted-content-invalid",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "Encrypted content must come back exactly as it was issued, to the account that it was issued to.",
-    why: "`encrypted_content` is sealed with a key of the provider's, for one organisation and deployment. A byte \
-          that was cut off or re-encoded, a value from another account, another endpoint or another vendor, and an \
-          empty string fail alike: the provider cannot open them, and says so instead of going on without. In a \
-          stream, the value that counts is the one of `response.output_item.done`.",
+    title: "Encrypted content must be sent back unchanged, and only to the account that received \
+          it.",
+    why: "The provider encrypts `encrypted_content` with its own key, for one organisation and \
+          deployment. A truncated or re-encoded value, a value from another account, endpoint or \
+          vendor, and an empty string all fail: the provider cannot decrypt them and rejects the \
+          request. In a stream, only the value of `response.output_item.done` is valid.",
     provider_error: Some(
         "The encrypted content for item rs_… could not be verified. Reason: Encrypted content could not be \
                      decrypted or parsed.",
     ),
-    breach: Some(Breach::Invalid),
-    fix: "Send the encrypted content exactly as it was received, and only to whom it came from; else leave the item out.",
+    breach: Some(ViolationKind::Invalid),
+    fix: "Send the encrypted content exactly as received, and only to the endpoint and account \
+          that issued it; otherwise omit the item.",
     applies: seals_reasoning,
     evidence: &[
         issue("https://github.com/openai/codex/issues/8145"),
@@ -103,13 +106,13 @@ pub(in crate::responses::contract) static REASONING_NEEDS_SUMMARY: Rule = Rule {
     id: "openai/reasoning-needs-summary",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A reasoning item must have a `summary`, if only an empty one.",
-    why: "The member is required, and an empty list says that there is no summary. Serialisers that leave out empty \
-          lists to save space take it away, and the next turn fails.",
+    title: "A reasoning item must have a `summary`, even an empty one.",
+    why: "The member is required, and an empty list means that there is no summary. Serialisers \
+          that omit empty lists to save space remove it, and the next turn fails.",
     provider_error: Some("Missing required parameter: 'input[…].summary'."),
     breach: None,
     fix: "Send `\"summary\": []`.",
-    applies: always,
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/newo-ether/Agora/issues/126"),
         issue("https://github.com/newo-ether/Agora/issues/141"),
@@ -146,14 +149,16 @@ pub(in crate::responses::contract) static REASONING_DROPPED: Rule = Rule {
     id: "openai/reasoning-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "The reasoning behind the current turn's calls is gone.",
-    why: "Nothing is refused when a reasoning item is left out together with the ids that pair it. But the model that \
-          reads the tool's output no longer knows why it called: it thinks everything over again, or goes on \
-          without. Reasoning of turns that are finished may go; that of the turn in progress should stay.",
+    title: "The reasoning for the current turn's calls is missing.",
+    why: "The API accepts a request without a reasoning item if the paired ids are omitted too. \
+          But the model that reads the tool's output then lacks the reason for the call: it \
+          reasons again from the start, or continues without. Reasoning of finished turns may be \
+          omitted; reasoning of the current turn should stay.",
     provider_error: None,
     breach: None,
-    fix: "Send the reasoning items of the current turn back, each right before what it led to.",
-    applies: always,
+    fix: "Send the reasoning items of the current turn back, each directly before the item it led \
+          to.",
+    applies: applies_always,
     evidence: &[TYPES, issue("https://github.com/langgenius/dify/issues/41092")],
     example: Example {
         provider: "openai",
@@ -176,14 +181,15 @@ pub(in crate::responses::contract) static REASONING_MOVED: Rule = Rule {
     id: "openai/reasoning-moved",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "A reasoning item belongs right before the item it led to, once and unmixed.",
-    why: "Without ids the provider cannot tell that a reasoning item stands in the wrong place, twice, or with \
-          another's content. It takes the request, and the model reads its thoughts in an order in which it never \
-          had them.",
+    title: "A reasoning item must be directly before the item it led to, once, with its own \
+          content.",
+    why: "Without ids the provider cannot detect that a reasoning item is misplaced, repeated, or \
+          has the content of another item. It accepts the request, and the model reads its \
+          reasoning in an order in which it never occurred.",
     provider_error: None,
     breach: None,
-    fix: "Send the items of an answer in the order in which they came.",
-    applies: always,
+    fix: "Send the items of a response in their original order.",
+    applies: applies_always,
     evidence: &[
         TYPES,
         recorded("accepted requests have each reasoning item right before what it led to"),
@@ -210,19 +216,20 @@ pub(in crate::responses::contract) static PHASE_DROPPED: Rule = Rule {
     id: "openai/phase-dropped",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "A message that was said in a phase should go back with it.",
-    why: "Since GPT-5.3 Codex a message says whether it is `commentary` on the way or the `final_answer`. A model that \
-          gets its commentary back without the mark takes it for an answer, and tends to stop early.",
+    title: "A message is sent without its phase.",
+    why: "Since GPT-5.3 Codex, each message is marked as intermediate `commentary` or as the \
+          `final_answer`. A model that gets its commentary back without the mark treats it as an \
+          answer and tends to stop early.",
     provider_error: None,
     breach: None,
-    fix: "Send the message's `phase` back as it came.",
-    applies: always,
+    fix: "Send the message's `phase` back unchanged.",
+    applies: applies_always,
     evidence: &[TYPES],
     example: Example {
         provider: "openai",
         model: "gpt-5.4",
         prior: &[
-            r#"{"model": "gpt-5.4", "input": [{"role": "user", "content": "Mend the build."}]}"#,
+            r#"{"model": "gpt-5.4", "input": [{"role": "user", "content": "Fix the build."}]}"#,
             r#"{"id": "resp_1", "object": "response", "model": "gpt-5.4", "status": "completed", "output": [
   {"type": "message", "id": "msg_1", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "I look at the log."}]}
 ]}"#,
@@ -230,7 +237,7 @@ pub(in crate::responses::contract) static PHASE_DROPPED: Rule = Rule {
         failing: r#"{
   "model": "gpt-5.4",
   "input": [
-    {"role": "user", "content": "Mend the build."},
+    {"role": "user", "content": "Fix the build."},
     {"role": "assistant", "content": "I look at the log."},
     {"role": "user", "content": "Go on."}
   ]
@@ -238,7 +245,7 @@ pub(in crate::responses::contract) static PHASE_DROPPED: Rule = Rule {
         mended: r#"{
   "model": "gpt-5.4",
   "input": [
-    {"role": "user", "content": "Mend the build."},
+    {"role": "user", "content": "Fix the build."},
     {"role": "assistant", "content": "I look at the log.", "phase": "commentary"},
     {"role": "user", "content": "Go on."}
   ]
@@ -250,14 +257,14 @@ pub(in crate::responses::contract) static THOUGHT_AS_TEXT: Rule = Rule {
     id: "openai/thought-as-text",
     wire: WIRE,
     severity: Severity::Note,
-    title: "A thought is said as a plain message.",
-    why: "A summary of reasoning that comes back as text is read as something that was said aloud. The model may \
-          imitate it and think in the open, and the reasoning that it summarised is lost all the same. It happens \
-          where a framework has no other place for a thought.",
+    title: "A thought is sent as a plain message.",
+    why: "The model reads a reasoning summary that comes back as text as part of the \
+          conversation. It may imitate the style and reason in visible text, and the summarised \
+          reasoning itself is lost. This happens when a framework has no type for reasoning.",
     provider_error: None,
     breach: None,
-    fix: "Send the reasoning item itself, or leave the thought out.",
-    applies: always,
+    fix: "Send the reasoning item itself, or omit the thought.",
+    applies: applies_always,
     evidence: &[
         recorded("pydantic-ai, test_openai_responses_thinking_with_modified_history"),
         issue("https://github.com/BerriAI/litellm/issues/24985"),
@@ -298,14 +305,16 @@ pub(in crate::responses::contract) static CACHE_PREFIX_BROKEN: Rule = Rule {
     id: "openai/cache-prefix-broken",
     wire: WIRE,
     severity: Severity::Degrade,
-    title: "The request says the same as the last one, in other bytes: the prompt cache misses.",
-    why: "The cache compares what it is sent from the start, and a tool whose members were written in another order \
-          is another text. Maps without a fixed order, and JSON that is parsed and written again, change it from \
-          one turn to the next, and everything behind it is paid for and read anew.",
+    title: "The request has the same content as the last one in different bytes, so the prompt \
+          cache misses.",
+    why: "The cache compares requests from the start, byte for byte, so a tool whose members are \
+          in another order does not match. Maps without a fixed order, and JSON that is parsed \
+          and serialised again, change the bytes from turn to turn. Everything after the change \
+          is processed and billed again.",
     provider_error: None,
     breach: None,
-    fix: "Write tools and earlier items in the same bytes every time.",
-    applies: always,
+    fix: "Serialise tools and earlier items to the same bytes every time.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/Lakr233/FlowDown/issues/273"),
         issue("https://github.com/openclaw/openclaw/pull/78747"),

@@ -1,22 +1,23 @@
-//! Rules about settings, and about going on from an answer that the provider keeps.
+//! Rules about settings, and about continuing from a stored response.
 
-use super::{TYPES, WIRE, always, issue, recorded, stores};
+use super::{TYPES, WIRE, applies_always, issue, recorded, stores_responses};
 use crate::{Example, Rule, Severity};
 
 pub(in crate::responses::contract) static PREVIOUS_RESPONSE_AND_CONVERSATION: Rule = Rule {
     id: "openai/previous-response-and-conversation",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "A request goes on from an answer or from a conversation, not from both.",
-    why: "`previous_response_id` and `conversation` are two ways to say what came before, and each of them says all \
-          of it. Frameworks that have both kinds of session set the second without clearing the first.",
+    title: "A request can continue a response or a conversation, but not both.",
+    why: "`previous_response_id` and `conversation` are two ways to reference the history, and \
+          each of them covers all of it. Frameworks that support both kinds of session set the \
+          second without clearing the first.",
     provider_error: Some(
         "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Ensure you are only \
                      providing one of: 'previous_response_id' or 'conversation'.",
     ),
     breach: None,
-    fix: "Leave out one of `previous_response_id` and `conversation`.",
-    applies: always,
+    fix: "Omit either `previous_response_id` or `conversation`.",
+    applies: applies_always,
     evidence: &[TYPES],
     example: Example {
         provider: "openai",
@@ -40,14 +41,14 @@ pub(in crate::responses::contract) static PREVIOUS_RESPONSE_NOT_FOUND: Rule = Ru
     id: "openai/previous-response-not-found",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "An answer that was made with `store` set to false cannot be gone on from.",
-    why: "`previous_response_id` finds an answer that the provider kept. With `store: false` it kept nothing, though \
-          it gave the answer an id all the same. What came before must then be sent again, reasoning items with \
-          their encrypted content included.",
+    title: "A response created with `store` set to false cannot be continued.",
+    why: "`previous_response_id` references a response that the provider stored. With `store: \
+          false` it stored nothing, although the response has an id. The history must then be \
+          sent again, including reasoning items with their encrypted content.",
     provider_error: Some("Previous response with id 'resp_…' not found."),
     breach: None,
-    fix: "Send the earlier items in `input` instead, or make answers with `store` set to true.",
-    applies: always,
+    fix: "Send the earlier items in `input`, or create responses with `store` set to true.",
+    applies: applies_always,
     evidence: &[
         recorded("rig, a cassette that answers previous_response_not_found"),
         issue("https://github.com/bigduu/Bamboo-agent/issues/64"),
@@ -86,14 +87,14 @@ pub(in crate::responses::contract) static REASONING_RESENT: Rule = Rule {
     id: "openai/reasoning-resent",
     wire: WIRE,
     severity: Severity::Note,
-    title: "Reasoning need not be sent again where an answer is gone on from.",
-    why: "With `previous_response_id` the provider has the items of that answer and of all before it, reasoning \
-          included. Sending them again makes the model read them twice and pay for both; no accepted request that \
-          was recorded did so.",
+    title: "Reasoning is sent again although the request continues a stored response.",
+    why: "With `previous_response_id` the provider already has the items of that response and of \
+          all earlier ones, including reasoning. If they are sent again, the model reads them \
+          twice and both copies are billed. No recorded accepted request did so.",
     provider_error: None,
     breach: None,
-    fix: "Send only what is new: the tool outputs, or what the user says next.",
-    applies: stores,
+    fix: "Send only new items: the tool outputs, or the next user message.",
+    applies: stores_responses,
     evidence: &[
         recorded("15 accepted requests with previous_response_id, none with reasoning items"),
         TYPES,
@@ -125,16 +126,17 @@ pub(in crate::responses::contract) static EFFORT_NOT_SUPPORTED: Rule = Rule {
     id: "openai/effort-not-supported",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model does not take this `reasoning.effort`.",
-    why: "The efforts form one ladder, from `none` to `max`, but each model has its own rungs: `minimal` came with \
-          GPT-5 and went with 5.1, `none` came with 5.1, `xhigh` and `max` later. A setting that is right for one \
-          model is refused by the next, so it breaks when only the model's name is changed.",
+    title: "The model does not support this `reasoning.effort`.",
+    why: "Efforts range from `none` to `max`, but each model supports a subset: GPT-5 added \
+          `minimal`, GPT-5.1 removed it and added `none`, and later models added `xhigh` and \
+          `max`. A value that works for one model may be rejected by the next, so changing only \
+          the model's name can break a request.",
     provider_error: Some(
         "Unsupported value: '…' is not supported with the '…' model. Supported values are: …",
     ),
     breach: None,
-    fix: "Ask for an effort that the model takes.",
-    applies: always,
+    fix: "Use an effort that the model supports.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/anomalyco/opencode/issues/4451"),
         issue("https://github.com/kaitranntt/ccs/issues/344"),
@@ -161,14 +163,14 @@ pub(in crate::responses::contract) static SAMPLING_FIXED: Rule = Rule {
     id: "openai/sampling-fixed",
     wire: WIRE,
     severity: Severity::Refuse,
-    title: "The model sets `temperature` and `top_p` itself.",
-    why: "Reasoning models sample in a way of their own, and refuse to be told another. The o-series and GPT-5 do so \
-          always, later models while they reason: with the effort `none` they take both. Code that set a \
-          temperature for an older model keeps sending it.",
+    title: "The model does not support `temperature` and `top_p`.",
+    why: "Reasoning models use fixed sampling and reject other settings. The o-series and GPT-5 \
+          always reject them; later models reject them while they reason and accept both with the \
+          effort `none`. Code that set a temperature for an older model often keeps sending it.",
     provider_error: Some("Unsupported parameter: 'temperature' is not supported with this model."),
     breach: None,
-    fix: "Leave `temperature` and `top_p` out.",
-    applies: always,
+    fix: "Omit `temperature` and `top_p`.",
+    applies: applies_always,
     evidence: &[
         issue("https://github.com/OpenHands/software-agent-sdk/issues/1837"),
         issue("https://github.com/sourcebot-dev/sourcebot/issues/454"),

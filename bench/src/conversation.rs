@@ -1,0 +1,164 @@
+//! A conversation as an agent sends it: each request extends the previous one by the reply and its
+//! tool result.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use memchr::memmem;
+
+use crate::reply::Model;
+
+/// API dialect of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Messages,
+    Chat,
+}
+
+impl Dialect {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Dialect::Messages => "/v1/messages",
+            Dialect::Chat => "/v1/chat/completions",
+        }
+    }
+}
+
+/// Typical size of the requests of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// 2 KB, in three turns.
+    Small,
+    /// 200 KB, in fifty turns.
+    Large,
+}
+
+impl Size {
+    /// Returns the number of turns of a conversation.
+    pub(crate) fn turns(self) -> usize {
+        match self {
+            Size::Small => 3,
+            Size::Large => 50,
+        }
+    }
+
+    /// Returns the size of a tool result in bytes.
+    fn result(self) -> usize {
+        match self {
+            Size::Small => 100,
+            Size::Large => 6400,
+        }
+    }
+}
+
+const MESSAGES: &str = r#""max_tokens":8192,"thinking":{"type":"enabled","budget_tokens":2048},"system":"You read source files and answer questions about them.","tools":[{"name":"read_file","description":"Reads a file.","input_schema":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}],"messages":["#;
+const CHAT: &str = r#""reasoning_effort":"low","tools":[{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}],"messages":[{"role":"system","content":"You read source files and answer questions about them."},"#;
+const LINE: &str = "    let found = rows.iter().find(|row| row.name == wanted); // as before\\n";
+
+static CONVERSATION: AtomicU64 = AtomicU64::new(1);
+
+/// A conversation in progress.
+pub(crate) struct Conversation {
+    dialect: Dialect,
+    model: Model,
+    size: Size,
+    /// Whether the client drops reasoning.
+    lossy: bool,
+    /// The messages so far, as they are sent.
+    history: Vec<u8>,
+}
+
+impl Conversation {
+    /// Starts a unique conversation.
+    pub(crate) fn new(dialect: Dialect, model: Model, size: Size, lossy: bool) -> Self {
+        let number = CONVERSATION.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        let question = format!(
+            r#"{{"role":"user","content":"Question {process}-{number}: which function finds the row, and what does it do where there is none?"}}"#
+        );
+        Self { dialect, model, size, lossy, history: question.into_bytes() }
+    }
+
+    /// Returns the next request.
+    pub(crate) fn request(&self, stream: bool) -> Bytes {
+        let head = match self.dialect {
+            Dialect::Messages => MESSAGES,
+            Dialect::Chat => CHAT,
+        };
+        let model = self.model.name();
+        let mut body = Vec::with_capacity(self.history.len() + 700);
+        body.extend_from_slice(format!(r#"{{"model":"{model}","stream":{stream},"#).as_bytes());
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(&self.history);
+        body.extend_from_slice(b"]}");
+        body.into()
+    }
+
+    /// Adds a whole reply and its tool result.
+    pub(crate) fn add_reply(&mut self, reply: &[u8]) -> Option<()> {
+        let result = LINE.repeat(self.size.result() / LINE.len() + 1);
+        self.history.push(b',');
+        match self.dialect {
+            Dialect::Messages => {
+                let mut content = value_of(reply, b"\"content\":")?;
+                if self.lossy {
+                    let begin = memmem::find(content, br#"{"type":"text""#)?;
+                    content = content.get(begin..)?;
+                }
+                let call = text_of(content, br#""type":"tool_use","id":"#)?;
+                let open: &[u8] = if self.lossy { b"[" } else { b"" };
+                for piece in [br#"{"role":"assistant","content":"#, open, content] {
+                    self.history.extend_from_slice(piece);
+                }
+                self.history.extend_from_slice(
+                    br#"},{"role":"user","content":[{"type":"tool_result","tool_use_id":""#,
+                );
+                self.history.extend_from_slice(call);
+                self.history.extend_from_slice(br#"","content":""#);
+                self.history.extend_from_slice(result.as_bytes());
+                self.history.extend_from_slice(br#""}]}"#);
+            }
+            Dialect::Chat => {
+                let message = value_of(reply, b"\"message\":")?;
+                let calls = value_of(message, b"\"tool_calls\":")?;
+                let call = text_of(calls, b"\"id\":")?;
+                self.history.extend_from_slice(message);
+                self.history.extend_from_slice(br#",{"role":"tool","tool_call_id":""#);
+                self.history.extend_from_slice(call);
+                self.history.extend_from_slice(br#"","content":""#);
+                self.history.extend_from_slice(result.as_bytes());
+                self.history.extend_from_slice(br#""}"#);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Returns the array or object of a key.
+fn value_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let rest = text.get(memmem::find(text, key)? + key.len()..)?;
+    let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
+    for (at, byte) in rest.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            b'[' | b'{' if !is_string => depth += 1,
+            b']' | b'}' if !is_string => {
+                depth -= 1;
+                if depth == 0 {
+                    return rest.get(..=at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the string of a key.
+fn text_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let rest = text.get(memmem::find(text, key)? + key.len()..)?;
+    let rest = rest.strip_prefix(b"\"")?;
+    rest.get(..memchr::memchr(b'"', rest)?)
+}

@@ -1,0 +1,279 @@
+//! The agents and tools of a run: everything that is declared before it starts and does not change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use throughline_core::{
+    Json, Name, Reflection, ResolvedReasoning, TokenCounter, Tool as OfferedTool, matches_pattern,
+};
+
+use crate::config::{AgentConfig, Agents, InvalidConfig};
+use crate::limits::AgentLimits;
+use crate::plan::MANAGE_TODO_LIST;
+use crate::question::ASK_USER_QUESTION;
+use crate::tool::ToolSpec;
+
+/// Name of the tool that returns an archived tool result.
+pub const GET_TOOL_RESPONSE: &str = "get_tool_response";
+
+/// Agents and tools of a run, in the stored form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunSpec {
+    /// Name of the agent that starts.
+    pub first: Name,
+    /// All agents by name.
+    pub agents: Agents,
+    /// Tools that all agents may use.
+    #[serde(default)]
+    pub tools: Vec<ToolSpec>,
+    /// Models whose Seals are bound to the whole prefix before them.
+    #[serde(default)]
+    pub prefix_bound: BTreeSet<Name>,
+    /// Data that the caller attaches to the run, stored verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Json>,
+}
+
+impl RunSpec {
+    /// Creates a run with a single agent and its tools.
+    pub fn single_agent(agent: AgentConfig, tools: Vec<ToolSpec>) -> Self {
+        let first = agent.name.clone();
+        let agents = Agents::from([(first.clone(), agent)]);
+        Self { first, agents, tools, prefix_bound: BTreeSet::new(), note: None }
+    }
+}
+
+/// Agents and tools of a run, validated and resolved.
+pub struct ResolvedRun {
+    /// The declaration that this was built from.
+    pub casting: RunSpec,
+    roles: BTreeMap<Name, ResolvedAgent>,
+    checks: BTreeMap<Name, jsonschema::Validator>,
+    counter: Arc<dyn TokenCounter>,
+}
+
+/// One agent with all defaults resolved.
+#[derive(Debug)]
+pub(crate) struct ResolvedAgent {
+    pub(crate) config: AgentConfig,
+    pub(crate) limits: AgentLimits,
+    pub(crate) reasoning: ResolvedReasoning,
+    pub(crate) output: Option<jsonschema::Validator>,
+    /// Tools that are offered to the model.
+    pub(crate) offered: Vec<OfferedTool>,
+}
+
+impl std::fmt::Debug for ResolvedRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cast").field("casting", &self.casting).finish_non_exhaustive()
+    }
+}
+
+impl ResolvedRun {
+    /// Validates a declaration. `counter` estimates the tokens of this run.
+    pub fn new(casting: RunSpec, counter: Arc<dyn TokenCounter>) -> Result<Self, InvalidConfig> {
+        if !casting.agents.contains_key(&casting.first) {
+            let problem = format!("is not a declared agent: {}", names(&casting.agents));
+            return Err(InvalidConfig::new("first", problem));
+        }
+        let mut checks = BTreeMap::new();
+        for spec in &casting.tools {
+            let field = || format!("tools.{}", spec.name);
+            if is_builtin(&spec.name) || spec.name.is_empty() {
+                return Err(InvalidConfig::new(
+                    field(),
+                    "is a reserved tool name; rename the tool",
+                ));
+            }
+            let validator = match &spec.schema {
+                Some(schema) => validator(schema, &field())?,
+                None => validator(&Json::from(&serde_json::json!({"type": "object"})), &field())?,
+            };
+            if checks.insert(spec.name.clone(), validator).is_some() {
+                return Err(InvalidConfig::new(
+                    field(),
+                    "is declared twice; rename one of the tools",
+                ));
+            }
+        }
+        let mut roles = BTreeMap::new();
+        for (name, config) in &casting.agents {
+            roles.insert(name.clone(), ResolvedAgent::new(name, config, &casting)?);
+        }
+        for builtin in builtins() {
+            let schema = builtin.schema.as_ref();
+            let schema = schema.ok_or_else(|| InvalidConfig::new("tools", "has no schema"))?;
+            checks.insert(builtin.name.clone(), validator(schema, &builtin.name)?);
+        }
+        Ok(Self { casting, roles, checks, counter })
+    }
+
+    pub(crate) fn agent(&self, agent: &str) -> Option<&ResolvedAgent> {
+        self.roles.get(agent)
+    }
+
+    /// Returns the specification of a tool that the runner or the caller executes.
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
+        self.casting.tools.iter().find(|spec| *spec.name == *name)
+    }
+
+    /// Checks the arguments of a call; the error names each invalid place.
+    pub(crate) fn check(&self, tool: &str, args: &Json) -> Result<(), String> {
+        let Some(validator) = self.checks.get(tool) else { return Ok(()) };
+        let value = serde_json::from_slice(args.bytes())
+            .map_err(|error| format!("the arguments are not JSON: {error}"))?;
+        let problems: Vec<String> =
+            validator.iter_errors(&value).take(4).map(|e| told(&e)).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+
+    /// Estimates the number of tokens of a text.
+    pub(crate) fn tokens(&self, text: &str) -> u64 {
+        self.counter.count(text)
+    }
+
+    /// Returns whether Seals of this model are bound to the whole prefix before them.
+    pub(crate) fn is_prefix_bound(&self, model: &str) -> bool {
+        self.casting.prefix_bound.contains(model)
+    }
+}
+
+impl ResolvedAgent {
+    fn new(name: &Name, config: &AgentConfig, casting: &RunSpec) -> Result<Self, InvalidConfig> {
+        let of = |error: InvalidConfig| InvalidConfig {
+            field: format!("agents.{name}.{}", error.field).into(),
+            ..error
+        };
+        if config.name != *name {
+            return Err(of(InvalidConfig::new(
+                "name",
+                "differs from the name under which the agent is listed",
+            )));
+        }
+        if config.model.is_empty() {
+            return Err(of(InvalidConfig::new("model", "is empty; name a model")));
+        }
+        for handoff in &config.handoffs {
+            if !casting.agents.contains_key(&handoff.to) {
+                let problem =
+                    format!("{} is not a declared agent: {}", handoff.to, names(&casting.agents));
+                return Err(of(InvalidConfig::new("handoffs", problem)));
+            }
+        }
+        let output = config.output.as_ref();
+        let output = output.map(|output| validator(&output.schema, "output.schema")).transpose();
+        Ok(Self {
+            limits: config.resolved_limits(),
+            reasoning: config.resolved_reasoning().map_err(of)?,
+            output: output.map_err(of)?,
+            offered: offered_tools(config, casting),
+            config: config.clone(),
+        })
+    }
+
+    /// Returns the reflection settings, if reflection is enabled.
+    pub(crate) fn reflection(&self) -> Option<&Reflection> {
+        self.reasoning.reflection.as_ref()
+    }
+
+    /// Returns whether a person must approve calls of this tool.
+    pub(crate) fn needs_approval(&self, spec: &ToolSpec) -> bool {
+        let listed = &self.config.human_in_the_loop.approve;
+        spec.needs_approval || listed.iter().any(|pattern| matches_pattern(pattern, &spec.name))
+    }
+
+    /// Returns the agent that a handoff tool hands over to.
+    pub(crate) fn handoff(&self, tool: &str) -> Option<&Name> {
+        let handoff = self.config.handoffs.iter().find(|handoff| *handoff.tool() == *tool);
+        handoff.map(|handoff| &handoff.to)
+    }
+}
+
+/// Lists the tools for the model. The list and its order never change, so the prefix before the
+/// model's Seals is stable.
+fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
+    let own = |spec: &ToolSpec| OfferedTool {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        schema: spec
+            .schema
+            .clone()
+            .or_else(|| Some(Json::from(&serde_json::json!({"type": "object", "properties": {}})))),
+        hosted: false,
+        native: None,
+    };
+    let builtins = builtins().into_iter().filter(|spec| match &*spec.name {
+        ASK_USER_QUESTION => config.human_in_the_loop.ask_user.is_some(),
+        MANAGE_TODO_LIST => config.is_planning_enabled(),
+        _ => config.is_compaction_enabled(),
+    });
+    let handoffs = config.handoffs.iter().map(|handoff| {
+        let description = handoff.description.clone().unwrap_or_else(|| {
+            Name::from(format!("Hands the conversation over to {}.", handoff.to))
+        });
+        let schema = Json::from(&serde_json::json!({
+            "type": "object",
+            "properties": {"reason": {"type": "string", "description": "Why, in a sentence."}},
+            "additionalProperties": false
+        }));
+        ToolSpec::new(handoff.tool()).description(description).schema(schema)
+    });
+    let specs = casting.tools.iter().cloned().chain(builtins).chain(handoffs);
+    specs.map(|spec| own(&spec)).collect()
+}
+
+fn is_builtin(name: &str) -> bool {
+    [ASK_USER_QUESTION, MANAGE_TODO_LIST, GET_TOOL_RESPONSE].contains(&name)
+}
+
+fn builtins() -> Vec<ToolSpec> {
+    let archived = Json::from(&serde_json::json!({
+        "type": "object",
+        "properties": {"executionId": {"type": "string", "description": "As the summary names it."}},
+        "required": ["executionId"],
+        "additionalProperties": false
+    }));
+    let archived = ToolSpec::new(GET_TOOL_RESPONSE)
+        .description("Brings back the answer of an earlier tool call that a summary mentions.")
+        .schema(archived);
+    vec![crate::plan::spec(), crate::question::spec(), archived]
+}
+
+fn validator(schema: &Json, field: &str) -> Result<jsonschema::Validator, InvalidConfig> {
+    let invalid = |problem: String| {
+        InvalidConfig::new(field, format!("is not a valid JSON Schema: {problem}"))
+    };
+    let schema =
+        serde_json::from_slice(schema.bytes()).map_err(|error| invalid(error.to_string()))?;
+    jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))
+}
+
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
+}
+
+/// Lists the schema violations of a value, each with its place.
+pub(crate) fn schema_violations(
+    validator: &jsonschema::Validator,
+    value: &serde_json::Value,
+) -> Vec<String> {
+    validator.iter_errors(value).take(4).map(|error| told(&error)).collect()
+}
+
+fn names(agents: &Agents) -> String {
+    let names: Vec<&str> = agents.keys().map(|name| &**name).collect();
+    format!("the agents are {}", names.join(", "))
+}
+
+/// Estimates one token per four bytes; the default if no counter is configured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LengthTokenCounter;
+
+impl TokenCounter for LengthTokenCounter {
+    fn count(&self, text: &str) -> u64 {
+        u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX)
+    }
+}

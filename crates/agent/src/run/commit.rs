@@ -1,0 +1,230 @@
+//! Stores a step: all of it in one commit.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use throughline_core::{
+    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Json, LogId, Name, NewRecord, Pack,
+    PendingRequest, Record, RunEvent, StateChange, Tenant, ThreadState, json, kind, store_items,
+};
+
+use crate::action::{Action, Refusal};
+use crate::progress::RunStatus;
+use crate::run::load::OpenThread;
+use crate::run::{RunError, Runner, notify_listener, opening_appends};
+use crate::state::{State, ThreadContext};
+
+/// A run that this process owns, with the positions of its logs.
+pub(crate) struct LeasedRun {
+    pub(crate) runner: Runner,
+    pub(crate) tenant: Tenant,
+    pub(crate) run: LogId,
+    pub(crate) thread: LogId,
+    pub(crate) folded: FoldedLog<ThreadState>,
+    /// Erase epoch in which the Thread was read.
+    era: ErasureEpoch,
+    /// Whether the store contains the whole state.
+    is_kept: bool,
+    /// Fencing token of the lease.
+    pub(crate) fence: Option<Fence>,
+    /// Set while the logs do not exist yet.
+    pub(crate) opening: Option<LogCreation>,
+    /// Buffer of deltas that are written with the next step.
+    pub(crate) events: Option<Arc<dyn throughline_core::EventWriter>>,
+}
+
+/// Parameters for creating the logs of a run.
+pub(crate) struct LogCreation {
+    /// Record that declares the agents.
+    pub(crate) run: NewRecord,
+    /// Whether the Thread is created, too.
+    pub(crate) thread: bool,
+    /// Idempotency keys.
+    pub(crate) once: Vec<Name>,
+}
+
+/// Result of storing a step.
+#[derive(Debug, Default)]
+pub(crate) struct CommittedStep {
+    /// Actions to perform now.
+    pub(crate) actions: Vec<Action>,
+    /// The Thread and the run that already existed under the same idempotency keys.
+    pub(crate) repeated: Option<(LogId, LogId)>,
+}
+
+impl LeasedRun {
+    pub(crate) fn of(
+        runner: &Runner,
+        tenant: Tenant,
+        run: LogId,
+        thread: OpenThread,
+    ) -> (Self, ThreadContext) {
+        let OpenThread { log, folded, known, era } = thread;
+        let held = Self {
+            runner: runner.clone(),
+            tenant,
+            run,
+            thread: log,
+            folded,
+            era,
+            is_kept: true,
+            fence: None,
+            opening: None,
+            events: None,
+        };
+        (held, known)
+    }
+
+    /// Caches the Thread for its next run, unless the last step could not be stored.
+    pub(crate) fn remember(self, state: State) {
+        if self.is_kept {
+            let Self { runner, tenant, thread: log, folded, era, .. } = self;
+            let thread = OpenThread { log, folded, known: state.into_thread_context(), era };
+            runner.memory.put(tenant, thread, Arc::clone(&runner.counter));
+        }
+    }
+
+    /// Stores a step: its input, the new state and its events. Returns the remaining actions.
+    pub(crate) async fn keep(
+        &mut self,
+        state: &mut State,
+        actions: Vec<Action>,
+    ) -> Result<CommittedStep, RunError> {
+        // Until the commit succeeds, the state in memory differs from the store.
+        self.is_kept = false;
+        let mut step = StepEffects::default();
+        for action in actions {
+            step.push(action)?;
+        }
+        let items: Vec<Name> = step.items.iter().map(|item| item.id.0.clone()).collect();
+        let mut records = Vec::new();
+        for (item, stored) in step.items.iter().zip(store_items(&step.items)) {
+            let about = format!("{}/{}", self.thread, item.id);
+            records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
+        }
+        records.extend((!step.change.is_empty()).then(|| step.change.record()));
+        // A checkpoint of the earlier state precedes the new records.
+        let is_due = !records.is_empty() && self.folded.is_checkpoint_due();
+        let checkpoint = is_due.then(|| self.folded.checkpoint());
+        let all: Vec<_> = checkpoint.iter().chain(&records).cloned().collect();
+        let batch = self.batch(state, &step, all)?;
+        let receipt = match &self.events {
+            Some(events) => events.commit(batch).await?,
+            None => self.runner.store.commit(batch).await?,
+        };
+        self.opening = None;
+        if receipt.repeated {
+            // The receipt lists the Thread first, then the run.
+            let mut logs = receipt.written.into_iter().map(|written| written.log);
+            let repeated = logs.next().zip(logs.next());
+            return Ok(CommittedStep { actions: Vec::new(), repeated });
+        }
+        for event in &step.events {
+            notify_listener(self.runner.listener.as_ref(), &self.run.0, event);
+        }
+        let written = receipt.written.iter().find(|written| written.log == self.thread);
+        if let Some(written) = written {
+            let mut first = written.first;
+            if let Some(checkpoint) = checkpoint {
+                self.folded.checkpoint_written(first, checkpoint.content.len() as u64);
+                first += 1;
+            }
+            state.window.record_positions(&items, first);
+            for (record, seq) in records.into_iter().zip(first..) {
+                let (at, content) = (Timestamp::UNIX_EPOCH, Content::Here(record.content));
+                self.folded.apply(&Record { seq, kind: record.kind, at, events: None, content })?;
+            }
+        }
+        self.is_kept = true;
+        Ok(CommittedStep { actions: step.rest, repeated: None })
+    }
+
+    fn batch(
+        &mut self,
+        state: &State,
+        step: &StepEffects,
+        records: Vec<NewRecord>,
+    ) -> Result<Batch, RunError> {
+        let progress = serde_json::to_vec(&state.progress).map_err(|error| RunError::Damaged {
+            run: self.run.0.clone(),
+            problem: error.to_string().into(),
+        })?;
+        let mut batch = Batch::new(self.tenant.clone());
+        let mut run = Append::new(self.run.clone());
+        if let Some(opening) = &self.opening {
+            let [own, inbox] = opening_appends(&self.run, &self.thread);
+            run = own.record(opening.run.clone());
+            batch.appends.push(inbox);
+            batch.once.clone_from(&opening.once);
+        }
+        run.fence = self.fence;
+        let mut pack = Pack::default();
+        for event in &step.events {
+            pack.push(event.json().bytes());
+        }
+        run.records.extend((!pack.is_empty()).then(|| pack.record()));
+        run.records.push(NewRecord::new(kind::CHECKPOINT, progress));
+        run.status = step.status.map(|status| Name::from(status.as_str()));
+        batch.appends.insert(0, run);
+        if !records.is_empty() {
+            let mut thread = Append::new(self.thread.clone());
+            let begins = self.opening.as_ref().is_some_and(|opening| opening.thread);
+            thread.opening = begins.then(throughline_core::LogOpening::thread);
+            thread.expect = (!begins).then_some(self.folded.last);
+            thread.records = records;
+            // The Thread must exist before its run.
+            batch.appends.insert(0, thread);
+        }
+        batch.asks = step
+            .asks
+            .iter()
+            .map(|ask| PendingRequest { log: self.run.clone(), ..ask.clone() })
+            .collect();
+        batch.takes.clone_from(&step.takes);
+        Ok(batch)
+    }
+}
+
+/// The actions of a step, grouped by how they are stored.
+#[derive(Default)]
+struct StepEffects {
+    items: Vec<throughline_core::Item>,
+    change: StateChange,
+    events: Vec<RunEvent>,
+    asks: Vec<PendingRequest>,
+    takes: Vec<Name>,
+    status: Option<RunStatus>,
+    rest: Vec<Action>,
+}
+
+impl StepEffects {
+    fn push(&mut self, action: Action) -> Result<(), Refusal> {
+        match action {
+            Action::Keep(items) => self.items.extend(items),
+            Action::Change(change) => self.change.merge(change),
+            Action::Tell(event) => self.events.push(event),
+            Action::Ask(ask) => self.asks.push(PendingRequest {
+                id: ask.id,
+                kind: Name::from(ask.kind.as_str()),
+                log: LogId::from(""),
+                expires_in: ask.expires_in,
+            }),
+            Action::Take(id) => self.takes.push(id),
+            Action::Stand(status) => self.status = Some(status),
+            Action::Refuse(refusal) => return Err(refusal),
+            Action::Call(_) | Action::Begin(_) | Action::Run(_) | Action::Rest => {
+                self.rest.push(action);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records in the Thread which run is on it.
+pub(crate) fn mark_run(state: &mut State, actions: &mut Vec<Action>, run: &Name) {
+    let ctx = state.smart.ctx.get_or_insert_default();
+    ctx.retain(|(name, _)| &**name != "__run");
+    ctx.push((Name::from("__run"), json::string(run)));
+    let ctx: Json = json::object_of(ctx.iter().map(|(name, value)| (&**name, value)));
+    actions.push(Action::Change(StateChange::new().set("ctx", ctx)));
+}

@@ -1,0 +1,150 @@
+//! Commands in the inbox of a run.
+
+use bytes::Bytes;
+use throughline_core::{
+    Body, CallId, Item, ItemPosition, Json, ModelRegistry, Name, Node, Role,
+    ToolApprovalResolution, ToolResult, Tree, UserQuestionResolution, json, restore_items,
+    store_items,
+};
+
+use crate::action::{Refusal, RefusalKind};
+use crate::input::{RunInput, ToolCompletion};
+use crate::tool::ToolAnswer;
+
+/// Kind of the record that contains a command.
+pub(crate) const WORD: &str = "word";
+
+/// A command for the owner of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunCommand {
+    /// Cancel the run, optionally with a reason.
+    Cancel(Option<Name>),
+    /// Use another model from now on.
+    Switch(Name),
+    /// Decide on a tool call.
+    Decide(ToolApprovalResolution),
+    /// Answer a question.
+    Answer(UserQuestionResolution),
+    /// Return the results of the caller's tools.
+    Return(Vec<ToolCompletion>),
+}
+
+impl RunCommand {
+    /// Converts the command to an input. A model in the command must be listed in `models`.
+    pub fn into_input(self, models: &dyn ModelRegistry) -> Result<RunInput, Refusal> {
+        Ok(match self {
+            RunCommand::Cancel(reason) => RunInput::Cancelled(reason),
+            RunCommand::Switch(model) => {
+                let found = models.model(&model);
+                let found = found.map_err(|error| Refusal::not_found(error.message))?;
+                RunInput::Switched { model, is_prefix_bound: found.target().profile.bound.prefix }
+            }
+            RunCommand::Decide(resolution) => RunInput::Decided(resolution),
+            RunCommand::Answer(resolution) => RunInput::Answer(resolution),
+            RunCommand::Return(ended) => RunInput::Returned(ended),
+        })
+    }
+
+    pub(crate) fn json(&self) -> Bytes {
+        let word = json::object(|out| match self {
+            RunCommand::Cancel(reason) => {
+                out.bool("cancel", true).maybe_string("reason", reason.as_deref());
+            }
+            RunCommand::Switch(model) => {
+                out.string("switch", model);
+            }
+            RunCommand::Decide(resolution) => {
+                out.raw("decide", &resolution.json());
+            }
+            RunCommand::Answer(resolution) => {
+                out.raw("answer", &resolution.json());
+            }
+            RunCommand::Return(ended) => {
+                out.array("return", |list| {
+                    for stored in
+                        store_items(&ended.iter().map(completion_item).collect::<Vec<_>>())
+                    {
+                        list.raw(&stored.json);
+                    }
+                });
+            }
+        });
+        word.bytes().clone()
+    }
+
+    pub(crate) fn parse(bytes: &Bytes) -> Option<Self> {
+        let tree = Tree::parse(bytes.clone()).ok()?;
+        let root = tree.root();
+        if root.get("cancel").is_some() {
+            return Some(RunCommand::Cancel(root.name_of("reason")));
+        }
+        if let Some(model) = root.name_of("switch") {
+            return Some(RunCommand::Switch(model));
+        }
+        if let Some(resolution) = root.get("decide").map(Node::json) {
+            return ToolApprovalResolution::parse(&resolution).ok().map(RunCommand::Decide);
+        }
+        if let Some(resolution) = root.get("answer").map(Node::json) {
+            return UserQuestionResolution::parse(&resolution).ok().map(RunCommand::Answer);
+        }
+        let stored = root.get("return")?.elements().map(|item| Some(item.json().bytes().clone()));
+        let items = restore_items(stored).ok()?;
+        Some(RunCommand::Return(items.into_iter().filter_map(completion_from_item).collect()))
+    }
+}
+
+/// Wraps a tool result as a Thread Item, a form that stores all of it.
+fn completion_item(ended: &ToolCompletion) -> Item {
+    let body = Body::Result(ToolResult {
+        call: CallId(ended.call.clone()),
+        wire_id: None,
+        name: None,
+        outcome: ended.answer.outcome,
+        parts: ended.answer.parts.clone(),
+    });
+    Item::new("return", ItemPosition::default(), Role::Tool, body)
+}
+
+fn completion_from_item(item: Item) -> Option<ToolCompletion> {
+    let Body::Result(ToolResult { call, outcome, parts, .. }) = item.body else { return None };
+    Some(ToolCompletion { call: call.0, answer: ToolAnswer { outcome, parts } })
+}
+
+/// Builds the event that reports a rejected command.
+pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
+    json::object(|out| {
+        out.string("type", "refused").number("word", seq).string("kind", refusal.kind.as_str());
+        out.string("message", &refusal.message);
+    })
+}
+
+/// Parses that event if it belongs to the command with this sequence number.
+pub(crate) fn parse_refusal(event: Node<'_>, seq: u64) -> Option<Refusal> {
+    let is_it = event.get("word").and_then(Node::u64) == Some(seq);
+    if !is_it || !event.get("type").is_some_and(|kind| kind.is("refused")) {
+        return None;
+    }
+    let kind = event.text_of("kind").and_then(|word| RefusalKind::parse(&word));
+    let kind = kind.unwrap_or(RefusalKind::Conflict);
+    Some(Refusal { kind, message: event.name_of("message").unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throughline_core::{Media, Outcome, Part};
+
+    #[test]
+    fn client_tool_results_round_trip_through_json() {
+        let picture =
+            Media::Inline { mime: "image/png".into(), base64: Bytes::from_static(b"aGk=") };
+        let parts = vec![Part::Text("seen".into()), Part::Media(picture)];
+        let outcomes = [Outcome::Ok, Outcome::Error, Outcome::Unknown, Outcome::Denied];
+        let ended = outcomes.into_iter().map(|outcome| {
+            let answer = ToolAnswer { outcome, parts: parts.clone() };
+            ToolCompletion { call: format!("{outcome:?}").into(), answer }
+        });
+        let word = RunCommand::Return(ended.collect());
+        assert_eq!(RunCommand::parse(&word.json()), Some(word));
+    }
+}

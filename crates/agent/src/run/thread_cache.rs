@@ -1,0 +1,73 @@
+//! Cache of Threads, so that the next run on a Thread does not read it again.
+//!
+//! Correctness does not depend on the cache. An entry is dropped if the Thread has newer records,
+//! or if the tenant's [`ErasureEpoch`] changed because data was erased.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use throughline_core::{ErasureEpoch, LogHead, LogId, Tenant, TokenCounter};
+
+use crate::run::load::OpenThread;
+
+/// Maximum number of cached Threads.
+const MOST: usize = 256;
+/// Approximate maximum size of all entries, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// LRU cache of Threads.
+#[derive(Clone, Default)]
+pub(crate) struct ThreadCache(Arc<Mutex<CacheContents>>);
+
+#[derive(Default)]
+struct CacheContents {
+    /// Most recently used last.
+    threads: VecDeque<CachedThread>,
+    bytes: u64,
+}
+
+struct CachedThread {
+    tenant: Tenant,
+    thread: OpenThread,
+    /// Counter that estimated the tokens of the window.
+    counter: Arc<dyn TokenCounter>,
+    bytes: u64,
+}
+
+impl ThreadCache {
+    /// Removes and returns a cached Thread if it is still current.
+    pub(crate) fn take(
+        &self,
+        tenant: &Tenant,
+        head: &LogHead,
+        era: ErasureEpoch,
+        counter: &Arc<dyn TokenCounter>,
+    ) -> Option<OpenThread> {
+        let CachedThread { thread, counter: counted_by, .. } = self.remove(tenant, &head.log)?;
+        let is_current = thread.folded.last == head.last && thread.era == era;
+        let is_sound = head.gone.is_none() && !thread.folded.stale;
+        (is_current && is_sound && Arc::ptr_eq(&counted_by, counter)).then_some(thread)
+    }
+
+    /// Caches a Thread.
+    pub(crate) fn put(&self, tenant: Tenant, thread: OpenThread, counter: Arc<dyn TokenCounter>) {
+        let bytes = thread.bytes();
+        drop(self.remove(&tenant, &thread.log));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.bytes += bytes;
+        known.threads.push_back(CachedThread { tenant, thread, counter, bytes });
+        while known.threads.len() > MOST || known.bytes > MOST_BYTES {
+            let Some(oldest) = known.threads.pop_front() else { break };
+            known.bytes -= oldest.bytes;
+        }
+    }
+
+    fn remove(&self, tenant: &Tenant, log: &LogId) -> Option<CachedThread> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |entry: &CachedThread| entry.thread.log == *log && entry.tenant == *tenant;
+        let place = known.threads.iter().rposition(is_it)?;
+        let entry = known.threads.remove(place)?;
+        known.bytes -= entry.bytes;
+        Some(entry)
+    }
+}

@@ -1,0 +1,176 @@
+//! Handles the start of a run, its recovery, model switches and cancellation.
+
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, CancelledEvent, HandoffEvent, Item, ItemId, ItemPosition, MessageEvent, Name, Outcome,
+    Role, RunEvent, TurnEvent, TurnPhase,
+};
+
+use crate::action::{Action, Refusal};
+use crate::compact;
+use crate::progress::{Phase, Purpose, RunStatus, Stage};
+use crate::step::{Step, StepResult};
+use crate::tool::ToolAnswer;
+
+impl Step {
+    fn check_not_started(&self) -> StepResult {
+        if self.state.progress.turn > 0 || self.state.progress.phase != Phase::Waiting {
+            let run = &self.state.progress.run;
+            return Err(Refusal::conflict(format!(
+                "run {run} has already started; start another run"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Starts a run that only summarises the Thread.
+    pub(super) fn on_compact(&mut self) -> StepResult {
+        self.check_not_started()?;
+        self.state.progress.since = self.now();
+        self.state.progress.compacts = true;
+        self.set_status(RunStatus::Running, None);
+        if compact::covered_end(&self.state).is_some() {
+            self.call_model(Purpose::Summary);
+        } else {
+            self.end(RunStatus::Completed, "there is nothing to summarise");
+        }
+        Ok(())
+    }
+
+    /// Starts a run with a user message.
+    pub(super) fn on_user_message(&mut self, bodies: Vec<Body>) -> StepResult {
+        self.check_not_started()?;
+        if bodies.is_empty() && self.state.window.items.is_empty() {
+            return Err(Refusal::invalid("the message is empty; start the run with a message"));
+        }
+        self.state.progress.since = self.now();
+        self.set_status(RunStatus::Running, None);
+        let message = self.state.window.next;
+        let mut items = Vec::with_capacity(bodies.len());
+        for (part, body) in (0..).zip(bodies) {
+            let id = self.fresh_id("i");
+            if let Body::Text(text) = &body {
+                let mut event = MessageEvent::new("user".into(), Arc::clone(text));
+                event.id = Some(id.clone());
+                self.emit(RunEvent::Message(event));
+            }
+            items.push(Item::new(ItemId(id), ItemPosition { message, part }, Role::User, body));
+        }
+        self.append_items(items);
+        self.next();
+        Ok(())
+    }
+
+    /// Recovers a run after the process that drove it stopped.
+    pub(super) fn on_interrupted(&mut self) {
+        match self.state.progress.phase.clone() {
+            Phase::Ended { .. } => self.act(Action::Rest),
+            // The pending requests were already published.
+            Phase::Waiting if self.is_only_waiting() => self.act(Action::Rest),
+            Phase::Asking { purpose } => {
+                // Nothing of the partial answer was kept: discard it and call the model again.
+                let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+                event.reason = Some("the process that received the answer exited".into());
+                self.emit(RunEvent::Turn(event));
+                self.start_attempt(purpose);
+            }
+            Phase::Working | Phase::Waiting => {
+                for position in 0..self.state.progress.calls.len() {
+                    self.recover_call(position);
+                }
+                self.continue_calls();
+            }
+        }
+    }
+
+    /// Returns whether every open call waits for a decision.
+    fn is_only_waiting(&self) -> bool {
+        let calls = &self.state.progress.calls;
+        let is_settled = |stage: &Stage| *stage == Stage::Done || stage.pending().is_some();
+        calls.iter().any(|call| call.stage.pending().is_some())
+            && calls.iter().all(|call| is_settled(&call.stage))
+    }
+
+    /// Recovers a call that had started: an idempotent tool runs again; any other call has an
+    /// unknown outcome.
+    fn recover_call(&mut self, position: usize) {
+        let Some(call) = self.state.progress.calls.get(position).cloned() else { return };
+        if call.stage != Stage::Begun {
+            return;
+        }
+        if self.state.cast.tool(&call.tool).is_none_or(|spec| spec.idempotent) {
+            self.run_again(position);
+        } else {
+            self.mark_lost(position);
+        }
+    }
+
+    /// Switches to another model.
+    pub(super) fn on_model_switched(&mut self, model: Name, is_prefix_bound: bool) -> StepResult {
+        self.check_open()?;
+        if model.is_empty() {
+            return Err(Refusal::invalid("the name of the model is empty"));
+        }
+        let mut event = HandoffEvent::new("switch_model".into());
+        event.from = Some(self.state.model());
+        event.to = Some(model.clone());
+        self.state.progress.prefix_bound = is_prefix_bound.then(|| model.clone());
+        self.state.progress.model = Some(model);
+        self.emit(RunEvent::Handoff(event));
+        Ok(())
+    }
+
+    /// Cancels the run.
+    pub(super) fn on_cancelled(&mut self, reason: Option<Name>) -> StepResult {
+        self.check_open()?;
+        let stage = match &self.state.progress.phase {
+            Phase::Asking { purpose } => purpose.as_str(),
+            Phase::Working => "tools",
+            Phase::Waiting | Phase::Ended { .. } => "waiting",
+        };
+        let mut event = CancelledEvent { stage: Some(stage.into()), ..CancelledEvent::default() };
+        event.reason.clone_from(&reason);
+        self.close_calls("The run was cancelled", "cancelled");
+        self.emit(RunEvent::Cancelled(event));
+        self.end(RunStatus::Cancelled, reason.unwrap_or_else(|| "cancelled".into()));
+        Ok(())
+    }
+
+    /// Ends the run if its time limit is really exceeded while calls are running.
+    pub(super) fn on_time_limit(&mut self) -> StepResult {
+        self.check_open()?;
+        let is_at_work = self.state.progress.phase != Phase::Waiting;
+        let over =
+            self.exceeded_limit().filter(|(limit, ..)| is_at_work && *limit == "maxWallClockMs");
+        let Some((limit, allowed, actual)) = over else { return Ok(()) };
+        if matches!(self.state.progress.phase, Phase::Asking { .. }) {
+            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+            event.reason = Some("the run reached its time limit".into());
+            self.emit(RunEvent::Turn(event));
+        }
+        self.close_calls("The run reached its time limit", "the run reached its time limit");
+        self.report_limit(limit, allowed, actual);
+        Ok(())
+    }
+
+    /// Answers every open call with the reason of the end, so that the conversation can continue
+    /// later.
+    fn close_calls(&mut self, why: &str, comment: &str) {
+        for position in 0..self.state.progress.calls.len() {
+            let Some(call) = self.state.progress.calls.get(position).cloned() else { continue };
+            if let Some(id) = call.stage.pending() {
+                self.act(Action::Take(id.clone()));
+            }
+            let (outcome, when) = match call.stage {
+                Stage::Done => continue,
+                Stage::Begun => (Outcome::Unknown, "while this tool was running"),
+                _ => (Outcome::Denied, "before this tool was run"),
+            };
+            let answer = ToolAnswer { outcome, ..ToolAnswer::error(format!("{why} {when}.")) };
+            self.settle(position, &answer);
+        }
+        self.close_pending(comment);
+        self.state.progress.calls.clear();
+    }
+}

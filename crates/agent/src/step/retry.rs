@@ -1,0 +1,207 @@
+//! Applies the gate to failed model calls and invalid answers.
+
+use std::time::Duration;
+
+use throughline_core::{
+    FinalAnswerEvent, GateEvent, GatePhase, Item, ItemId, ItemPosition, MessageEvent, ModelError,
+    ModelErrorKind, Name, Reply, Role, RunEvent, TurnEvent, TurnPhase,
+};
+
+use crate::gate::{Decision, Gate, GateFacts, MAX_ATTEMPTS};
+use crate::progress::{EphemeralMessage, Purpose, RunStatus};
+use crate::step::answer::text_of;
+use crate::step::{Step, StepResult};
+
+/// An answer that fails validation.
+pub(super) struct InvalidAnswer {
+    pub(super) reply: Reply,
+    /// Default feedback to the model.
+    pub(super) feedback: String,
+}
+
+impl Step {
+    /// Handles a failed model call.
+    pub(super) fn on_model_failed(
+        &mut self,
+        purpose: Purpose,
+        error: &ModelError,
+        streamed: bool,
+    ) -> StepResult {
+        self.check_calling(purpose)?;
+        self.apply_gate(purpose, error.kind, &error.message, None, streamed);
+        Ok(())
+    }
+
+    /// Applies the gate's decision for a failed call or an invalid answer.
+    pub(super) fn apply_gate(
+        &mut self,
+        purpose: Purpose,
+        kind: ModelErrorKind,
+        message: &str,
+        misfit: Option<InvalidAnswer>,
+        streamed: bool,
+    ) {
+        // A failed reflection or summary does not fail a turn.
+        match purpose {
+            Purpose::Reflection => {
+                self.next();
+                return;
+            }
+            Purpose::Summary => {
+                self.on_summary_failed();
+                return;
+            }
+            Purpose::Turn | Purpose::Final => {}
+        }
+        self.record_failure(kind);
+        let from = self.state.model();
+        let mut trial = self.state.progress.gate.take().unwrap_or_default();
+        trial.attempts += 1;
+        trial.errors.push(message.into());
+        let gate =
+            self.state.current_agent().map(|part| part.config.gate.clone()).unwrap_or_default();
+        let seen = GateFacts { kind, attempts: trial.attempts, errors: &trial.errors };
+        let (mut decision, rule) = gate.decide(&seen);
+        let (label, feedback) =
+            (rule.and_then(|rule| rule.label.clone()), rule.and_then(|rule| rule.feedback.clone()));
+        let mut why = Name::from(message);
+        let cannot = |decision: &mut Decision, why: &mut Name, reason: &str| {
+            *decision = Decision::FailFast;
+            *why = Name::from(format!("{reason}: {message}"));
+        };
+        let takes_again = !matches!(decision, Decision::Ok | Decision::FailFast);
+        if takes_again && streamed {
+            cannot(&mut decision, &mut why, "mid-stream-not-retryable");
+        } else if takes_again && trial.attempts >= MAX_ATTEMPTS {
+            cannot(&mut decision, &mut why, "max-loop-exceeded");
+        } else if decision == Decision::RetryOther && gate.other_models.len() <= trial.others {
+            cannot(&mut decision, &mut why, "no-more-providers");
+        } else if decision == Decision::Fallback && gate.fallback.is_none() {
+            cannot(&mut decision, &mut why, "fallback-not-configured");
+        } else if decision == Decision::Ok && misfit.is_none() {
+            cannot(&mut decision, &mut why, "no-response");
+        }
+        if decision != Decision::Ok {
+            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+            event.reason = Some(message.into());
+            self.emit(RunEvent::Turn(event));
+        }
+        let mut event = GateEvent::new(GatePhase::Retried, trial.attempts);
+        event.action = Some(decision.as_str().into());
+        event.error_kind = Some(kind.as_str().into());
+        event.message = Some(why.clone());
+        event.rule = label;
+        event.from_model = Some(from);
+        match decision {
+            Decision::Retry | Decision::RetryOther => {
+                trial.others += usize::from(decision == Decision::RetryOther);
+                if let Some(misfit) = misfit {
+                    let told =
+                        feedback.map_or(misfit.feedback, |text| text.replace("{error}", message));
+                    self.emit_ephemeral(&mut trial.exchange, &text_of(&misfit.reply), &told);
+                }
+                self.state.progress.gate = Some(trial);
+                event.to_model = Some(self.state.model());
+                self.emit(RunEvent::Gate(event));
+                match self.exceeded_limit() {
+                    Some((limit, allowed, actual)) => self.report_limit(limit, allowed, actual),
+                    None => self.call_model(purpose),
+                }
+            }
+            Decision::Ok => {
+                // The failed attempt counts as accepted, regardless of earlier attempts.
+                trial.attempts -= 1;
+                self.state.progress.gate = (trial.attempts > 0).then_some(trial);
+                if let Some(misfit) = misfit {
+                    self.accept_answer(purpose, misfit.reply);
+                }
+            }
+            Decision::Fallback => {
+                self.emit(RunEvent::Gate(event));
+                self.use_fallback(&gate.fallback.unwrap_or_default());
+            }
+            Decision::FailFast => {
+                event.phase = GatePhase::Failed;
+                self.emit(RunEvent::Gate(event));
+                self.end(RunStatus::Failed, why);
+            }
+        }
+    }
+
+    /// Emits the invalid answer and the feedback as ephemeral messages. They reach the model and
+    /// all logs, but not the Thread.
+    fn emit_ephemeral(&mut self, exchange: &mut Vec<EphemeralMessage>, said: &str, told: &str) {
+        for (by_model, role, text) in [(true, "assistant", said), (false, "user", told)] {
+            if text.is_empty() {
+                continue;
+            }
+            let mut event = MessageEvent::new(role.into(), text.into());
+            event.ephemeral = Some(true);
+            self.emit(RunEvent::Message(event));
+            exchange.push(EphemeralMessage { by_model, text: text.into() });
+        }
+    }
+
+    /// Uses the configured fallback as the final answer.
+    fn use_fallback(&mut self, text: &str) {
+        let id = self.fresh_id("i");
+        let place = ItemPosition { message: self.state.window.next, part: 0 };
+        let body = throughline_core::Body::Text(text.into());
+        let mut event = MessageEvent::new("assistant".into(), text.into());
+        event.id = Some(id.clone());
+        self.append_items(vec![Item::new(ItemId(id), place, Role::Assistant, body)]);
+        self.emit(RunEvent::Message(event));
+        self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
+        self.end(RunStatus::Completed, "answered with the fallback");
+    }
+
+    /// Records an accepted answer and clears the gate.
+    pub(super) fn on_gate_passed(&mut self) {
+        let model = self.state.model();
+        let config = self.breaker();
+        if let Some(breaker) = self.state.progress.breakers.get_mut(&model) {
+            breaker.successes += 1;
+            breaker.failures = 0;
+            if breaker.successes >= config.half_open_success_threshold {
+                self.state.progress.breakers.remove(&model);
+            }
+        }
+        if let Some(trial) = self.state.progress.gate.take() {
+            let mut event = GateEvent::new(GatePhase::Recovered, trial.attempts + 1);
+            event.to_model = Some(model.clone());
+            self.emit(RunEvent::Gate(event));
+            if trial.others > 0 {
+                // The model that answered stays selected.
+                self.state.progress.model = Some(model);
+            }
+        }
+    }
+
+    fn breaker(&self) -> crate::gate::BreakerConfig {
+        self.state
+            .current_agent()
+            .map_or_else(|| Gate::default().breaker, |part| part.config.gate.breaker)
+    }
+
+    /// Counts a provider failure for the circuit breaker. Invalid answers do not count.
+    fn record_failure(&mut self, kind: ModelErrorKind) {
+        if !matches!(kind, ModelErrorKind::Transient | ModelErrorKind::RateLimit) {
+            return;
+        }
+        let (config, at, model) = (self.breaker(), self.at, self.state.model());
+        let breaker = self.state.progress.breakers.entry(model).or_default();
+        breaker.failures += 1;
+        breaker.successes = 0;
+        if breaker.failures >= config.failure_threshold {
+            let until = at.checked_add(Duration::from_millis(config.cooldown_ms)).unwrap_or(at);
+            breaker.open_until = Some(Name::from(until.to_string()));
+        }
+    }
+
+    /// Returns whether the circuit breaker of the current model is open.
+    pub(super) fn is_breaker_open(&self) -> bool {
+        let breaker = self.state.progress.breakers.get(&self.state.model());
+        let until = breaker.and_then(|breaker| breaker.open_until.as_ref()?.parse().ok());
+        until.is_some_and(|until: jiff::Timestamp| self.at < until)
+    }
+}

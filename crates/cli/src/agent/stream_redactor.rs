@@ -1,0 +1,85 @@
+//! Incremental redaction of streamed text.
+//!
+//! A secret may be split anywhere, so the last words are held back until more text arrives.
+//! Redaction works line by line.
+
+use std::borrow::Cow;
+
+/// Number of words that are held back: a token may follow the word that identifies it.
+const HELD: usize = 2;
+
+/// Streamed text that is shown with redaction.
+#[derive(Debug, Default)]
+pub(super) struct StreamRedactor {
+    /// The current line.
+    line: String,
+    /// Number of bytes of the line already shown, after redaction.
+    shown: usize,
+}
+
+impl StreamRedactor {
+    /// Adds a piece and returns the text that can be shown now.
+    pub(super) fn push(&mut self, piece: &str, redact: impl Fn(&str) -> Cow<'_, str>) -> String {
+        self.line.push_str(piece);
+        let mut out = String::new();
+        if let Some(end) = self.line.rfind('\n') {
+            let rest = self.line.split_off(end + 1);
+            out.push_str(&self.finish(&redact));
+            self.line = rest;
+        }
+        let sure = self.line.get(..self.held_back_start()).unwrap_or_default();
+        let redacted = redact(sure);
+        // Later text may reveal that earlier text is a secret; then nothing is shown yet.
+        if redact(&self.line).starts_with(&*redacted) {
+            out.push_str(redacted.get(self.shown..).unwrap_or_default());
+            self.shown = self.shown.max(redacted.len());
+        }
+        out
+    }
+
+    /// Returns the rest of the line at the end of the text.
+    pub(super) fn finish(&mut self, redact: impl Fn(&str) -> Cow<'_, str>) -> String {
+        let line = std::mem::take(&mut self.line);
+        let shown = std::mem::take(&mut self.shown);
+        redact(&line).get(shown..).unwrap_or_default().to_owned()
+    }
+
+    /// Returns the start of the words that are held back.
+    fn held_back_start(&self) -> usize {
+        let mut starts = Vec::new();
+        let mut is_inside = false;
+        for (at, c) in self.line.char_indices() {
+            if !c.is_whitespace() && !is_inside {
+                starts.push(at);
+            }
+            is_inside = !c.is_whitespace();
+        }
+        starts.len().checked_sub(HELD).and_then(|at| starts.get(at)).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_core::RedactionPolicy;
+
+    use super::*;
+
+    #[test]
+    fn split_secrets_are_redacted() {
+        let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+        let text = format!("The key is {key} and naïve.\nAgain: Bearer {key} ☕ end");
+        let policy = RedactionPolicy::default();
+        let whole = policy.redact_text(&text).into_owned();
+        assert!(!whole.contains(key) && whole.contains("naïve"));
+        for size in 1..text.chars().count() {
+            let (mut pieces, mut shown) = (StreamRedactor::default(), String::new());
+            let all: Vec<char> = text.chars().collect();
+            for piece in all.chunks(size) {
+                let piece: String = piece.iter().collect();
+                shown.push_str(&pieces.push(&piece, |text| policy.redact_text(text)));
+            }
+            shown.push_str(&pieces.finish(|text| policy.redact_text(text)));
+            assert_eq!(shown, whole, "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `throughline config check`: validates a configuration and lists its problems.
+
+use std::process::ExitCode;
+
+use owo_colors::OwoColorize as _;
+use throughline_core::{Json, json};
+
+use crate::args::ConfigCheck;
+use crate::config::file::ParsedConfig;
+use crate::config::read_config;
+use crate::config::reader::Problem;
+use crate::print::failure::Failure;
+use crate::print::text::{self, count, plain, push_line};
+
+pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode, Failure> {
+    let reading = read_config(options.config.as_deref())?;
+    let answered = text::answer(&options.printing, || told(&reading), || json_of(&reading));
+    answered.or_else(Failure::ignore_closed_pipe)?;
+    Ok(if reading.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn told(reading: &ParsedConfig) -> String {
+    let ParsedConfig { config, errors, warnings, unheard } = reading;
+    let mut out = String::new();
+    for unheard in unheard {
+        push_line(&mut out, &format!("{} ${unheard}", "warning:".yellow().bold()));
+    }
+    let Some(file) = &config.file else {
+        let verdict = "there is no throughline.toml here nor in your configuration directory; \
+                       all values are defaults";
+        push_line(&mut out, &format!("{} {verdict}", text::mark(true)));
+        return out;
+    };
+    let name = plain(&file.display().to_string());
+    let mut tell = |word: String, problem: &Problem| {
+        let Problem { line, column, message } = problem;
+        push_line(&mut out, &format!("{word} {name}:{line}:{column}: {}", plain(message)));
+    };
+    for problem in warnings {
+        tell("warning:".yellow().bold().to_string(), problem);
+    }
+    for problem in errors {
+        tell("error:".red().bold().to_string(), problem);
+    }
+    let verdict = match errors.len() {
+        0 => format!("{} {name} is valid", text::mark(true)),
+        number => format!("{} {name} has {}", text::mark(false), count(number, "error")),
+    };
+    push_line(&mut out, &verdict);
+    out
+}
+
+fn json_of(reading: &ParsedConfig) -> Json {
+    let ParsedConfig { config, errors, warnings, unheard } = reading;
+    json::object(|o| {
+        o.string("verdict", if errors.is_empty() { "ok" } else { "wrong" });
+        match &config.file {
+            Some(file) => o.string("file", &file.display().to_string()),
+            None => o.null("file"),
+        };
+        for (name, problems) in [("errors", errors), ("warnings", warnings)] {
+            o.array(name, |a| {
+                for problem in problems {
+                    a.object(|o| {
+                        o.number("line", u64::try_from(problem.line).unwrap_or(u64::MAX));
+                        o.number("column", u64::try_from(problem.column).unwrap_or(u64::MAX));
+                        o.string("message", &problem.message);
+                    });
+                }
+            });
+        }
+        o.array("unheard", |a| {
+            for unheard in unheard {
+                a.object(|o| {
+                    o.string("variable", &unheard.variable).string("message", unheard.problem);
+                });
+            }
+        });
+    })
+}

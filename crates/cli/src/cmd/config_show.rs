@@ -1,0 +1,363 @@
+//! `throughline config show`: the effective configuration and the source of each value. Secrets are
+//! masked completely.
+
+use std::time::Duration;
+
+use comfy_table::Cell;
+use owo_colors::OwoColorize as _;
+use throughline_codec::Catalog;
+use throughline_core::{Json, Name, json};
+use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
+
+use crate::amount::{dollars, exact_bytes};
+use crate::args::{ConfigShow, LogLevel};
+use crate::config::environment::variable;
+use crate::config::prices::PriceTable;
+use crate::config::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
+use crate::config::secret::MASK;
+use crate::config::settings::{
+    Capture, PREFIX_POLICIES, Price, ReplayMode, STORE_FAILURES, Timeouts, config_name,
+};
+use crate::config::store_url::default_url;
+use crate::config::{Config, load, shown_variable};
+use crate::print::failure::Failure;
+use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::text::{self, plain, push_line, wrapped};
+use throughline_store::without_password;
+
+pub(crate) fn run(options: &ConfigShow) -> Result<(), Failure> {
+    let config = load(options.config.as_deref())?;
+    if let Some(model) = &options.model {
+        let found = config.routes.resolve(model);
+        let found = found.map_err(|error| Failure::Usage(error.to_string()))?;
+        let all: Vec<_> = found.iter().filter_map(|one| reached(&config, one)).collect();
+        return text::answer(&options.printing, || targets_text(&all), || targets_json(&all));
+    }
+    let values = values(&config)?;
+    text::answer(&options.printing, || told(&config, &values), || json_of(&config, &values))
+}
+
+/// A value and its source.
+struct ConfigValue {
+    key: String,
+    value: String,
+    from: String,
+}
+
+/// Returns all single values in the order of the file.
+fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
+    let Config { server, gateway, store, .. } = config;
+    let mut values = Vec::new();
+    let mut put = |key: &str, value: String| {
+        let from = config
+            .lines
+            .get(key)
+            .map_or_else(|| "default".to_owned(), |line| format!("line {line}"));
+        values.push(ConfigValue { key: key.to_owned(), value, from });
+    };
+    put("server.listen", server.listen.to_string());
+    put("server.allow_open", server.allow_open.to_string());
+    put("server.hosts", shown_list(&server.hosts));
+    put("server.log", config_name(LogLevel::ALL, &server.log).to_owned());
+    let url = store.url.clone().map_or_else(default_url, Ok)?;
+    put("store.url", without_password(&url));
+    if let Some(name) = &store.master_key_env {
+        put("store.master_key_env", shown_variable(name));
+    }
+    put("agents.lease", shown_time(config.agents.lease));
+    put("agents.max_steps", config.agents.max_steps.to_string());
+    put("agents.max_runs_per_tenant", config.agents.max_runs_per_tenant.to_string());
+    put("gateway.replay", config_name(ReplayMode::ALL, &gateway.replay).to_owned());
+    put("gateway.capture", config_name(Capture::ALL, &gateway.capture).to_owned());
+    put("gateway.prefix", config_name(PREFIX_POLICIES, &gateway.prefix).to_owned());
+    put("gateway.body_limit", exact_bytes(gateway.body_limit));
+    put("gateway.depth_limit", gateway.depth_limit.to_string());
+    put("gateway.entry_limit", gateway.entry_limit.to_string());
+    put("gateway.item_limit", gateway.item_limit.to_string());
+    put("gateway.tool_limit", gateway.tool_limit.to_string());
+    put("gateway.max_streams", gateway.max_streams.to_string());
+    put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
+    put("gateway.passthrough", shown_list(&gateway.passthrough));
+    put(
+        "gateway.on_store_failure",
+        config_name(STORE_FAILURES, &gateway.store.on_failure).to_owned(),
+    );
+    put("gateway.key_grace", shown_time(gateway.store.key_grace));
+    let mut timeouts: Timeouts = gateway.timeouts;
+    for (name, time) in timeouts.by_name() {
+        put(&format!("gateway.timeouts.{name}"), shown_time(*time));
+    }
+    let tracing = &config.tracing;
+    if tracing.is_on() {
+        put("tracing.mode", tracing.mode.as_str().to_owned());
+        put("tracing.log_data", tracing.log_data.to_string());
+        put("tracing.redact", tracing.redact.to_string());
+        for sink in &tracing.sinks {
+            let header = sink.header.as_ref().map(|(name, _)| format!(", {name}: {MASK}"));
+            let told =
+                format!("{} to {}{}", sink.kind.as_str(), sink.to, header.unwrap_or_default());
+            put(&format!("tracing.sinks.{}", sink.name), told);
+        }
+    }
+    for (key, name) in
+        [("store.url", "THROUGHLINE_STORE"), ("store.master_key", "THROUGHLINE_MASTER_KEY")]
+    {
+        let Some(said) = variable(name)? else { continue };
+        let value = if key == "store.url" { without_password(&said) } else { MASK.to_owned() };
+        let value = ConfigValue { key: key.to_owned(), value, from: format!("${name}") };
+        match values.iter_mut().find(|known| known.key == key) {
+            Some(known) => *known = value,
+            None => values.push(value),
+        }
+    }
+    Ok(values)
+}
+
+fn shown_list(list: &[Name]) -> String {
+    if list.is_empty() { "none".to_owned() } else { list.join(", ") }
+}
+
+fn shown_time(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+fn told(config: &Config, values: &[ConfigValue]) -> String {
+    let mut out = String::new();
+    let file = config.file.as_ref().map(|file| plain(&file.display().to_string()));
+    let none = || "no throughline.toml: all values are defaults".to_owned();
+    push_line(&mut out, &format!("{}\n", file.unwrap_or_else(none).bold()));
+    out.push_str(&table(vec![
+        Column::new("key", values.iter().map(|entry| Cell::new(&entry.key))),
+        Column::new("value", values.iter().map(|entry| Cell::new(plain(&entry.value)))),
+        Column::new("from", values.iter().map(|entry| Cell::new(&entry.from))),
+    ]));
+    out.push_str(&providers_text(config.routes.providers()));
+    let routes = config.routes.routes();
+    if !routes.is_empty() {
+        let targets = |route: &Route| {
+            let all: Vec<String> = route.targets.iter().map(ToString::to_string).collect();
+            Cell::new(plain(&all.join(", ")))
+        };
+        push_line(&mut out, "");
+        out.push_str(&table(vec![
+            Column::new("route", routes.iter().map(|route| Cell::new(plain(&route.model)))),
+            Column::new("from", routes.iter().map(|route| Cell::new(from(route.line)))),
+            Column::new("targets", routes.iter().map(targets)),
+        ]));
+    }
+    out.push_str(&tools_text(config));
+    let prices = &config.prices.0;
+    if !prices.is_empty() {
+        let sum = |sum: Option<u64>| sum.map(dollars).unwrap_or_default();
+        push_line(&mut out, "");
+        out.push_str(&table(vec![
+            Column::new("price of", prices.iter().map(|(model, _)| Cell::new(plain(model)))),
+            Column::numbers("input", prices.iter().map(|(_, price)| sum(price.input))),
+            Column::numbers("output", prices.iter().map(|(_, price)| sum(price.output))),
+            Column::numbers("cached", prices.iter().map(|(_, price)| sum(price.cached))),
+            Column::numbers("written", prices.iter().map(|(_, price)| sum(price.written))),
+        ]));
+    }
+    out
+}
+
+/// Lists the tools of agents by kind and name. Their addresses and commands may contain secrets.
+fn tools_text(config: &Config) -> String {
+    let servers = config.tools.mcp.iter().map(|server| ("mcp server", &server.name));
+    let own = config.tools.http.iter().map(|tool| ("http tool", &tool.spec.name));
+    let all: Vec<_> = servers.chain(own).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n");
+    out.push_str(&table(vec![
+        Column::new("for agents", all.iter().map(|(what, _)| Cell::new(what))),
+        Column::new("name", all.iter().map(|(_, name)| Cell::new(plain(name)))),
+    ]));
+    out
+}
+
+/// Lists the providers that are configured or have a key, and the names of the others.
+fn providers_text(all: &[ProviderSettings]) -> String {
+    let is_own = |one: &&ProviderSettings| {
+        one.is_configured()
+            || !one.credential.may_be_callers()
+            || one.endpoint == Endpoint::Simulators
+    };
+    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
+    let mut out = String::from("\n");
+    out.push_str(&table(vec![
+        Column::new("provider", own.iter().map(|one| Cell::new(plain(&one.name)))),
+        Column::new("wire", own.iter().map(|one| Cell::new(address(one).0))).droppable(),
+        Column::new("address", own.iter().map(|one| Cell::new(plain(address(one).1)))),
+        Column::new("key", own.iter().map(|one| Cell::new(shown_key(one)))),
+        Column::new("from", own.iter().map(|one| Cell::new(provider_source(one)))).droppable(),
+        Column::new("models", own.iter().map(|one| Cell::new(plain(&one.models.join(" "))))),
+    ]));
+    let is_open = |one: &&ProviderSettings| one.credential == Credential::Open;
+    let (open, callers): (Vec<_>, Vec<_>) = others.into_iter().partition(is_open);
+    push_line(&mut out, "");
+    for (who, all) in [("for callers with their own key", callers), ("for all callers", open)] {
+        let names: Vec<&str> = all.iter().map(|one| &*one.name).collect();
+        let told = format!("built in, {who}: {}", names.join(", "));
+        for line in wrapped(&told, text::width(std::io::stdout())) {
+            push_line(&mut out, &line.dimmed().to_string());
+        }
+    }
+    out
+}
+
+/// Returns the wire and the address of a provider.
+fn address(provider: &ProviderSettings) -> (&str, &str) {
+    match &provider.endpoint {
+        Endpoint::Simulators => ("all", "built in"),
+        Endpoint::Remote(row) => (row.wire.as_str(), &row.base_url),
+    }
+}
+
+fn shown_key(provider: &ProviderSettings) -> String {
+    match &provider.credential {
+        Credential::Callers => "the caller's".to_owned(),
+        Credential::Open if provider.endpoint == Endpoint::Simulators => "none".to_owned(),
+        Credential::Open => "the caller's, or none".to_owned(),
+        Credential::Own { variable: None, .. } => MASK.to_owned(),
+        Credential::Own { variable: Some(name), .. } => shown_variable(name),
+        Credential::Aws(AwsKeys { region, .. }) => {
+            let region = region.as_ref().map(|region| format!(" for {region}"));
+            shown_variable(AWS_ACCESS_KEY_ID) + &region.unwrap_or_default()
+        }
+        Credential::Missing { variable } => format!("{} is not set", shown_variable(variable)),
+    }
+}
+
+/// Describes the source of a provider.
+fn provider_source(provider: &ProviderSettings) -> String {
+    match (provider.line, &provider.variable) {
+        (Some(line), _) => from(line),
+        (None, Some(variable)) => shown_variable(variable),
+        (None, None) => "built in".to_owned(),
+    }
+}
+
+fn from(line: usize) -> String {
+    format!("line {line}")
+}
+
+fn json_of(config: &Config, values: &[ConfigValue]) -> Json {
+    json::object(|o| {
+        let file = config.file.as_ref().map(|file| file.display().to_string());
+        put_string_or_null(o, "file", file.as_deref());
+        o.array("values", |a| {
+            for ConfigValue { key, value, from } in values {
+                a.object(|o| {
+                    o.string("key", key).string("value", value).string("from", from);
+                });
+            }
+        });
+        o.array("providers", |a| {
+            for provider in config.routes.providers() {
+                a.object(|o| put_provider(o, provider));
+            }
+        });
+        o.array("routes", |a| {
+            for route in config.routes.routes() {
+                a.object(|o| {
+                    o.string("model", &route.model);
+                    o.array("targets", |a| {
+                        for target in &route.targets {
+                            a.string(&target.to_string());
+                        }
+                    });
+                    o.string("from", &from(route.line));
+                });
+            }
+        });
+        o.array("prices", |a| {
+            for (model, price) in &config.prices.0 {
+                a.object(|o| {
+                    o.string("model", model);
+                    put_price(o, price);
+                });
+            }
+        });
+    })
+}
+
+fn put_provider(o: &mut json::Object<'_>, provider: &ProviderSettings) {
+    let (wire, address) = address(provider);
+    o.string("name", &provider.name).string("wire", wire).string("address", address);
+    o.string("key", &shown_key(provider));
+    o.array("models", |a| {
+        for pattern in &provider.models {
+            a.string(pattern);
+        }
+    });
+    o.string("from", &provider_source(provider));
+}
+
+fn put_price(o: &mut json::Object<'_>, price: &Price) {
+    let sums = [
+        ("input_micro_usd", price.input),
+        ("output_micro_usd", price.output),
+        ("cached_micro_usd", price.cached),
+        ("written_micro_usd", price.written),
+    ];
+    for (name, sum) in sums {
+        match sum {
+            Some(sum) => o.number(name, sum),
+            None => o.null(name),
+        };
+    }
+}
+
+/// One resolved target of a model name.
+struct TargetRow<'r> {
+    destination: &'r Destination,
+    wire: String,
+    address: &'r str,
+    key: String,
+    price: Price,
+}
+
+fn reached<'r>(config: &'r Config, destination: &'r Destination) -> Option<TargetRow<'r>> {
+    let provider = config.routes.provider(&destination.provider)?;
+    let row = provider.row_for(&destination.model, Catalog::builtin())?;
+    Some(TargetRow {
+        destination,
+        wire: row.wire.to_string(),
+        address: address(provider).1,
+        key: shown_key(provider),
+        price: PriceTable::with(config.prices.clone())
+            .known_price(&destination.provider, &destination.model),
+    })
+}
+
+fn targets_text(all: &[TargetRow<'_>]) -> String {
+    let mut out = String::new();
+    for (number, TargetRow { destination, wire, address, key, price }) in (1..).zip(all) {
+        let mut told = format!("{wire} at {address}, key: {key}");
+        if let Price { input: Some(input), output: Some(output), .. } = price {
+            told.extend([", ", &dollars(*input), " in and ", &dollars(*output), " out"]);
+        }
+        let name = plain(&destination.to_string());
+        push_line(&mut out, &format!("{number}. {}  {}", name.bold(), plain(&told).dimmed()));
+    }
+    out
+}
+
+fn targets_json(all: &[TargetRow<'_>]) -> Json {
+    json::object(|o| {
+        o.array("targets", |a| {
+            for TargetRow { destination, wire, address, key, price } in all {
+                a.object(|o| {
+                    o.string("provider", &destination.provider).string("model", &destination.model);
+                    o.string("wire", wire).string("address", address).string("key", key);
+                    put_price(o, price);
+                });
+            }
+        });
+    })
+}

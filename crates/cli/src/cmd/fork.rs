@@ -1,0 +1,55 @@
+//! `throughline fork`: creates a thread that shares the history of another one.
+
+use throughline_core::{LogId, Store as _, StoreError, json};
+
+use crate::args::Fork;
+use crate::print::failure::Failure;
+use crate::print::text::{self, plain};
+use crate::store::{self, IfMissing, OpenStore};
+
+pub(crate) fn run(options: &Fork) -> Result<(), Failure> {
+    store::with(&options.at, IfMissing::Fails, |opened| {
+        let thread = LogId::from(options.thread.as_str());
+        let head = opened.thread(&thread)?;
+        let at = options.up_to.unwrap_or(head.last);
+        let new = match &options.name {
+            Some(name) => LogId::from(name.as_str()),
+            None => free_name(opened, &thread)?,
+        };
+        let forked = opened.journal.fork(&opened.tenant, &thread, Some(at), &new);
+        let forked = opened.run_uninterrupted("the fork", forked)?;
+        forked.map_err(|error| match error {
+            StoreError::Conflict { log, .. } => Failure::Usage(format!(
+                "a thread or run {log} already exists; choose another id with --as"
+            )),
+            error => opened.to_failure(error),
+        })?;
+        text::answer(
+            &options.printing,
+            || {
+                let (new, thread) = (plain(&new.0), plain(&thread.0));
+                format!("{} {new} continues from record {at} of {thread}\n", text::mark(true))
+            },
+            || {
+                json::object(|o| {
+                    o.string("id", &new.0);
+                    o.object("forked_from", |o| {
+                        o.string("thread", &thread.0).number("at", at);
+                    });
+                    o.number("records", at);
+                })
+            },
+        )
+    })
+}
+
+/// Returns the first free id derived from the thread.
+fn free_name(opened: &OpenStore, thread: &LogId) -> Result<LogId, Failure> {
+    for number in 1_u32.. {
+        let name = LogId::from(format!("{thread}-fork-{number}"));
+        if opened.run(opened.journal.log(&opened.tenant, &name))?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(Failure::Usage("choose an id for the new thread with --as".to_owned()))
+}

@@ -1,0 +1,149 @@
+//! `throughline keys`: API keys of the gateway. A key is printed once; the store contains a keyed
+//! hash.
+
+use comfy_table::{Attribute, Cell, Color};
+use owo_colors::OwoColorize as _;
+use throughline_core::{Json, Name, json};
+use throughline_replay::Claims;
+use throughline_store::{ApiKey, KeyLimits, NewApiKey};
+
+use crate::amount::dollars;
+use crate::args::{Keys, KeysCreate, KeysList, KeysRevoke};
+use crate::print::failure::Failure;
+use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::text::{self, plain};
+use crate::store::{self, IfMissing};
+
+/// Reserved prefixes of tenant names: the usage log, and callers with their own provider key.
+const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
+
+pub(crate) fn run(keys: &Keys) -> Result<(), Failure> {
+    match keys {
+        Keys::Create(options) => create(options),
+        Keys::List(options) => list(options),
+        Keys::Revoke(options) => revoke(options),
+    }
+}
+
+fn create(options: &KeysCreate) -> Result<(), Failure> {
+    let limits = KeyLimits {
+        models: options.models.iter().map(|pattern| Name::from(pattern.as_str())).collect(),
+        budget_micro_usd: options.budget_usd,
+        budget_tokens: options.budget_tokens,
+        requests_per_minute: options.rate,
+    };
+    store::with(&options.at, IfMissing::IsMade, |opened| {
+        if let Some(prefix) = RESERVED.iter().find(|prefix| opened.tenant.0.starts_with(**prefix)) {
+            return Err(Failure::Usage(format!(
+                "tenant names that start with `{prefix}` are reserved; choose another --tenant"
+            )));
+        }
+        let work = opened.journal.create_api_key(&opened.tenant, &options.label, &limits);
+        let NewApiKey { id, secret } = opened.run(work)?;
+        let tenant = &opened.tenant.0;
+        text::answer(
+            &options.printing,
+            || {
+                let mark = text::mark(true);
+                let told = describe_limits(&limits);
+                let told = if told.is_empty() { "no limits".to_owned() } else { told.join(", ") };
+                format!(
+                    "{mark} {} for the tenant {}: {}\n\n  {}\n\n{}\n",
+                    id.bold(),
+                    plain(tenant),
+                    plain(&told),
+                    secret.bold(),
+                    "This key is shown only once. Store it now.".dimmed()
+                )
+            },
+            || {
+                json::object(|o| {
+                    o.string("id", &id).string("tenant", tenant).string("label", &options.label);
+                    o.raw("limits", &limits.json()).string("key", &secret);
+                })
+            },
+        )
+    })
+}
+
+fn list(options: &KeysList) -> Result<(), Failure> {
+    store::with(&options.at, IfMissing::Fails, |opened| {
+        let keys = opened.run(opened.journal.api_keys(&opened.tenant))?;
+        let told = if keys.is_empty() { opened.empty_message("keys")? } else { keys_table(&keys) };
+        text::answer(&options.printing, || told, || json_of(&keys))
+    })
+}
+
+fn keys_table(keys: &[ApiKey]) -> String {
+    let limits = |key: &ApiKey| Cell::new(plain(&describe_limits(&key.limits).join(", ")));
+    let mut columns = vec![
+        Column::new("id", keys.iter().map(|key| Cell::new(plain(&key.id)))),
+        Column::new("label", keys.iter().map(|key| Cell::new(plain(&key.label)))),
+    ];
+    if keys.iter().any(|key| key.revoked.is_some()) {
+        columns.push(Column::new(
+            "status",
+            keys.iter().map(|key| match key.revoked {
+                Some(at) => Cell::new(format!("revoked {}", text::day(at))).fg(Color::Red),
+                None => Cell::new("good"),
+            }),
+        ));
+    }
+    let created = |key: &ApiKey| Cell::new(text::day(key.created)).add_attribute(Attribute::Dim);
+    columns.push(Column::new("created", keys.iter().map(created)).droppable());
+    columns.push(Column::new("limits", keys.iter().map(limits)));
+    table(columns)
+}
+
+fn json_of(keys: &[ApiKey]) -> Json {
+    json::object(|o| {
+        o.array("keys", |a| {
+            for key in keys {
+                a.object(|o| {
+                    o.string("id", &key.id).string("label", &key.label);
+                    o.raw("limits", &key.limits.json());
+                    o.string("created", &key.created.to_string());
+                    put_string_or_null(
+                        o,
+                        "revoked",
+                        key.revoked.map(|at| at.to_string()).as_deref(),
+                    );
+                });
+            }
+        });
+    })
+}
+
+/// Describes limits for people; empty if there are none.
+fn describe_limits(limits: &KeyLimits) -> Vec<String> {
+    let mut told = Vec::new();
+    if !limits.models.is_empty() {
+        told.push(limits.models.join(" "));
+    }
+    told.extend(limits.budget_micro_usd.map(dollars));
+    told.extend(limits.budget_tokens.map(|tokens| format!("{tokens} tokens")));
+    told.extend(limits.requests_per_minute.map(|rate| format!("{rate}/min")));
+    told
+}
+
+fn revoke(options: &KeysRevoke) -> Result<(), Failure> {
+    store::with(&options.at, IfMissing::Fails, |opened| {
+        let id = &options.id;
+        if !opened.run(opened.journal.revoke_api_key(&opened.tenant, id))? {
+            // The argument may be the key itself, so the message does not repeat it.
+            return Err(Failure::Usage(format!(
+                "the tenant {} has no valid key with that id; `throughline keys list` lists the keys",
+                opened.tenant
+            )));
+        }
+        text::answer(
+            &options.printing,
+            || format!("{} {} is revoked and no longer accepted\n", text::mark(true), plain(id)),
+            || {
+                json::object(|o| {
+                    o.string("revoked", id);
+                })
+            },
+        )
+    })
+}

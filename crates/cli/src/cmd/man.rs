@@ -1,0 +1,41 @@
+//! `throughline man`: writes man pages, one per command.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+
+use crate::args::{Man, Options};
+use crate::print::failure::Failure;
+use crate::print::text;
+
+pub(crate) fn run(options: &Man) -> Result<(), Failure> {
+    let mut command = Options::command();
+    let Some(folder) = &options.output else {
+        let mut page = Vec::new();
+        let written = clap_mangen::Man::new(command).render(&mut page);
+        written.context("the page cannot be written")?;
+        return text::write_out(&page);
+    };
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("{shown} cannot be created"))?;
+    command.build();
+    let pages = write(folder, &command, "throughline")?;
+    text::note(&format!("{} written to {shown}", text::count(pages, "page")));
+    Ok(())
+}
+
+/// Writes the page of a command and of its subcommands; returns the number of pages.
+fn write(folder: &Path, command: &clap::Command, name: &str) -> Result<usize, Failure> {
+    let file = folder.join(format!("{name}.1"));
+    let shown = file.display();
+    let mut page = Vec::new();
+    let titled = command.clone().name(name.to_owned()).display_name(name.to_owned());
+    clap_mangen::Man::new(titled).render(&mut page).context("the page cannot be written")?;
+    std::fs::write(&file, page).with_context(|| format!("{shown} cannot be written"))?;
+    let mut pages = 1;
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+        pages += write(folder, inner, &format!("{name}-{}", inner.get_name()))?;
+    }
+    Ok(pages)
+}

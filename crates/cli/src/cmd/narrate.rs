@@ -1,0 +1,49 @@
+//! `throughline narrate`: prints the timeline of a run.
+
+use throughline_agent::Narrator;
+use throughline_core::{LogId, LogKind, RedactionPolicy, Store as _};
+
+use crate::agent::events_of;
+use crate::args::Narrate;
+use crate::cmd::record;
+use crate::config;
+use crate::print::failure::Failure;
+use crate::print::text::{self, plain, push_line};
+use crate::store::{self, IfMissing};
+
+/// Number of records per read.
+const PAGE: u32 = 512;
+
+pub(crate) fn run(options: &Narrate) -> Result<(), Failure> {
+    let policy = match &options.redaction {
+        Some(file) => record::policy(file)?,
+        None if options.no_redaction => RedactionPolicy::nothing(),
+        None => config::redaction(options.at.config.as_deref())?,
+    };
+    store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
+        let run = LogId::from(options.run.as_str());
+        let head = opened.log(&run)?;
+        if head.kind != LogKind::Run {
+            let name = plain(&run.0);
+            return Err(Failure::Usage(format!(
+                "{name} is a thread, not a run; `throughline runs --thread {name}` lists its runs"
+            )));
+        }
+        let mut narrator = Narrator::new(&policy);
+        let mut after = 0;
+        loop {
+            let records = opened.run(opened.journal.read(&opened.tenant, &run, after, PAGE))?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            let mut out = String::new();
+            for record in &records {
+                // Commit time in UTC, to the second.
+                let at = record.at.strftime("%Y-%m-%d %H:%M:%SZ");
+                for sentence in events_of(record).iter().filter_map(|event| narrator.push(event)) {
+                    push_line(&mut out, &format!("{at}  {}", plain(&sentence)));
+                }
+            }
+            text::write_out(out.as_bytes())?;
+        }
+    })
+}

@@ -1,0 +1,272 @@
+//! Formats log records for display: seals by size, secrets redacted.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use throughline_codec::shorten_opaque_words;
+use throughline_core::{
+    Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Tree, json, kind,
+    restore_items, unpack_events,
+};
+
+use crate::print::failure::Failure;
+use crate::print::mask::masks;
+use crate::print::text::{compact, size};
+
+/// Members with readable text.
+const READABLE: [&str; 8] =
+    ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
+
+/// Maximum nesting of JSON documents inside strings; deeper ones are shown by size.
+const DEEPEST: usize = 4;
+
+/// Maximum length of the text that is collected for an excerpt.
+const ENOUGH: usize = 1000;
+
+/// Description of a record for people.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RecordSummary {
+    /// Item id, which `forget` takes; empty if there is none.
+    pub(crate) id: String,
+    /// Role and kind, such as `assistant thought`; empty if unknown.
+    pub(crate) what: String,
+    pub(crate) text: String,
+    /// Sizes of the seals in bytes.
+    pub(crate) seals: Vec<usize>,
+}
+
+/// Displayable content.
+enum DisplayContent {
+    /// JSON.
+    Json(Json),
+    /// Other text.
+    Text(String),
+    /// Binary data.
+    Binary,
+}
+
+/// Describes a record that still has its content. JSON is described by its well-known members.
+pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSummary {
+    if *record.kind == *kind::EVENTS {
+        let what = record.events.map(|(first, last)| match last - first {
+            0 => format!("event {first}"),
+            _ => format!("events {first} to {last}"),
+        });
+        return RecordSummary { what: what.unwrap_or_default(), ..RecordSummary::default() };
+    }
+    let Some(content) = record.content.bytes() else { return RecordSummary::default() };
+    if *record.kind == *kind::ITEM
+        && let Ok(items) = restore_items([Some(content.clone())])
+        && let [item] = items.as_slice()
+    {
+        return describe_item(item, policy);
+    }
+    match shown(&record.kind, content, policy) {
+        (DisplayContent::Json(document), seals) => {
+            let tree = document.tree();
+            let root = tree.root();
+            let words =
+                [root.text_of("role"), root.text_of("kind").or_else(|| root.text_of("type"))];
+            let words: Vec<Cow<'_, str>> = words.into_iter().flatten().collect();
+            let is_item = *record.kind == *kind::ITEM;
+            let id = root.text_of("id").filter(|_| is_item).unwrap_or_default().into_owned();
+            let text = readable(root);
+            let text = match (text.is_empty(), root.get("role")) {
+                (false, _) => text,
+                (true, Some(_)) => remaining_members(root),
+                (true, None) => compact(document.as_str()),
+            };
+            RecordSummary { id, what: words.join(" "), text, seals }
+        }
+        (DisplayContent::Text(text), seals) => {
+            RecordSummary { text, seals, ..RecordSummary::default() }
+        }
+        (DisplayContent::Binary, seals) => RecordSummary { seals, ..RecordSummary::default() },
+    }
+}
+
+/// Describes an Item.
+fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
+    let role = match item.role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let (kind, text) = match &item.body {
+        Body::Text(text) => ("", text.to_string()),
+        Body::Thought(thought) => ("thought", policy.redact_thought(&thought.content).into_owned()),
+        Body::Media(_) => ("media", String::new()),
+        Body::Call(call) => ("call", format!("{} {}", call.name, call.args.as_str())),
+        Body::Result(result) => {
+            let said = result.parts.iter().map(|part| match part {
+                Part::Text(text) => text.to_string(),
+                Part::Value(value) => value.as_str().to_owned(),
+                Part::Media(_) => "media".to_owned(),
+                Part::Unknown(..) => "…".to_owned(),
+            });
+            ("result", said.collect::<Vec<_>>().join(" "))
+        }
+        Body::Hosted(hosted) => ("hosted", format!("{} {}", hosted.name, hosted.visible)),
+        Body::Compaction => ("compaction", String::new()),
+        Body::Summary { text, .. } => ("summary", text.to_string()),
+        Body::Unknown => ("unknown", String::new()),
+    };
+    let what = if kind.is_empty() { role.to_owned() } else { format!("{role} {kind}") };
+    let text = shorten_opaque_words(&policy.redact_text(&text));
+    let seals = item.seals.iter().map(Seal::len).collect();
+    RecordSummary { id: item.id.to_string(), what, text, seals }
+}
+
+/// Returns the displayable content of a record and the sizes of its seals. Redaction runs before
+/// masking, so that it sees the whole text.
+fn shown(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> (DisplayContent, Vec<usize>) {
+    let content = policy.redact_record(kind, content).unwrap_or_else(|| content.clone());
+    masked(&content)
+}
+
+/// Masks the seals of a redacted content and returns their sizes.
+fn masked(content: &Bytes) -> (DisplayContent, Vec<usize>) {
+    let mut seals = Vec::new();
+    if let Ok(document) = Json::parse(content.clone()) {
+        let veiled = mask_document(&document, DEEPEST, &mut seals);
+        return (DisplayContent::Json(veiled), seals);
+    }
+    match std::str::from_utf8(content) {
+        Ok(text) => (DisplayContent::Text(shorten_opaque_words(text)), seals),
+        Err(_) => (DisplayContent::Binary, seals),
+    }
+}
+
+/// Writes the content of a record as the member `content`.
+pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &RedactionPolicy) {
+    let Some(content) = record.content.bytes() else { return };
+    if *record.kind == *kind::EVENTS {
+        o.array("content", |list| {
+            for (_, event) in unpack_events(record).unwrap_or_default() {
+                let event = match Json::parse(event.clone()) {
+                    Ok(json) => policy.redact_stored_event(&json).bytes().clone(),
+                    Err(_) => policy.redact_record("", &event).unwrap_or(event),
+                };
+                match masked(&event).0 {
+                    DisplayContent::Json(document) => list.raw(&document),
+                    DisplayContent::Text(text) => list.string(&text),
+                    DisplayContent::Binary => list.raw(&Json::null()),
+                };
+            }
+        });
+        return;
+    }
+    match shown(&record.kind, content, policy).0 {
+        DisplayContent::Json(document) => o.raw("content", &document),
+        DisplayContent::Text(text) => o.string("content", &text),
+        DisplayContent::Binary => o.null("content"),
+    };
+}
+
+/// Masks seals and unreadable values in a document, also in JSON documents inside strings.
+fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Json {
+    let tree = document.tree();
+    let masks = masks(&tree);
+    seals.extend(masks.iter().filter_map(|mask| mask.sealed));
+    let mut edits: Vec<(usize, usize, String)> =
+        masks.iter().map(|mask| (mask.place.start, mask.place.end, mask.shown.clone())).collect();
+    let mut waiting = vec![tree.root()];
+    while let Some(node) = waiting.pop() {
+        waiting.extend(node.elements());
+        waiting.extend(node.members().map(|(_, value)| value));
+        let place = node.range();
+        let is_masked =
+            || masks.binary_search_by_key(&place.start, |mask| mask.place.start).is_ok();
+        if let Some(text) = node.text().filter(|_| !is_masked())
+            && let Some(shown) = mask_text(&text, deepest, seals)
+        {
+            edits.push((place.start, place.end, json::string(&shown).as_str().to_owned()));
+        }
+    }
+    if edits.is_empty() {
+        return document.clone();
+    }
+    edits.sort_by_key(|(start, _, _)| *start);
+    let (whole, mut out, mut copied) = (document.as_str(), String::new(), 0);
+    for (start, end, shown) in edits {
+        out.push_str(whole.get(copied..start).unwrap_or_default());
+        out.push_str(&shown);
+        copied = end;
+    }
+    out.push_str(whole.get(copied..).unwrap_or_default());
+    // Each edit replaces a string by a string, so the result is still JSON.
+    Json::parse(out).unwrap_or_else(|_| Json::null())
+}
+
+/// Returns the replacement for a string value, or `None` if it can be shown unchanged.
+fn mask_text(text: &str, deepest: usize, seals: &mut Vec<usize>) -> Option<String> {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(inner) = Json::parse(text.to_owned())
+    {
+        if deepest == 0 {
+            return Some(format!("‹{}›", size(text.len())));
+        }
+        let shown = mask_document(&inner, deepest - 1, seals);
+        return (shown.as_str() != inner.as_str()).then(|| shown.as_str().to_owned());
+    }
+    let shown = shorten_opaque_words(text);
+    (shown != text).then_some(shown)
+}
+
+/// Collects the readable text of a document in order.
+fn readable(root: Node<'_>) -> String {
+    let mut text = String::new();
+    let mut waiting: Vec<(Node<'_>, bool)> = vec![(root, false)];
+    while let Some((node, is_read)) = waiting.pop() {
+        if text.len() > ENOUGH {
+            break;
+        }
+        if let Some(said) = node.text().filter(|said| is_read && !said.trim().is_empty()) {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(&said);
+        }
+        let mut inner: Vec<(Node<'_>, bool)> =
+            node.elements().map(|element| (element, is_read)).collect();
+        inner.extend(
+            node.members()
+                .map(|(name, value)| (value, READABLE.iter().any(|known| name.is(known)))),
+        );
+        waiting.extend(inner.into_iter().rev());
+    }
+    text
+}
+
+/// Lists the members of an Item without text, except those that are already described.
+fn remaining_members(root: Node<'_>) -> String {
+    const SAID: [&str; 4] = ["id", "role", "kind", "type"];
+    let others = root.members().filter(|(name, _)| !SAID.iter().any(|said| name.is(said)));
+    let values = others.map(|(_, value)| match value.text() {
+        Some(text) => text.into_owned(),
+        None => compact(value.json().as_str()),
+    });
+    values.collect::<Vec<_>>().join(" ")
+}
+
+/// Reads a redaction policy from a file.
+pub(crate) fn policy(file: &Path) -> Result<RedactionPolicy, Failure> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("{name} cannot be read"))?;
+    let tree = Tree::parse(bytes).map_err(|error| {
+        Failure::BadData(format!(
+            "{name}:{}:{}: not JSON: {}",
+            error.line, error.column, error.what
+        ))
+    })?;
+    RedactionPolicy::parse(&tree.root().json())
+        .map_err(|error| Failure::BadData(format!("{name}: {error}")))
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod record_tests;

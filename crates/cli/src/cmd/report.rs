@@ -1,0 +1,141 @@
+//! Prints audit findings: place, provider error and fix.
+
+use std::collections::HashSet;
+
+use owo_colors::{OwoColorize as _, Style};
+use throughline_codec::{Audit, Finding, Severity, Verdict, shorten_opaque_words};
+use throughline_core::Tree;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::input::subject::Subject;
+use crate::print::excerpt::{Annotation, SourceText};
+use crate::print::text::{count, plain, push_line, wrapped};
+
+/// Formats the findings of an audit of `tree` in `width` columns.
+pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: usize) -> String {
+    let source = SourceText::new(tree);
+    let mut taught = HashSet::new();
+    let told = findings.iter().map(|finding| {
+        let is_new = taught.insert(finding.rule.id);
+        one(name, &source, finding, is_new, width)
+    });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+/// Formats the verdict in one line.
+pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
+    let verdict = audit.verdict();
+    let (mark, style) = match verdict {
+        Verdict::Accept => ("✓", Style::new().green()),
+        Verdict::Degrade => ("!", style_of(Severity::Degrade)),
+        Verdict::Refuse => ("✗", style_of(Severity::Refuse)),
+    };
+    let found = |severity: Severity, noun: &str| {
+        let findings = audit.findings.iter().filter(|finding| finding.severity == severity);
+        Some(findings.count()).filter(|number| *number > 0).map(|number| count(number, noun))
+    };
+    let found: Vec<String> = [
+        found(Severity::Refuse, "refusal"),
+        found(Severity::Degrade, "degradation"),
+        found(Severity::Note, "note"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let found = if found.is_empty() { "no violations".to_owned() } else { found.join(", ") };
+    let carried = match audit.summary.item_count {
+        0 => "no reasoning".to_owned(),
+        items => {
+            format!("{}, {} sealed", count(items, "reasoning item"), audit.summary.signed_count)
+        }
+    };
+    let target = &subject.target;
+    let to = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
+    let word = format!("{mark} {}:", verdict.as_str());
+    let mut line = format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed());
+    if audit.summary.signed_count > 0 && subject.prior.is_empty() {
+        let message = "  without --prior, seals are not compared with the issued ones";
+        push_line(&mut line, &message.dimmed().to_string());
+    }
+    line
+}
+
+/// Returns the colour of a severity.
+pub(crate) fn style_of(severity: Severity) -> Style {
+    match severity {
+        Severity::Refuse => Style::new().red(),
+        Severity::Degrade => Style::new().yellow(),
+        Severity::Note => Style::new().cyan(),
+    }
+}
+
+fn one(
+    name: &str,
+    source: &SourceText<'_>,
+    finding: &Finding,
+    is_new: bool,
+    width: usize,
+) -> String {
+    let style = style_of(finding.severity).bold();
+    let rule = finding.rule;
+    let digits = source.digits(&finding.range);
+    let head = format!("{}[{}]", finding.severity.as_str(), rule.id);
+    let title = sentence(rule.title);
+    let lines = behind(&format!("{head}:"), &title, width);
+    let lines: Vec<String> = lines.iter().map(|line| line.bold().to_string()).collect();
+    let mut out = format!("{}: {}\n", head.style(style), lines.join("\n    "));
+    let (line, column) = source.position(finding.range.start);
+    let path = if finding.path.is_empty() { "the request" } else { &finding.path };
+    let place = format!("{}:{line}:{column}", plain(name));
+    let path = format!("({})", plain(path)).dimmed().to_string();
+    push_line(&mut out, &format!("{:digits$}{} {place} {path}", "", "-->".blue().bold()));
+    let message = shorten_opaque_words(&sentence(&finding.message));
+    let label = if message == title { "" } else { &message };
+    out.push_str(&source.draw(
+        &Annotation { place: finding.range.clone(), label, style },
+        digits,
+        width,
+    ));
+    push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
+    let mut footer = |word: &str, text: &str| {
+        let indent = digits + word.width() + 5;
+        // A bare address is not wrapped, so that it can be copied. Inside a sentence it is wrapped
+        // as a word.
+        let is_address = text.contains("://") && text.split_whitespace().count() <= 2;
+        let room = if is_address { usize::MAX } else { width.saturating_sub(indent) };
+        let lines = wrapped(&plain(text), room).join(&format!("\n{:indent$}", ""));
+        let word = format!("{word}:").bold().to_string();
+        let sign = "=".blue().bold().to_string();
+        push_line(&mut out, &format!("{:digits$} {sign} {word} {lines}", ""));
+    };
+    if let Some(error) = &finding.provider_error {
+        footer("provider says", &shorten_opaque_words(error));
+    }
+    if !finding.fix.is_empty() {
+        footer("help", &finding.fix);
+    }
+    // The reference and the evidence are printed once per rule.
+    if is_new {
+        footer("see", &format!("throughline explain {}", rule.id));
+        for source in rule.evidence {
+            let kind = source.kind.as_str();
+            let colon = if source.url().is_some() { "" } else { ":" };
+            footer("evidence", &format!("{kind}{colon} {}", source.at));
+        }
+    }
+    out
+}
+
+/// Wraps a text after its head, with continuation lines indented by four columns.
+fn behind(head: &str, text: &str, width: usize) -> Vec<String> {
+    // The head is replaced by a placeholder of equal width, because colour codes have no width.
+    let stand_in = "x".repeat(head.width());
+    let lines = wrapped(&format!("{stand_in} {}", plain(text)), width.saturating_sub(4));
+    let lines = lines.iter().map(|line| line.strip_prefix(&*stand_in).unwrap_or(line).trim_start());
+    lines.map(str::to_owned).collect()
+}
+
+/// Removes the full stop of a sentence.
+pub(crate) fn sentence(text: &str) -> String {
+    text.trim_end().strip_suffix('.').unwrap_or(text.trim_end()).to_owned()
+}

@@ -1,0 +1,225 @@
+//! `throughline rules`: lists the audit rules.
+
+mod page;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
+    presets,
+};
+use owo_colors::OwoColorize as _;
+use throughline_codec::{CODECS, Catalog, Rule, Severity, put_evidence};
+use throughline_core::{Json, Name, Origin, Profile, Provider, Target, json};
+
+use crate::args::{Format, Rules};
+use crate::cmd::report::sentence;
+use crate::print::failure::Failure;
+use crate::print::text;
+
+pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
+    let wires: Vec<&[&'static Rule]> = CODECS
+        .iter()
+        .filter(|codec| options.wire.as_ref().is_none_or(|wire| codec.wire() == *wire))
+        .map(|codec| codec.rules())
+        .collect();
+    if options.markdown {
+        let page = match (&options.wire, wires.first()) {
+            (Some(_), Some(rules)) => page::wire(rules),
+            (Some(_) | None, _) => page::questions(&wires),
+        };
+        return text::write_out(page.as_bytes());
+    }
+    match options.format {
+        Format::Json => {
+            let mut out = json_of(&wires).as_str().to_owned();
+            out.push('\n');
+            text::write_out(out.as_bytes())
+        }
+        Format::Text => text::write_styled(&tables(&wires)),
+    }
+}
+
+/// Returns all rules of all wires.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> + Clone {
+    CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
+}
+
+/// Models and providers that a rule applies to.
+pub(crate) struct Scope {
+    pub(crate) profiles: BTreeSet<Name>,
+    pub(crate) providers: BTreeSet<Name>,
+    applies_to_all_families: bool,
+    applies_to_all_endpoints: bool,
+}
+
+impl Scope {
+    /// Evaluates the rule for each family at each endpoint of its wire.
+    pub(crate) fn for_rule(rule: &Rule) -> Self {
+        let catalog = Catalog::builtin();
+        let rows = catalog.providers().iter().filter(|row| row.wire == rule.wire);
+        let (mut profiles, mut providers) = (BTreeSet::new(), BTreeSet::new());
+        for row in rows.clone() {
+            for profile in catalog.profiles() {
+                if (rule.applies)(&target(catalog, row, profile)) {
+                    profiles.insert(Name::from(profile.name.as_str()));
+                    providers.insert(Arc::clone(&row.name));
+                }
+            }
+        }
+        Self {
+            applies_to_all_families: profiles.len() == catalog.profiles().len(),
+            applies_to_all_endpoints: providers.len() == rows.count(),
+            profiles,
+            providers,
+        }
+    }
+
+    /// Describes the scope: `claude* (not claude-3)`, `every model at deepseek`. If families of
+    /// many vendors match, only those of the rule's example are named.
+    pub(crate) fn phrase(&self, rule: &Rule) -> String {
+        let example = Catalog::builtin().profile(rule.example.model);
+        let own = stem(&example.name);
+        let vendors: BTreeSet<&str> = self.profiles.iter().map(|name| stem(name)).collect();
+        let is_crowd = vendors.len() > 2 && vendors.contains(own);
+        let families = if self.profiles.is_empty() {
+            "no model of the catalog".to_owned()
+        } else if self.applies_to_all_families {
+            "every model".to_owned()
+        } else if is_crowd {
+            let theirs = self.profiles.iter().filter(|name| stem(name) == own);
+            format!("{} and similar models", families(&theirs.cloned().collect()))
+        } else {
+            families(&self.profiles)
+        };
+        if self.applies_to_all_endpoints || self.providers.is_empty() {
+            return families;
+        }
+        let endpoints: Vec<&str> = self.providers.iter().map(AsRef::as_ref).collect();
+        format!("{families} at {}", endpoints.join(", "))
+    }
+}
+
+/// Returns the target for a family at an endpoint.
+fn target(catalog: &Catalog, row: &Arc<Provider>, profile: &Arc<Profile>) -> Target {
+    let model = profile.models.first().map_or(&*profile.name, String::as_str).replace('*', "");
+    let target = catalog.target(row, &model, "default");
+    let family = Name::from(profile.name.as_str());
+    let origin = Arc::new(Origin { family, ..Origin::clone(&target.origin) });
+    Target { origin, profile: Arc::clone(profile), ..target }
+}
+
+/// Lists family names and groups those of one vendor if most of them match.
+fn families(chosen: &BTreeSet<Name>) -> String {
+    let known: Vec<&str> = Catalog::builtin().profiles().iter().map(|row| &*row.name).collect();
+    let stems: BTreeSet<&str> = chosen.iter().map(|name| stem(name)).collect();
+    let phrases = stems.iter().map(|vendor| {
+        let theirs = known.iter().copied().filter(|name| stem(name) == *vendor);
+        let (meant, others): (Vec<&str>, Vec<&str>) =
+            theirs.partition(|name| chosen.contains(*name));
+        match others.len() {
+            0 if meant.len() > 1 => format!("{vendor}*"),
+            few if few > 0 && few * 2 < meant.len() => {
+                format!("{vendor}* (not {})", others.join(", "))
+            }
+            _ => meant.join(", "),
+        }
+    });
+    phrases.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the vendor part of a family name.
+fn stem(name: &str) -> &str {
+    let end = name.find(|c: char| !c.is_alphabetic()).unwrap_or(name.len());
+    name.get(..end).unwrap_or(name)
+}
+
+fn tables(wires: &[&[&'static Rule]]) -> String {
+    let width = u16::try_from(text::width(std::io::stdout())).unwrap_or(u16::MAX);
+    let mut out = String::new();
+    for rules in wires {
+        let Some(first) = rules.first() else { continue };
+        let count = text::count(rules.len(), "rule");
+        let wire = first.wire.as_str().bold().to_string();
+        text::push_line(&mut out, &format!("{wire}  {}", count.dimmed()));
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width).enforce_styling();
+        for rule in *rules {
+            table.add_row([
+                Cell::new(rule.severity.as_str())
+                    .fg(color_of(rule.severity))
+                    .set_alignment(CellAlignment::Right),
+                Cell::new(rule.id),
+                Cell::new(sentence(rule.title)),
+                Cell::new(Scope::for_rule(rule).phrase(rule)).add_attribute(Attribute::Dim),
+            ]);
+        }
+        // Rule ids are never broken, so that they can be copied.
+        for column in [0, 1] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        // The scope is often one word, the title a sentence.
+        if let Some(column) = table.column_mut(3) {
+            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width / 4)));
+        }
+        text::push_line(&mut out, &format!("{table}\n"));
+    }
+    let hint = "throughline explain RULE".bold().to_string();
+    if out.is_empty() {
+        out.push_str("there are no rules for this wire\n");
+    } else {
+        text::push_line(&mut out, &format!("{hint} explains one of them"));
+    }
+    out
+}
+
+fn color_of(severity: Severity) -> Color {
+    match severity {
+        Severity::Refuse => Color::Red,
+        Severity::Degrade => Color::Yellow,
+        Severity::Note => Color::Cyan,
+    }
+}
+
+fn json_of(wires: &[&[&'static Rule]]) -> Json {
+    json::array(|a| {
+        for rule in wires.iter().flat_map(|rules| rules.iter()) {
+            let scope = Scope::for_rule(rule);
+            a.object(|o| {
+                o.string("id", rule.id).string("wire", rule.wire.as_str());
+                o.string("severity", rule.severity.as_str()).string("title", rule.title);
+                o.string("why", rule.why);
+                match rule.provider_error {
+                    Some(error) => o.string("provider_error", error),
+                    None => o.null("provider_error"),
+                };
+                o.string("fix", rule.fix);
+                put_names(o, "profiles", &scope.profiles);
+                put_names(o, "providers", &scope.providers);
+                o.array("evidence", |a| put_evidence(a, rule));
+                o.object("example", |o| {
+                    let example = &rule.example;
+                    o.string("provider", example.provider).string("model", example.model);
+                    o.array("prior", |a| {
+                        for document in example.prior {
+                            a.string(document);
+                        }
+                    });
+                    o.string("failing", example.failing).string("mended", example.mended);
+                });
+            });
+        }
+    })
+}
+
+fn put_names(o: &mut json::Object<'_>, key: &str, names: &BTreeSet<Name>) {
+    o.array(key, |a| {
+        for name in names {
+            a.string(name);
+        }
+    });
+}

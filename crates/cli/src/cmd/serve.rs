@@ -1,0 +1,201 @@
+//! `throughline serve`: the gateway, in the foreground.
+
+mod keyring;
+mod lines;
+mod welcome;
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use throughline_agent::Watcher;
+use throughline_codec::Catalog;
+use throughline_core::Upstream;
+use throughline_core::json::SizeLimits;
+use throughline_provider::Http;
+use throughline_replay::{Claims, Replay};
+use throughline_server::{
+    AgentApi, CallTraces, Gateway, Level, Limits, Passthrough, ReplayMode, RunCaps, Telemetry,
+};
+use throughline_store::{Durability, Journal, open};
+use tokio::net::TcpListener;
+
+use crate::args::LogLevel;
+use crate::args::Serve;
+use crate::config::prices::PriceTable;
+use crate::config::{self, Capture, Config, ServerSettings};
+use crate::print::failure::Failure;
+use crate::print::text;
+use crate::store::{IfMissing, Signals, open_failure, open_options, without_password};
+use crate::tracing::{ConsoleTraces, ProcessTraces};
+
+use self::keyring::StoreKeys;
+use self::lines::JsonLog;
+use self::welcome::AccessMode;
+use crate::router::{ConfigRouter, endpoints};
+
+pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
+    let config = config::load(options.at.config.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the gateway cannot be started")?.block_on(serve(options, config))
+}
+
+async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
+    config.server.listen = options.listen.unwrap_or(config.server.listen);
+    config.server.allow_open |= options.allow_open;
+    config.server.log = options.log.unwrap_or(config.server.log);
+    let (url, mut how) = open_options(&options.at, IfMissing::IsMade)?;
+    how.durability = match config.gateway.capture {
+        Capture::Durable => Durability::Durable,
+        Capture::Relaxed => Durability::Relaxed,
+    };
+    let journal = open(&url, &how).await.map_err(|error| open_failure(error, &url))?;
+    let served = answer(&config, &journal, &without_password(&url)).await;
+    let closed = journal.close().await.map_err(|error| open_failure(error, &url));
+    served.and(closed)
+}
+
+async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), Failure> {
+    let ServerSettings { listen, allow_open, log, ref hosts } = config.server;
+    let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
+    let passthrough = Passthrough::new(patterns);
+    let passthrough = passthrough.map_err(|error| Failure::BadData(error.to_string()))?;
+    let has_keys = journal.has_api_keys().await.context("the keys cannot be read")?;
+    if !listen.ip().is_loopback() && !has_keys && !allow_open {
+        return Err(Failure::Usage(format!(
+            "{listen} is reachable from other machines, and there are no API keys: create one with \
+             `throughline keys create`, or use --allow-open"
+        )));
+    }
+    let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow::anyhow!(
+            "{listen} is in use: choose another address with --listen, or port 0 for a free port"
+        ),
+        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
+    })?;
+    let address = listener.local_addr().context("the listening address cannot be read")?;
+    let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
+    let simulator = simulator.context("the simulators cannot be started")?;
+    let catalog = Arc::new(Catalog::builtin().clone());
+    let endpoints = endpoints(&config.routes, &config.gateway.timeouts, &catalog, &simulator.url());
+    let endpoints = endpoints.map_err(|error| Failure::BadData(error.to_string()))?;
+    let upstream = Http::new(endpoints, Arc::new(now));
+    let upstream = upstream.map_err(|error| Failure::BadData(error.to_string()))?;
+    let limits = limits(&config.gateway);
+    let lines = Arc::new(JsonLog::new(level(log)));
+    let prices = Arc::new(PriceTable::with(config.prices.clone()));
+    let told = Arc::<JsonLog>::clone(&lines);
+    let keyring_log = Arc::<JsonLog>::clone(&lines);
+    let operations = Telemetry::new(Arc::new(journal.clone()), prices, told, limits);
+    let operations = operations.context("the gateway cannot be started")?;
+    let mut operations = operations.with_store_policy(config.gateway.store);
+    let policy = config.redaction.clone().unwrap_or_default();
+    let traced = ProcessTraces::new(&config.tracing, policy, journal)?;
+    if let Some(traced) = &traced {
+        operations = operations.with_traces(Arc::clone(traced) as Arc<dyn CallTraces>);
+    }
+    let claims = Claims::new(journal.derived_key("claims"));
+    let replay = Replay::new(Arc::new(journal.clone()), claims);
+    let replay = match config.gateway.capture {
+        Capture::Durable => replay,
+        Capture::Relaxed => replay.relaxed(),
+    };
+    let upstream: Arc<dyn Upstream> = Arc::new(upstream);
+    let tools = config.tools.clone().open().await;
+    let tools = tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?;
+    let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
+    runner.lease = config.agents.lease;
+    runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
+    let caps = RunCaps {
+        max_steps: config.agents.max_steps.into(),
+        max_runs_per_tenant: usize::try_from(config.agents.max_runs_per_tenant)
+            .unwrap_or(usize::MAX),
+    };
+    let mut agents = AgentApi::new(runner)
+        .with_caps(caps)
+        .with_archive(Arc::new(journal.clone()))
+        .with_traces(Arc::new(ConsoleTraces(journal.clone())));
+    if let Some(policy) = &config.redaction {
+        agents = agents.with_redaction(policy.clone());
+    }
+    let gateway = Gateway {
+        replay: Arc::new(replay),
+        upstream,
+        directory: Arc::new(ConfigRouter::new(config.routes.clone(), Arc::clone(&catalog))),
+        catalog,
+        mode: mode(config.gateway.replay),
+        prefix: config.gateway.prefix,
+        keyring: Arc::new(StoreKeys::new(journal.clone(), keyring_log)),
+        allow_open,
+        hosts: hosts.clone(),
+        passthrough,
+        body_limit: usize::try_from(config.gateway.body_limit).unwrap_or(usize::MAX),
+        depth_limit: config.gateway.depth_limit,
+        operations: Arc::new(operations),
+        redaction: config.redaction.clone().map(Arc::new),
+    };
+    let server = throughline_server::Server::new(gateway, Some(Arc::new(agents)));
+    let open = match (has_keys, allow_open) {
+        (true, _) => AccessMode::Keys,
+        (false, true) => AccessMode::Everybody,
+        (false, false) => AccessMode::ThisMachine,
+    };
+    text::write_styled(&welcome::welcome(config, address, store, open))?;
+    let mut signals = Signals::new().context("signal handlers cannot be installed")?;
+    let mut again = Signals::new().context("signal handlers cannot be installed")?;
+    // Open streams are drained; a second signal stops at once.
+    let hurry = async {
+        again.wait_for_stop().await;
+        again.wait_for_stop().await;
+    };
+    throughline_server::serve(server, listener, signals.wait_for_stop(), hurry).await;
+    if let Some(traced) = traced {
+        traced.finish().await;
+    }
+    lines.end();
+    simulator.stop().await;
+    Ok(())
+}
+
+fn limits(gateway: &config::GatewaySettings) -> Limits {
+    let count = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+    Limits {
+        streams: count(gateway.max_streams),
+        sizes: SizeLimits {
+            entries: count(gateway.entry_limit),
+            items: count(gateway.item_limit),
+            tools: count(gateway.tool_limit),
+        },
+        memory: gateway.max_request_memory,
+        queue: gateway.timeouts.queue,
+        headers: gateway.timeouts.client_headers,
+        body: gateway.timeouts.client_body,
+        slow_reader: gateway.timeouts.slow_reader,
+        capture: gateway.timeouts.capture,
+        shutdown: gateway.timeouts.shutdown,
+    }
+}
+
+fn level(level: LogLevel) -> Option<Level> {
+    match level {
+        LogLevel::Off => None,
+        LogLevel::Error => Some(Level::Error),
+        LogLevel::Warn => Some(Level::Warn),
+        LogLevel::Info => Some(Level::Info),
+        LogLevel::Debug => Some(Level::Debug),
+    }
+}
+
+fn mode(mode: config::ReplayMode) -> ReplayMode {
+    match mode {
+        config::ReplayMode::Observe => ReplayMode::Observe,
+        config::ReplayMode::Repair => ReplayMode::Repair,
+        config::ReplayMode::Enforce => ReplayMode::Enforce,
+        config::ReplayMode::Off => ReplayMode::Off,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

@@ -1,0 +1,90 @@
+//! The log: JSON lines on standard error. Writing never blocks a request; dropped lines are
+//! counted.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use throughline_core::{Json, json};
+use throughline_server::{Level, Log};
+
+/// Capacity of the queue of lines.
+const AHEAD: usize = 4096;
+/// Time limit for writing the last lines at shutdown.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// JSON lines on standard error.
+pub(super) struct JsonLog {
+    /// Minimum level; `None` disables the log.
+    level: Option<Level>,
+    queue: SyncSender<LogMessage>,
+    left_out: AtomicU64,
+}
+
+enum LogMessage {
+    Line(Vec<u8>),
+    /// Replied to when all earlier lines are written.
+    End(SyncSender<()>),
+}
+
+impl JsonLog {
+    /// Starts a log with that minimum level.
+    pub(super) fn new(level: Option<Level>) -> Self {
+        let (queue, said) = sync_channel(AHEAD);
+        thread::spawn(move || write(&said));
+        Self { level, queue, left_out: AtomicU64::new(0) }
+    }
+
+    /// Waits until all queued lines are written.
+    pub(super) fn end(&self) {
+        let (done, waiting) = sync_channel(1);
+        if self.queue.try_send(LogMessage::End(done)).is_ok() {
+            // This is the last wait at shutdown, and it is limited.
+            waiting.recv_timeout(LAST_WORDS).ok();
+        }
+    }
+
+    fn say(&self, level: Level, line: &Json) -> bool {
+        let head = json::object(|o| {
+            o.string("time", &super::now().to_string()).string("level", level.as_str());
+        });
+        let head = head.as_str().trim_end_matches('}');
+        let rest = line.as_str().trim_start_matches('{');
+        let text = format!("{head},{rest}\n");
+        self.queue.try_send(LogMessage::Line(text.into_bytes())).is_ok()
+    }
+}
+
+impl Log for JsonLog {
+    fn wants(&self, level: Level) -> bool {
+        self.level.is_some_and(|least| level <= least)
+    }
+
+    fn write(&self, level: Level, line: &Json) {
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        let told = left_out == 0 || {
+            let line = json::object(|o| {
+                o.string("event", "left_out").number("lines", left_out);
+            });
+            self.say(Level::Error, &line)
+        };
+        if !told {
+            self.left_out.fetch_add(left_out, Ordering::Relaxed);
+        }
+        if !self.say(level, line) {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write(said: &Receiver<LogMessage>) {
+    while let Ok(said) = said.recv() {
+        match said {
+            // If standard error cannot be written, the failure cannot be reported either.
+            LogMessage::Line(line) => drop(std::io::stderr().lock().write_all(&line)),
+            LogMessage::End(done) => drop(done.try_send(())),
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! `throughline show`: prints the messages, thoughts and seals of a document.
+
+use std::collections::HashMap;
+
+use owo_colors::OwoColorize as _;
+use throughline_codec::{DecodeContext, Document, StreamDecoder};
+use throughline_core::{
+    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Json, Media, Node, Outcome, Part,
+    Reply, Role, Seal, StopReason, ThoughtKind, json,
+};
+
+use crate::args::{Format, Show};
+use crate::input::{self, DocumentKind, Input};
+use crate::print::failure::Failure;
+use crate::print::text::{self, compact, count, plain, size, wrapped, write_styled};
+
+/// Maximum length of a displayed text without `--full`.
+const SHORT: usize = 600;
+
+/// The decoded document.
+enum Shown {
+    Call(Box<Call>),
+    Reply(Box<Reply>),
+    /// A provider error, with the partial reply before it.
+    Failure(ProviderFailure, Option<Box<Reply>>),
+}
+
+pub(crate) fn run(options: &Show) -> Result<(), Failure> {
+    let input = Input::read(&options.file)?;
+    let kind = input.kind(options.wire.as_ref())?;
+    let wire = kind.codec.wire();
+    let asked_for = |model: &str| input::decode_context(&wire, options.provider.as_deref(), model);
+    let mut asked = asked_for(options.model.as_deref().unwrap_or("unknown"))?;
+    let request = input.request(kind.codec, &asked);
+    if options.model.is_none()
+        && kind.document == Document::Request
+        && let Some(model) = kind.codec.model_of(&request)
+    {
+        asked = asked_for(&model)?;
+    }
+    let shown = read(&input, &kind, &asked, &request)?;
+    match options.format {
+        Format::Json => {
+            let mut out = json_of(&kind, &asked, &shown).as_str().to_owned();
+            out.push('\n');
+            crate::print::text::write_out(out.as_bytes())
+        }
+        Format::Text => {
+            if kind.document == Document::Request {
+                input::note_unknown_model(&asked);
+            }
+            write_styled(&timeline(&kind, &asked, &shown, options.full))
+        }
+    }
+}
+
+fn read(
+    input: &Input,
+    kind: &DocumentKind,
+    asked: &DecodeContext,
+    request: &throughline_core::Request,
+) -> Result<Shown, Failure> {
+    let codec = kind.codec;
+    let read = match (kind.document, kind.framing) {
+        (_, Some(framing)) => {
+            let mut decoder = StreamDecoder::with_framing(codec, asked, framing);
+            let mut events = decoder.push(&input.bytes).map_err(|error| input.bad_data(error))?;
+            events.extend(decoder.finish().map_err(|error| input.bad_data(error))?);
+            let failed = events.iter().find_map(|event| match event {
+                Event::Failed(failure) => Some(failure.clone()),
+                _ => None,
+            });
+            let ended = events.into_iter().find_map(|event| match event {
+                Event::Ended(reply) => Some(reply),
+                _ => None,
+            });
+            if let Some(failure) = failed {
+                return Ok(Shown::Failure(failure, ended.filter(|reply| !reply.items.is_empty())));
+            }
+            return ended.map(Shown::Reply).ok_or_else(|| {
+                Failure::BadData(format!("{}: the stream has no content", input.name))
+            });
+        }
+        (Document::Request, None) => {
+            codec.decode_request(request, asked).map(|call| Shown::Call(Box::new(call)))
+        }
+        (Document::Response | Document::Event, None) => {
+            codec.decode_reply(&input.bytes, asked).map(|reply| Shown::Reply(Box::new(reply)))
+        }
+    };
+    match read {
+        Err(throughline_codec::CodecError::Provider(failure)) => Ok(Shown::Failure(*failure, None)),
+        read => read.map_err(|error| input.bad_data(error)),
+    }
+}
+
+fn timeline(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown, is_full: bool) -> String {
+    let width = text::width(std::io::stdout());
+    let mut page = Page { out: String::new(), is_full, width };
+    let wire = kind.codec.wire();
+    let origin = &asked.target.origin;
+    match shown {
+        Shown::Call(call) => {
+            page.title(wire.as_str(), "request", &origin.asked, &origin.provider);
+            page.settings(call);
+            page.items(&call.system);
+            page.items(&call.items);
+            page.totals(call.system.iter().chain(&call.items));
+        }
+        Shown::Reply(reply) => {
+            let what = if kind.framing.is_some() { "stream" } else { "response" };
+            page.title(wire.as_str(), what, &reply.origin.answered, &origin.provider);
+            page.items(&reply.items);
+            page.stop(reply);
+            page.totals(reply.items.iter());
+        }
+        Shown::Failure(failure, before) => {
+            page.title(wire.as_str(), "error", &origin.asked, &origin.provider);
+            if let Some(reply) = before {
+                page.items(&reply.items);
+                page.line("");
+            }
+            let kind = failure.kind.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
+            let said = plain(&format!("{kind}{}", failure.message));
+            let said = wrapped(&said, width.saturating_sub(2)).join("\n  ");
+            page.line(&format!("{} {said}", "✗".red().bold()));
+        }
+    }
+    page.out
+}
+
+/// Output that is being written.
+struct Page {
+    out: String,
+    is_full: bool,
+    width: usize,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.out.push_str(line);
+        self.out.push('\n');
+    }
+
+    fn title(&mut self, wire: &str, what: &str, model: &str, provider: &str) {
+        let model = if model == "unknown" { "no model named".to_owned() } else { plain(model) };
+        let from = format!("· {provider}");
+        self.line(&format!("{} {what}  {model} {}", wire.bold(), from.dimmed()));
+    }
+
+    fn settings(&mut self, call: &Call) {
+        let settings = &call.settings;
+        let mut said = Vec::new();
+        said.extend(settings.max_tokens.map(|count| format!("at most {count} tokens")));
+        if let Some(reasoning) = &settings.reasoning {
+            let mut how =
+                vec![if reasoning.is_off() { "reasoning off" } else { "reasoning" }.to_owned()];
+            how.extend(reasoning.effort.as_ref().map(|effort| format!("effort {effort}")));
+            how.extend(reasoning.budget_tokens.map(|budget| format!("budget {budget}")));
+            said.push(how.join(", "));
+        }
+        said.extend(call.stream.then(|| "streamed".to_owned()));
+        said.extend(call.resumes.as_ref().map(|id| format!("continues {id}")));
+        if !call.tools.is_empty() {
+            let names = call.tools.iter().map(|tool| &*tool.name);
+            let names = names.map(|name| if name.is_empty() { "unnamed" } else { name });
+            said.push(format!("tools {}", names.collect::<Vec<_>>().join(", ")));
+        }
+        for line in wrapped(&plain(&said.join(" · ")), self.width) {
+            self.line(&line.dimmed().to_string());
+        }
+    }
+
+    /// Prints the Items, with a heading for each change of role.
+    fn items(&mut self, items: &[Item]) {
+        let names: HashMap<&CallId, &str> = items
+            .iter()
+            .filter_map(|item| match &item.body {
+                Body::Call(call) => Some((&call.id, &*call.name)),
+                _ => None,
+            })
+            .collect();
+        let mut last: Option<&Item> = None;
+        for item in items {
+            let is_same = |last: &Item| last.role == item.role && last.ephemeral == item.ephemeral;
+            let is_text = |item: &Item| matches!(item.body, Body::Text(_));
+            match last {
+                // Separate two adjacent texts.
+                Some(last) if is_same(last) => {
+                    if is_text(last) && is_text(item) {
+                        self.line(&format!("  {}", "╌".dimmed()));
+                    }
+                }
+                Some(_) | None => self.heading(item),
+            }
+            self.item(item, &names);
+            last = Some(item);
+        }
+    }
+
+    fn heading(&mut self, item: &Item) {
+        let who = match item.role {
+            Role::System => "system".bold().to_string(),
+            Role::Developer => "developer".bold().to_string(),
+            Role::User => "user".bold().to_string(),
+            Role::Assistant => "assistant".cyan().bold().to_string(),
+            Role::Tool => "tool".magenta().bold().to_string(),
+        };
+        let flag = item.ephemeral.then(|| format!("  {}", "ephemeral".dimmed()));
+        self.line(&format!("\n{who}{}", flag.unwrap_or_default()));
+    }
+
+    /// Prints one Item: plain text, or a label with its content indented below.
+    fn item(&mut self, item: &Item, names: &HashMap<&CallId, &str>) {
+        let (mark, label, text) = describe(item, names);
+        if !label.is_empty() {
+            self.line(&format!("  {mark} {label}"));
+            self.paragraph("    ", &text);
+        } else if text.is_empty() {
+            self.line(&format!("  {}", "│ empty".dimmed()));
+        } else {
+            self.paragraph("  ", &text);
+        }
+        for seal in &item.seals {
+            self.line(&format!("    {} {}", "●".green(), describe_seal(seal)));
+        }
+        if let Body::Thought(thought) = &item.body {
+            if !thought.whole {
+                self.line(&format!("    {} cut off: cannot be replayed", "○".red()));
+            } else if item.seals.is_empty() {
+                self.line(&format!("    {} not sealed", "○".yellow()));
+            }
+        }
+    }
+
+    fn paragraph(&mut self, indent: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let bar = format!("{indent}{}", "│".dimmed());
+        let total = text.chars().count();
+        let is_cut = !self.is_full && total > SHORT;
+        let mut shown: String =
+            if is_cut { text.chars().take(SHORT).collect() } else { text.to_owned() };
+        if is_cut && let Some(end) = shown.rfind(char::is_whitespace).filter(|end| *end > SHORT / 2)
+        {
+            shown.truncate(end);
+        }
+        for line in wrapped(&plain(&shown), self.width.saturating_sub(indent.len() + 2)) {
+            self.line(&format!("{bar} {line}"));
+        }
+        if is_cut {
+            let rest = total - shown.chars().count();
+            let rest = format!("… and {rest} more characters; use --full to show them");
+            self.line(&format!("{bar} {}", rest.dimmed()));
+        }
+    }
+
+    fn stop(&mut self, reply: &Reply) {
+        let usage = &reply.usage;
+        let is_short =
+            matches!(reply.stop, StopReason::Length | StopReason::Refused(_) | StopReason::Cut);
+        let mark = if is_short { format!("{} ", "!".red().bold()) } else { String::new() };
+        let mut said = String::new();
+        let part = |count: u64, word: &str| {
+            if count > 0 { format!(" ({count} {word})") } else { String::new() }
+        };
+        if usage.total() > 0 {
+            let cached = part(usage.cached, "cached");
+            let thought = part(usage.thought, "thought");
+            said = format!(" · tokens in {}{cached} · out {}{thought}", usage.input, usage.output);
+        }
+        self.line(&format!("\n{mark}{}{}", plain(&stop_word(&reply.stop)), said.dimmed()));
+        if reply.stop == StopReason::Cut {
+            self.line("  the stream ended early: no part of it can be replayed");
+        }
+    }
+
+    fn totals<'i>(&mut self, items: impl Iterator<Item = &'i Item> + Clone) {
+        let thoughts = items.clone().filter(|item| matches!(item.body, Body::Thought(_))).count();
+        let calls = items.clone().filter(|item| matches!(item.body, Body::Call(_))).count();
+        let seals: usize = items.clone().map(|item| item.seals.len()).sum();
+        let others = [(thoughts, "thought"), (seals, "seal"), (calls, "tool call")];
+        let mut said = count(items.count(), "item");
+        for (number, noun) in others.into_iter().filter(|(number, _)| *number > 0) {
+            said.push_str(" · ");
+            said.push_str(&count(number, noun));
+        }
+        self.line(&format!("\n{}", said.bold()));
+    }
+}
+
+fn describe_seal(seal: &Seal) -> String {
+    let owner = &seal.owner;
+    format!("sealed by {}: {} ({})", owner.provider, size(seal.len()), seal.format)
+}
+
+fn stop_word(stop: &StopReason) -> String {
+    match stop {
+        StopReason::Done => "done".to_owned(),
+        StopReason::Tools => "waits for tools".to_owned(),
+        StopReason::Length => "reached the token limit".to_owned(),
+        StopReason::Sequence(_) => "reached a stop sequence".to_owned(),
+        StopReason::Paused => "paused".to_owned(),
+        StopReason::Refused(why) => format!("refused: {why}"),
+        StopReason::Cut => "cut off".to_owned(),
+        StopReason::Other(word) => word.to_string(),
+    }
+}
+
+/// Returns the mark, the label and the text of an Item.
+fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, String) {
+    let bare = |text: &str| (String::new(), String::new(), text.to_owned());
+    match &item.body {
+        Body::Text(text) => bare(text),
+        Body::Summary { text, .. } => ("≡".to_owned(), "summary".to_owned(), text.to_string()),
+        Body::Thought(thought) => {
+            let kind = kind_word(thought.kind);
+            ("◆".cyan().to_string(), format!("thought, {kind}"), thought.content.to_string())
+        }
+        Body::Call(call) => {
+            let label =
+                format!("calls {}  {}", plain(&call.name).bold(), plain(&call.id.0).dimmed());
+            ("▸".magenta().to_string(), label, compact(call.args.as_str()))
+        }
+        Body::Result(result) => {
+            let outcome = match result.outcome {
+                Outcome::Ok => String::new(),
+                Outcome::Error => format!(", {}", "failed".red()),
+                Outcome::Unknown => format!(", {}", "outcome unknown".red()),
+                Outcome::Denied => format!(", {}", "denied".red()),
+            };
+            let name = result.name.as_deref().or_else(|| names.get(&result.call).copied());
+            let name = plain(name.unwrap_or("a call"));
+            let id = plain(&result.call.0);
+            let label = format!("answers {}{outcome}  {}", name.bold(), id.dimmed());
+            let parts: Vec<String> = result.parts.iter().map(part_text).collect();
+            ("◂".magenta().to_string(), label, parts.join("\n"))
+        }
+        Body::Hosted(hosted) => {
+            let what = if hosted.is_result { "result of" } else { "provider runs" };
+            (
+                "▹".magenta().to_string(),
+                format!("{what} {}", plain(&hosted.name).bold()),
+                hosted.visible.to_string(),
+            )
+        }
+        Body::Media(media) => ("▣".to_owned(), media_word(media), String::new()),
+        Body::Compaction => ("≡".cyan().to_string(), "compaction".to_owned(), String::new()),
+        Body::Unknown => {
+            let kind = kind_of(item).map(|kind| format!("  {}", plain(&kind).dimmed()));
+            let label = format!("unknown, kept unchanged{}", kind.unwrap_or_default());
+            ("?".yellow().to_string(), label, String::new())
+        }
+    }
+}
+
+/// Returns the type of a part, or else its first member name.
+fn kind_of(item: &Item) -> Option<String> {
+    let tree = item.native.as_ref()?.json.tree();
+    let kind = tree.root().get("type").and_then(Node::text);
+    let kind = kind.or_else(|| tree.root().members().next()?.0.text());
+    kind.map(|kind| kind.chars().take(40).collect())
+}
+
+fn kind_word(kind: ThoughtKind) -> &'static str {
+    match kind {
+        ThoughtKind::Text => "text",
+        ThoughtKind::Summary => "summary",
+        ThoughtKind::Encrypted => "encrypted",
+    }
+}
+
+fn part_text(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.to_string(),
+        Part::Value(value) => value.as_str().to_owned(),
+        Part::Media(media) => format!("[{}]", media_word(media)),
+        Part::Unknown(_, _) => "[unknown part]".to_owned(),
+    }
+}
+
+fn media_word(media: &Media) -> String {
+    match media {
+        Media::Inline { mime, base64 } => {
+            format!("{}, {}", plain(mime), size(decoded_length(base64)))
+        }
+        Media::Remote { uri, .. } => plain(uri),
+    }
+}
+
+fn decoded_length(base64: &[u8]) -> usize {
+    let padding = base64.iter().rev().take_while(|byte| **byte == b'=').count();
+    (base64.len() - padding) * 3 / 4
+}
+
+fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
+    let wire = kind.codec.wire();
+    json::object(|o| {
+        o.string("wire", wire.as_str()).string("provider", &asked.target.origin.provider);
+        match shown {
+            Shown::Call(call) => {
+                o.string("document", "request").string("model", call.target.model());
+                o.bool("stream", call.stream);
+                if let Some(count) = call.settings.max_tokens {
+                    o.number("max_tokens", count);
+                }
+                if let Some(reasoning) = &call.settings.reasoning {
+                    o.object("reasoning", |o| {
+                        o.bool("on", !reasoning.is_off());
+                        o.maybe_string("effort", reasoning.effort.as_deref());
+                        if let Some(budget) = reasoning.budget_tokens {
+                            o.number("budget_tokens", budget);
+                        }
+                    });
+                }
+                o.array("tools", |a| {
+                    for tool in &call.tools {
+                        a.string(&tool.name);
+                    }
+                });
+                o.array("items", |a| {
+                    for item in call.system.iter().chain(&call.items) {
+                        a.object(|o| put_item(o, item));
+                    }
+                });
+            }
+            Shown::Reply(reply) => {
+                o.string("document", if kind.framing.is_some() { "stream" } else { "response" });
+                o.string("model", &reply.origin.answered).maybe_string("id", reply.id.as_deref());
+                o.string("stop", &stop_word(&reply.stop));
+                o.object("usage", |o| {
+                    let usage = &reply.usage;
+                    o.number("input", usage.input).number("cached", usage.cached);
+                    o.number("written", usage.written).number("output", usage.output);
+                    o.number("thought", usage.thought);
+                });
+                o.array("items", |a| {
+                    for item in &reply.items {
+                        a.object(|o| put_item(o, item));
+                    }
+                });
+            }
+            Shown::Failure(failure, _) => {
+                o.string("document", "error").maybe_string("kind", failure.kind.as_deref());
+                o.string("message", &failure.message);
+            }
+        }
+    })
+}
+
+fn put_item(o: &mut json::Object<'_>, item: &Item) {
+    o.string("id", &item.id.0);
+    o.number("message", u64::from(item.place.message)).number("part", u64::from(item.place.part));
+    o.string(
+        "role",
+        match item.role {
+            Role::System => "system",
+            Role::Developer => "developer",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        },
+    );
+    match &item.body {
+        Body::Text(text) => {
+            o.string("kind", "text").string("text", text);
+        }
+        Body::Summary { text, .. } => {
+            o.string("kind", "summary").string("text", text);
+        }
+        Body::Thought(thought) => {
+            o.string("kind", "thought").string("thought", kind_word(thought.kind));
+            o.string("text", &thought.content).bool("whole", thought.whole);
+            o.string("format", thought.format.as_str());
+        }
+        Body::Call(call) => {
+            o.string("kind", "call").string("call", &call.id.0).string("name", &call.name);
+            o.raw("arguments", &call.args);
+        }
+        Body::Result(result) => {
+            o.string("kind", "result").string("call", &result.call.0);
+            o.bool("ok", result.outcome == Outcome::Ok);
+            o.array("parts", |a| {
+                for part in &result.parts {
+                    a.string(&part_text(part));
+                }
+            });
+        }
+        Body::Hosted(hosted) => {
+            o.string("kind", "hosted")
+                .string("name", &hosted.name)
+                .bool("result", hosted.is_result);
+        }
+        Body::Media(media) => {
+            o.string("kind", "media").string("media", &media_word(media));
+        }
+        Body::Compaction => {
+            o.string("kind", "compaction");
+        }
+        Body::Unknown => {
+            o.string("kind", "unknown");
+        }
+    }
+    o.array("seals", |a| {
+        for seal in &item.seals {
+            a.object(|o| {
+                o.string("format", &seal.format).number("bytes", seal.len() as u64);
+                o.string("owner", &seal.owner.provider).string("at", &seal.attached.at);
+            });
+        }
+    });
+}

@@ -1,0 +1,175 @@
+//! `throughline translate`: translates a request to another provider's API.
+
+use std::io::IsTerminal as _;
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use owo_colors::{OwoColorize as _, Style};
+use throughline_codec::{Document, codec, fates_json};
+use throughline_core::{Call, Disposition, EncodedRequest, Fate, Item, Wire};
+
+use crate::args::Translate;
+use crate::input::{self, Input};
+use crate::print::failure::Failure;
+use crate::print::text;
+
+pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
+    let input = Input::read(&options.file)?;
+    let missing = |wire| Failure::Usage(format!("no codec registered for wire `{wire}`"));
+    let from = codec(&options.from).ok_or_else(|| missing(&options.from))?;
+    let to = codec(&options.to).ok_or_else(|| missing(&options.to))?;
+    let kind = input.kind(Some(&options.from))?;
+    if kind.document != Document::Request {
+        let message = format!("{} is not a request; only requests can be translated", input.name);
+        return Err(Failure::BadData(message));
+    }
+    let named = options.model.as_deref().unwrap_or("unknown");
+    let asked = input::decode_context(&options.from, options.from_provider.as_deref(), named)?;
+    let request = input.request(from, &asked);
+    let said_model = from.model_of(&request).filter(|model| &**model != "unknown");
+    let source_model = said_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
+    let source =
+        input::decode_context(&options.from, options.from_provider.as_deref(), source_model)?;
+    let provider = match (&options.to_provider, options.from == options.to) {
+        (None, true) => options.from_provider.as_deref(),
+        (named, _) => named.as_deref(),
+    };
+    let model = options.model.as_deref().unwrap_or(source_model);
+    let is_moved = options.from != options.to || options.to_provider != options.from_provider;
+    if is_moved && model == "unknown" {
+        let message = "the request does not name its model; specify the target model with --model";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let target = input::decode_context(&options.to, provider, model)?;
+    input::note_unknown_model(&target);
+    let mut call = from.decode_request(&request, &source).map_err(|error| input.bad_data(error))?;
+    call.target = target.target;
+    let mut encoded = to.encode(&call).map_err(|error| input.bad_data(error))?;
+    let moved = call.target.origin.provider != source.target.origin.provider;
+    if moved && options.model.is_none() {
+        let message = format!("`{model}` was not changed; specify the target model with --model");
+        encoded.warnings.push(throughline_core::Warning::new("model", message));
+    }
+    if let Some(file) = options.fates.as_deref().filter(|file| file.as_os_str() != "-") {
+        let mut fates = fates_json(&call, &encoded).bytes().to_vec();
+        fates.push(b'\n');
+        text::write_report("--fates", file, [&options.file], &fates)?;
+    }
+    text::write_out(&encoded.request.body)?;
+    if std::io::stdout().is_terminal() {
+        text::write_out(b"\n")?;
+    }
+    match &options.fates {
+        Some(file) if file.as_os_str() == "-" => {
+            anstream::eprintln!("{}", fates_json(&call, &encoded).as_str());
+        }
+        Some(_) => {}
+        None => report(&options.from, &call, &encoded),
+    }
+    Ok(())
+}
+
+/// Prints the fate of each part and of its seals.
+fn report(from: &Wire, call: &Call, encoded: &EncodedRequest) {
+    let origin = &call.target.origin;
+    let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
+    anstream::eprintln!();
+    let wires = format!("{from} → {}", origin.wire);
+    anstream::eprintln!("{}  {}", wires.bold(), text::plain(call.target.model()));
+    let place = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
+    anstream::eprintln!("{}\n", place.dimmed());
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let width = text::width(std::io::stderr());
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+    for (item, fate) in items() {
+        let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
+        let color = worst.map_or(Color::Reset, color_of);
+        table.add_row([
+            Cell::new(mark(&fate.visible)).fg(color).add_attribute(Attribute::Bold),
+            Cell::new(text::plain(&item.id.0)).add_attribute(Attribute::Dim),
+            Cell::new(describe(item)),
+            Cell::new(describe_fate(item, fate)),
+        ]);
+    }
+    anstream::eprintln!("{table}");
+    let visible = count_fates(items().map(|(_, fate)| &fate.visible));
+    let seals = count_fates(items().flat_map(|(_, fate)| &fate.seals));
+    let sealed = if seals.is_empty() { String::new() } else { format!("; seals: {seals}") };
+    anstream::eprintln!("\n{}", format!("items: {visible}{sealed}").bold());
+    for warning in &encoded.warnings {
+        let message = format!("{}: {}", warning.setting, warning.message);
+        text::notice("warning:", Style::new().yellow(), &message);
+    }
+}
+
+/// Describes the fate of an Item and of its seals. A seal with the same fate as its Item is not
+/// described separately.
+fn describe_fate(item: &Item, fate: &Fate) -> String {
+    let mut fates: Vec<(&Disposition, usize, usize)> = Vec::new();
+    for (seal, did) in item.seals.iter().zip(&fate.seals) {
+        match fates.iter_mut().find(|(other, ..)| *other == did) {
+            Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + seal.len()),
+            None => fates.push((did, 1, seal.len())),
+        }
+    }
+    let visible = fate.visible.to_string();
+    let word = fate.visible.as_str();
+    let why = visible.strip_prefix(word).unwrap_or_default();
+    let (mut with, mut apart) = (String::new(), String::new());
+    for (did, count, bytes) in fates {
+        let size = text::size(bytes);
+        let seals = if count == 1 { "seal".to_owned() } else { format!("{count} seals") };
+        if *did == fate.visible {
+            with = format!(" with its {seals} of {size}");
+        } else {
+            apart = format!("{apart}\nits {seals} of {size} {did}");
+        }
+    }
+    format!("{word}{with}{why}{apart}")
+}
+
+/// Counts the fates, as `= 5 kept · × 1 elided`.
+fn count_fates<'d>(dids: impl Iterator<Item = &'d Disposition>) -> String {
+    let mut counts: Vec<(&Disposition, usize)> = Vec::new();
+    for did in dids {
+        match counts.iter_mut().find(|(other, _)| other.as_str() == did.as_str()) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((did, 1)),
+        }
+    }
+    let said = counts.iter().map(|(did, count)| format!("{} {count} {}", mark(did), did.as_str()));
+    said.collect::<Vec<_>>().join(" · ")
+}
+
+fn mark(did: &Disposition) -> &'static str {
+    match did {
+        Disposition::Kept => "=",
+        Disposition::Restored(_) => "+",
+        Disposition::Reshaped(_) => "~",
+        Disposition::Elided(_) => "×",
+    }
+}
+
+fn severity(did: &Disposition) -> u8 {
+    match did {
+        Disposition::Kept => 0,
+        Disposition::Restored(_) => 1,
+        Disposition::Reshaped(_) => 2,
+        Disposition::Elided(_) => 3,
+    }
+}
+
+fn color_of(did: &Disposition) -> Color {
+    match did {
+        // The colours called dark are the standard ones, which terminals adapt to the background.
+        Disposition::Kept => Color::DarkGreen,
+        Disposition::Restored(_) => Color::DarkCyan,
+        Disposition::Reshaped(_) => Color::DarkYellow,
+        Disposition::Elided(_) => Color::DarkRed,
+    }
+}
+
+/// Describes an Item in a few words.
+pub(crate) fn describe(item: &Item) -> String {
+    text::plain(&throughline_codec::describe(item))
+}

@@ -1,0 +1,106 @@
+//! `throughline usage`: reports usage and cost of calls through the gateway.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use throughline_core::{Json, Store as _, Tenant, json};
+use throughline_server::{UsageAmount, UsageKey, usage_log};
+
+use crate::amount::dollars;
+use crate::args::{Usage, UsageBy};
+use crate::print::failure::Failure;
+use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::text::{self, plain};
+use crate::store::{self, IfMissing, OpenStore};
+
+/// Number of records per read.
+const PAGE: u32 = 1000;
+
+/// Values of the grouping fields; `None` for calls without a key.
+type GroupKey = Vec<Option<String>>;
+
+pub(crate) fn run(options: &Usage) -> Result<(), Failure> {
+    store::with(&options.at, IfMissing::Fails, |opened| {
+        let sums = sums(opened, &options.by)?;
+        let told =
+            if sums.is_empty() { opened.empty_message("calls")? } else { told(&options.by, &sums) };
+        text::answer(&options.printing, || told, || json_of(&options.by, &opened.tenant, &sums))
+    })
+}
+
+fn sums(opened: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAmount>, Failure> {
+    let (tenant, log) = usage_log();
+    let mut sums = BTreeMap::new();
+    if opened.run(opened.journal.log(&tenant, &log))?.is_none() {
+        return Ok(sums);
+    }
+    let mut after = 0;
+    loop {
+        let records = opened.run(opened.journal.read(&tenant, &log, after, PAGE))?;
+        let Some(last) = records.last() else { return Ok(sums) };
+        after = last.seq;
+        for record in records.iter().filter(|record| &*record.kind == "usage") {
+            let day = text::day(record.at);
+            let lines = record.content.bytes().map(UsageKey::lines).unwrap_or_default();
+            for (whom, used) in lines.iter().filter(|(whom, _)| whom.tenant == opened.tenant) {
+                let group = by.iter().map(|by| part(*by, whom, &day)).collect();
+                sums.entry(group).or_insert_with(UsageAmount::default).add(used);
+            }
+        }
+    }
+}
+
+fn part(by: UsageBy, whom: &UsageKey, day: &str) -> Option<String> {
+    match by {
+        UsageBy::Key => whom.key.as_ref().map(ToString::to_string),
+        UsageBy::Provider => Some(whom.provider.to_string()),
+        UsageBy::Model => Some(whom.model.to_string()),
+        UsageBy::Day => Some(day.to_owned()),
+    }
+}
+
+fn told(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
+    let mut columns: Vec<Column> = by
+        .iter()
+        .enumerate()
+        .map(|(place, by)| {
+            let cells = sums.keys().map(|group| {
+                let part = group.get(place).cloned().flatten();
+                Cell::new(part.map_or_else(|| "none".to_owned(), |part| plain(&part)))
+            });
+            Column::new(by.as_str(), cells)
+        })
+        .collect();
+    let numbers =
+        |head, number: fn(&UsageAmount) -> String| Column::numbers(head, sums.values().map(number));
+    columns.push(numbers("calls", |used| used.calls.to_string()));
+    columns.push(numbers("input", |used| used.tokens.input.to_string()));
+    columns.push(numbers("cached", |used| used.tokens.cached.to_string()).droppable());
+    columns.push(numbers("output", |used| used.tokens.output.to_string()));
+    columns.push(numbers("thought", |used| used.tokens.thought.to_string()).droppable());
+    columns.push(numbers("cost", |used| match used.unpriced {
+        0 => dollars(used.micro_usd()),
+        all if all == used.calls => "no price".to_owned(),
+        _ => format!("{} or more", dollars(used.micro_usd())),
+    }));
+    table(columns)
+}
+
+fn json_of(by: &[UsageBy], tenant: &Tenant, sums: &BTreeMap<GroupKey, UsageAmount>) -> Json {
+    json::object(|o| {
+        o.string("tenant", &tenant.0).array("usage", |a| {
+            for (group, used) in sums {
+                a.object(|o| {
+                    for (by, part) in by.iter().zip(group) {
+                        put_string_or_null(o, by.as_str(), part.as_deref());
+                    }
+                    o.number("calls", used.calls).number("unpriced", used.unpriced);
+                    o.number("input", used.tokens.input).number("cached", used.tokens.cached);
+                    o.number("written", used.tokens.written).number("output", used.tokens.output);
+                    o.number("thought", used.tokens.thought);
+                    o.number("micro_usd", used.micro_usd());
+                });
+            }
+        });
+    })
+}

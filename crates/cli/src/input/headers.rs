@@ -1,0 +1,43 @@
+//! Parses request headers given as options, and rejects credentials before anything can print them.
+
+use throughline_core::Name;
+
+use crate::print::failure::Failure;
+
+/// Parts of header names that indicate a credential.
+const SECRET_NAMES: [&str; 8] =
+    ["auth", "key", "token", "cookie", "secret", "password", "credential", "x-amz-s"];
+
+/// Prefixes of values that indicate a credential.
+const SECRET_VALUES: [&str; 8] =
+    ["bearer ", "basic ", "sk-", "sk_", "xai-", "gsk_", "aiza", "aws4-hmac"];
+
+/// Parses headers written as `NAME: VALUE`.
+pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>, Failure> {
+    headers.iter().enumerate().map(|(index, header)| one(index + 1, header)).collect()
+}
+
+fn one(number: usize, header: &str) -> Result<(Name, Name), Failure> {
+    // Messages never repeat the value: a malformed header may still be a key.
+    let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
+    let Some((name, value)) = named else {
+        let form = "is not of the form 'NAME: VALUE'";
+        return Err(Failure::Usage(format!("--header number {number} {form}")));
+    };
+    let (lower, begins) = (name.to_ascii_lowercase(), value.to_ascii_lowercase());
+    let is_secret = SECRET_NAMES.iter().any(|word| lower.contains(word))
+        || SECRET_VALUES.iter().any(|start| begins.starts_with(start));
+    if is_secret {
+        return Err(Failure::Usage(format!(
+            "--header `{name}` looks like a credential: nothing is sent, so leave it out; \
+             it would stay in your shell history"
+        )));
+    }
+    Ok((Name::from(name), Name::from(value)))
+}
+
+/// Returns whether HTTP allows the byte in a header name.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,178 @@
+//! Reads the conversation before a request: earlier requests, responses, streams and recordings.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_codec::{Codec, CodecError, DecodeContext, Document, Framing, PriorExchanges};
+use throughline_core::{Name, Provider, Request, Target, Wire};
+
+use crate::input::model_in;
+use crate::input::recording::{self, RecordedExchange};
+use crate::input::rows::{RequestCatalog, UNKNOWN};
+use crate::input::{DocumentKind, Input};
+use crate::print::failure::Failure;
+use crate::print::text;
+
+/// The exchanges before a request.
+pub(crate) struct PriorBuilder<'o> {
+    /// Target of the present request, and the default for documents that do not name one.
+    present: &'o Target,
+    rows: &'o RequestCatalog,
+    account: &'o str,
+    prior: PriorExchanges,
+}
+
+/// One response, whole or streamed.
+struct PriorResponse<'a> {
+    input: &'a Input,
+    codec: &'static dyn Codec,
+    framing: Option<Framing>,
+    row: Arc<Provider>,
+    model: Option<Name>,
+}
+
+impl<'o> PriorBuilder<'o> {
+    /// Starts an empty history of a request to `present`, in that account.
+    pub(crate) fn new(present: &'o Target, rows: &'o RequestCatalog, account: &'o str) -> Self {
+        Self { present, rows, account, prior: PriorExchanges::new() }
+    }
+
+    pub(crate) fn finish(self) -> PriorExchanges {
+        self.prior
+    }
+
+    /// Adds the content of a document.
+    pub(crate) fn add(&mut self, input: &Input) -> Result<(), Failure> {
+        if let Some(exchanges) = recording::read(input)? {
+            return exchanges.iter().try_for_each(|exchange| self.add_recorded(input, exchange));
+        }
+        let DocumentKind { codec, document, framing } = self.kind(input, None)?;
+        let row = self.row(&codec.wire(), None)?;
+        match (document, framing) {
+            (Document::Request, None) => {
+                let model = model_in(codec, None, &input.bytes);
+                self.add_request(input, codec, &row, None, model.as_deref())
+            }
+            (Document::Request | Document::Response | Document::Event, framing) => {
+                self.add_answer(&PriorResponse { input, codec, framing, row, model: None })
+            }
+        }
+    }
+
+    /// Adds a recorded exchange, unless the provider refused it and so issued nothing.
+    pub(crate) fn add_recorded(
+        &mut self,
+        recording: &Input,
+        exchange: &RecordedExchange,
+    ) -> Result<(), Failure> {
+        if !exchange.was_taken {
+            return Ok(());
+        }
+        let part = |what: &str, bytes: &Bytes| Input {
+            name: format!("{}, a recorded {what}", recording.name),
+            bytes: bytes.clone(),
+        };
+        let wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
+        if let Some(bytes) = &exchange.request {
+            let input = part("request", bytes);
+            let codec = self.kind(&input, wire.as_ref())?.codec;
+            let row = self.row(&codec.wire(), exchange.provider.as_deref())?;
+            let said = model_in(codec, exchange.path.as_ref(), bytes);
+            let model = said.or_else(|| exchange.model.clone());
+            self.add_request(&input, codec, &row, exchange.path.clone(), model.as_deref())?;
+        }
+        if let Some(bytes) = &exchange.response {
+            let input = part("response", bytes);
+            let DocumentKind { codec, framing, .. } = self.kind(&input, wire.as_ref())?;
+            let row = self.row(&codec.wire(), exchange.provider.as_deref())?;
+            let model = exchange.model.clone();
+            self.add_answer(&PriorResponse { input: &input, codec, framing, row, model })?;
+        }
+        Ok(())
+    }
+
+    fn add_request(
+        &mut self,
+        input: &Input,
+        codec: &'static dyn Codec,
+        row: &Arc<Provider>,
+        path: Option<Name>,
+        model: Option<&str>,
+    ) -> Result<(), Failure> {
+        let target = self.target(row, model);
+        let path = path.unwrap_or_else(|| Name::from(codec.path(&target, false)));
+        let request = Request { path, headers: Vec::new(), body: input.bytes.clone() };
+        let added = self.prior.push_request(codec, &request, DecodeContext::of(target));
+        added.map_err(|error| input.bad_data(error))
+    }
+
+    /// Adds a response to the last request, or one without a known request.
+    fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<(), Failure> {
+        let open = self.prior.exchanges().last().filter(|exchange| exchange.reply.is_none());
+        let wire = answer.codec.wire();
+        let asked = match open.filter(|exchange| exchange.asked.target.origin.wire == wire) {
+            Some(exchange) => exchange.asked.clone(),
+            None => self.infer_context(answer),
+        };
+        match push(&mut self.prior, answer, asked) {
+            Err(CodecError::Provider(_)) => {
+                text::note(&format!(
+                    "{} is a provider error; it contains no reply",
+                    answer.input.name
+                ));
+                Ok(())
+            }
+            pushed => pushed.map_err(|error| answer.input.bad_data(error)),
+        }
+    }
+
+    /// Determines which provider and model an answer came from, from the answer itself.
+    fn infer_context(&self, answer: &PriorResponse<'_>) -> DecodeContext {
+        let asked =
+            DecodeContext::of(self.target(&answer.row, answer.model.as_deref().or(Some(UNKNOWN))));
+        let mut alone = PriorExchanges::new();
+        // Read errors are reported by the later full read.
+        let read = push(&mut alone, answer, asked.clone()).ok();
+        let reply = read.and_then(|()| alone.exchanges().last()?.reply.as_ref());
+        let answered = reply.map(|reply| Arc::clone(&reply.origin.answered));
+        let answered = answered.filter(|model| &**model != UNKNOWN);
+        DecodeContext::of(
+            self.target(&answer.row, answered.or_else(|| answer.model.clone()).as_deref()),
+        )
+    }
+
+    /// Detects the kind of a document: on the specified wire, else on that of the present request,
+    /// else on the most likely one.
+    fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind, Failure> {
+        let here = wire.unwrap_or(&self.present.origin.wire);
+        input.kind_on(here).or_else(|_| input.kind(None))
+    }
+
+    fn row(&self, wire: &Wire, provider: Option<&str>) -> Result<Arc<Provider>, Failure> {
+        match provider {
+            Some(name) => self.rows.row_or_generic(wire, name),
+            None if *wire == self.present.origin.wire => Ok(Arc::clone(&self.present.provider)),
+            None => self.rows.default(wire),
+        }
+    }
+
+    /// Returns the target for a model; defaults to the present model if the document names none and
+    /// has the same row.
+    fn target(&self, row: &Arc<Provider>, model: Option<&str>) -> Target {
+        let is_same = row.name == self.present.provider.name;
+        let fallback = if is_same { self.present.model() } else { UNKNOWN };
+        self.rows.catalog().target(row, model.unwrap_or(fallback), self.account)
+    }
+}
+
+fn push(
+    prior: &mut PriorExchanges,
+    answer: &PriorResponse<'_>,
+    asked: DecodeContext,
+) -> Result<(), CodecError> {
+    let PriorResponse { input, codec, framing, .. } = answer;
+    match framing {
+        Some(framing) => prior.push_stream(*codec, &input.bytes, *framing, asked),
+        None => prior.push_response(*codec, &input.bytes, asked),
+    }
+}

@@ -1,0 +1,69 @@
+//! Recorded conversations: `{"exchanges": [{"path", "request", "response", "status", …}]}`.
+//!
+//! A body is a string with the sent text, or the JSON itself. Members missing from an exchange are
+//! taken from the recording.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use throughline_core::{Name, Node, Tree};
+
+use crate::input::Input;
+use crate::print::failure::Failure;
+
+/// One recorded request and its response.
+pub(crate) struct RecordedExchange {
+    pub(crate) path: Option<Name>,
+    pub(crate) wire: Option<Name>,
+    pub(crate) provider: Option<Name>,
+    pub(crate) model: Option<Name>,
+    pub(crate) request: Option<Bytes>,
+    pub(crate) response: Option<Bytes>,
+    /// Whether the provider accepted the request, according to the status.
+    pub(crate) was_taken: bool,
+}
+
+/// Returns the exchanges of a recording, oldest first; `None` if the document is not a recording.
+pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>, Failure> {
+    let Ok(tree) = Tree::parse(input.bytes.clone()) else { return Ok(None) };
+    let Some(list) = tree.root().get("exchanges").filter(|list| list.is_array()) else {
+        return Ok(None);
+    };
+    let exchanges: Vec<Node<'_>> = list.elements().collect();
+    if !exchanges.iter().any(|exchange| exchange.present("request").is_some()) {
+        let message = format!("{} is a recording without a request", input.name);
+        return Err(Failure::BadData(message));
+    }
+    let read = |(index, exchange): (usize, &Node<'_>)| {
+        let said = |key: &str| exchange.name_of(key).or_else(|| tree.root().name_of(key));
+        let response = exchange.present("response").and_then(body);
+        let is_base64 = exchange.get("response_base64").and_then(Node::bool).unwrap_or(false);
+        let response = match response {
+            Some(text) if is_base64 => {
+                let place = format!("{}: exchanges.{index}.response", input.name);
+                let decoded = STANDARD.decode(&text);
+                let decoded =
+                    decoded.map_err(|_| Failure::BadData(format!("{place} is not base64")))?;
+                Some(Bytes::from(decoded))
+            }
+            response => response,
+        };
+        let status = exchange.get("status").and_then(Node::u64);
+        Ok(RecordedExchange {
+            path: exchange.name_of("path"),
+            wire: said("wire"),
+            provider: said("provider"),
+            model: said("model"),
+            request: exchange.present("request").and_then(body),
+            response,
+            was_taken: status.is_none_or(|status| (200..300).contains(&status)),
+        })
+    };
+    exchanges.iter().enumerate().map(read).collect::<Result<Vec<_>, Failure>>().map(Some)
+}
+
+/// Returns a body that is given as text or as JSON.
+fn body(node: Node<'_>) -> Option<Bytes> {
+    let bytes = if node.is_string() { node.text_bytes()? } else { node.json().bytes().clone() };
+    (!bytes.trim_ascii().is_empty()).then_some(bytes)
+}

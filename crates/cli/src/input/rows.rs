@@ -1,0 +1,87 @@
+//! Catalog rows that a request is audited with: the built-in ones and those of the user.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use throughline_codec::{Catalog, CatalogError, Document};
+use throughline_core::{Name, Provider, Wire};
+
+use crate::input::{self, Input};
+use crate::print::failure::Failure;
+use crate::print::text;
+
+/// Model name if none is given.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// Providers and model families.
+pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
+
+impl RequestCatalog {
+    /// Loads the built-in rows and those of a file.
+    pub(crate) fn read(profiles: Option<&Path>) -> Result<Self, Failure> {
+        let builtin = Catalog::builtin();
+        let Some(file) = profiles else { return Ok(Self(Cow::Borrowed(builtin))) };
+        let name = file.display();
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
+        let catalog = builtin.with_profiles(&text).map_err(|error| {
+            Failure::Usage(match error {
+                CatalogError::Syntax { line, message, .. } => format!("{name}:{line}: {message}"),
+                CatalogError::Twice { .. }
+                | CatalogError::Nameless { .. }
+                | CatalogError::UnknownProvider { .. } => format!("{name}: {error}"),
+            })
+        })?;
+        Ok(Self(Cow::Owned(catalog)))
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.0
+    }
+
+    /// Returns the row of that name on that wire.
+    pub(crate) fn named(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>, Failure> {
+        let row = self.0.provider_on_wire(name, wire);
+        row.ok_or_else(|| input::unknown_provider(&self.0, name, wire))
+    }
+
+    /// Returns the first row of that wire.
+    pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>, Failure> {
+        let row = self.0.default_provider(wire);
+        row.ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))
+    }
+
+    /// Returns the row that most likely serves a model, and prints a note if the wire has several.
+    pub(crate) fn likely_row(&self, wire: &Wire, model: &str) -> Result<Arc<Provider>, Failure> {
+        let Some(row) = self.0.provider_for_model(wire, model) else { return self.default(wire) };
+        if self.0.default_provider(wire).is_some_and(|first| first.name != row.name) {
+            let message = format!("assuming provider {}; use --provider to change it", row.name);
+            text::note(&message);
+        }
+        Ok(row)
+    }
+
+    /// Returns the row of that name, or else the generic row of the wire: recordings may come from
+    /// any provider.
+    pub(crate) fn row_or_generic(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>, Failure> {
+        if let Some(row) = self.0.provider_on_wire(name, wire) {
+            return Ok(row);
+        }
+        let plain =
+            self.0.provider_on_wire("compatible", wire).map_or_else(|| self.default(wire), Ok)?;
+        Ok(Arc::new(Provider { name: Name::from(name), ..Provider::clone(&plain) }))
+    }
+
+    /// Returns the wire of a named provider, if the document can be on that wire.
+    pub(crate) fn wire_of(&self, provider: &str, input: &Input) -> Option<Wire> {
+        let guessed = throughline_codec::detect(&input.bytes)?;
+        if self.0.provider_on_wire(provider, &guessed.wire).is_some() {
+            return None;
+        }
+        let row = self.0.provider(provider)?;
+        let kind = input.kind_on(&row.wire).ok()?;
+        (kind.document == Document::Request).then(|| row.wire.clone())
+    }
+}

@@ -1,0 +1,208 @@
+//! Input of the doctor: a request, its target, and the conversation before it.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use throughline_codec::{Codec, CodecError, DecodeContext, Document, PriorExchanges, Transcript};
+use throughline_core::{Name, Request, Target, Wire};
+
+use crate::args::RequestArgs;
+use crate::input::headers;
+use crate::input::past::PriorBuilder;
+use crate::input::recording::{self, RecordedExchange};
+use crate::input::rows::RequestCatalog;
+use crate::input::session;
+use crate::input::{self, DocumentKind, Input, model_in};
+use crate::print::failure::Failure;
+use crate::print::text;
+
+/// A request with its target and history.
+pub(crate) struct Subject {
+    /// Name for messages.
+    pub(crate) name: String,
+    pub(crate) codec: &'static dyn Codec,
+    pub(crate) target: Target,
+    pub(crate) request: Request,
+    pub(crate) prior: PriorExchanges,
+    knows_headers: bool,
+    account_created: Option<Timestamp>,
+}
+
+/// A request whose target is not determined yet.
+struct UnresolvedRequest {
+    input: Input,
+    codec: &'static dyn Codec,
+    path: Option<Name>,
+    /// The recorded exchange of the request, if it comes from a recording.
+    recorded: Option<RecordedExchange>,
+    /// Exchanges recorded before the request.
+    earlier: Vec<RecordedExchange>,
+}
+
+impl Subject {
+    /// Reads a request, or the last one of a recording.
+    pub(crate) fn read(about: &RequestArgs, file: &Path) -> Result<Self, Failure> {
+        let rows = RequestCatalog::read(about.profiles.as_deref())?;
+        let headers = headers::parse(&about.header)?;
+        let input = Input::read(file)?;
+        let found = match recording::read(&input)? {
+            Some(exchanges) => find_in_recording(about, &input, exchanges)?,
+            None => find_in_document(about, &rows, input)?,
+        };
+        Self::new(about, &rows, headers, found)
+    }
+
+    /// Reads a conversation with one message or item per line; also returns the lines.
+    pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input), Failure> {
+        let rows = RequestCatalog::read(about.profiles.as_deref())?;
+        let headers = headers::parse(&about.header)?;
+        let lines = Input::read(file)?;
+        let named = about.provider.as_deref().and_then(|name| rows.catalog().provider(name));
+        let wire = about.wire.clone().or_else(|| named.map(|row| row.wire.clone()));
+        let codec = session::detect_codec(&lines, wire.as_ref())?;
+        // Reasoning settings are part of the request, not of its messages, so the last request
+        // provides them.
+        let mut earlier = None;
+        for file in &about.prior {
+            let input = Input::read(file)?;
+            let is_request = |kind: DocumentKind| {
+                kind.document == Document::Request && kind.codec.wire() == codec.wire()
+            };
+            if input.kind_on(&codec.wire()).is_ok_and(is_request) {
+                earlier = Some(input.bytes);
+            }
+        }
+        let bytes = session::wrap(&lines, codec, about.model.as_deref(), earlier.as_ref())?;
+        let input = Input { name: lines.name.clone(), bytes };
+        let found =
+            UnresolvedRequest { input, codec, path: None, recorded: None, earlier: Vec::new() };
+        Ok((Self::new(about, &rows, headers, found)?, lines))
+    }
+
+    fn new(
+        about: &RequestArgs,
+        rows: &RequestCatalog,
+        headers: Vec<(Name, Name)>,
+        found: UnresolvedRequest,
+    ) -> Result<Self, Failure> {
+        let UnresolvedRequest { input, codec, path, recorded, earlier } = found;
+        let wire = codec.wire();
+        let recorded_at = recorded.as_ref().and_then(|recorded| recorded.provider.as_deref());
+        let row = match (&about.provider, recorded_at) {
+            (Some(named), _) => Some(rows.named(&wire, named)?),
+            (None, Some(recorded)) => Some(rows.row_or_generic(&wire, recorded)?),
+            (None, None) => None,
+        };
+        let said = model_in(codec, path.as_ref(), &input.bytes);
+        let said = said.or_else(|| recorded.as_ref()?.model.clone());
+        let Some(model) = about.model.as_deref().or(said.as_deref()) else {
+            let message =
+                "does not name its model, which the rules depend on; specify it with --model";
+            return Err(Failure::Usage(format!("{} {message}", input.name)));
+        };
+        let row = match row {
+            Some(row) => row,
+            None => rows.likely_row(&wire, model)?,
+        };
+        let target = rows.catalog().target(&row, model, &about.account);
+        input::note_unknown_model(&DecodeContext::of(target.clone()));
+        let path = path.unwrap_or_else(|| Name::from(codec.path(&target, false)));
+        let account = about.prior_account.as_deref().unwrap_or(&about.account);
+        let mut past = PriorBuilder::new(&target, rows, account);
+        for file in &about.prior {
+            past.add(&Input::read(file)?)?;
+        }
+        for exchange in &earlier {
+            past.add_recorded(&input, exchange)?;
+        }
+        let prior = past.finish();
+        Ok(Self {
+            name: input.name,
+            codec,
+            target,
+            prior,
+            knows_headers: !headers.is_empty(),
+            account_created: about.account_created,
+            request: Request { path, headers, body: input.bytes },
+        })
+    }
+
+    /// Returns the conversation as a transcript for the audit.
+    pub(crate) fn transcript(&self) -> Transcript<'_> {
+        Transcript {
+            knows_headers: self.knows_headers,
+            account_created: self.account_created,
+            ..Transcript::new(self.codec, &self.request).with_prior(&self.prior)
+        }
+    }
+
+    /// Converts a codec error to a failure about this request.
+    pub(crate) fn bad_data(&self, error: CodecError) -> Failure {
+        let input = Input { name: self.name.clone(), bytes: self.request.body.clone() };
+        input.bad_data(error)
+    }
+}
+
+fn find_in_document(
+    about: &RequestArgs,
+    rows: &RequestCatalog,
+    input: Input,
+) -> Result<UnresolvedRequest, Failure> {
+    let named = about.provider.as_deref();
+    let wire = about.wire.clone().or_else(|| rows.wire_of(named?, &input));
+    let kind = match &wire {
+        Some(wire) => input.kind_on(wire)?,
+        None => input.kind(None)?,
+    };
+    if kind.document != Document::Request {
+        return Err(Failure::BadData(format!(
+            "{} is {}, not a request; pass earlier exchanges with --prior",
+            input.name,
+            input::kind_name(kind.document, kind.framing)
+        )));
+    }
+    Ok(UnresolvedRequest {
+        input,
+        codec: kind.codec,
+        path: None,
+        recorded: None,
+        earlier: Vec::new(),
+    })
+}
+
+/// Returns the last request of a recording and the exchanges before it.
+fn find_in_recording(
+    about: &RequestArgs,
+    recording: &Input,
+    mut exchanges: Vec<RecordedExchange>,
+) -> Result<UnresolvedRequest, Failure> {
+    let missing = || Failure::BadData(format!("{} has no request", recording.name));
+    let count = exchanges.len();
+    let last = exchanges.iter().rposition(|exchange| exchange.request.is_some());
+    exchanges.truncate(last.ok_or_else(missing)? + 1);
+    let (number, exchange) = (exchanges.len(), exchanges.pop().ok_or_else(missing)?);
+    let taken = exchanges.iter().filter(|exchange| exchange.was_taken).count();
+    text::note(&format!(
+        "{} is a recording; auditing request {number} of {count}, with {} as prior",
+        recording.name,
+        match taken {
+            0 => "nothing".to_owned(),
+            taken => text::count(taken, "earlier exchange"),
+        }
+    ));
+    let name = format!("{}#{number}", recording.name);
+    let input = Input { name, bytes: exchange.request.clone().ok_or_else(missing)? };
+    let recorded_wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
+    let kind = match about.wire.clone().or(recorded_wire) {
+        Some(wire) => input.kind_on(&wire)?,
+        None => input.kind(None)?,
+    };
+    let path = exchange.path.clone();
+    Ok(UnresolvedRequest {
+        input,
+        codec: kind.codec,
+        path,
+        recorded: Some(exchange),
+        earlier: exchanges,
+    })
+}

@@ -1,0 +1,368 @@
+//! Source excerpts with carets, in the style of compiler diagnostics.
+//!
+//! Requests are either pretty-printed or a single line of a hundred kilobytes. Of a long line only
+//! a window around the place is shown, with `…` for the rest. Control characters are replaced,
+//! seals are masked, and carets align with characters of any width.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use owo_colors::{OwoColorize as _, Style};
+use throughline_core::Tree;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::print::mask::{Mask, masks};
+use crate::print::text::{continued, plain, push_line, wrapped};
+
+/// A place with more lines than this is shown by its first few lines and its last.
+const MOST_LINES: usize = 10;
+
+/// Minimum width of a label that is printed next to its carets.
+const LABEL: usize = 36;
+
+/// A text that excerpts are drawn from.
+pub(crate) struct SourceText<'s> {
+    text: &'s str,
+    masks: Vec<Mask>,
+    /// Line starts, and in long lines further positions with the number of characters before them.
+    marks: Vec<(usize, usize, usize)>,
+}
+
+/// Distance in bytes between two positions that are recorded in a long line.
+const STRIDE: usize = 4096;
+
+/// A place to draw, with its label and style.
+pub(crate) struct Annotation<'m> {
+    pub(crate) place: Range<usize>,
+    pub(crate) label: &'m str,
+    /// Style of the carets.
+    pub(crate) style: Style,
+}
+
+/// The visible part of a line, and the columns of the place in it.
+#[derive(Debug, PartialEq, Eq)]
+struct VisibleLine {
+    text: String,
+    start: usize,
+    end: usize,
+}
+
+/// A character with its combining characters, or a masked value.
+struct TextCell<'s> {
+    at: usize,
+    end: usize,
+    shown: Cow<'s, str>,
+}
+
+impl TextCell<'_> {
+    fn width(&self) -> usize {
+        self.shown.width()
+    }
+}
+
+/// Returns the longest prefix of the cells that fits into `columns`.
+fn fitting_prefix<'c, 's>(cells: &'c [TextCell<'s>], columns: usize) -> &'c [TextCell<'s>] {
+    let mut width = 0;
+    let count = cells.iter().take_while(|cell| {
+        width += cell.width();
+        width <= columns
+    });
+    cells.get(..count.count()).unwrap_or_default()
+}
+
+impl<'s> SourceText<'s> {
+    /// Indexes the text of a tree.
+    pub(crate) fn new(tree: &'s Tree) -> Self {
+        let text = std::str::from_utf8(tree.bytes()).unwrap_or_default();
+        let mut marks = vec![(0, 1, 1)];
+        let (mut line, mut column, mut last) = (1, 1, 0);
+        for (at, character) in text.char_indices() {
+            if at - last >= STRIDE {
+                marks.push((at, line, column));
+                last = at;
+            }
+            column += 1;
+            if character == '\n' {
+                (line, column, last) = (line + 1, 1, at + 1);
+                marks.push((last, line, column));
+            }
+        }
+        Self { text, masks: masks(tree), marks }
+    }
+
+    /// Returns the line and column of a place, both from one; the column counts characters.
+    pub(crate) fn position(&self, at: usize) -> (usize, usize) {
+        let known = self.marks.partition_point(|(start, ..)| *start <= at);
+        let known = known.checked_sub(1).and_then(|known| self.marks.get(known));
+        let (start, line, column) = known.copied().unwrap_or((0, 1, 1));
+        let before = self.text.get(start..at).unwrap_or_default();
+        (line, column + before.chars().count())
+    }
+
+    /// Returns the width of the line numbers of a place.
+    pub(crate) fn digits(&self, place: &Range<usize>) -> usize {
+        self.position(self.last_byte(place)).0.to_string().len()
+    }
+
+    /// Draws the place with line numbers, carets and its label. Line numbers take `digits` columns,
+    /// whole lines at most `width`; each line ends with a line feed.
+    pub(crate) fn draw(&self, mark: &Annotation<'_>, digits: usize, width: usize) -> String {
+        let mut page = ExcerptWriter { out: String::new(), digits, width };
+        page.gutter(None, "");
+        self.draw_mark(mark, MOST_LINES, &mut page);
+        page.out
+    }
+
+    /// Draws the whole text with line numbers, with the mark at its place.
+    pub(crate) fn draw_whole(&self, mark: Option<&Annotation<'_>>, width: usize) -> String {
+        let mut page =
+            ExcerptWriter { out: String::new(), digits: self.digits(&(0..self.text.len())), width };
+        let (first, last) = match mark {
+            Some(mark) => self.lines_of(&mark.place),
+            None => (usize::MAX..usize::MAX, usize::MAX..usize::MAX),
+        };
+        // The bar of a multi-line mark shifts its lines to the right, so all other lines are
+        // shifted too.
+        let lead = if first == last { "" } else { "  " };
+        let mut line = self.line_around(0);
+        let end = self.text.trim_end().len();
+        loop {
+            if let Some(mark) = mark.filter(|_| line.start == first.start) {
+                self.draw_mark(mark, usize::MAX, &mut page);
+                line = last.clone();
+            } else {
+                // The whole text is wanted, so long lines are wrapped instead of cut.
+                let strip = self.visible_line(&line, &(line.start..line.start), usize::MAX / 4);
+                let mut number = Some(self.position(line.start).0);
+                for text in continued(&strip.text, page.room() - lead.len()) {
+                    page.gutter(number.take(), &format!("{lead}{text}"));
+                }
+            }
+            if line.end >= end {
+                return page.out;
+            }
+            line = self.next_line(&line);
+        }
+    }
+
+    fn draw_mark(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
+        let (first, last) = self.lines_of(&mark.place);
+        if first == last {
+            self.draw_line(mark, &first, page);
+        } else {
+            self.draw_lines(mark, most_lines, page);
+        }
+    }
+
+    /// Draws one line with carets below.
+    fn draw_line(&self, mark: &Annotation<'_>, line: &Range<usize>, page: &mut ExcerptWriter) {
+        let strip = self.visible_line(line, &mark.place, page.room());
+        page.gutter(Some(self.position(line.start).0), &strip.text);
+        let carets = "^".repeat(strip.end.saturating_sub(strip.start).max(1));
+        page.label(&" ".repeat(strip.start), &carets, mark);
+    }
+
+    /// Draws several lines joined by a bar on the left.
+    fn draw_lines(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
+        let (first, last) = self.lines_of(&mark.place);
+        let (top, bottom) = (self.position(first.start).0, self.position(last.start).0);
+        let room = page.room().saturating_sub(2);
+        let head = self.visible_line(&first, &(mark.place.start..first.end), room);
+        let bar = "|".style(mark.style).to_string();
+        // A place that starts its line needs no carets to show its start.
+        let lead = self.text.get(first.start..mark.place.start).unwrap_or_default();
+        if lead.trim().is_empty() {
+            page.gutter(Some(top), &format!("{} {}", "/".style(mark.style), head.text));
+        } else {
+            page.gutter(Some(top), &format!("  {}", head.text));
+            let line = format!(" {}^", "_".repeat(head.start + 1));
+            page.gutter(None, &line.style(mark.style).to_string());
+        }
+        let skipped = if bottom - top < most_lines { usize::MAX } else { top + most_lines / 2 };
+        let mut line = self.next_line(&first);
+        for number in top + 1..bottom.min(skipped) {
+            let strip = self.visible_line(&line, &(line.start..line.start), room);
+            page.gutter(Some(number), &format!("{bar} {}", strip.text));
+            line = self.next_line(&line);
+        }
+        if skipped < bottom {
+            page.elided(&bar);
+        }
+        let end = self.last_byte(&mark.place);
+        let tail = self.visible_line(&last, &(end..mark.place.end), room);
+        page.gutter(Some(bottom), &format!("{bar} {}", tail.text));
+        page.label("", &format!("|_{}^", "_".repeat(tail.start)), mark);
+    }
+
+    /// Cuts a line to `room` columns around the start of the place.
+    fn visible_line(&self, line: &Range<usize>, place: &Range<usize>, room: usize) -> VisibleLine {
+        let start = self.mask_over(place.start).map_or(place.start, |mask| mask.place.start);
+        let before = self.cells_before(start, line.start, room);
+        let behind = self.cells_from(start, line.end, room);
+        let behind_width: usize = behind.iter().map(TextCell::width).sum();
+        let is_whole = before.iter().map(TextCell::width).sum::<usize>() + behind_width <= room;
+        // Two columns are reserved for the dots. Up to a third is used for the text before the
+        // place, plus the columns that the text after it does not need.
+        let space = if is_whole { room } else { room.saturating_sub(2) };
+        let lead = fitting_prefix(&before, (space / 3).max(space.saturating_sub(behind_width)));
+        let lead_width: usize = lead.iter().map(TextCell::width).sum();
+        let rest = fitting_prefix(&behind, space.saturating_sub(lead_width));
+        let mut text = if lead.len() < before.len() { "…".to_owned() } else { String::new() };
+        text.extend(lead.iter().rev().map(|cell| &*cell.shown));
+        let start_column = text.width();
+        let covered = rest.iter().take_while(|cell| cell.at < place.end).count();
+        text.extend(rest.iter().take(covered).map(|cell| &*cell.shown));
+        let mut end_column = text.width();
+        text.extend(rest.iter().skip(covered).map(|cell| &*cell.shown));
+        if let Some(next) = behind.get(rest.len()) {
+            text.push('…');
+            end_column += usize::from(next.at < place.end);
+        }
+        VisibleLine { text, start: start_column, end: end_column }
+    }
+
+    /// Returns the cells before a place on its line, nearest first, until they fill more than
+    /// `room` columns.
+    fn cells_before(&self, mut at: usize, line_start: usize, room: usize) -> Vec<TextCell<'_>> {
+        let (mut cells, mut width) = (Vec::new(), 0);
+        while at > line_start && width <= room {
+            let line = self.text.get(line_start..at).unwrap_or_default();
+            let mut letters = line.char_indices().rev();
+            let letter = letters
+                .find(|(_, c)| !is_combining(*c))
+                .map_or(line_start, |(at, _)| line_start + at);
+            let mask = self.mask_over(at - 1).or_else(|| self.mask_over(letter));
+            let cell = self.cell_at(mask.map_or(letter, |mask| mask.place.start));
+            at = cell.at;
+            width += cell.width();
+            cells.push(cell);
+        }
+        cells
+    }
+
+    /// Returns the cells from a place to the end of its line, until they fill more than `room`
+    /// columns.
+    fn cells_from(&self, mut at: usize, line_end: usize, room: usize) -> Vec<TextCell<'_>> {
+        let (mut cells, mut width) = (Vec::new(), 0);
+        while at < line_end && width <= room {
+            let cell = self.cell_at(at);
+            at = cell.end;
+            width += cell.width();
+            cells.push(cell);
+        }
+        cells
+    }
+
+    /// Returns the cell for the character or masked value that starts at a place.
+    fn cell_at(&self, at: usize) -> TextCell<'_> {
+        if let Some(mask) = self.mask_over(at) {
+            return TextCell { at, end: mask.place.end, shown: Cow::Borrowed(&mask.shown) };
+        }
+        let mut rest = self.text.get(at..).unwrap_or_default().char_indices().skip(1);
+        let end =
+            rest.find(|(_, c)| !is_combining(*c)).map_or(self.text.len(), |(next, _)| at + next);
+        TextCell { at, end, shown: shown(self.text.get(at..end).unwrap_or_default()) }
+    }
+
+    fn mask_over(&self, at: usize) -> Option<&Mask> {
+        let after = self.masks.partition_point(|mask| mask.place.start <= at);
+        self.masks.get(after.checked_sub(1)?).filter(|mask| at < mask.place.end)
+    }
+
+    /// Returns the line that contains a place, without its line ending.
+    fn line_around(&self, at: usize) -> Range<usize> {
+        let (before, behind) = self.text.split_at_checked(at).unwrap_or((self.text, ""));
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let end = at + behind.find('\n').unwrap_or(behind.len());
+        let line = self.text.get(start..end).unwrap_or_default();
+        start..start + line.trim_end_matches('\r').len()
+    }
+
+    /// Returns the first and the last line of a place.
+    fn lines_of(&self, place: &Range<usize>) -> (Range<usize>, Range<usize>) {
+        (self.line_around(place.start), self.line_around(self.last_byte(place)))
+    }
+
+    fn next_line(&self, line: &Range<usize>) -> Range<usize> {
+        let rest = self.text.get(line.end..).unwrap_or_default();
+        self.line_around(rest.find('\n').map_or(self.text.len(), |end| line.end + end + 1))
+    }
+
+    /// Returns the start of the last character of a place.
+    fn last_byte(&self, place: &Range<usize>) -> usize {
+        let inside = self.text.get(place.clone()).unwrap_or_default();
+        inside.char_indices().next_back().map_or(place.start, |(at, _)| place.start + at)
+    }
+}
+
+/// Returns whether a character combines with the previous one and takes no column.
+fn is_combining(character: char) -> bool {
+    character.width() == Some(0)
+}
+
+/// Makes a character safe for a terminal. A tab becomes spaces, because it would shift the carets.
+fn shown(character: &str) -> Cow<'_, str> {
+    match character {
+        "\t" => Cow::Borrowed("    "),
+        _ if character.is_ascii() && !character.contains(char::is_control) => {
+            Cow::Borrowed(character)
+        }
+        _ => Cow::Owned(plain(character)),
+    }
+}
+
+/// Output that is being drawn.
+struct ExcerptWriter {
+    out: String,
+    digits: usize,
+    width: usize,
+}
+
+impl ExcerptWriter {
+    /// Returns the number of columns after the line number.
+    fn room(&self) -> usize {
+        self.width.saturating_sub(self.digits + 3).max(20)
+    }
+
+    fn gutter(&mut self, number: Option<usize>, text: &str) {
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
+        let gutter = format!("{number:>digits$} |", digits = self.digits);
+        let text = if text.is_empty() { String::new() } else { format!(" {text}") };
+        push_line(&mut self.out, &format!("{}{text}", gutter.blue().bold()));
+    }
+
+    /// Draws a placeholder for lines that are not shown.
+    fn elided(&mut self, bar: &str) {
+        let dots = format!("{:<digits$}", "...", digits = self.digits + 2);
+        push_line(&mut self.out, &format!("{} {bar}", dots.blue().bold()));
+    }
+
+    /// Draws carets with their label, to the right if there is room, else below.
+    fn label(&mut self, lead: &str, carets: &str, mark: &Annotation<'_>) {
+        let drawn = format!("{lead}{}", carets.style(mark.style));
+        if mark.label.is_empty() {
+            return self.gutter(None, &drawn);
+        }
+        let label = plain(mark.label);
+        let column = lead.width() + carets.width() + 1;
+        let beside = self.room().saturating_sub(column);
+        let lines = wrapped(&label, beside);
+        // A column that is too narrow for whole words is not used for the label.
+        if beside >= label.width().min(LABEL) && lines.join(" ") == label {
+            let mut lines = lines.into_iter();
+            self.gutter(None, &format!("{drawn} {}", lines.next().unwrap_or_default()));
+            lines.for_each(|line| self.gutter(None, &format!("{:column$}{line}", "")));
+            return;
+        }
+        self.gutter(None, &drawn);
+        let needed = label.width().clamp(1, self.room() * 3 / 4);
+        let column = lead.width().min(self.room().saturating_sub(needed));
+        for line in wrapped(&label, self.room().saturating_sub(column)) {
+            self.gutter(None, &format!("{:column$}{line}", ""));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "excerpt_tests.rs"]
+mod excerpt_tests;

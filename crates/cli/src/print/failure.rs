@@ -1,0 +1,71 @@
+//! Command failures: an error message on stderr and an exit code per kind of failure.
+
+use std::process::ExitCode;
+
+use owo_colors::Style;
+
+use crate::print::text;
+
+/// The reason why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// An external failure, such as a missing file or a full disk.
+    #[error("{0:#}")]
+    Outside(#[from] anyhow::Error),
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// The input is invalid.
+    #[error("{0}")]
+    BadData(String),
+    /// The store cannot be opened or reached.
+    #[error("{0}")]
+    NoStore(String),
+    /// The user interrupted the command or did not confirm it.
+    #[error("{0}")]
+    Interrupted(String),
+    /// The reader of the output has closed the pipe.
+    #[error("the reader of the output closed the pipe")]
+    ReaderGone,
+}
+
+impl Failure {
+    /// Maps failures with exit code 1 to code 2, for commands whose exit code 1 is a verdict.
+    pub(crate) fn into_usage(self) -> Self {
+        match self {
+            Failure::Outside(error) => Failure::Usage(format!("{error:#}")),
+            Failure::Usage(_)
+            | Failure::BadData(_)
+            | Failure::NoStore(_)
+            | Failure::Interrupted(_)
+            | Failure::ReaderGone => self,
+        }
+    }
+
+    /// Ignores a closed output pipe, for commands whose verdict is their exit code.
+    pub(crate) fn ignore_closed_pipe(self) -> Result<(), Self> {
+        match self {
+            Failure::ReaderGone => Ok(()),
+            Failure::Outside(_)
+            | Failure::Usage(_)
+            | Failure::BadData(_)
+            | Failure::NoStore(_)
+            | Failure::Interrupted(_) => Err(self),
+        }
+    }
+
+    /// Prints the error and returns the exit code: 1, 2 for usage, 65 for bad data, 69 for the
+    /// store, 130 when interrupted.
+    pub(crate) fn report(self) -> ExitCode {
+        let code = match &self {
+            Failure::ReaderGone => return ExitCode::SUCCESS,
+            Failure::Outside(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::BadData(_) => 65,
+            Failure::NoStore(_) => 69,
+            Failure::Interrupted(_) => 130,
+        };
+        text::notice("error:", Style::new().red(), &self.to_string());
+        ExitCode::from(code)
+    }
+}

@@ -1,0 +1,102 @@
+//! Masks values of a request that must not be printed: seals and other long unreadable values.
+//!
+//! An excerpt shows a seal by its length: `"‹seal 344 B›"`. Seals are recognised by member name on
+//! every wire; long base64 values are masked under any name.
+
+use std::ops::Range;
+
+use throughline_codec::Catalog;
+use throughline_core::{Node, Tree};
+
+use crate::print::text::size;
+
+/// Minimum length of a base64 value that is masked.
+const LONG: usize = 80;
+
+/// A value that is replaced in the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mask {
+    /// Byte range, including quotes.
+    pub(crate) place: Range<usize>,
+    /// Replacement text.
+    pub(crate) shown: String,
+    /// Size in bytes if the value is a seal.
+    pub(crate) sealed: Option<usize>,
+}
+
+/// Returns the values of a document that must not be printed, in text order.
+pub(crate) fn masks(tree: &Tree) -> Vec<Mask> {
+    let mut found = Vec::new();
+    let mut waiting = vec![tree.root()];
+    while let Some(node) = waiting.pop() {
+        for element in node.elements() {
+            found.extend(mask("", None, element));
+            waiting.push(element);
+        }
+        let kind = node.text_of("type");
+        for (name, value) in node.members() {
+            if value.is_string() {
+                found.extend(mask(&name.text().unwrap_or_default(), kind.as_deref(), value));
+            } else {
+                waiting.push(value);
+            }
+        }
+    }
+    found.sort_by_key(|mask| mask.place.start);
+    found
+}
+
+/// Masks a JSON text; other text is returned unchanged.
+pub(crate) fn masked(text: &str) -> String {
+    let Ok(tree) = Tree::parse(text.to_owned()) else { return text.to_owned() };
+    let (mut shown, mut copied) = (String::with_capacity(text.len()), 0);
+    for mask in masks(&tree) {
+        shown.push_str(text.get(copied..mask.place.start).unwrap_or_default());
+        shown.push_str(&mask.shown);
+        copied = mask.place.end;
+    }
+    shown.push_str(text.get(copied..).unwrap_or_default());
+    shown
+}
+
+/// Returns the mask for the string `value` of member `name` in an object of that `kind`, if it
+/// needs one.
+fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
+    let text = value.text().filter(|text| !text.is_empty())?;
+    let bytes = size(text.len());
+    let sealed = (is_sealed(name, kind) && !is_documented_placeholder(&text)).then_some(text.len());
+    let what = if sealed.is_some() {
+        format!("seal {bytes}")
+    } else if let Some((head, _)) = text.split_once(";base64,").filter(|_| text.len() > LONG) {
+        format!("{} {bytes}", crate::print::text::plain(head))
+    } else if text.len() > LONG && text.bytes().all(is_base64) {
+        bytes
+    } else {
+        return None;
+    };
+    Some(Mask { place: value.range(), shown: format!("\"‹{what}›\""), sealed })
+}
+
+fn is_sealed(name: &str, kind: Option<&str>) -> bool {
+    name.ends_with("ignature")
+        || name.starts_with("encrypted")
+        || name.starts_with("redacted")
+        || name == "fingerprint"
+        || name == "data"
+            && kind.is_some_and(|kind| kind.contains("redacted") || kind.contains("encrypted"))
+        || name == "content" && kind == Some("compaction")
+}
+
+/// Returns whether a value is a documented placeholder for a signature, which is public.
+fn is_documented_placeholder(text: &str) -> bool {
+    let rows = Catalog::builtin().profiles();
+    rows.iter().any(|row| row.stand_in.as_deref() == Some(text))
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
+}
+
+#[cfg(test)]
+#[path = "mask_tests.rs"]
+mod mask_tests;

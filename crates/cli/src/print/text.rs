@@ -1,0 +1,249 @@
+//! Terminal output. Text from models and files cannot control the terminal.
+//!
+//! Only marks and single words are coloured; sentences keep the terminal's default colour, which is
+//! readable on any background. Cyan marks the model, magenta tools, green seals and kept values,
+//! yellow warnings, red failures and elisions.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use owo_colors::{OwoColorize as _, Style};
+pub(crate) use throughline_codec::size;
+use throughline_core::Json;
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::args::{Format, OutputArgs};
+use crate::print::failure::Failure;
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod text_tests;
+
+/// Writes bytes to standard output unchanged.
+pub(crate) fn write_out(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Writes text to standard output, with colours if the terminal supports them.
+pub(crate) fn write_styled(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Prints text for people or JSON for programs.
+pub(crate) fn answer(
+    printing: &OutputArgs,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Json,
+) -> Result<(), Failure> {
+    match printing.format {
+        Format::Text => write_styled(&text()),
+        Format::Json => {
+            let mut out = json().as_str().to_owned();
+            out.push('\n');
+            write_out(out.as_bytes())
+        }
+    }
+}
+
+/// Writes a report to a file, but never over an input file.
+pub(crate) fn write_report<'p>(
+    option: &str,
+    file: &Path,
+    read: impl IntoIterator<Item = &'p PathBuf>,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let name = file.display();
+    let is_same = |other: &PathBuf| {
+        file.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+    };
+    if read.into_iter().any(is_same) {
+        return Err(Failure::Usage(format!("{option} {name} would overwrite the request")));
+    }
+    Ok(std::fs::write(file, bytes).with_context(|| format!("{name} cannot be written"))?)
+}
+
+/// Appends a line to the output.
+pub(crate) fn push_line(page: &mut String, line: &str) {
+    page.push_str(line);
+    page.push('\n');
+}
+
+fn written(result: std::io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::ReaderGone),
+        result => Ok(result.context("standard output cannot be written")?),
+    }
+}
+
+/// Prints a labelled message on standard error. On a terminal, continuation lines are aligned.
+pub(crate) fn notice(word: &str, style: Style, message: &str) {
+    let indent = word.chars().count() + 1;
+    let terminal = std::io::stderr();
+    let width = if terminal.is_terminal() { width(terminal) - indent } else { usize::MAX };
+    let lines = wrapped(&plain(message), width).join(&format!("\n{:indent$}", ""));
+    anstream::eprintln!("{} {lines}", word.style(style.bold()));
+}
+
+/// Prints a note on standard error.
+pub(crate) fn note(message: &str) {
+    notice("note:", Style::new().cyan(), message);
+}
+
+/// Returns the width of the terminal, or a default width.
+pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
+    let size = terminal_size::terminal_size_of(terminal);
+    size.map_or(100, |(width, _)| usize::from(width.0).clamp(40, 160))
+}
+
+/// Wraps text to lines of at most `width` columns, between words if possible.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line = line.replace('\t', "    ");
+        let mut rest: &str = &line;
+        while let Some(limit) = overflow(rest, width) {
+            let fitting = rest.get(..limit).unwrap_or(rest);
+            // A word that fits on one line is never broken.
+            let is_border = |end: &usize| {
+                let next = rest.get(end + 1..).unwrap_or_default();
+                *end > limit / 2 || (*end > 0 && next.find(' ').unwrap_or(next.len()) <= limit)
+            };
+            let end = fitting.rfind(' ').filter(is_border);
+            let (head, tail) = rest.split_at(end.unwrap_or_else(|| break_position(fitting)));
+            lines.push(head.trim_end().to_owned());
+            rest = tail.trim_start_matches(' ');
+        }
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
+/// Finds a break position in a word that is too long, such as an address or JSON: after a separator
+/// if possible.
+fn break_position(word: &str) -> usize {
+    let behind = |marks: &[char]| {
+        // Not between the slashes of `//`, nor directly after them.
+        let is_joint = |(at, _): &(usize, &str)| {
+            *at >= word.len() / 2 && !word.get(..*at).is_some_and(|head| head.ends_with(['/', ':']))
+        };
+        word.rmatch_indices(marks).find(is_joint).map(|(at, mark)| at + mark.len())
+    };
+    behind(&[',', '/', '&', ';']).or_else(|| behind(&['_', '-', '.'])).unwrap_or(word.len())
+}
+
+/// Splits one line into several of at most `width` columns, with an indentation for continuation
+/// lines.
+pub(crate) fn continued(line: &str, width: usize) -> Vec<String> {
+    let indent = line.len() - line.trim_start().len() + 4;
+    let mut lines = wrapped(line, width);
+    if lines.len() > 1 {
+        lines = wrapped(line, width.saturating_sub(indent).max(width / 2));
+        lines.iter_mut().skip(1).for_each(|line| line.insert_str(0, &" ".repeat(indent)));
+    }
+    lines
+}
+
+/// Returns the position where a line exceeds the width, if it does; wide characters take two
+/// columns.
+fn overflow(line: &str, width: usize) -> Option<usize> {
+    let mut columns = 0;
+    let mut ends = line.char_indices().map(|(at, c)| {
+        columns += c.width().unwrap_or_default();
+        (at, columns)
+    });
+    ends.find(|(at, columns)| *columns > width && *at > 0).map(|(at, _)| at)
+}
+
+/// Makes control, bidirectional and invisible characters visible. Joiners between characters stay,
+/// because many scripts need them.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut last = ' ';
+    for c in text.replace("\r\n", "\n").chars() {
+        let joins_nothing = matches!(c, '\u{200c}' | '\u{200d}') && last <= '\u{ff}';
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() || is_hidden(c) || joins_nothing => {
+                shown.extend(c.escape_unicode());
+            }
+            c => shown.push(c),
+        }
+        last = c;
+    }
+    shown
+}
+
+/// Returns whether a character is invisible or changes the text direction. The console has the same
+/// list.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+            | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// Removes the white space between JSON tokens.
+pub(crate) fn compact(json: &str) -> String {
+    let (mut out, mut in_string, mut escaped) = (String::with_capacity(json.len()), false, false);
+    for c in json.chars() {
+        match (in_string, escaped, c) {
+            (true, true, _) => escaped = false,
+            (true, false, '\\') => escaped = true,
+            (_, _, '"') => in_string = !in_string,
+            (false, _, c) if c.is_ascii_whitespace() => continue,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Formats a count: `1 seal`, `2 seals`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Disables wrapping in a table column, so that names can be copied.
+pub(crate) fn keep_whole(table: &mut comfy_table::Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
+    }
+}
+
+/// Formats a size that a store reports.
+pub(crate) fn stored_size(bytes: u64) -> String {
+    size(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// Formats a time in the local time zone: `2026-08-31 12:00`.
+pub(crate) fn minute(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// Formats a date: `2026-08-31`.
+pub(crate) fn day(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d").to_string()
+}
+
+/// Returns the mark for success or failure.
+pub(crate) fn mark(is_good: bool) -> String {
+    if is_good { "✓".green().bold().to_string() } else { "✗".red().bold().to_string() }
+}
+
+/// Truncates a text to one line of at most `width` columns.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(end) = overflow(&line, width).and(overflow(&line, width.saturating_sub(1))) {
+        line.truncate(end);
+        line.truncate(line.trim_end().len());
+        line.push('…');
+    }
+    line
+}

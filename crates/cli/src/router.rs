@@ -1,0 +1,136 @@
+//! Resolves model names with the configuration, and builds the endpoints.
+
+use std::sync::Arc;
+
+use throughline_codec::Catalog;
+use throughline_core::{Name, Provider, Wire};
+use throughline_provider::{CredentialSource, Endpoint as Line, EndpointOptions, InvalidEndpoint};
+use throughline_server::{ModelRouter, RouteTarget};
+
+use crate::config::{Credential, Endpoint, Routes, Timeouts, shown_variable};
+
+/// The most common simulated models.
+const SIMULATED: &[&str] =
+    &["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+
+/// Resolves model names with the configured routes.
+pub(crate) struct ConfigRouter {
+    routes: Routes,
+    catalog: Arc<Catalog>,
+}
+
+impl ConfigRouter {
+    pub(crate) fn new(routes: Routes, catalog: Arc<Catalog>) -> Self {
+        Self { routes, catalog }
+    }
+
+    fn route_target(&self, provider: &str, model: &str) -> Option<RouteTarget> {
+        let settings = self.routes.provider(provider)?;
+        let row = settings.row_for(model, &self.catalog)?;
+        let (endpoint, is_callers) = match settings.endpoint {
+            Endpoint::Simulators => (simulated(&row), false),
+            Endpoint::Remote(_) => {
+                (Arc::clone(&settings.name), settings.credential.may_be_callers())
+            }
+        };
+        let account = Arc::clone(&settings.name);
+        Some(RouteTarget { endpoint, account, is_callers, provider: row, model: Name::from(model) })
+    }
+}
+
+impl ModelRouter for ConfigRouter {
+    fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
+        let found = self.routes.resolve(model).map_err(|error| error.to_string())?;
+        let reached = found.iter().filter_map(|to| self.route_target(&to.provider, &to.model));
+        let reached: Vec<RouteTarget> = reached.collect();
+        if reached.is_empty() {
+            let known = SIMULATED.join(", ");
+            return Err(format!("there is no model `{model}`: the simulators have {known}"));
+        }
+        Ok(reached)
+    }
+
+    fn of_wire(&self, wire: &Wire) -> Option<RouteTarget> {
+        // OpenAI uses the same paths for both of its wires.
+        let wires = match wire.as_str() {
+            "openai-chat" | "openai-responses" => vec![Wire::OPENAI_RESPONSES, Wire::OPENAI_CHAT],
+            _ => vec![wire.clone()],
+        };
+        let rows = wires.iter().filter_map(|wire| self.catalog.default_provider(wire));
+        let rows: Vec<Arc<Provider>> = rows.collect();
+        let is_declared = |row: &&Arc<Provider>| {
+            self.routes.provider(&row.name).is_some_and(|settings| settings.line.is_some())
+        };
+        let row = rows.iter().find(is_declared).or(rows.first())?;
+        self.route_target(&row.name, "")
+    }
+
+    fn models(&self) -> Vec<Name> {
+        let aliases = self.routes.routes().iter().map(|route| Arc::clone(&route.model));
+        // Patterns are not model names.
+        let own = self.routes.providers().iter().flat_map(|provider| &provider.models);
+        let own = own.filter(|model| !model.contains('*')).cloned();
+        let simulated = SIMULATED.iter().map(|model| Name::from(*model));
+        aliases.chain(own).chain(simulated).collect()
+    }
+}
+
+/// Returns the endpoint name of a simulated row.
+fn simulated(row: &Provider) -> Name {
+    Name::from(format!("sim {}", row.name))
+}
+
+/// Builds the configured endpoints and the simulated ones at that address.
+pub(crate) fn endpoints(
+    routes: &Routes,
+    timeouts: &Timeouts,
+    catalog: &Catalog,
+    simulators: &str,
+) -> Result<Vec<Line>, InvalidEndpoint> {
+    let options = EndpointOptions {
+        connect: timeouts.connect,
+        first_byte: timeouts.first_byte,
+        between_bytes: timeouts.idle,
+        ..EndpointOptions::default()
+    };
+    let mut lines = Vec::new();
+    for settings in routes.providers() {
+        match &settings.endpoint {
+            Endpoint::Remote(row) => {
+                let (name, source) = (Arc::clone(&settings.name), source(&settings.credential));
+                let line = Line::new(name, Arc::clone(row), &row.base_url, source)?;
+                lines.push(line.with_options(options));
+            }
+            Endpoint::Simulators => {
+                for row in catalog.providers() {
+                    let at = format!("{simulators}/at/{}", row.name);
+                    let key = throughline_core::Credential::new("throughline");
+                    let line = Line::new(
+                        simulated(row),
+                        Arc::clone(row),
+                        &at,
+                        CredentialSource::Key(key),
+                    )?;
+                    lines.push(line.with_options(options));
+                }
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Converts a credential for an endpoint.
+fn source(credential: &Credential) -> CredentialSource {
+    match credential {
+        Credential::Callers => CredentialSource::Caller,
+        Credential::Open => CredentialSource::Open,
+        Credential::Own { key, .. } => {
+            CredentialSource::Key(throughline_core::Credential::new(key.reveal()))
+        }
+        Credential::Aws(keys) => CredentialSource::Aws(keys.clone()),
+        Credential::Missing { variable } => {
+            let variable = shown_variable(variable);
+            CredentialSource::Missing(format!("no API key: {variable} is not set").into())
+        }
+    }
+}

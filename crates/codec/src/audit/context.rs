@@ -1,0 +1,221 @@
+//! The input of a codec's inspection, and the list of its findings.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use throughline_core::{Node, Profile, ReasoningFormat, ReplayAudit, Target, Tree};
+
+use crate::audit::rule::{Finding, Severity};
+use crate::audit::summary::ReasoningSummary;
+use crate::audit::{Comparison, PriorExchanges, Transcript};
+
+/// The notation that a provider uses for paths in its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathStyle {
+    /// `messages.2.content.0`
+    Dots,
+    /// `input[2].content[0]`
+    Brackets,
+}
+
+/// One request to inspect, with its context.
+pub struct AuditContext<'c> {
+    transcript: &'c Transcript<'c>,
+    target: &'c Target,
+    tree: &'c Tree,
+    comparison: Option<&'c Comparison<'c>>,
+    /// Caches the children of searched values, by the number of the parent node.
+    children: RefCell<HashMap<u32, Box<[Child]>>>,
+}
+
+/// A member or an element of a value, by node number.
+#[derive(Clone, Copy)]
+struct Child {
+    /// The name of a member; `None` for an element.
+    name: Option<u32>,
+    value: u32,
+}
+
+impl<'c> AuditContext<'c> {
+    pub(super) fn new(
+        transcript: &'c Transcript<'c>,
+        target: &'c Target,
+        tree: &'c Tree,
+        comparison: Option<&'c Comparison<'c>>,
+    ) -> Self {
+        Self { transcript, target, tree, comparison, children: RefCell::default() }
+    }
+
+    /// Returns whether the target issued exactly this Seal. If so, no rule checks its format.
+    pub fn is_issued(&self, seal: Node<'_>) -> bool {
+        let Some(text) = seal.text() else { return false };
+        let seal = text.as_bytes();
+        self.transcript.issued.is_some_and(|issued| issued.contains(seal))
+            || self.transcript.prior.has_issued(seal, self.target)
+    }
+
+    /// Returns the parsed body of the request.
+    pub fn body(&self) -> Node<'c> {
+        self.tree.root()
+    }
+
+    /// Returns the endpoint and model that the request is addressed to.
+    pub fn target(&self) -> &'c Target {
+        self.target
+    }
+
+    /// Returns the profile of the target's model.
+    pub fn profile(&self) -> &'c Profile {
+        &self.target.profile
+    }
+
+    /// Returns the path and query of the request.
+    pub fn request_path(&self) -> &'c str {
+        &self.transcript.request.path
+    }
+
+    /// Returns the value of a header; `None` if it is absent or the headers are unknown.
+    pub fn header(&self, name: &str) -> Option<&'c str> {
+        self.transcript.request.header(name)
+    }
+
+    /// Returns whether the headers are complete, so that a missing header is certain to be absent.
+    pub fn has_all_headers(&self) -> bool {
+        self.transcript.knows_headers
+    }
+
+    /// Returns the creation time of the account, if known.
+    pub fn account_created(&self) -> Option<jiff::Timestamp> {
+        self.transcript.account_created
+    }
+
+    /// Returns the earlier exchanges; empty if none are known.
+    pub fn prior(&self) -> &'c PriorExchanges {
+        self.transcript.prior
+    }
+
+    /// Returns the differences between replayed and issued content, if earlier exchanges are known.
+    pub fn comparison(&self) -> Option<&'c Comparison<'c>> {
+        self.comparison
+    }
+
+    /// Returns the value at `range`, or the smallest value that contains it.
+    pub fn node_at(&self, range: &Range<usize>) -> Node<'c> {
+        let mut node = self.body();
+        while let Some((_, inner)) = self.child_around(node, range) {
+            node = inner;
+            if node.range() == *range {
+                break;
+            }
+        }
+        node
+    }
+
+    /// Returns the path of the value at `range` in the provider's notation.
+    pub fn path(&self, range: &Range<usize>) -> String {
+        let style = self.transcript.codec.path_style();
+        let mut path = String::new();
+        let mut node = self.body();
+        while node.range() != *range
+            && let Some((step, inner)) = self.child_around(node, range)
+        {
+            match (step, style) {
+                (PathStep::Member(name), _) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(&name);
+                }
+                (PathStep::Element(index), PathStyle::Dots) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(&index.to_string());
+                }
+                (PathStep::Element(index), PathStyle::Brackets) => {
+                    path.push('[');
+                    path.push_str(&index.to_string());
+                    path.push(']');
+                }
+            }
+            node = inner;
+        }
+        path
+    }
+
+    /// Returns the child of `node` that contains `range`. Children are listed once and found by
+    /// binary search, so the paths of all findings together take linear time.
+    fn child_around(&self, node: Node<'c>, range: &Range<usize>) -> Option<(PathStep, Node<'c>)> {
+        let list = || {
+            let elements = node.elements().map(|value| (None, value));
+            let members = node.members().map(|(name, value)| (Some(name), value));
+            let number = Node::number_in_tree;
+            let child = |(name, value): (Option<Node<'c>>, Node<'c>)| Child {
+                name: name.map(number),
+                value: number(value),
+            };
+            elements.chain(members).map(child).collect()
+        };
+        let mut known = self.children.borrow_mut();
+        let children = known.entry(node.number_in_tree()).or_insert_with(list);
+        let at = |child: &Child| self.tree.node(child.value);
+        let behind = children.partition_point(|child| at(child).range().start <= range.start);
+        let index = behind.checked_sub(1)?;
+        let child = children.get(index)?;
+        let value = at(child);
+        if range.end > value.range().end {
+            return None;
+        }
+        let name = child.name.map(|name| self.tree.node(name));
+        let step = name.map_or(PathStep::Element(index), |name| {
+            PathStep::Member(name.text().unwrap_or_default().into_owned())
+        });
+        Some((step, value))
+    }
+}
+
+enum PathStep {
+    Member(String),
+    Element(usize),
+}
+
+/// Collects the findings of a codec.
+pub struct Findings<'c> {
+    case: &'c AuditContext<'c>,
+    found: Vec<Finding>,
+    tally: ReasoningSummary,
+}
+
+impl<'c> Findings<'c> {
+    pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
+        Self { case, found: Vec::new(), tally: ReasoningSummary::default() }
+    }
+
+    /// Adds a finding if its rule applies to the target.
+    pub fn add(&mut self, mut finding: Finding) {
+        if !(finding.rule.applies)(self.case.target) {
+            return;
+        }
+        if finding.path.is_empty() {
+            finding.path = self.case.path(&finding.range);
+        }
+        self.found.push(finding);
+    }
+
+    /// Counts one reasoning element: a thought, or a signature on another part.
+    pub fn count(&mut self, element: Node<'_>, format: &ReasoningFormat, is_signed: bool) {
+        self.tally.add(element.range(), format.clone(), is_signed);
+    }
+
+    /// Returns whether any finding predicts a rejection.
+    pub fn has_rejection(&self) -> bool {
+        self.found.iter().any(|finding| finding.severity == Severity::Refuse)
+    }
+
+    pub(super) fn finish(mut self) -> (ReplayAudit, Vec<Finding>) {
+        self.found
+            .sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.range.start));
+        (self.tally.into_audit(self.case, &self.found), self.found)
+    }
+}

@@ -1,0 +1,125 @@
+//! Compares replayed and issued Items by id, kind or content.
+
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use throughline_core::{Body, Item, ThoughtKind};
+
+/// A criterion for matching Items. Matching Items have the same key.
+#[derive(Clone, Copy)]
+pub(super) struct MatchCriterion {
+    pub(super) key: fn(&Item) -> Option<u64>,
+    pub(super) is_like: fn(&Item, &Item) -> bool,
+}
+
+pub(super) fn id_key(item: &Item) -> Option<u64> {
+    let id = item.call().and_then(|call| call.wire_id.as_deref());
+    let id = id.or_else(|| item.native.as_ref()?.id.as_deref());
+    id.map(|id| hash_key(&id))
+}
+
+pub(super) fn part_key(item: &Item) -> Option<u64> {
+    match &item.body {
+        // An empty text without a Seal identifies nothing.
+        Body::Text(text) if text.trim().is_empty() && item.seals.is_empty() => None,
+        Body::Text(text) => Some(hash_key(&(0, text.trim()))),
+        Body::Thought(thought) => {
+            Some(hash_key(&(1, &thought.content))).filter(|_| !thought.content.is_empty())
+        }
+        Body::Call(call) => Some(hash_key(&(2, &call.name))),
+        Body::Hosted(hosted) => Some(hash_key(&(3, &hosted.name, &hosted.visible))),
+        Body::Compaction => Some(hash_key(&4)),
+        Body::Media(_) | Body::Result(_) | Body::Summary { .. } | Body::Unknown => None,
+    }
+}
+
+/// Returns the key of model output other than thoughts: a call's id if it has one, else the
+/// content.
+pub(super) fn output_key(item: &Item) -> Option<u64> {
+    match &item.body {
+        Body::Thought(_) => None,
+        Body::Text(text) if text.is_empty() => None,
+        Body::Call(call) => {
+            let said = || hash_key(&(5, &call.name, call.args.canonical()));
+            Some(call.wire_id.as_ref().map_or_else(said, |id| hash_key(&(6, id))))
+        }
+        Body::Text(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Summary { .. }
+        | Body::Unknown => part_key(item),
+    }
+}
+
+fn hash_key(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns whether both have the same id and the same kind of thought. A summary and its encrypted
+/// content may share one id.
+pub(super) fn is_same_element(was: &Item, is: &Item) -> bool {
+    is_same_id(was, is) && thought_kind(was) == thought_kind(is)
+}
+
+/// Returns whether both have the same wire id.
+pub(super) fn is_same_id(was: &Item, is: &Item) -> bool {
+    let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
+    let call_id = |item: &Item| item.call().and_then(|call| call.wire_id.clone());
+    is_same_kind(was, is)
+        && (id(was).is_some() && id(was) == id(is)
+            || call_id(was).is_some() && call_id(was) == call_id(is))
+}
+
+fn thought_kind(item: &Item) -> Option<ThoughtKind> {
+    match &item.body {
+        Body::Thought(thought) => Some(thought.kind),
+        Body::Text(_)
+        | Body::Media(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    }
+}
+
+/// Returns whether both have the same content.
+pub(super) fn is_same_part(was: &Item, is: &Item) -> bool {
+    match (&was.body, &is.body) {
+        // Clients that remove tags before a text also remove the white space around it.
+        (Body::Text(was), Body::Text(is)) => was.trim() == is.trim(),
+        (Body::Thought(was), Body::Thought(is)) => {
+            was.content == is.content && !was.content.is_empty()
+        }
+        (Body::Call(was), Body::Call(is)) => {
+            // On wires without call ids, the client assigns them.
+            was.name == is.name
+                && match (&was.wire_id, &is.wire_id) {
+                    (Some(was), Some(is)) => was == is,
+                    (Some(_) | None, _) => was.args.is_equivalent_to(&is.args),
+                }
+        }
+        (Body::Hosted(was), Body::Hosted(is)) => was == is,
+        (Body::Compaction, Body::Compaction) => true,
+        (
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Call(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown,
+            _,
+        ) => false,
+    }
+}
+
+pub(super) fn is_same_kind(was: &Item, is: &Item) -> bool {
+    std::mem::discriminant(&was.body) == std::mem::discriminant(&is.body)
+}

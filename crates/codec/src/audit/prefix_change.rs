@@ -1,0 +1,142 @@
+//! Finds the first changed element in the prefix of a bound thought, and the first reordered
+//! element.
+
+use std::ops::Range;
+
+use throughline_core::{Node, Seal, Target, Tree};
+
+use crate::audit::Transcript;
+use crate::audit::compare::{PrefixChange, ReorderedElement};
+use crate::audit::match_issued::ReplayedItem;
+use crate::prefix::PrefixHasher;
+
+/// Returns the first element that changed since a replayed thought was issued.
+pub(super) fn changed<'p>(
+    transcript: &Transcript<'p>,
+    target: &Target,
+    tree: &Tree,
+    matches: &[ReplayedItem<'p>],
+) -> Option<PrefixChange<'p>> {
+    if !target.profile.bound.prefix {
+        return None;
+    }
+    // All thoughts of one reply have the same prefix.
+    let mut last = None;
+    matches.iter().find_map(|found| {
+        let exchange = Some(found.issued.exchange);
+        let is_first = std::mem::replace(&mut last, exchange) != exchange;
+        let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
+        // Skip families without prefix binding, and Seals that the model does not read and
+        // therefore does not verify.
+        let is_read = |seal: &Seal| seal.open_for(target, None).is_ok();
+        if !exchange.asked.target.profile.bound.prefix
+            || !found.issued.item.seals.iter().all(is_read)
+        {
+            return None;
+        }
+        if let Some(place) = &found.stranger {
+            let member = transcript.codec.prefix_members().last().unwrap_or(&"messages");
+            return Some(PrefixChange {
+                element: format!("{member}.{}", found.message),
+                place: Some(place.clone()),
+                part: found.part.clone(),
+                issued: found.issued,
+            });
+        }
+        if !is_first {
+            return None;
+        }
+        let before = exchange.call.as_ref()?.source_on(&transcript.codec.wire())?;
+        let before = Tree::parse(before.request.body.clone()).ok()?;
+        let names = transcript.codec.prefix_members();
+        let (element, place) =
+            names.iter().find_map(|name| differs(name, before.root(), tree.root()))?;
+        // Elements after the thought did not exist when it was issued.
+        let is_before = place.as_ref().is_none_or(|place| place.start < found.part.start)
+            || !names.last().is_some_and(|last| element.starts_with(last));
+        is_before.then(|| PrefixChange {
+            element,
+            place,
+            part: found.part.clone(),
+            issued: found.issued,
+        })
+    })
+}
+
+/// Returns the first element that equals the one in the last request except for its member order.
+/// Caches belong to one account and model, so requests to another target are skipped.
+pub(super) fn reordered(
+    transcript: &Transcript<'_>,
+    target: &Target,
+    tree: &Tree,
+) -> Option<ReorderedElement> {
+    let exchange = transcript.prior.exchanges().iter().rfind(|exchange| exchange.call.is_some())?;
+    let (was, is) = (&exchange.asked.target.origin, &target.origin);
+    let is_same = was.provider == is.provider
+        && was.endpoint == is.endpoint
+        && was.account == is.account
+        && was.asked == is.asked;
+    let last = exchange.call.as_ref().filter(|_| is_same)?;
+    let before =
+        Tree::parse(last.source_on(&transcript.codec.wire())?.request.body.clone()).ok()?;
+    transcript.codec.prefix_members().iter().find_map(|name| {
+        let (was, is) = (elements(before.root(), name), elements(tree.root(), name));
+        let mut pairs = was.into_iter().zip(is);
+        let (was, is) = pairs
+            .find(|(was, is)| digest(*was) != digest(*is) && was.canonical() == is.canonical())?;
+        Some(ReorderedElement { place: is.range(), before: was.json() })
+    })
+}
+
+/// Returns a member by name; dots separate the names of nested members.
+pub(crate) fn member<'t>(body: Node<'t>, name: &str) -> Option<Node<'t>> {
+    name.split('.').try_fold(body, Node::present)
+}
+
+/// Returns the elements of a list, or the value itself.
+fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
+    match member(body, name) {
+        Some(list) if list.is_array() => list.elements().collect(),
+        Some(value) => vec![value],
+        None => Vec::new(),
+    }
+}
+
+/// Returns the path and the current range of the first element that is missing or different in
+/// `now`. The conversation may have grown; the system prompt and the tools must not.
+pub(crate) fn differs(
+    name: &str,
+    before: Node<'_>,
+    now: Node<'_>,
+) -> Option<(String, Option<Range<usize>>)> {
+    if let (Some(was), Some(is)) = (member(before, name), member(now, name))
+        && semantic_digest(was) == semantic_digest(is)
+    {
+        return None;
+    }
+    let is_list = member(before, name).or(member(now, name)).is_some_and(Node::is_array);
+    let (was, is) = (elements(before, name), elements(now, name));
+    let may_grow = matches!(name, "messages" | "contents" | "input");
+    let element = |index: usize| if is_list { format!("{name}.{index}") } else { name.to_owned() };
+    for (index, was) in was.iter().enumerate() {
+        match is.get(index) {
+            Some(is) if semantic_digest(*was) == semantic_digest(*is) => {}
+            Some(is) => return Some((element(index), Some(is.range()))),
+            None => return Some((element(index), None)),
+        }
+    }
+    let added = is.get(was.len()).filter(|_| !may_grow)?;
+    Some((element(was.len()), Some(added.range())))
+}
+
+fn semantic_digest(node: Node<'_>) -> [u8; 32] {
+    let mut prefix = PrefixHasher::semantic();
+    prefix.update("", &node.json());
+    prefix.digest()
+}
+
+fn digest(node: Node<'_>) -> [u8; 32] {
+    let mut prefix = PrefixHasher::new();
+    prefix.update("", &node.json());
+    prefix.digest()
+}

@@ -1,0 +1,124 @@
+//! Counts the reasoning of a request as document 003 defines it, and maps findings to its
+//! violations.
+
+use std::ops::Range;
+
+use throughline_core::{
+    Contract, Name, Node, Profile, ReasoningFormat, ReplayAudit, ReplayViolation,
+};
+
+use crate::audit::context::AuditContext;
+use crate::audit::rule::{Finding, Severity, ViolationKind};
+
+/// The reasoning elements of a request.
+#[derive(Default)]
+pub(super) struct ReasoningSummary {
+    elements: Vec<ReasoningElement>,
+}
+
+struct ReasoningElement {
+    /// The position among the counted elements.
+    number: usize,
+    place: Range<usize>,
+    format: ReasoningFormat,
+    is_signed: bool,
+}
+
+impl ReasoningSummary {
+    pub(super) fn add(&mut self, place: Range<usize>, format: ReasoningFormat, is_signed: bool) {
+        let number = self.elements.len();
+        self.elements.push(ReasoningElement { number, place, format, is_signed });
+    }
+
+    /// Builds the audit of document 003 from the counted elements and the findings.
+    pub(super) fn into_audit(
+        mut self,
+        case: &AuditContext<'_>,
+        findings: &[Finding],
+    ) -> ReplayAudit {
+        let mut formats: Vec<_> = self.elements.iter().map(|each| each.format.clone()).collect();
+        formats.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        formats.dedup();
+        let mut audit = ReplayAudit {
+            item_count: self.elements.len(),
+            signed_count: self.elements.iter().filter(|each| each.is_signed).count(),
+            formats,
+            violations: Vec::new(),
+        };
+        self.elements.sort_by_key(|each| each.place.start);
+        for finding in findings.iter().filter(|finding| finding.severity == Severity::Refuse) {
+            let Some(breach) = finding.rule.breach else { continue };
+            let violations = self.violations(breach, finding, case, &audit);
+            audit.violations.extend(violations);
+        }
+        audit
+    }
+
+    fn violations(
+        &self,
+        breach: ViolationKind,
+        finding: &Finding,
+        case: &AuditContext<'_>,
+        audit: &ReplayAudit,
+    ) -> Vec<ReplayViolation> {
+        let here = self.at(&finding.range);
+        match breach {
+            ViolationKind::Missing => vec![missing(case.profile(), audit)],
+            ViolationKind::UnsignedCall => {
+                let call = call_of(case.node_at(&finding.range));
+                vec![ReplayViolation::UnsignedCall { call }]
+            }
+            ViolationKind::Fragmented => {
+                here.skip(1).map(|each| ReplayViolation::Fragmented { item: each.number }).collect()
+            }
+            ViolationKind::Foreign => {
+                first_violation(here, |item, format, _| ReplayViolation::Foreign { item, format })
+            }
+            ViolationKind::Invalid => first_violation(here, |item, format, is_signed| {
+                // An empty Seal counts as missing.
+                if is_signed {
+                    ReplayViolation::Invalid { item, format }
+                } else {
+                    ReplayViolation::Unsigned { item, format }
+                }
+            }),
+            ViolationKind::Unsigned => {
+                first_violation(here, |item, format, _| ReplayViolation::Unsigned { item, format })
+            }
+        }
+    }
+
+    /// Returns the elements that overlap a range.
+    fn at<'s>(&'s self, place: &'s Range<usize>) -> impl Iterator<Item = &'s ReasoningElement> {
+        let before = self.elements.partition_point(|each| each.place.end <= place.start);
+        let behind = self.elements.get(before..).unwrap_or_default();
+        behind.iter().take_while(|each| each.place.start < place.end)
+    }
+}
+
+/// Returns the violation of the first element, if there is one.
+fn first_violation<'e>(
+    mut elements: impl Iterator<Item = &'e ReasoningElement>,
+    violation: fn(usize, ReasoningFormat, bool) -> ReplayViolation,
+) -> Vec<ReplayViolation> {
+    let first = elements.next();
+    let violated = first.map(|it| violation(it.number, it.format.clone(), it.is_signed));
+    violated.into_iter().collect()
+}
+
+/// Returns the violation for missing reasoning. The documents define a separate one for strict
+/// providers without any signature.
+fn missing(profile: &Profile, audit: &ReplayAudit) -> ReplayViolation {
+    let contract = profile.contract;
+    if audit.signed_count == 0 && profile.bound.model && contract != Contract::Stateless {
+        let formats = audit.formats.clone();
+        return ReplayViolation::MissingSignaturesForStrictProvider { contract, formats };
+    }
+    ReplayViolation::Missing
+}
+
+/// Returns the id of a call, or the name of its function on wires without ids.
+fn call_of(call: Node<'_>) -> Name {
+    let places = ["/id", "/functionCall/id", "/functionCall/name", "/function_call/name"];
+    places.iter().find_map(|place| call.at(place)?.name()).unwrap_or_default()
+}

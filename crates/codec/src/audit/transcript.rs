@@ -1,0 +1,126 @@
+//! Earlier exchanges of a conversation, as evidence of what was issued.
+
+use bytes::Bytes;
+use throughline_core::{Call, Event, Reply, Request, Target};
+
+use crate::events::StreamDecoder;
+use crate::frame::Framing;
+use crate::{Codec, CodecError, DecodeContext};
+
+/// The earlier requests and responses of a conversation, in order.
+#[derive(Clone, Debug, Default)]
+pub struct PriorExchanges {
+    exchanges: Vec<Exchange>,
+}
+
+/// One request and its response; either may be unknown.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The target and prefix of the request.
+    pub asked: DecodeContext,
+    /// The request, if known.
+    pub call: Option<Call>,
+    /// The response, if known.
+    pub reply: Option<Reply>,
+}
+
+/// Seals that a target issued outside of a [`PriorExchanges`].
+pub trait IssuedSeals: Sync {
+    /// Returns whether the target issued exactly this Seal.
+    fn contains(&self, seal: &[u8]) -> bool;
+}
+
+impl PriorExchanges {
+    /// Creates an empty history.
+    pub const fn new() -> Self {
+        Self { exchanges: Vec::new() }
+    }
+
+    /// Returns whether no exchange is known.
+    pub fn is_empty(&self) -> bool {
+        self.exchanges.is_empty()
+    }
+
+    /// Returns the exchanges, oldest first.
+    pub fn exchanges(&self) -> &[Exchange] {
+        &self.exchanges
+    }
+
+    /// Returns whether the target issued exactly this Seal in one of these exchanges.
+    pub(super) fn has_issued(&self, seal: &[u8], target: &Target) -> bool {
+        let is_own = |exchange: &&Exchange| {
+            let (was, now) = (&exchange.asked.target.origin, &target.origin);
+            was.provider == now.provider
+                && was.endpoint == now.endpoint
+                && was.account == now.account
+        };
+        let replies = self.exchanges.iter().filter(is_own).filter_map(|said| said.reply.as_ref());
+        let mut seals = replies.flat_map(|reply| &reply.items).flat_map(|item| &item.seals);
+        seals.any(|issued| **issued.reveal_to_tenant() == *seal)
+    }
+
+    /// Adds an exchange that is already decoded.
+    pub fn push(&mut self, exchange: Exchange) {
+        self.exchanges.push(exchange);
+    }
+
+    /// Decodes and adds a request.
+    pub fn push_request(
+        &mut self,
+        codec: &dyn Codec,
+        request: &Request,
+        asked: DecodeContext,
+    ) -> Result<(), CodecError> {
+        let call = codec.decode_request(request, &asked)?;
+        self.exchanges.push(Exchange { asked, call: Some(call), reply: None });
+        Ok(())
+    }
+
+    /// Decodes a complete response and adds it to the last request if that has none yet.
+    pub fn push_response(
+        &mut self,
+        codec: &dyn Codec,
+        body: &Bytes,
+        asked: DecodeContext,
+    ) -> Result<(), CodecError> {
+        let reply = codec.decode_reply(body, &asked)?;
+        self.answer(asked, reply);
+        Ok(())
+    }
+
+    /// Decodes a streamed response and adds it to the last request if that has none yet.
+    pub fn push_stream(
+        &mut self,
+        codec: &dyn Codec,
+        bytes: &[u8],
+        framing: Framing,
+        asked: DecodeContext,
+    ) -> Result<(), CodecError> {
+        let mut decoder = StreamDecoder::with_framing(codec, &asked, framing);
+        let mut events = decoder.push(bytes)?;
+        events.extend(decoder.finish()?);
+        for event in events {
+            match event {
+                Event::Ended(reply) => {
+                    self.answer(asked, *reply);
+                    return Ok(());
+                }
+                Event::Failed(failure) => return Err(CodecError::Provider(Box::new(failure))),
+                Event::Began { .. }
+                | Event::Opened { .. }
+                | Event::Delta { .. }
+                | Event::Closed { .. }
+                | Event::Usage(_)
+                | Event::Alien(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, asked: DecodeContext, reply: Reply) {
+        match self.exchanges.last_mut().filter(|exchange| exchange.reply.is_none()) {
+            Some(open) => open.reply = Some(reply),
+            None => self.exchanges.push(Exchange { asked, call: None, reply: Some(reply) }),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Matches tool results to tool calls.
+//!
+//! Ids are optional on some wires and repeat on others. An id therefore refers to the latest
+//! unanswered call that has it, and every call also gets a unique internal id.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use throughline_core::{Body, CallId, CallIds, Item, ItemPosition, Name, Target, work};
+
+/// The tool calls of one conversation while it is decoded.
+#[derive(Default)]
+pub(crate) struct CallTracker {
+    taken: UniqueNames,
+    /// All calls in order; `None` once a call is answered.
+    open: Vec<Option<CallId>>,
+    /// Indexes of the calls with each id, latest last. Answered calls are removed lazily.
+    by_id: HashMap<Name, Vec<usize>>,
+    /// Indexes of the calls of each tool, oldest first. Answered calls are removed lazily.
+    by_name: HashMap<Name, VecDeque<usize>>,
+}
+
+impl CallTracker {
+    /// Records a call. Its id is the wire's if that is present and free, else one derived from
+    /// `place`.
+    pub(crate) fn open(
+        &mut self,
+        wire_id: Option<&Name>,
+        name: &Name,
+        place: ItemPosition,
+    ) -> CallId {
+        let wanted = wire_id.filter(|id| !id.is_empty()).cloned();
+        let wanted =
+            wanted.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
+        let id = CallId(self.taken.unique(&wanted));
+        let number = self.open.len();
+        self.open.push(Some(id.clone()));
+        if let Some(wire_id) = wire_id {
+            self.by_id.entry(Arc::clone(wire_id)).or_default().push(number);
+        }
+        self.by_name.entry(Arc::clone(name)).or_default().push_back(number);
+        id
+    }
+
+    /// Returns the call that a result answers: by wire id, or else the oldest open call of the
+    /// tool. A result without a matching call keeps the id it came with.
+    pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
+        let found = match (wire_id, name) {
+            (Some(wire_id), _) => self.latest_with_id(wire_id),
+            (None, Some(name)) => self.oldest_of_tool(name),
+            (None, None) => None,
+        };
+        found.unwrap_or_else(|| CallId::from(wire_id.or(name).unwrap_or("unknown")))
+    }
+
+    fn latest_with_id(&mut self, wire_id: &str) -> Option<CallId> {
+        let numbers = self.by_id.get_mut(wire_id)?;
+        while let Some(number) = numbers.pop() {
+            work::step();
+            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn oldest_of_tool(&mut self, name: &str) -> Option<CallId> {
+        let numbers = self.by_name.get_mut(name)?;
+        while let Some(number) = numbers.pop_front() {
+            work::step();
+            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}
+
+/// Assigns ids to calls that come from another wire. Each id is accepted by the target, unique in
+/// the request, and depends only on the preceding Items, so prompt caches still hit.
+pub(crate) struct CallIdAllocator {
+    style: CallIds,
+    taken: UniqueNames,
+    latest: HashMap<CallId, Name>,
+}
+
+impl CallIdAllocator {
+    /// Creates ids in the style of the target's dialect.
+    pub(crate) fn for_target(target: &Target) -> Self {
+        let style = target.provider.dialect.call_ids;
+        Self { style, taken: UniqueNames::default(), latest: HashMap::new() }
+    }
+
+    /// Returns whether the target accepts `id` unchanged.
+    pub(crate) fn accepts(&self, id: &str) -> bool {
+        !id.is_empty()
+            && match self.style {
+                CallIds::Plain => id.len() <= 60 && id.chars().all(is_safe),
+                CallIds::Forty => id.len() <= 40 && id.chars().all(is_safe),
+                CallIds::Nine => id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()),
+            }
+    }
+
+    /// Assigns the id for a call.
+    pub(crate) fn assign(&mut self, id: &CallId) -> Name {
+        let mut out = self.taken.unique(&self.accepted_id(&id.0));
+        while !self.accepts(&out) {
+            // A numeric suffix made the id too long, so derive a different digest.
+            out = self.taken.unique(&digest(&out, self.style));
+        }
+        self.latest.insert(id.clone(), Arc::clone(&out));
+        out
+    }
+
+    /// Returns `id` unchanged if the target accepts it, else a substitute derived from it.
+    fn accepted_id(&self, id: &Name) -> Name {
+        if self.accepts(id) {
+            return Arc::clone(id);
+        }
+        let safe: String = id.chars().map(|c| if is_safe(c) { c } else { '_' }).collect();
+        if self.accepts(&safe) { Name::from(safe) } else { digest(id, self.style) }
+    }
+
+    /// Records a call that is sent with its original wire id.
+    pub(crate) fn record_native(&mut self, id: &CallId, wire_id: &Name) {
+        self.taken.0.entry(Arc::clone(wire_id)).or_insert(2);
+        self.latest.insert(id.clone(), Arc::clone(wire_id));
+    }
+
+    /// Records an Item that is sent verbatim, if it is a call with an id.
+    pub(crate) fn record_item(&mut self, item: &Item) {
+        if let Body::Call(call) = &item.body
+            && let Some(wire_id) = &call.wire_id
+        {
+            self.record_native(&call.id, wire_id);
+        }
+    }
+
+    /// Returns the id that a tool result refers to.
+    pub(crate) fn result_id(&self, id: &CallId) -> Name {
+        self.latest.get(id).cloned().unwrap_or_else(|| self.accepted_id(&id.0))
+    }
+}
+
+/// Derives a short id from the hash of `text`: 9 characters, or 24 where the style allows more.
+fn digest(text: &str, style: CallIds) -> Name {
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    let length = match style {
+        CallIds::Nine => 9,
+        CallIds::Plain | CallIds::Forty => 24,
+    };
+    Name::from(hash.chars().take(length).collect::<String>())
+}
+
+fn is_safe(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// Names in use, each with the next numeric suffix to try.
+#[derive(Default)]
+struct UniqueNames(HashMap<Name, u32>);
+
+impl UniqueNames {
+    /// Returns `wanted`, or `wanted` with the first free numeric suffix.
+    fn unique(&mut self, wanted: &Name) -> Name {
+        let mut number = match self.0.entry(Arc::clone(wanted)) {
+            Entry::Occupied(taken) => *taken.get(),
+            Entry::Vacant(free) => {
+                free.insert(2);
+                return Arc::clone(wanted);
+            }
+        };
+        loop {
+            let name = Name::from(format!("{wanted}_{number}"));
+            number += 1;
+            if !self.0.contains_key(&name) {
+                self.0.insert(Arc::clone(wanted), number);
+                self.0.insert(Arc::clone(&name), 2);
+                return name;
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Decides what an endpoint accepts verbatim, and in which slot.
+
+use std::borrow::Cow;
+
+use throughline_core::{
+    Body, Digest, Direction, ElisionReason, Envelope, Item, Json, Media, NativePart, Node,
+    ReasoningChannel, Role, Thought,
+};
+
+use crate::chat::encode::{ChatWriter, WIRE, is_own};
+use crate::chat::{contract, slot};
+use crate::draft::{self, Draft};
+use crate::seal_policy;
+
+/// The member that marks a prompt cache breakpoint.
+const MARK: &str = "cache_control";
+
+impl ChatWriter<'_> {
+    /// Returns whether an Item of an unchanged message can be sent verbatim. Output of another
+    /// endpoint's model is rewritten, because its message may have members that only that endpoint
+    /// accepts.
+    pub(super) fn can_send_verbatim(&self, item: &Item, prefix: Option<&Digest>) -> bool {
+        seal_policy::refusal(&seal_policy::seals(item, &self.call.target, prefix)).is_none()
+            && (item.origin.is_none() || is_own(self.call, item))
+            && self.is_paired(item)
+            && (self.is_home || self.fits(item) && !self.lacks_role(item.role))
+    }
+
+    /// Returns whether the id of a call or result can stay unchanged.
+    fn is_paired(&self, item: &Item) -> bool {
+        match &item.body {
+            Body::Call(call) => {
+                let id = call.wire_id.as_deref().unwrap_or_default();
+                self.is_home || self.is_native || !id.is_empty()
+            }
+            Body::Result(result) if self.is_home => !self.renamed.contains(&result.call),
+            Body::Result(result) => {
+                let id = self.ids.result_id(&result.call);
+                self.is_native || result.wire_id.as_deref() == Some(&*id)
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => true,
+        }
+    }
+
+    /// Returns whether a message has only members that a strict endpoint lists.
+    pub(super) fn has_only_listed_members(&self, envelope: &Envelope) -> bool {
+        self.is_listed_message(&envelope.json)
+    }
+
+    pub(super) fn is_listed_message(&self, message: &Json) -> bool {
+        let is_known = |key: Node<'_>| {
+            let key = key.text().unwrap_or_default();
+            slot::is_known_member(&key) || matches!(&*key, "name" | "tool_call_id")
+        };
+        !self.is_strict()
+            || !may_have_cache_markers(message)
+                && message.tree().root().members().all(|(key, _)| is_known(key))
+    }
+
+    /// Removes the cache markers that a strict endpoint rejects from a part or tool.
+    pub(super) fn without_cache_markers(&self, draft: &mut Draft<'_>, part: &Json) -> Json {
+        if !self.is_strict() || !may_have_cache_markers(part) {
+            return part.clone();
+        }
+        warn_about_cache_markers(draft);
+        let tree = part.tree();
+        let function = tree.root().get("function").filter(|function| function.is_object());
+        let mut changes = vec![(Cow::Borrowed(MARK), None)];
+        if let Some(function) = function {
+            let function = draft::edit_object(Some(&function.json()), &[(MARK.into(), None)]);
+            changes.push((Cow::Borrowed("function"), Some(function)));
+        }
+        draft::edit_object(Some(part), &changes)
+    }
+
+    /// Returns whether the endpoint lacks this role: only OpenAI and full imitations have
+    /// `developer`.
+    pub(super) fn lacks_role(&self, role: Role) -> bool {
+        let knows_developers = matches!(
+            self.call.target.provider.dialect.channel,
+            ReasoningChannel::None | ReasoningChannel::AsEmitted | ReasoningChannel::Details
+        );
+        role == Role::Developer && !knows_developers
+    }
+
+    /// Returns whether a part has a shape the endpoint accepts. Ollama's native API has its own
+    /// shape, and only the owner of a file can read it.
+    pub(super) fn fits(&self, item: &Item) -> bool {
+        let Some(native) = item.native_on(&WIRE) else { return true };
+        match &item.body {
+            // Only OpenAI accepts the legacy `function_call`.
+            Body::Call(_) if !self.is_home && native.slot == slot::FUNCTION_CALL => false,
+            Body::Call(call) if call.custom => self.takes_custom(),
+            // This search avoids parsing for the usual encoding.
+            Body::Call(_) if !self.is_native && holds(&native.json, "\"arguments\":\"") => true,
+            Body::Call(_) => {
+                let tree = native.json.tree();
+                let arguments = tree.root().at("/function/arguments");
+                arguments.is_none_or(|arguments| arguments.is_string() != self.is_native)
+            }
+            Body::Result(_) if !self.is_home && is_legacy(&native.json) => false,
+            Body::Result(_) => has_member(&native.json, "tool_name") == self.is_native,
+            Body::Media(Media::Remote { owner: Some(owner), .. }) => {
+                let to = &self.call.target.origin;
+                owner.provider == to.provider && owner.endpoint == to.endpoint
+            }
+            Body::Media(_) => native.slot.starts_with("images/") == self.is_native,
+            // Ollama's native content is a string.
+            Body::Text(_) | Body::Unknown => {
+                !(self.is_native && native.slot.starts_with("content/"))
+            }
+            Body::Thought(_) | Body::Hosted(_) | Body::Compaction | Body::Summary { .. } => true,
+        }
+    }
+
+    /// Returns why a Thought issued on this wire is left out, apart from its Seals.
+    pub(super) fn elision_reason(
+        &self,
+        item: &Item,
+        native: &NativePart,
+        thought: &Thought,
+    ) -> Option<ElisionReason> {
+        if !thought.whole {
+            return Some(ElisionReason::Cut);
+        }
+        if !is_own(self.call, item) {
+            return Some(ElisionReason::Foreign);
+        }
+        let member = slot::first_member(&native.slot);
+        if member == slot::DETAILS && contract::lacks_signature(item, &thought.format) {
+            return Some(ElisionReason::Unsigned);
+        }
+        match self.call.target.provider.dialect.channel {
+            ReasoningChannel::None if member != slot::EXTRA_CONTENT => {
+                Some(ElisionReason::NotOnThisWire)
+            }
+            ReasoningChannel::Chunks if member != slot::CONTENT => {
+                Some(ElisionReason::NotOnThisWire)
+            }
+            ReasoningChannel::None
+            | ReasoningChannel::Chunks
+            | ReasoningChannel::AsEmitted
+            | ReasoningChannel::Details
+            | ReasoningChannel::ReasoningContent
+            | ReasoningChannel::Reasoning
+            | ReasoningChannel::Thinking
+            | ReasoningChannel::Tags => None,
+        }
+    }
+
+    /// Selects the slots that the endpoint reads among several with the same text: the slot of its
+    /// own channel if present, otherwise all. A slot written by a client stays unchanged.
+    pub(super) fn taken<'s>(&self, slot: &'s str, side: Direction) -> Cow<'s, str> {
+        let (Some((first, _)), Direction::Response) = (slot.split_once('+'), side) else {
+            return Cow::Borrowed(slot);
+        };
+        let channel = self.call.target.provider.dialect.channel;
+        match (channel, self.field()) {
+            (ReasoningChannel::Details, _) if first.starts_with(slot::DETAILS) => {
+                Cow::Borrowed(first)
+            }
+            (_, Some(field)) if slot.split('+').any(|member| member == field) => {
+                Cow::Borrowed(field)
+            }
+            (_, _) => Cow::Borrowed(slot),
+        }
+    }
+
+    /// Returns the member in which the endpoint expects reasoning as one string.
+    pub(super) fn field(&self) -> Option<&'static str> {
+        match self.call.target.provider.dialect.channel {
+            ReasoningChannel::ReasoningContent => Some("reasoning_content"),
+            ReasoningChannel::Reasoning => Some("reasoning"),
+            ReasoningChannel::Thinking => Some("thinking"),
+            ReasoningChannel::AsEmitted
+            | ReasoningChannel::None
+            | ReasoningChannel::Details
+            | ReasoningChannel::Chunks
+            | ReasoningChannel::Tags => None,
+        }
+    }
+}
+
+/// Returns whether a message may contain a cache marker.
+pub(super) fn may_have_cache_markers(message: &Json) -> bool {
+    memchr::memmem::find(message.bytes(), b"\"cache_control\"").is_some()
+}
+
+pub(super) fn warn_about_cache_markers(draft: &mut Draft<'_>) {
+    draft.warn(MARK, "this endpoint does not support cache markers; they were left out");
+}
+
+fn is_legacy(answer: &Json) -> bool {
+    holds(answer, "\"function\"")
+        && answer.tree().root().get("role").is_some_and(|role| role.is("function"))
+}
+
+/// Returns whether an object has a member. The text search comes first because results may be long
+/// and most lack the key.
+fn has_member(object: &Json, key: &str) -> bool {
+    holds(object, key) && object.tree().root().get(key).is_some()
+}
+
+fn holds(json: &Json, text: &str) -> bool {
+    memchr::memmem::find(json.bytes(), text.as_bytes()).is_some()
+}

@@ -1,0 +1,207 @@
+//! Fixes for requests to Claude models: issued content is restored byte for byte, and content that
+//! cannot be restored is removed together with the parts that depend on it.
+
+use throughline_core::{Body, Direction, Item, Json, Mode, Reply, json};
+
+use crate::audit::{Change, ChangeKind, Edit, Fix};
+use crate::claude::Inspection;
+use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeTurn};
+
+impl<'c> Inspection<'_, 'c, '_> {
+    /// Returns an issued thought in request form, if this target may receive it.
+    pub(super) fn issued_block(&self, item: &Item) -> Option<Json> {
+        let native = item.native_on(&self.book.signature_missing.wire)?;
+        let is_open =
+            |seal: &throughline_core::Seal| seal.open_for(self.case.target(), None).is_ok();
+        let may_go = !item.seals.is_empty() && item.seals.iter().all(is_open);
+        may_go.then(|| match native.side {
+            Direction::Response => (self.book.project)(&native.json),
+            Direction::Request => native.json.clone(),
+        })
+    }
+
+    /// Restores a block as issued, or removes it.
+    pub(super) fn restore_or_remove(&self, block: &ClaudeBlock<'c>, removed: &str) -> Option<Fix> {
+        // A duplicate is removed; the first copy is at the right position.
+        let change = self.change_of(block).filter(|c| c.kind != ChangeKind::Duplicated);
+        self.restore_fix(block, change).or_else(|| self.removal_fix(&[block], removed))
+    }
+
+    /// Restores a block as issued.
+    pub(crate) fn restore_fix(
+        &self,
+        block: &ClaudeBlock<'c>,
+        change: Option<&Change<'_>>,
+    ) -> Option<Fix> {
+        let issued = self.issued_block(change?.issued?.item)?;
+        let what = format!("restores the {} block as it was issued", block.type_name());
+        Some(Fix::new(what, [Edit::Replace(block.node.range(), issued)]))
+    }
+
+    /// Removes blocks.
+    pub(crate) fn removal_fix(&self, blocks: &[&ClaudeBlock<'c>], what: &str) -> Option<Fix> {
+        let edits = self.removal_edits(blocks);
+        (!edits.is_empty()).then(|| Fix::new(what, edits))
+    }
+
+    /// Returns the edits that remove blocks, in request order. A message without remaining blocks
+    /// is removed too.
+    pub(super) fn removal_edits(&self, blocks: &[&ClaudeBlock<'c>]) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for gone in blocks.chunk_by(|a, b| a.message == b.message) {
+            let Some(first) = gone.first() else { continue };
+            let Some(message) = self.view.messages.get(first.message) else { continue };
+            if gone.len() == message.blocks.len() {
+                edits.extend(self.message_removal_edits(first.message));
+            } else {
+                edits.extend(gone.iter().map(|block| Edit::Remove(block.node.range())));
+            }
+        }
+        edits
+    }
+
+    /// Returns the edits that remove a message. If speakers must alternate, its neighbours are
+    /// merged.
+    pub(super) fn message_removal_edits(&self, index: usize) -> Vec<Edit> {
+        let messages = &self.view.messages;
+        let Some(message) = messages.get(index).filter(|_| messages.len() > 1) else {
+            return Vec::new();
+        };
+        let mut edits = vec![Edit::Remove(message.node.range())];
+        let before = index.checked_sub(1).and_then(|before| messages.get(before));
+        if let (false, Some(before), Some(after)) =
+            (self.view.joins, before, messages.get(index + 1))
+            && before.speaker == after.speaker
+            && let Some(last) = before.blocks.last()
+        {
+            let moved = after.blocks.iter().map(|block| block.node.json()).collect();
+            edits.push(Edit::InsertAfter(last.node.range(), moved));
+            edits.push(Edit::Remove(after.node.range()));
+        }
+        edits
+    }
+
+    /// Restores the thoughts of a message as issued and keeps its other blocks. Returns `None` if
+    /// the message contains blocks that the response did not.
+    pub(super) fn restore_message_fix(&self, message: usize, reply: &Reply) -> Option<Fix> {
+        let message = self.view.messages.get(message)?;
+        let content = message.content.filter(|content| content.is_array())?;
+        let others = message.blocks.iter().filter(|block| !block.kind.is_thinking());
+        let mut others: Vec<Option<&ClaudeBlock<'c>>> = others.map(Some).collect();
+        let mut parts = Vec::new();
+        for item in &reply.items {
+            if matches!(item.body, Body::Thought(_)) {
+                parts.push(self.issued_block(item)?);
+                continue;
+            }
+            let is_it = |block: &&mut Option<&ClaudeBlock<'c>>| {
+                block.is_some_and(|b| self.replays(b, item))
+            };
+            let found = others.iter_mut().find(is_it).and_then(Option::take);
+            parts.extend(found.map(|block| block.node.json()));
+        }
+        let what = "restores the thinking blocks of this message as they were issued";
+        others
+            .iter()
+            .all(Option::is_none)
+            .then(|| Fix::new(what, [Edit::Replace(content.range(), json::array_of(&parts))]))
+    }
+
+    /// Restores one missing thought next to the remaining parts of its response.
+    pub(super) fn restore_missing_fix(&self, change: &Change<'_>) -> Option<Fix> {
+        let issued = change.issued?;
+        let home = self.message_of_reply(issued.reply)?;
+        if let Some(mend) = self.restore_message_fix(home, issued.reply) {
+            return Some(mend);
+        }
+        let blocks = &self.view.messages.get(home)?.blocks;
+        let block = self.issued_block(issued.item)?;
+        let standing = |item: &Item| blocks.iter().find(|block| self.replays(block, item));
+        let behind = issued.reply.items.iter().skip(issued.index + 1).find_map(standing);
+        let mut earlier = issued.reply.items.iter().take(issued.index).rev();
+        let edit = match behind {
+            Some(behind) => Edit::InsertBefore(behind.node.range(), vec![block]),
+            None => Edit::InsertAfter(earlier.find_map(standing)?.node.range(), vec![block]),
+        };
+        Some(Fix::new("restores the missing thinking block", [edit]))
+    }
+
+    /// Returns the message with the remaining parts of a response. Ids and Seals count before
+    /// texts, because texts may repeat.
+    pub(super) fn message_of_reply(&self, reply: &Reply) -> Option<usize> {
+        let last = |is_text: bool| {
+            let items =
+                reply.items.iter().filter(|item| matches!(item.body, Body::Text(_)) == is_text);
+            let items: Vec<&Item> = items.collect();
+            let said =
+                |block: &&ClaudeBlock<'c>| items.iter().any(|item| self.replays(block, item));
+            self.view.assistant_blocks().filter(said).last().map(|block| block.message)
+        };
+        last(false).or_else(|| last(true))
+    }
+
+    /// Returns whether a block replays an Item.
+    pub(super) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
+        let has_id = |id: Option<&str>| id.is_some_and(|id| block.id.is_some_and(|own| own.is(id)));
+        let is_native = || {
+            let native = item.native_on(&self.book.signature_missing.wire);
+            let is_known =
+                !matches!(block.kind, ClaudeBlockKind::Other | ClaudeBlockKind::Compaction);
+            !is_known
+                && native.is_some_and(|native| {
+                    (self.book.project)(&native.json).is_equivalent_to(&block.node.json())
+                })
+        };
+        match &item.body {
+            Body::Thought(_) => item.seals.iter().any(|seal| {
+                let text = std::str::from_utf8(seal.reveal_to_tenant()).unwrap_or_default();
+                block.seal.is_some_and(|own| own.is(text))
+            }),
+            Body::Text(text) if block.kind == ClaudeBlockKind::Text => {
+                block.text.is_some_and(|own| own.is(text))
+            }
+            Body::Call(call) => {
+                block.kind == ClaudeBlockKind::Call && has_id(call.wire_id.as_deref())
+            }
+            Body::Hosted(hosted) => {
+                let kind = if hosted.is_result {
+                    ClaudeBlockKind::HostedAnswer
+                } else {
+                    ClaudeBlockKind::HostedCall
+                };
+                block.kind == kind && has_id(hosted.pairs.as_deref())
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => is_native(),
+        }
+    }
+
+    /// Disables thinking for a tool loop whose thinking is lost, as the provider recommends.
+    pub(super) fn disable_thinking_fix(&self, turn: &ClaudeTurn) -> Option<Fix> {
+        let thinking = self.view.knobs.thinking?;
+        let profile = self.case.profile();
+        let off = if profile.supports_mode(Mode::Disabled) {
+            Edit::Replace(thinking.range(), thinking_object("disabled"))
+        } else if profile.thinks_by_default {
+            return None;
+        } else {
+            Edit::Remove(thinking.range())
+        };
+        let rest: Vec<_> =
+            self.view.blocks_of_turn(turn).filter(|b| b.kind.is_thinking()).collect();
+        let mut edits = vec![off];
+        edits.extend(self.removal_edits(&rest));
+        Some(Fix::new("disables thinking until this tool loop ends", edits))
+    }
+}
+
+/// Returns a `thinking` object with only its type.
+pub(super) fn thinking_object(kind: &str) -> Json {
+    json::object(|o| {
+        o.string("type", kind);
+    })
+}

@@ -1,0 +1,112 @@
+//! Checks that each tool call is answered in the next message and each result has a call.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::audit::Finding;
+use crate::claude::Inspection;
+use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker, ClaudeTurn};
+
+impl<'a, 'c> Inspection<'a, 'c, '_> {
+    pub(super) fn check_tool_pairs(&mut self) {
+        let view = self.view;
+        if view.is_partial {
+            return;
+        }
+        for (number, turn) in view.turns.iter().enumerate() {
+            let of = |number: Option<usize>, speaker: ClaudeSpeaker| {
+                let turn = number.and_then(|number| view.turns.get(number));
+                turn.filter(|turn| turn.speaker == speaker)
+            };
+            match turn.speaker {
+                ClaudeSpeaker::Assistant => {
+                    let answers = of(number.checked_add(1), ClaudeSpeaker::User);
+                    self.check_calls_answered(turn, answers);
+                }
+                ClaudeSpeaker::User => {
+                    let calls = of(number.checked_sub(1), ClaudeSpeaker::Assistant);
+                    self.check_results_called(turn, calls);
+                }
+                ClaudeSpeaker::System => {}
+            }
+        }
+    }
+
+    fn check_calls_answered(&mut self, turn: &ClaudeTurn, answers: Option<&ClaudeTurn>) {
+        let view = self.view;
+        let mut calls = view
+            .blocks_of_turn(turn)
+            .filter(|block| block.kind == ClaudeBlockKind::Call)
+            .peekable();
+        if calls.peek().is_none() {
+            return;
+        }
+        let answered = self.ids(answers, ClaudeBlockKind::Answer);
+        let waiting: Vec<_> =
+            calls.filter(|call| !id_of(call).is_some_and(|id| answered.contains(&id))).collect();
+        let Some(first) = waiting.first() else { return };
+        let names: Vec<_> = waiting.iter().filter_map(|call| id_of(call)).collect();
+        let names = names.join(", ");
+        let message = match waiting.len() {
+            1 => format!("the next message has no result for `{names}`"),
+            _ => format!("the next message has no results for {names}"),
+        };
+        let error = (self.book.unanswered)(first.message, &names);
+        let gone = self.with_orphaned_thinking(&waiting);
+        let mend = self.removal_fix(&gone, "removes the unanswered call");
+        let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
+            .with_provider_error(error)
+            .with_auto_fix(mend);
+        self.report(first, finding);
+    }
+
+    /// Returns the calls, and the thinking in their messages if nothing else would be left there.
+    fn with_orphaned_thinking(&self, calls: &[&'a ClaudeBlock<'c>]) -> Vec<&'a ClaudeBlock<'c>> {
+        let mut gone = Vec::new();
+        for here in calls.chunk_by(|one, next| one.message == next.message) {
+            let message = here.first().and_then(|call| self.view.messages.get(call.message));
+            let Some(message) = message else { continue };
+            let start = |block: &ClaudeBlock<'c>| block.node.range().start;
+            let is_gone = |block: &ClaudeBlock<'c>| {
+                here.binary_search_by_key(&start(block), |call| start(call)).is_ok()
+            };
+            let is_idle = message.blocks.iter().all(|b| b.kind.is_thinking() || is_gone(b));
+            gone.extend(message.blocks.iter().filter(|block| is_idle || is_gone(block)));
+        }
+        gone
+    }
+
+    fn check_results_called(&mut self, turn: &ClaudeTurn, calls: Option<&ClaudeTurn>) {
+        let view = self.view;
+        let mut answers = view
+            .blocks_of_turn(turn)
+            .filter(|block| block.kind == ClaudeBlockKind::Answer)
+            .peekable();
+        if answers.peek().is_none() {
+            return;
+        }
+        let asked = self.ids(calls, ClaudeBlockKind::Call);
+        let unasked: Vec<_> =
+            answers.filter(|answer| !id_of(answer).is_some_and(|id| asked.contains(&id))).collect();
+        let Some(first) = unasked.first() else { return };
+        let id = id_of(first).unwrap_or_default();
+        let message =
+            format!("this result answers `{id}`, but the previous message has no such call");
+        let error = (self.book.unasked)(first, &id);
+        let mend = self.removal_fix(&unasked, "removes the result without a call");
+        let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
+            .with_provider_error(error)
+            .with_auto_fix(mend);
+        self.report(first, finding);
+    }
+
+    fn ids(&self, turn: Option<&ClaudeTurn>, kind: ClaudeBlockKind) -> HashSet<Cow<'c, str>> {
+        let view = self.view;
+        let blocks = turn.into_iter().flat_map(|turn| view.blocks_of_turn(turn));
+        blocks.filter(|block| block.kind == kind).filter_map(id_of).collect()
+    }
+}
+
+fn id_of<'c>(block: &ClaudeBlock<'c>) -> Option<Cow<'c, str>> {
+    block.id?.text()
+}

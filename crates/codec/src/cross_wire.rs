@@ -1,0 +1,78 @@
+//! Decisions that all wires share when an Item comes from another wire: whether it is sent, and
+//! which Fate or warning is recorded. Each wire's encoder chooses the representation.
+
+use throughline_core::{
+    Call, ElisionReason, Fate, Item, Json, ReshapeKind, Thought, Tool, Wire, json,
+};
+
+use crate::draft::{self, Draft};
+use crate::seal_policy::{self, CallerThought};
+
+/// Returns the Fate of an Item that is written in this wire's format. Items created by the caller
+/// count as kept, because they have no original format.
+pub(crate) fn said(item: &Item, seals: ElisionReason) -> Fate {
+    match &item.native {
+        Some(_) => draft::reshaped_fate(item, ReshapeKind::OtherWire, seals),
+        None => draft::kept_fate(item),
+    }
+}
+
+/// Encodes a thought created by the caller: as a typed part, as text, or as no message part.
+pub(crate) fn thought(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    (item, thought): (&Item, &Thought),
+    wire: &Wire,
+    text: impl FnOnce(&str) -> Json,
+) -> (Option<Json>, Fate) {
+    let (way, fate) = seal_policy::apply_replay_policy(draft, call, item, thought, wire);
+    let part = match way {
+        CallerThought::Typed(payload) => Some(payload),
+        CallerThought::Text(said) => Some(text(&said)),
+        CallerThought::Apart => None,
+    };
+    (part, fate)
+}
+
+/// Returns call arguments for a wire that accepts only objects; free text is wrapped as `input`.
+pub(crate) fn arguments(args: &Json) -> Json {
+    if args.tree().root().is_object() {
+        return args.clone();
+    }
+    json::object(|o| {
+        o.raw("input", args);
+    })
+}
+
+/// Returns the encoded media, or warns that this wire cannot carry it.
+pub(crate) fn media(draft: &mut Draft<'_>, worded: Option<Json>) -> Option<Json> {
+    if worded.is_none() {
+        draft.warn("media", "this wire cannot carry this kind of media; it was omitted");
+    }
+    worded
+}
+
+/// Returns a wire-specific part of a tool result if it belongs to the wire being written; else
+/// warns.
+pub(crate) fn native_part_or_warn(draft: &mut Draft<'_>, wire: &Wire, part: &Json) -> Option<Json> {
+    let is_own = draft.wire() == wire;
+    if !is_own {
+        draft.warn("tool result", format!("a part that exists only on {wire} was omitted"));
+    }
+    is_own.then(|| part.clone())
+}
+
+/// Encodes a tool declared on another wire; warns instead if another provider runs the tool.
+pub(crate) fn tool(
+    draft: &mut Draft<'_>,
+    tool: &Tool,
+    word: impl FnOnce(&mut Draft<'_>) -> Json,
+) -> Option<Json> {
+    if tool.hosted {
+        let name = &tool.name;
+        draft.warn("tools", format!("`{name}` runs at another provider; it was omitted"));
+        return None;
+    }
+    draft.warn_about_cache_markers(tool.native.as_ref());
+    Some(word(draft))
+}

@@ -1,0 +1,66 @@
+//! Finds the opaque values inside a part.
+
+use std::sync::Arc;
+
+use throughline_core::{Label, Node, Origin, Seal};
+
+use crate::DecodeContext;
+
+/// Returns the non-empty strings below `node` whose key satisfies `is_sealed`, each with its JSON
+/// pointer, in document order.
+pub(crate) fn find(
+    node: Node<'_>,
+    is_sealed: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (Label, Node<'_>)> {
+    let sealed = node.all_members().filter(move |(key, value)| {
+        let is_text = value.is_string() && value.raw().len() > 2;
+        is_text && key.text().is_some_and(|key| is_sealed(&key))
+    });
+    sealed.map(move |(_, value)| (Label::Owned(pointer(node, value)), value))
+}
+
+/// Returns the JSON pointer from `node` to a value inside it.
+fn pointer(mut node: Node<'_>, value: Node<'_>) -> String {
+    let start = value.range().start;
+    let holds = |part: &Node<'_>| part.range().contains(&start);
+    let mut pointer = String::with_capacity(32);
+    while node.range().start != start {
+        let member = node.members().find(|(_, part)| holds(part));
+        let element = node.elements().enumerate().find(|(_, part)| holds(part));
+        pointer.push('/');
+        node = match (member, element) {
+            (Some((key, part)), _) => {
+                for letter in key.text().unwrap_or_default().chars() {
+                    match letter {
+                        '~' => pointer.push_str("~0"),
+                        '/' => pointer.push_str("~1"),
+                        letter => pointer.push(letter),
+                    }
+                }
+                part
+            }
+            (None, Some((at, part))) => {
+                pointer.push_str(&at.to_string());
+                part
+            }
+            (None, None) => break,
+        };
+    }
+    pointer
+}
+
+/// Returns the opaque values below `node` as Seals of `origin`. `format` returns the Seal format of
+/// a key.
+pub(crate) fn seals(
+    node: Node<'_>,
+    asked: &DecodeContext,
+    origin: &Arc<Origin>,
+    format: impl Fn(&str) -> Option<Label>,
+) -> Vec<Seal> {
+    let found = find(node, |key| format(key).is_some());
+    let sealed = found.filter_map(|(at, value)| {
+        let format = format(at.rsplit('/').next()?)?;
+        Some(asked.seal(value.text_bytes()?, format, origin, at))
+    });
+    sealed.collect()
+}

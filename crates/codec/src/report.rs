@@ -1,0 +1,168 @@
+//! JSON reports of audits, repairs and translations, shared by the command line and the HTTP API.
+//!
+//! Reports show the length and owner of a Seal, never its bytes.
+
+use throughline_core::{Body, Call, Disposition, EncodedRequest, Item, Json, json};
+
+use crate::audit::{Audit, Finding, Rule};
+use crate::repair::AppliedFix;
+
+/// Words of at least this length that look like base64 are shortened.
+const LONG: usize = 80;
+
+/// Returns the verdict and the findings of an audit.
+pub fn audit_json(audited: &Audit) -> Json {
+    json::object(|o| {
+        o.string("wire", audited.wire.as_str()).string("model", &audited.model);
+        o.string("verdict", audited.verdict().as_str());
+        o.object("summary", |o| audited.summary.write(o));
+        o.array("findings", |a| {
+            for finding in &audited.findings {
+                a.object(|o| put_finding(o, finding));
+            }
+        });
+    })
+}
+
+fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
+    o.string("rule", finding.rule.id).string("severity", finding.severity.as_str());
+    o.string("path", &finding.path).string("message", &shorten_opaque_words(&finding.message));
+    match &finding.provider_error {
+        Some(error) => o.string("provider_error", &shorten_opaque_words(error)),
+        None => o.null("provider_error"),
+    };
+    o.string("fix", &finding.fix);
+    o.array("evidence", |a| put_evidence(a, finding.rule));
+}
+
+/// Writes the evidence of a rule: a `url`, or a `source` without one.
+pub fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
+    for source in rule.evidence {
+        a.object(|o| {
+            o.string("kind", source.kind.as_str());
+            match source.url() {
+                Some(url) => o.string("url", url),
+                None => o.string("source", source.at),
+            };
+        });
+    }
+}
+
+/// Returns the changes that a repair made.
+pub fn applied_fixes_json(mended: &[AppliedFix]) -> Json {
+    json::array(|a| {
+        for change in mended {
+            a.object(|o| {
+                o.string("rule", change.rule.id).string("path", &change.path);
+                o.string("message", &shorten_opaque_words(&change.message));
+                o.string("change", &shorten_opaque_words(&change.what));
+            });
+        }
+    })
+}
+
+/// Returns the target of a translated request and the Fate of each Item and Seal.
+pub fn fates_json(call: &Call, encoded: &EncodedRequest) -> Json {
+    json::object(|o| {
+        o.string("wire", call.target.origin.wire.as_str());
+        o.string("provider", &call.target.origin.provider).string("model", call.target.model());
+        o.string("path", &encoded.request.path);
+        o.array("fates", |a| {
+            for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
+                a.object(|o| {
+                    o.string("item", &fate.item.0).string("says", &describe(item));
+                    put_disposition(o, "visible", &fate.visible);
+                    o.array("seals", |a| {
+                        for (seal, did) in item.seals.iter().zip(&fate.seals) {
+                            a.object(|o| {
+                                o.string("format", &seal.format).number("bytes", seal.len() as u64);
+                                o.string("owner", &seal.owner.provider);
+                                put_disposition(o, "did", did);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+        o.array("warnings", |a| {
+            for warning in &encoded.warnings {
+                a.object(|o| {
+                    o.string("setting", &warning.setting).string("message", &warning.message);
+                });
+            }
+        });
+    })
+}
+
+fn put_disposition(o: &mut json::Object<'_>, key: &str, did: &Disposition) {
+    o.string(key, did.as_str());
+    match did {
+        Disposition::Kept => {}
+        Disposition::Restored(evidence) => {
+            o.string(&format!("{key}_evidence"), &evidence.to_string());
+        }
+        Disposition::Reshaped(how) => {
+            o.string(&format!("{key}_how"), &how.to_string());
+        }
+        Disposition::Elided(why) => {
+            o.string(&format!("{key}_why"), &why.to_string());
+        }
+    }
+}
+
+/// Describes an Item in a few words. The text is not escaped; callers that write to a terminal must
+/// sanitise it.
+pub fn describe(item: &Item) -> String {
+    let short = |text: &str| {
+        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut: String = line.chars().take(40).collect();
+        let dots = if line.chars().count() > 40 { "…" } else { "" };
+        format!("{cut}{dots}")
+    };
+    match &item.body {
+        Body::Text(text) if text.trim().is_empty() => "empty text".to_owned(),
+        Body::Text(text) | Body::Summary { text, .. } => short(text),
+        Body::Thought(thought) if thought.content.is_empty() => "sealed thought".to_owned(),
+        Body::Thought(thought) => format!("thought: {}", short(&thought.content)),
+        Body::Call(call) => format!("call {}", call.name),
+        Body::Result(result) => format!("result of {}", result.call.0),
+        Body::Hosted(hosted) if hosted.is_result => format!("result of {}", hosted.name),
+        Body::Hosted(hosted) => format!("hosted {}", hosted.name),
+        Body::Media(_) => "media".to_owned(),
+        Body::Compaction => "compaction".to_owned(),
+        Body::Unknown => "unknown".to_owned(),
+    }
+}
+
+/// Shortens long base64-like words, because some clients hide Seals in call ids.
+pub fn shorten_opaque_words(text: &str) -> String {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | '_' | '-');
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_letter) {
+        let (before, word) = rest.split_at(start);
+        let (word, after) = word.split_at(word.find(|c| !is_letter(c)).unwrap_or(word.len()));
+        shown.push_str(before);
+        // Keep URLs readable.
+        if word.len() < LONG || before.ends_with("://") || word.contains("//") {
+            shown.push_str(word);
+        } else {
+            shown.extend(["‹", &size(word.len()), "›"]);
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Formats a number of bytes for people.
+pub fn size(bytes: usize) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "one decimal place is shown")]
+    let bytes_f = bytes as f64;
+    match bytes {
+        0..1000 => format!("{bytes} B"),
+        1000..1_000_000 => format!("{:.1} KB", bytes_f / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes_f / 1e6),
+        1_000_000_000.. => format!("{:.1} GB", bytes_f / 1e9),
+    }
+}

@@ -1,0 +1,156 @@
+//! The outputs of earlier exchanges, indexed, and how they pair.
+
+use std::collections::HashMap;
+
+use throughline_core::{Body, Json, ToolCall, Wire};
+
+use crate::responses::contract::view::ResponsesElement;
+use crate::responses::wire::{CONTENT, IdPolicy, ResponsesElementKind, to_request_element};
+use crate::{AuditContext, Exchange};
+
+/// The outputs of earlier exchanges.
+#[derive(Default)]
+pub(super) struct ResponsesReplayHistory<'p> {
+    outputs: Vec<PriorOutput<'p>>,
+    by_id: HashMap<&'p str, usize>,
+    by_call: HashMap<&'p str, usize>,
+    by_place: HashMap<(usize, u32), usize>,
+}
+
+/// One output element of the model.
+pub(super) struct PriorOutput<'p> {
+    /// Position among all outputs.
+    pub(super) number: usize,
+    /// Index of the exchange.
+    pub(super) exchange: usize,
+    pub(super) kind: ResponsesElementKind,
+    pub(super) id: Option<&'p str>,
+    pub(super) json: &'p Json,
+    /// Whether the target produced and stored the output, so that its id resolves.
+    pub(super) is_kept: bool,
+    /// Whether the target produced the output for this account.
+    pub(super) is_own: bool,
+    seals: Vec<&'p [u8]>,
+}
+
+impl PriorOutput<'_> {
+    /// Returns the element in the form a request accepts.
+    pub(super) fn said(&self, ids: IdPolicy) -> Json {
+        to_request_element(self.json.tree().root(), ids)
+    }
+}
+
+impl<'p> ResponsesReplayHistory<'p> {
+    /// Indexes the outputs of a case's earlier exchanges.
+    pub(super) fn new(case: &AuditContext<'p>) -> Self {
+        let mut past = Self::default();
+        for (number, exchange) in case.prior().exchanges().iter().enumerate() {
+            past.read(case, number, exchange);
+        }
+        past
+    }
+
+    fn read(&mut self, case: &AuditContext<'p>, exchange_number: usize, exchange: &'p Exchange) {
+        let Some(reply) = &exchange.reply else { return };
+        let (was, is) = (&exchange.asked.target.origin, &case.target().origin);
+        let is_own =
+            was.provider == is.provider && was.endpoint == is.endpoint && was.account == is.account;
+        let is_kept = is_own && was_stored(exchange);
+        let mut last = None;
+        for item in &reply.items {
+            let Some(native) = item.native_on(&Wire::OPENAI_RESPONSES) else { continue };
+            if last.replace(item.place.message) == Some(item.place.message) {
+                continue;
+            }
+            let envelope = native.envelope.as_ref().filter(|_| native.slot == CONTENT);
+            let json = envelope.map_or(&native.json, |envelope| &envelope.json);
+            let number = self.outputs.len();
+            let id = native.id.as_deref();
+            if let Some(id) = id {
+                self.by_id.entry(id).or_insert(number);
+            }
+            self.by_place.insert((exchange_number, item.place.message), number);
+            if let Body::Call(ToolCall { wire_id: Some(call), .. }) = &item.body {
+                self.by_call.insert(call, number);
+            }
+            self.outputs.push(PriorOutput {
+                number,
+                exchange: exchange_number,
+                kind: ResponsesElementKind::from_element(json.tree().root()),
+                id,
+                json,
+                is_kept,
+                is_own,
+                seals: item.seals.iter().map(|seal| &**seal.reveal_to_tenant()).collect(),
+            });
+        }
+    }
+
+    pub(super) fn by_id(&self, id: &str) -> Option<&PriorOutput<'p>> {
+        self.outputs.get(*self.by_id.get(id)?)
+    }
+
+    /// Returns the output that a request element repeats, found by id.
+    pub(super) fn for_element(&self, element: &ResponsesElement<'_>) -> Option<&PriorOutput<'p>> {
+        self.by_id(&element.id?.text()?)
+    }
+
+    /// Returns the output at a position of an exchange.
+    pub(super) fn at(&self, exchange: usize, message: u32) -> Option<&PriorOutput<'p>> {
+        self.outputs.get(*self.by_place.get(&(exchange, message))?)
+    }
+
+    pub(super) fn call(&self, call_id: &str) -> Option<&PriorOutput<'p>> {
+        self.outputs.get(*self.by_call.get(call_id)?)
+    }
+
+    /// Returns the next element of the same response that is not reasoning.
+    pub(super) fn following(&self, output: &PriorOutput<'p>) -> Option<&PriorOutput<'p>> {
+        let later = self.outputs.iter().skip(output.number + 1);
+        later
+            .take_while(|later| later.exchange == output.exchange)
+            .find(|later| later.kind != ResponsesElementKind::Reasoning)
+    }
+
+    /// Returns the reasoning that led to an element: the consecutive reasoning items closest before
+    /// it in its response, in order.
+    pub(super) fn reasoning_before(&self, output: &PriorOutput<'p>) -> &[PriorOutput<'p>] {
+        let before = self.outputs.get(..output.number).unwrap_or_default();
+        let is_other = |other: &&PriorOutput<'p>| other.exchange != output.exchange;
+        let start = before.iter().rposition(|other| is_other(&other)).map_or(0, |at| at + 1);
+        let own = before.get(start..).unwrap_or_default();
+        let Some(last) =
+            own.iter().rposition(|other| other.kind == ResponsesElementKind::Reasoning)
+        else {
+            return &[];
+        };
+        let run = own.get(..=last).unwrap_or_default();
+        let first = run.iter().rposition(|other| other.kind != ResponsesElementKind::Reasoning);
+        run.get(first.map_or(0, |at| at + 1)..).unwrap_or_default()
+    }
+
+    /// Returns whether the output carries this Seal.
+    pub(super) fn has_seal(output: &PriorOutput<'p>, seal: &[u8]) -> bool {
+        output.seals.contains(&seal)
+    }
+
+    /// Returns all outputs in order.
+    pub(super) fn outputs(&self) -> &[PriorOutput<'p>] {
+        &self.outputs
+    }
+}
+
+/// Returns whether the endpoint stored the response, according to the request or otherwise to the
+/// response.
+pub(super) fn was_stored(exchange: &Exchange) -> bool {
+    let is_false = |value: &Json| value.as_str() == "false";
+    let asked = exchange.call.as_ref().and_then(|call| {
+        call.extras.iter().rfind(|extra| &*extra.key == "store").map(|extra| &extra.value)
+    });
+    let answered = || {
+        let extras = &exchange.reply.as_ref()?.extras;
+        extras.iter().rfind(|(key, _)| &**key == "store").map(|(_, value)| value)
+    };
+    let declines = asked.or_else(answered).is_some_and(is_false);
+    exchange.asked.target.provider.dialect.stores && !declines
+}

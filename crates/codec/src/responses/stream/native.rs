@@ -1,0 +1,181 @@
+//! Streams elements that came from this wire.
+//!
+//! Their ids are known when they open, so live events use the final ids. The parts of a message
+//! share its id: the first part to open opens the message, and the last to close closes it.
+
+use throughline_core::{Body, CallId, Item, Json, Name, ThoughtKind, ToolCall, Wire};
+
+use crate::frame::Frame;
+use crate::responses::encode;
+use crate::responses::stream::whole;
+use crate::responses::stream::write::{
+    EventFamily, LiveItem, ResponsesEncoder, opening_form_of, text_part,
+};
+use crate::responses::wire::CONTENT;
+
+const WIRE: Wire = Wire::OPENAI_RESPONSES;
+
+/// Separator between the parts of a thought in its text.
+const APART: &str = "\n\n";
+
+/// An open element of this wire: a message, or an element that is emitted when complete.
+pub(super) struct NativeElement {
+    at: usize,
+    /// Number of parts opened.
+    parts: usize,
+    /// Whether the message's opening event was emitted.
+    is_told: bool,
+    /// Part numbers that are not live, by Item index.
+    numbers: Vec<(u32, usize)>,
+    /// Completed Items.
+    items: Vec<Item>,
+}
+
+impl ResponsesEncoder {
+    /// Handles the opening of an Item of this wire.
+    pub(super) fn native_opened(
+        &mut self,
+        index: u32,
+        id: &Name,
+        body: &Body,
+        out: &mut Vec<Frame>,
+    ) {
+        let kind = match body {
+            Body::Text(_) | Body::Summary { .. } => {
+                let (at, number) = self.open_native_part(id);
+                let is_told = self.own.get_mut(id).map(|own| &mut own.is_told);
+                if is_told.is_some_and(|is_told| !std::mem::replace(is_told, true)) {
+                    let element = opening_form_of(body, id);
+                    out.push(self.item("response.output_item.added", at, &element));
+                }
+                let part = text_part("");
+                out.push(self.part("response.content_part.added", at, id, number, &part));
+                self.live
+                    .insert(index, LiveItem::new(at, id.to_string(), EventFamily::Text, number));
+                return;
+            }
+            // A thought of unknown kind is usually a summary.
+            Body::Thought(thought) if thought.kind == ThoughtKind::Text => EventFamily::Thinking,
+            Body::Thought(_) => EventFamily::Summary,
+            Body::Call(call) if !call.custom => EventFamily::Arguments,
+            Body::Call(_)
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown => {
+                let (_, number) = self.open_native_part(id);
+                if let Some(own) = self.own.get_mut(id) {
+                    own.numbers.push((index, number));
+                }
+                return;
+            }
+        };
+        let at = self.reserve_output_index();
+        let mut body = body.clone();
+        // The client identifies the call by its wire id, which may differ from the internal id.
+        if let Body::Call(ToolCall { id, wire_id: Some(wire_id), .. }) = &mut body {
+            *id = CallId(wire_id.clone());
+        }
+        out.push(self.item("response.output_item.added", at, &opening_form_of(&body, id)));
+        self.live.insert(index, LiveItem::new(at, id.to_string(), kind, 0));
+    }
+
+    /// Opens a part, and its element with the first part; returns the output index and the part
+    /// number.
+    fn open_native_part(&mut self, id: &Name) -> (usize, usize) {
+        let next = self.outputs;
+        let own = self.own.entry(id.clone()).or_insert_with(|| {
+            self.outputs += 1;
+            let (numbers, items) = (Vec::new(), Vec::new());
+            NativeElement { at: next, parts: 0, is_told: false, numbers, items }
+        });
+        let number = own.parts;
+        own.parts += 1;
+        (own.at, number)
+    }
+
+    /// Returns the text of a piece that begins the next part of a thought; `None` if it continues
+    /// this part. The decoder inserts the separator before the first piece of a part.
+    pub(super) fn next_part<'t>(&self, live: &LiveItem, piece: &'t str) -> Option<&'t str> {
+        let is_thought = matches!(live.kind, EventFamily::Summary | EventFamily::Thinking);
+        let rest = piece.strip_prefix(APART).filter(|rest| !rest.is_empty());
+        rest.filter(|_| self.is_native && is_thought && live.has_said)
+    }
+
+    /// Ends a live text that is part of a message of this wire; returns `false` otherwise.
+    pub(super) fn native_part_done(
+        &mut self,
+        live: &LiveItem,
+        item: &Item,
+        text: &str,
+        out: &mut Vec<Frame>,
+    ) -> bool {
+        if !self.own.contains_key(live.id.as_str()) {
+            return false;
+        }
+        let native = item.native_on(&WIRE).map(|native| native.json.clone());
+        let is_text =
+            |json: &Json| json.tree().root().get("type").is_some_and(|kind| kind.is("output_text"));
+        let part = native.filter(is_text).unwrap_or_else(|| text_part(text));
+        self.whole_text_done(live.at, &live.id, live.part, part.tree().root(), out);
+        self.close_native_part(&live.id, item, out);
+        true
+    }
+
+    /// Emits a completed Item of this wire that was not live; returns `false` if its element is not
+    /// open.
+    pub(super) fn native_closed(&mut self, index: u32, item: &Item, out: &mut Vec<Frame>) -> bool {
+        let Some(native) = item.native_on(&WIRE) else { return false };
+        let Some(id) = native.id.clone() else { return false };
+        let Some(own) = self.own.get_mut(&id) else { return false };
+        let at = own.at;
+        if native.slot != CONTENT {
+            self.own.remove(&id);
+            self.write_whole_element(at, &[item], out);
+            return true;
+        }
+        let known = own.numbers.iter().find(|(opened, _)| *opened == index);
+        let number = known.map_or(own.parts, |(_, number)| *number);
+        own.parts = own.parts.max(number + 1);
+        if !std::mem::replace(&mut own.is_told, true)
+            && let Some(envelope) = &native.envelope
+        {
+            let element = whole::opening_form(envelope.json.tree().root());
+            out.push(self.item("response.output_item.added", at, &element));
+        }
+        self.message_part(at, &id, number, native.json.tree().root(), out);
+        self.close_native_part(&id, item, out);
+        true
+    }
+
+    /// Records a completed part and closes the message with its last part.
+    fn close_native_part(&mut self, id: &str, item: &Item, out: &mut Vec<Frame>) {
+        let Some(own) = self.own.get_mut(id) else { return };
+        own.items.push(item.clone());
+        let native = item.native_on(&WIRE);
+        let parts = native.and_then(|native| native.envelope.as_ref()).map(|e| e.parts);
+        if own.items.len() < parts.unwrap_or(own.parts) {
+            return;
+        }
+        if let Some(own) = self.own.remove(id) {
+            self.native_done(id, &own, out);
+        }
+    }
+
+    fn native_done(&mut self, id: &str, own: &NativeElement, out: &mut Vec<Frame>) {
+        let group: Vec<&Item> = own.items.iter().collect();
+        if let Some(element) = encode::output(&group, |_| id.to_owned()) {
+            out.push(self.item("response.output_item.done", own.at, &element));
+        }
+    }
+
+    /// Closes messages whose remaining parts never arrived.
+    pub(super) fn flush_native(&mut self, out: &mut Vec<Frame>) {
+        let mut rest: Vec<_> = std::mem::take(&mut self.own).into_iter().collect();
+        rest.sort_by_key(|(_, own)| own.at);
+        for (id, own) in rest {
+            self.native_done(&id, &own, out);
+        }
+    }
+}

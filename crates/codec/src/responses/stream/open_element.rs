@@ -1,0 +1,153 @@
+//! An incomplete element of a streamed response.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use throughline_core::{Json, Name, Node, json};
+
+use crate::draft;
+use crate::responses::wire::{CONTENT, ResponsesElementKind};
+
+/// An incomplete element: its opening event and the content received since.
+pub(super) struct ResponsesOpenElement {
+    pub(super) kind: ResponsesElementKind,
+    /// Item indexes in the reply, by part number.
+    pub(super) indices: BTreeMap<usize, u32>,
+    start: Json,
+    parts: BTreeMap<usize, OpenMessagePart>,
+    summary: BTreeMap<usize, String>,
+    thoughts: BTreeMap<usize, String>,
+    arguments: String,
+}
+
+/// The kind of a message part, as far as its opening event shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessagePartKind {
+    Text,
+    Refusal,
+    Other,
+}
+
+/// A message part: its opening event and its text.
+#[derive(Default)]
+struct OpenMessagePart {
+    start: Option<Json>,
+    text: String,
+}
+
+impl ResponsesOpenElement {
+    pub(super) fn new(element: Node<'_>) -> Self {
+        Self {
+            kind: ResponsesElementKind::from_element(element),
+            indices: BTreeMap::new(),
+            start: element.json(),
+            parts: BTreeMap::new(),
+            summary: BTreeMap::new(),
+            thoughts: BTreeMap::new(),
+            arguments: String::new(),
+        }
+    }
+
+    /// Records the opening of a part. Only the parts of messages are separate Items.
+    pub(super) fn begin_part(&mut self, number: usize, start: Json) {
+        if self.kind == ResponsesElementKind::Message {
+            self.parts.entry(number).or_default().start = Some(start);
+        }
+    }
+
+    pub(super) fn id(&self) -> Option<Name> {
+        self.start.tree().root().name_of("id")
+    }
+
+    /// Returns the first part without an Item index, and its kind.
+    pub(super) fn part_without_index(&self) -> Option<(usize, MessagePartKind)> {
+        let mut parts = self.parts.iter();
+        let (number, part) = parts.find(|(number, _)| !self.indices.contains_key(number))?;
+        let begun = part.start.as_ref().map_or(MessagePartKind::Text, |start| {
+            match start.tree().root().text_of("type").as_deref() {
+                Some("output_text") => MessagePartKind::Text,
+                Some("refusal") => MessagePartKind::Refusal,
+                Some(_) | None => MessagePartKind::Other,
+            }
+        });
+        Some((*number, begun))
+    }
+
+    pub(super) fn add_text(&mut self, number: usize, delta: &str) {
+        if self.kind == ResponsesElementKind::Message {
+            self.parts.entry(number).or_default().text.push_str(delta);
+        }
+    }
+
+    /// Adds to a thought; returns `true` if this begins another part of it.
+    pub(super) fn add_thought(&mut self, list: &str, number: usize, delta: &str) -> bool {
+        let texts = if list == CONTENT { &mut self.thoughts } else { &mut self.summary };
+        let text = texts.entry(number).or_default();
+        let is_next = number > 0 && text.is_empty();
+        text.push_str(delta);
+        is_next
+    }
+
+    pub(super) fn add_arguments(&mut self, delta: &str) {
+        self.arguments.push_str(delta);
+    }
+
+    /// Assembles the element from the content received so far.
+    pub(super) fn assemble(&self) -> Json {
+        let change = |key: &'static str, value: Json| (Cow::Borrowed(key), Some(value));
+        let texts = |kind: &str, texts: &BTreeMap<usize, String>| {
+            json::array(|a| {
+                for text in texts.values() {
+                    a.object(|o| {
+                        o.string("type", kind).string("text", text);
+                    });
+                }
+            })
+        };
+        let changes = match self.kind {
+            ResponsesElementKind::Message if !self.parts.is_empty() => {
+                let parts: Vec<Json> = self.parts.values().map(OpenMessagePart::assemble).collect();
+                vec![change(CONTENT, json::array_of(&parts))]
+            }
+            ResponsesElementKind::Reasoning => {
+                let mut changes = Vec::new();
+                if !self.summary.is_empty() {
+                    changes.push(change("summary", texts("summary_text", &self.summary)));
+                }
+                if !self.thoughts.is_empty() {
+                    changes.push(change(CONTENT, texts("reasoning_text", &self.thoughts)));
+                }
+                changes
+            }
+            ResponsesElementKind::Call => vec![change("arguments", json::string(&self.arguments))],
+            ResponsesElementKind::CustomCall => {
+                vec![change("input", json::string(&self.arguments))]
+            }
+            ResponsesElementKind::Message
+            | ResponsesElementKind::Result
+            | ResponsesElementKind::CustomResult
+            | ResponsesElementKind::HostedCall
+            | ResponsesElementKind::HostedResult
+            | ResponsesElementKind::Compaction
+            | ResponsesElementKind::Unknown => Vec::new(),
+        };
+        draft::edit_object(Some(&self.start), &changes)
+    }
+}
+
+impl OpenMessagePart {
+    fn assemble(&self) -> Json {
+        let plain = || {
+            json::object(|o| {
+                o.string("type", "output_text").string("text", "").array("annotations", |_| {});
+            })
+        };
+        let start = self.start.clone().unwrap_or_else(plain);
+        let is_refusal = start.tree().root().get("type").is_some_and(|kind| kind.is("refusal"));
+        let key = if is_refusal { "refusal" } else { "text" };
+        if self.text.is_empty() {
+            return start;
+        }
+        draft::edit_object(Some(&start), &[(Cow::Borrowed(key), Some(json::string(&self.text)))])
+    }
+}

@@ -1,0 +1,92 @@
+//! Decides which Seals may be sent to a target, and how a thought created by the caller is sent.
+
+use throughline_core::{
+    Body, Call, Digest, Disposition, ElisionReason, Fate, Item, Json, ReplayForm, ReshapeKind,
+    Target, Thought, Wire, json, tag::tag_of,
+};
+
+use crate::draft::Draft;
+
+/// Returns the disposition of each Seal of an Item in a Call to `target` with this prefix.
+pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Vec<Disposition> {
+    let opened = item.seals.iter().map(|seal| seal.open_for(target, prefix));
+    opened.map(|opened| opened.map_or_else(Disposition::Elided, |_| Disposition::Kept)).collect()
+}
+
+/// Returns the first reason to omit a Seal.
+pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
+    seals.iter().find_map(|did| match did {
+        Disposition::Elided(why) => Some(*why),
+        Disposition::Kept | Disposition::Restored(_) | Disposition::Reshaped(_) => None,
+    })
+}
+
+/// Returns why a part that this wire cannot represent is omitted.
+pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
+    if matches!(&item.body, Body::Thought(thought) if !thought.whole) {
+        return ElisionReason::Cut;
+    }
+    match &item.origin {
+        Some(origin)
+            if origin.provider != target.origin.provider
+                || origin.endpoint != target.origin.endpoint =>
+        {
+            ElisionReason::Foreign
+        }
+        Some(_) | None => ElisionReason::NotOnThisWire,
+    }
+}
+
+/// The representation of a thought created by the caller.
+pub(crate) enum CallerThought {
+    /// A typed part of the wire.
+    Typed(Json),
+    /// Text in a message that is not attributed to the model.
+    Text(String),
+    /// No message part: the thought is in the side channel or omitted.
+    Apart,
+}
+
+/// Applies the Call's replay policy to a thought created by the caller.
+pub(crate) fn apply_replay_policy(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    item: &Item,
+    thought: &Thought,
+    wire: &Wire,
+) -> (CallerThought, Fate) {
+    // Payloads with this tag are typed parts of the wire.
+    let tag = tag_of(wire).unwrap_or_default();
+    let fate = |visible| Fate { item: item.id.clone(), visible, seals: Vec::new() };
+    let typed = |payload: &Json| CallerThought::Typed(payload.clone());
+    match (call.replay.replay_form(item, thought, &[tag]), &thought.payload) {
+        (ReplayForm::Typed, Some(payload)) => (typed(payload), fate(Disposition::Kept)),
+        (ReplayForm::SideChannel, Some(payload)) => {
+            draft.aside.push(json::object(|o| {
+                o.string("id", &item.id.0);
+                o.maybe_string("replayCompatibility", thought.replay_compatibility.as_deref());
+                o.raw("payload", payload);
+            }));
+            (CallerThought::Apart, fate(Disposition::Reshaped(ReshapeKind::SideChannel)))
+        }
+        (ReplayForm::Envelope, _) => match call.replay.envelope(&item.id, thought) {
+            Some(text) => {
+                (CallerThought::Text(text), fate(Disposition::Reshaped(ReshapeKind::Enveloped)))
+            }
+            None => (CallerThought::Apart, fate(Disposition::Elided(ElisionReason::ByPolicy))),
+        },
+        (ReplayForm::Typed | ReplayForm::SideChannel | ReplayForm::Keep, _) => {
+            (CallerThought::Apart, fate(Disposition::Elided(ElisionReason::ByPolicy)))
+        }
+    }
+}
+
+/// Returns whether an Item is a caller's thought that is sent as text. The model did not produce
+/// it, so it must not appear where the wire would attribute it to the model.
+pub(crate) fn is_caller_text(call: &Call, item: &Item, wire: &Wire) -> bool {
+    let Body::Thought(thought) = &item.body else { return false };
+    let tag = tag_of(wire).unwrap_or_default();
+    item.origin.is_none()
+        && item.native_on(wire).is_none()
+        && call.replay.replay_form(item, thought, &[tag]) != ReplayForm::Typed
+}

@@ -1,0 +1,338 @@
+//! References into an Item's native JSON, created when an Item is written and resolved when it is
+//! read.
+//!
+//! The code is independent of wires: every string and value of the native JSON is visited once. The
+//! cost of references is bounded in proportion to that JSON, equally for writing and reading;
+//! anything beyond is written in full.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use memchr::memmem;
+
+use crate::json::{self, Json, JsonKind, Node};
+use crate::name::Name;
+
+/// Minimum length in bytes of a text that is searched inside other strings.
+const LONG: usize = 32;
+/// The minimum length of a joined piece, and the maximum gap between two pieces, in bytes.
+const PIECE_MIN_LEN: usize = 8;
+const GAP: usize = 16;
+
+/// The strings of a value with their nodes.
+pub(super) type StringNodes<'t> = Vec<(Cow<'t, str>, Node<'t>)>;
+
+/// Returns the strings of a value in text order.
+pub(super) fn strings_in(root: Option<Node<'_>>) -> StringNodes<'_> {
+    let values = root.into_iter().flat_map(Node::values);
+    values.filter_map(|node| Some((node.text()?, node))).collect()
+}
+
+/// An index of the strings in an Item's native JSON.
+pub(super) struct StringIndex<'t> {
+    root: Option<Node<'t>>,
+    strings: &'t [(Cow<'t, str>, Node<'t>)],
+    by_text: HashMap<&'t str, Node<'t>>,
+    reading: WorkBudget,
+    searching: WorkBudget,
+}
+
+/// A reference and the cost of resolving it.
+type CostedReference = (Json, usize);
+
+impl<'t> StringIndex<'t> {
+    pub(super) fn new(root: Option<Node<'t>>, strings: &'t StringNodes<'t>) -> Self {
+        let mut by_text = HashMap::with_capacity(strings.len());
+        for (text, node) in strings {
+            by_text.entry(&**text).or_insert(*node);
+        }
+        let (reading, searching) = (WorkBudget::for_root(root), WorkBudget::for_root(root));
+        Self { root, strings, by_text, reading, searching }
+    }
+
+    /// Encodes a text in the shortest form.
+    pub(super) fn text(&self, text: &str) -> Json {
+        self.reference(text).unwrap_or_else(|| json::string(text))
+    }
+
+    /// Encodes bytes that are usually text.
+    pub(super) fn bytes(&self, bytes: &[u8]) -> Json {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.text(text),
+            Err(_) => json::object(|out| {
+                out.string("hex", &hex(bytes));
+            }),
+        }
+    }
+
+    /// Encodes a value in the shortest form.
+    pub(super) fn value(&self, value: &Json) -> Json {
+        let found = self.value_at(value).or_else(|| self.value_in(value));
+        let found = found.filter(|(json, _)| json.bytes().len() < value.bytes().len() + 7);
+        match found.filter(|(_, cost)| self.reading.spend(*cost)) {
+            Some((reference, _)) => reference,
+            None => json::object(|out| {
+                out.raw("is", value);
+            }),
+        }
+    }
+
+    /// Whether the string at this pointer equals these bytes, and the budget covers the lookup.
+    pub(super) fn equals_at(&self, pointer: &str, bytes: &[u8]) -> bool {
+        let Some((root, node)) = self.root.and_then(|root| Some((root, root.at(pointer)?))) else {
+            return false;
+        };
+        node.text().is_some_and(|text| text.as_bytes() == bytes)
+            && self.reading.spend(cost(root, node))
+    }
+
+    fn reference(&self, text: &str) -> Option<Json> {
+        let found = self.whole(text);
+        let found = found.or_else(|| self.within(text)).or_else(|| self.joined(text));
+        let (found, cost) = found?;
+        (found.bytes().len() < text.len() + 2 && self.reading.spend(cost)).then_some(found)
+    }
+
+    /// Finds a string that equals the text.
+    fn whole(&self, text: &str) -> Option<CostedReference> {
+        let (root, node) = (self.root?, *self.by_text.get(text)?);
+        let pointer = pointer(root, node)?;
+        Some((reference(&pointer, None, None), cost(root, node)))
+    }
+
+    /// Finds a string that contains the text.
+    fn within(&self, text: &str) -> Option<CostedReference> {
+        let root = self.root?;
+        let longer = self.strings.iter().filter(|(said, _)| said.len() > text.len());
+        let mut longer = longer.filter(|_| text.len() >= LONG);
+        let (node, from, to) = longer.find_map(|(said, node)| {
+            let is_affordable = self.searching.spend(said.len());
+            let from = memmem::find(said.as_bytes(), text.as_bytes()).filter(|_| is_affordable)?;
+            let to = from + text.len();
+            Some((*node, from, (to < said.len()).then_some(to)))
+        })?;
+        let pointer = pointer(root, node)?;
+        Some((reference(&pointer, Some(from), to), cost(root, node)))
+    }
+
+    /// Composes the text from consecutive strings with short gaps between them.
+    fn joined(&self, text: &str) -> Option<CostedReference> {
+        let root = self.root.filter(|_| text.len() >= LONG)?;
+        let (mut rest, mut total, mut found) = (text, 0, false);
+        let pieces = json::array(|out| {
+            for (said, node) in self.strings.iter().filter(|(said, _)| said.len() >= PIECE_MIN_LEN)
+            {
+                if rest.is_empty() || !self.searching.spend(said.len()) {
+                    break;
+                }
+                let stands = |gap: &usize| {
+                    rest.get(*gap..).is_some_and(|behind| behind.starts_with(&**said))
+                };
+                let gap = (0..=GAP).find(stands);
+                let Some((gap, pointer)) = gap.zip(pointer(root, *node)) else { continue };
+                if let Some(between) = rest.get(..gap).filter(|between| !between.is_empty()) {
+                    out.string(between);
+                }
+                out.raw(&reference(&pointer, None, None));
+                rest = rest.get(gap + said.len()..).unwrap_or_default();
+                total += cost(root, *node);
+                found = true;
+            }
+            if !rest.is_empty() {
+                out.string(rest);
+            }
+        });
+        let joined = json::object(|out| {
+            out.raw("joined", &pieces);
+        });
+        found.then_some((joined, total))
+    }
+
+    fn value_at(&self, value: &Json) -> Option<CostedReference> {
+        let root =
+            self.root.filter(|root| self.searching.spend(root.raw().len() / PIECE_MIN_LEN))?;
+        let node = root.values().find(|node| node.raw() == value.bytes())?;
+        Some((reference(&pointer(root, node)?, None, None), cost(root, node)))
+    }
+
+    fn value_in(&self, value: &Json) -> Option<CostedReference> {
+        let (root, node) = (self.root?, *self.by_text.get(value.as_str())?);
+        let pointer = pointer(root, node)?;
+        let reference = json::object(|out| {
+            out.string("in", &pointer);
+        });
+        Some((reference, cost(root, node)))
+    }
+}
+
+/// Writes `[pointer]`, `[pointer, from]` or `[pointer, from, to]`.
+fn reference(pointer: &str, from: Option<usize>, to: Option<usize>) -> Json {
+    json::array(|out| {
+        out.string(pointer);
+        for bound in [from, to].into_iter().flatten() {
+            out.number(bound as u64);
+        }
+    })
+}
+
+/// Returns the JSON pointer from a value to a descendant; `None` if a duplicate member name hides
+/// the descendant.
+fn pointer(root: Node<'_>, target: Node<'_>) -> Option<String> {
+    let place = target.range();
+    let holds = |node: Node<'_>| node.range().start <= place.start && place.end <= node.range().end;
+    let (mut node, mut pointer) = (root, String::new());
+    while node.range() != place {
+        pointer.push('/');
+        if node.is_array() {
+            let mut elements = node.elements().enumerate();
+            let (position, element) = elements.find(|(_, element)| holds(*element))?;
+            pointer.push_str(&position.to_string());
+            node = element;
+        } else {
+            let (key, value) = node.members().find(|(_, value)| holds(*value))?;
+            let key = key.text()?;
+            if node.get(&key)?.range() != value.range() {
+                return None;
+            }
+            pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            node = value;
+        }
+    }
+    Some(pointer)
+}
+
+/// Returns the cost of resolving a reference: the distance and the size of the value.
+fn cost(root: Node<'_>, node: Node<'_>) -> usize {
+    let way = node.range().end.saturating_sub(root.range().start);
+    PIECE_MIN_LEN + way / 16 + node.raw().len()
+}
+
+/// The remaining work budget.
+struct WorkBudget(Cell<usize>);
+
+impl WorkBudget {
+    fn for_root(root: Option<Node<'_>>) -> Self {
+        Self(Cell::new(4096 + 32 * root.map_or(0, |root| root.raw().len())))
+    }
+
+    /// Deducts the cost if the budget covers it.
+    fn spend(&self, cost: usize) -> bool {
+        let left = self.0.get().checked_sub(cost);
+        self.0.set(left.unwrap_or_default());
+        left.is_some()
+    }
+}
+
+/// Resolves references into an Item's native JSON. Errors are worded as ends of sentences.
+pub(super) struct ReferenceResolver<'t> {
+    root: Option<Node<'t>>,
+    reading: WorkBudget,
+}
+
+impl<'t> ReferenceResolver<'t> {
+    pub(super) fn new(root: Option<Node<'t>>) -> Self {
+        Self { root, reading: WorkBudget::for_root(root) }
+    }
+
+    /// Reads a text.
+    pub(super) fn text(&self, node: Node<'t>) -> Result<Name, &'static str> {
+        if let Some(name) = node.name() {
+            return Ok(name);
+        }
+        let bytes = self.bytes(node)?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|_| "must be text, but splits a character")?;
+        Ok(Name::from(text))
+    }
+
+    /// Reads bytes that are usually text.
+    pub(super) fn bytes(&self, node: Node<'t>) -> Result<Bytes, &'static str> {
+        const SHAPE: &str = "must be a string, [pointer, from, to], {joined} or {hex}";
+        match node.shape() {
+            JsonKind::String => node.text_bytes().ok_or(SHAPE),
+            JsonKind::Array => self.slice(node),
+            JsonKind::Object => match (node.get("joined"), node.get("hex")) {
+                (Some(pieces), None) if pieces.is_array() => self.join(pieces),
+                (None, Some(digits)) => digits.text().and_then(|text| unhex(&text)).ok_or(SHAPE),
+                (Some(_) | None, _) => Err(SHAPE),
+            },
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number => Err(SHAPE),
+        }
+    }
+
+    /// Reads a value.
+    pub(super) fn value(&self, node: Node<'t>) -> Result<Json, &'static str> {
+        if let Some(value) = node.get("is") {
+            return Ok(value.json());
+        }
+        if let Some(pointer) = node.get("in").and_then(Node::text) {
+            let text =
+                self.at(&pointer)?.text_bytes().ok_or("points at a value that is not a string")?;
+            return Json::parse(text).map_err(|_| "points at a string that is not JSON");
+        }
+        let pointer = node.elements().next().and_then(Node::text);
+        let pointer = pointer.ok_or("must be [pointer], {in: pointer} or {is: value}")?;
+        self.at(&pointer).map(Node::json)
+    }
+
+    /// Returns the bytes of the string at a pointer.
+    pub(super) fn bytes_at(&self, pointer: &str) -> Result<Bytes, &'static str> {
+        self.at(pointer)?.text_bytes().ok_or("points at a value that is not a string")
+    }
+
+    fn at(&self, pointer: &str) -> Result<Node<'t>, &'static str> {
+        let root = self.root.ok_or("points into `json`, which is missing")?;
+        let node = root.at(pointer).ok_or("points at nothing in `json`")?;
+        let is_affordable = self.reading.spend(cost(root, node));
+        is_affordable.then_some(node).ok_or("exceeds the work budget of references into `json`")
+    }
+
+    fn slice(&self, node: Node<'t>) -> Result<Bytes, &'static str> {
+        const SHAPE: &str = "must be [pointer, from, to]";
+        let mut elements = node.elements();
+        let pointer = elements.next().and_then(Node::text).ok_or(SHAPE)?;
+        let bytes = self.bytes_at(&pointer)?;
+        let bounds: Option<Vec<usize>> =
+            elements.map(|bound| usize::try_from(bound.u64()?).ok()).collect();
+        let (from, to) = match bounds.as_deref() {
+            Some([]) => (0, bytes.len()),
+            Some([from]) => (*from, bytes.len()),
+            Some([from, to]) => (*from, *to),
+            Some(_) | None => return Err(SHAPE),
+        };
+        if from > to || to > bytes.len() {
+            return Err("points beyond the end of its string");
+        }
+        Ok(bytes.slice(from..to))
+    }
+
+    fn join(&self, pieces: Node<'t>) -> Result<Bytes, &'static str> {
+        let mut joined = Vec::new();
+        for piece in pieces.elements() {
+            match piece.text() {
+                Some(text) => joined.extend_from_slice(text.as_bytes()),
+                None if piece.is_array() => joined.extend_from_slice(&self.slice(piece)?),
+                None => return Err("must be joined from strings and [pointer, from, to]"),
+            }
+        }
+        Ok(Bytes::from(joined))
+    }
+}
+
+/// Encodes bytes as hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Decodes hexadecimal digits.
+pub(super) fn unhex(text: &str) -> Option<Bytes> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    pairs.collect::<Option<Vec<u8>>>().map(Bytes::from)
+}

@@ -1,0 +1,322 @@
+//! Splits messages into the shares of their Items, and reassembles them.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::document::{Fields, InvalidDocument};
+use crate::item::{Envelope, Item, ItemPosition};
+use crate::json::{Json, Node, Object};
+use crate::name::{ItemId, Name};
+
+/// The member that describes an Item's share of its message.
+pub(super) const KEY: &str = "cut";
+
+/// Maximum number and length of the strings between the parts of a message. A message has a role, a
+/// name and an id; a longer string may repeat content of a part.
+const MAX_STRINGS: usize = 64;
+const MAX_STRING_LEN: usize = 64;
+
+/// An Item's share of its message.
+pub(super) struct MessageShare<'i> {
+    /// The number of Items in the message, and the index of this one.
+    of: usize,
+    part: usize,
+    /// The first of them, if its id is not the default.
+    first: Option<&'i ItemId>,
+    keeps: EnvelopeShare<'i>,
+}
+
+/// The text that an Item stores of its message, in addition to its own part.
+enum EnvelopeShare<'i> {
+    /// The text between the previous part and this one, and the text after the last part.
+    Glue { stands: usize, before: &'i str, after: &'i str },
+    /// The whole message.
+    Whole(&'i Envelope),
+    /// Nothing, because the first Item stores the whole message.
+    Nothing,
+}
+
+/// Computes each Item's share of its message, if it has one.
+pub(super) fn plan_shares(items: &[Item]) -> Vec<Option<MessageShare<'_>>> {
+    let is_same = |one: &Item, other: &Item| match (envelope_of(one), envelope_of(other)) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    items.chunk_by(is_same).flat_map(plan_message).collect()
+}
+
+fn envelope_of(item: &Item) -> Option<&Arc<Envelope>> {
+    item.native.as_ref()?.envelope.as_ref()
+}
+
+fn plan_message<'i>(items: &'i [Item]) -> Vec<Option<MessageShare<'i>>> {
+    let Some((first, envelope)) = items.first().and_then(|item| Some((item, envelope_of(item)?)))
+    else {
+        return items.iter().map(|_| None).collect();
+    };
+    let whole =
+        |part| if part == 0 { EnvelopeShare::Whole(envelope) } else { EnvelopeShare::Nothing };
+    let keeps = match part_ranges(items, envelope) {
+        Some(places) => glue_shares(envelope, &places),
+        None => (0..items.len()).map(whole).collect(),
+    };
+    let cut = |((part, item), keeps): ((usize, &'_ Item), EnvelopeShare<'i>)| MessageShare {
+        of: items.len(),
+        part,
+        first: (part > 0 && first.id != default_first_id(item)).then_some(&first.id),
+        keeps,
+    };
+    items.iter().enumerate().zip(keeps).map(cut).map(Some).collect()
+}
+
+/// Returns the default id of the first Item of a message.
+fn default_first_id(item: &Item) -> ItemId {
+    ItemId::from_position("", ItemPosition { message: item.place.message, part: 0 })
+}
+
+/// Returns the shares of the parts at these ranges.
+fn glue_shares<'i>(envelope: &'i Envelope, places: &[Range<usize>]) -> Vec<EnvelopeShare<'i>> {
+    let text = envelope.json.as_str();
+    let mut keeps: Vec<(usize, EnvelopeShare<'i>)> = Vec::with_capacity(places.len());
+    let mut order: Vec<(usize, &Range<usize>)> = places.iter().enumerate().collect();
+    order.sort_by_key(|(_, place)| place.start);
+    let mut end = 0;
+    for (stands, (part, place)) in order.into_iter().enumerate() {
+        let before = text.get(end..place.start).unwrap_or_default();
+        end = place.end;
+        let is_last = stands + 1 == places.len();
+        let after = if is_last { text.get(end..).unwrap_or_default() } else { "" };
+        keeps.push((part, EnvelopeShare::Glue { stands, before, after }));
+    }
+    keeps.sort_by_key(|(part, _)| *part);
+    keeps.into_iter().map(|(_, keeps)| keeps).collect()
+}
+
+/// Returns the range of each Item's part in the message. `None` if the message does not consist of
+/// the parts, or repeats their content between them.
+fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>> {
+    if items.len() != envelope.parts {
+        return None;
+    }
+    let mut waiting: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
+    for (part, item) in items.iter().enumerate() {
+        waiting.entry(item.native.as_ref()?.json.bytes()).or_default().push_back(part);
+    }
+    // Only values with the length of a part can match.
+    let lengths: HashSet<usize> = waiting.keys().map(|json| json.len()).collect();
+    let tree = envelope.json.tree();
+    let mut places: Vec<Option<Range<usize>>> = vec![None; items.len()];
+    let mut strings = MessageStrings::default();
+    let mut end = 0;
+    for node in tree.root().values() {
+        let range = node.range();
+        let is_inside = range.start < end;
+        if !is_inside
+            && lengths.contains(&range.len())
+            && let Some(part) = waiting.get_mut(node.raw()).and_then(VecDeque::pop_front)
+        {
+            end = range.end;
+            *places.get_mut(part)? = Some(range);
+        }
+        if items.len() > 1 {
+            strings.add(node, node.range().start < end);
+        }
+    }
+    let places: Option<Vec<_>> = places.into_iter().collect();
+    places.filter(|_| strings.are_disjoint(items))
+}
+
+/// The strings in the parts of a message, and the strings between them.
+#[derive(Default)]
+struct MessageStrings<'t> {
+    inside: HashSet<Cow<'t, str>>,
+    between: Vec<Cow<'t, str>>,
+}
+
+impl<'t> MessageStrings<'t> {
+    fn add(&mut self, node: Node<'t>, is_inside: bool) {
+        if is_inside {
+            self.inside.extend(node.text());
+        } else if self.between.len() <= MAX_STRINGS {
+            self.between.extend(node.text().filter(|text| !text.is_empty()));
+        }
+    }
+
+    /// Whether no string between the parts repeats content of a part.
+    fn are_disjoint(&self, items: &[Item]) -> bool {
+        let repeats = |text: &str| {
+            let holds = |said: &str| said.len() > 1 && text.contains(said);
+            text.len() > MAX_STRING_LEN
+                || self.inside.contains(text)
+                || items.iter().filter_map(Item::visible).any(holds)
+        };
+        self.between.len() <= MAX_STRINGS && !self.between.iter().any(|text| repeats(text))
+    }
+}
+
+impl MessageShare<'_> {
+    pub(super) fn holds_siblings(&self) -> bool {
+        matches!(self.keeps, EnvelopeShare::Whole(envelope) if self.of > 1 || envelope.parts != 1)
+    }
+
+    pub(super) fn write(&self, out: &mut Object<'_>) {
+        out.object(KEY, |out| {
+            if self.of != 1 {
+                out.number("of", self.of as u64);
+            }
+            if self.part != 0 {
+                out.number("part", self.part as u64);
+            }
+            out.maybe_string("first", self.first.map(|first| &*first.0));
+            match &self.keeps {
+                EnvelopeShare::Glue { stands, before, after } => {
+                    if *stands != self.part {
+                        out.number("stands", *stands as u64);
+                    }
+                    let said = |text: &'_ str| !text.is_empty();
+                    out.maybe_string("before", Some(*before).filter(|text| said(text)));
+                    out.maybe_string("after", Some(*after).filter(|text| said(text)));
+                }
+                EnvelopeShare::Whole(envelope) => {
+                    if envelope.parts != self.of {
+                        out.number("parts", envelope.parts as u64);
+                    }
+                    out.raw("whole", &envelope.json);
+                }
+                EnvelopeShare::Nothing => {}
+            }
+        });
+    }
+}
+
+/// Whether a stored text contains a message of several Items.
+pub(super) fn is_whole_of_many(cut: Node<'_>) -> bool {
+    let is_many = |key| cut.present(key).is_some_and(|count| count.u64() != Some(1));
+    cut.get("whole").is_some() && (is_many("of") || is_many("parts"))
+}
+
+/// One Item's share of its message, as read.
+pub(super) struct MessagePiece {
+    of: usize,
+    part: usize,
+    first: ItemId,
+    stands: usize,
+    before: Name,
+    after: Name,
+    whole: Option<Envelope>,
+}
+
+/// Reads an Item's share of its message.
+pub(super) fn read(
+    fields: &Fields<'_>,
+    item: &Item,
+) -> Result<Option<MessagePiece>, InvalidDocument> {
+    let Some(node) = fields.present(KEY) else { return Ok(None) };
+    if item.native.is_none() {
+        return Err(fields.error(KEY, "requires the native part, but `json` is missing"));
+    }
+    let fields = Fields::from_node(node, fields.path(KEY))?;
+    let count = |key: &str| -> Result<Option<usize>, InvalidDocument> {
+        Ok(fields.count(key)?.map(|count| usize::try_from(count).unwrap_or(usize::MAX)))
+    };
+    let (of, part) = (count("of")?.unwrap_or(1), count("part")?.unwrap_or(0));
+    let usual = || if part == 0 { item.id.clone() } else { default_first_id(item) };
+    let parts = count("parts")?.unwrap_or(of);
+    Ok(Some(MessagePiece {
+        of,
+        part,
+        first: fields.text("first")?.map_or_else(usual, ItemId),
+        stands: count("stands")?.unwrap_or(part),
+        before: fields.text("before")?.unwrap_or_default(),
+        after: fields.text("after")?.unwrap_or_default(),
+        whole: fields.get("whole").map(|json| Envelope { json: json.json(), parts }),
+    }))
+}
+
+/// Reassembles messages while their Items are read.
+#[derive(Default)]
+pub(super) struct MessageAssembler {
+    /// The pieces of the current message, if none is missing so far.
+    pieces: Vec<MessagePiece>,
+}
+
+impl MessageAssembler {
+    /// Drops the current message, because an Item is missing.
+    pub(super) fn reset(&mut self) {
+        self.pieces.clear();
+    }
+
+    /// Adds the share of the last Item, and sets the envelope of all its Items when the message is
+    /// complete.
+    pub(super) fn push(
+        &mut self,
+        piece: Option<MessagePiece>,
+        items: &mut [Item],
+        fields: &Fields<'_>,
+    ) -> Result<(), InvalidDocument> {
+        let Some(piece) = piece else {
+            self.reset();
+            return Ok(());
+        };
+        if piece.part == 0 {
+            self.reset();
+        }
+        let goes_on = piece.part == self.pieces.len()
+            && self
+                .pieces
+                .first()
+                .is_none_or(|first| first.first == piece.first && first.of == piece.of);
+        if !goes_on {
+            self.reset();
+            return Ok(());
+        }
+        let of = piece.of;
+        self.pieces.push(piece);
+        if self.pieces.len() < of {
+            return Ok(());
+        }
+        let start = items.len().saturating_sub(of);
+        let items = items.get_mut(start..).unwrap_or_default();
+        let envelope = self
+            .envelope(items)
+            .ok_or_else(|| fields.error(KEY, "does not form a message with the parts before it"))?;
+        let envelope = Arc::new(envelope);
+        for native in items.iter_mut().filter_map(|item| item.native.as_mut()) {
+            native.envelope = Some(Arc::clone(&envelope));
+        }
+        self.reset();
+        Ok(())
+    }
+
+    fn envelope(&mut self, items: &[Item]) -> Option<Envelope> {
+        if let Some(whole) = self.pieces.first_mut()?.whole.take() {
+            return Some(whole);
+        }
+        let parts = self.pieces.len();
+        let natives = items.iter().filter_map(|item| item.native.as_ref());
+        let mut joined: Vec<(&MessagePiece, &Json)> =
+            self.pieces.iter().zip(natives.map(|native| &native.json)).collect();
+        if let [(piece, json)] = joined[..]
+            && piece.before.is_empty()
+            && piece.after.is_empty()
+        {
+            return Some(Envelope { json: json.clone(), parts });
+        }
+        joined.sort_by_key(|(piece, _)| piece.stands);
+        let size = |(piece, json): &(&MessagePiece, &Json)| {
+            piece.before.len() + json.bytes().len() + piece.after.len()
+        };
+        let mut text = Vec::with_capacity(joined.iter().map(size).sum());
+        for (piece, json) in joined {
+            text.extend_from_slice(piece.before.as_bytes());
+            text.extend_from_slice(json.bytes());
+            text.extend_from_slice(piece.after.as_bytes());
+        }
+        Json::parse(Bytes::from(text)).ok().map(|json| Envelope { json, parts })
+    }
+}

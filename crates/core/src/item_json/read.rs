@@ -1,0 +1,371 @@
+//! Reads the stored text of an Item.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::document::{Fields, InvalidDocument};
+use crate::format::ReasoningFormat;
+use crate::identity::{Identifier, Identity};
+use crate::item::{
+    Body, Direction, HostedStep, Item, ItemPosition, Media, NativePart, Outcome, Part, ToolCall,
+    ToolResult,
+};
+use crate::item_json::VERSION;
+use crate::item_json::back_refs::{ReferenceResolver, unhex};
+use crate::json::{Json, Node};
+use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
+use crate::origin::Origin;
+use crate::seal::{Seal, SealBinding};
+use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
+
+type ItemResult<T> = Result<T, InvalidDocument>;
+
+/// Reads Items in sequence. Consecutive Items with the same origin or author share it.
+#[derive(Default)]
+pub(super) struct StoredItemReader {
+    last: Option<Arc<Origin>>,
+    last_author: Option<Arc<Identity>>,
+}
+
+impl StoredItemReader {
+    /// Reads the Item of a text.
+    pub(super) fn item(&mut self, fields: &Fields<'_>) -> ItemResult<Item> {
+        match fields.count("v")? {
+            Some(VERSION) => {}
+            Some(other) => {
+                let problem = format!("is {other}: only version {VERSION} can be read here");
+                return Err(fields.error("v", problem));
+            }
+            None => return Err(fields.error("v", "is missing: it must be the format version")),
+        }
+        let [message, part] = numbers(fields, "at")?;
+        let narrow = |number| u32::try_from(number).map_err(|_| fields.error("at", "is too large"));
+        let place = ItemPosition { message: narrow(message)?, part: narrow(part)? };
+        let native = native(fields)?;
+        let wire = native.as_ref().map(|native| native.wire.clone());
+        let origin = match fields.present("origin") {
+            Some(node) => Some(self.origin(fields, "origin", node, wire.as_ref())?),
+            None => None,
+        };
+        let source = ReferenceResolver::new(native.as_ref().and_then(|_| fields.get("json")));
+        let mut context =
+            ReadContext { source, origin: origin.as_ref(), wire: wire.as_ref(), reader: self };
+        let body = context.body(fields)?;
+        let mut seals = Vec::new();
+        for seal in fields.list("seals")? {
+            seals.push(context.seal(&seal)?);
+        }
+        let native = match native {
+            Some(native) => {
+                Some(NativePart { id: context.maybe_text(fields, "native_id")?, ..native })
+            }
+            None => None,
+        };
+        let id = fields.text("id")?.map_or_else(|| ItemId::from_position("", place), ItemId);
+        let role = required(fields, "role", fields.string_enum("role")?)?;
+        let ephemeral = fields.bool("ephemeral")?.unwrap_or(false);
+        let author = self.author(fields)?;
+        Ok(Item { id, place, role, body, seals, native, origin, author, ephemeral })
+    }
+
+    fn author(&mut self, fields: &Fields<'_>) -> ItemResult<Option<Arc<Identity>>> {
+        let Some(author) = identity(fields, "author")? else { return Ok(None) };
+        Ok(Some(match &self.last_author {
+            Some(last) if **last == author => Arc::clone(last),
+            Some(_) | None => Arc::clone(self.last_author.insert(Arc::new(author))),
+        }))
+    }
+
+    fn origin(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        node: Node<'_>,
+        native: Option<&Wire>,
+    ) -> ItemResult<Arc<Origin>> {
+        let mut names = node.elements();
+        let mut next = || match names.next() {
+            Some(name) if name.is_null() => Ok(None),
+            Some(name) => match name.name() {
+                Some(name) => Ok(Some(name)),
+                None => Err(fields.error(key, "must be a list of names")),
+            },
+            None => Ok(None),
+        };
+        let missing = || fields.error(key, "must name provider, endpoint, account, model, family");
+        let mut demand = || next()?.ok_or_else(missing);
+        let (provider, endpoint, account) = (demand()?, demand()?, demand()?);
+        let (asked, family) = (demand()?, demand()?);
+        let answered = next()?.unwrap_or_else(|| Name::clone(&asked));
+        let wire = next()?.map(|wire| Wire::new(wire.to_string())).or_else(|| native.cloned());
+        let wire =
+            wire.ok_or_else(|| fields.error(key, "names no wire, and there is no native part"))?;
+        let routed = next()?;
+        let origin = Origin { provider, endpoint, account, wire, asked, answered, family, routed };
+        match &self.last {
+            Some(last) if **last == origin => Ok(Arc::clone(last)),
+            Some(_) | None => Ok(Arc::clone(self.last.insert(Arc::new(origin)))),
+        }
+    }
+}
+
+/// The context of one text.
+struct ReadContext<'c, 't> {
+    source: ReferenceResolver<'t>,
+    origin: Option<&'c Arc<Origin>>,
+    wire: Option<&'c Wire>,
+    reader: &'c mut StoredItemReader,
+}
+
+impl<'t> ReadContext<'_, 't> {
+    fn maybe_text(&self, fields: &Fields<'t>, key: &str) -> ItemResult<Option<Name>> {
+        let Some(node) = fields.present(key) else { return Ok(None) };
+        self.source.text(node).map(Some).map_err(|problem| fields.error(key, problem))
+    }
+
+    fn text(&self, fields: &Fields<'t>, key: &str) -> ItemResult<Name> {
+        required(fields, key, self.maybe_text(fields, key)?)
+    }
+
+    fn bytes(&self, fields: &Fields<'t>, key: &str, node: Node<'t>) -> ItemResult<Bytes> {
+        self.source.bytes(node).map_err(|problem| fields.error(key, problem))
+    }
+
+    fn value(&self, fields: &Fields<'t>, key: &str, node: Node<'t>) -> ItemResult<Json> {
+        self.source.value(node).map_err(|problem| fields.error(key, problem))
+    }
+
+    fn required_value(&self, fields: &Fields<'t>, key: &str) -> ItemResult<Json> {
+        self.value(fields, key, required(fields, key, fields.present(key))?)
+    }
+
+    fn body(&mut self, fields: &Fields<'t>) -> ItemResult<Body> {
+        const BODIES: [&str; 9] = [
+            "text",
+            "media",
+            "thought",
+            "call",
+            "result",
+            "hosted",
+            "compaction",
+            "summary",
+            "unknown",
+        ];
+        let mut found = BODIES.into_iter().filter(|key| fields.present(key).is_some());
+        let (Some(key), None) = (found.next(), found.next()) else {
+            let problem = format!("must be the Item's only body, and one of {}", BODIES.join(", "));
+            return Err(fields.error("body", problem));
+        };
+        let inner =
+            || Fields::from_node(required(fields, key, fields.present(key))?, fields.path(key));
+        Ok(match key {
+            "text" => Body::Text(self.text(fields, key)?),
+            "media" => Body::Media(self.media(&inner()?)?),
+            "thought" => Body::Thought(self.thought(&inner()?)?),
+            "call" => Body::Call(self.call(&inner()?)?),
+            "result" => Body::Result(self.result(&inner()?)?),
+            "hosted" => Body::Hosted(self.hosted(&inner()?)?),
+            "summary" => {
+                let inner = inner()?;
+                let [start, end] = numbers(&inner, "covers")?;
+                Body::Summary { text: self.text(&inner, "text")?, covers: start..end }
+            }
+            "compaction" => Body::Compaction,
+            _ => Body::Unknown,
+        })
+    }
+
+    fn thought(&self, fields: &Fields<'t>) -> ItemResult<Thought> {
+        let format = match fields.text("other_format")? {
+            Some(name) => ReasoningFormat::Other(name),
+            None => ReasoningFormat::new(&fields.required_text("format")?),
+        };
+        let payload = match fields.present("payload") {
+            Some(node) => Some(self.value(fields, "payload", node)?),
+            None => None,
+        };
+        let record = match fields.present("record") {
+            Some(node) => {
+                Some(Box::new(self.record(&Fields::from_node(node, fields.path("record"))?)?))
+            }
+            None => None,
+        };
+        Ok(Thought {
+            content: self.text(fields, "text")?,
+            kind: fields.string_enum("kind")?.unwrap_or(ThoughtKind::Text),
+            whole: fields.bool("whole")?.unwrap_or(true),
+            format,
+            index: fields.count("index")?,
+            source: fields.string_enum("source")?.unwrap_or(ReasoningSource::ReasonerModel),
+            identity: identity(fields, "identity")?.unwrap_or_default(),
+            payload,
+            replay_compatibility: self.maybe_text(fields, "replay")?,
+            record,
+        })
+    }
+
+    fn record(&self, fields: &Fields<'t>) -> ItemResult<ThoughtRecord> {
+        let instant = |key: &str| -> ItemResult<Option<Timestamp>> {
+            let Some(text) = fields.text(key)? else { return Ok(None) };
+            let read = text.parse().map_err(|_| fields.error(key, "must be a timestamp"));
+            read.map(Some)
+        };
+        let created_at = required(fields, "created_at", instant("created_at")?)?;
+        let mut extras = Vec::new();
+        for pair in fields.present("extras").into_iter().flat_map(Node::elements) {
+            let mut pair = pair.elements();
+            let (key, value) = (pair.next().and_then(Node::name), pair.next());
+            let Some((key, value)) = key.zip(value) else {
+                return Err(fields.error("extras", "must be a list of [name, value]"));
+            };
+            extras.push((key, self.value(fields, "extras", value)?));
+        }
+        Ok(ThoughtRecord {
+            created_at,
+            updated_at: instant("updated_at")?.unwrap_or(created_at),
+            name: self.maybe_text(fields, "name")?,
+            sender_id: self.maybe_text(fields, "sender_id")?,
+            otid: self.maybe_text(fields, "otid")?,
+            run_id: self.maybe_text(fields, "run_id")?,
+            step_id: self.maybe_text(fields, "step_id")?,
+            seq_id: fields.integer("seq_id")?,
+            is_err: fields.bool("is_err")?,
+            extras,
+        })
+    }
+
+    fn call(&self, fields: &Fields<'t>) -> ItemResult<ToolCall> {
+        let wire_id = self.maybe_text(fields, "wire_id")?;
+        let id = self.maybe_text(fields, "id")?.or_else(|| wire_id.clone());
+        Ok(ToolCall {
+            id: CallId(required(fields, "id", id)?),
+            wire_id,
+            name: self.text(fields, "name")?,
+            args: self.required_value(fields, "args")?,
+            custom: fields.bool("custom")?.unwrap_or(false),
+        })
+    }
+
+    fn result(&mut self, fields: &Fields<'t>) -> ItemResult<ToolResult> {
+        let wire_id = self.maybe_text(fields, "wire_id")?;
+        let call = self.maybe_text(fields, "call")?.or_else(|| wire_id.clone());
+        let mut parts = Vec::new();
+        for part in fields.list("parts")? {
+            parts.push(self.part(&part)?);
+        }
+        Ok(ToolResult {
+            call: CallId(required(fields, "call", call)?),
+            wire_id,
+            name: self.maybe_text(fields, "name")?,
+            outcome: fields.string_enum("outcome")?.unwrap_or(Outcome::Ok),
+            parts,
+        })
+    }
+
+    fn part(&mut self, fields: &Fields<'t>) -> ItemResult<Part> {
+        if let Some(text) = self.maybe_text(fields, "text")? {
+            return Ok(Part::Text(text));
+        }
+        if let Some(media) = fields.present("media") {
+            let media = Fields::from_node(media, fields.path("media"))?;
+            return Ok(Part::Media(self.media(&media)?));
+        }
+        if fields.present("unknown").is_none() {
+            return Ok(Part::Value(self.required_value(fields, "value")?));
+        }
+        let wire = fields.text("wire")?.map(|wire| Wire::new(wire.to_string()));
+        let wire = required(fields, "wire", wire.or_else(|| self.wire.cloned()))?;
+        Ok(Part::Unknown(wire, self.required_value(fields, "unknown")?))
+    }
+
+    fn hosted(&self, fields: &Fields<'t>) -> ItemResult<HostedStep> {
+        Ok(HostedStep {
+            name: self.text(fields, "name")?,
+            pairs: self.maybe_text(fields, "pairs")?,
+            is_result: fields.bool("is_result")?.unwrap_or(false),
+            visible: self.maybe_text(fields, "visible")?.unwrap_or_default(),
+        })
+    }
+
+    fn media(&mut self, fields: &Fields<'t>) -> ItemResult<Media> {
+        let mime = self.maybe_text(fields, "mime")?;
+        if let Some(base64) = fields.present("base64") {
+            let mime = required(fields, "mime", mime)?;
+            return Ok(Media::Inline { mime, base64: self.bytes(fields, "base64", base64)? });
+        }
+        let owner = match fields.present("owner") {
+            Some(node) if node.bool() == Some(true) => {
+                Some(required(fields, "owner", self.origin.cloned())?)
+            }
+            Some(node) => Some(self.reader.origin(fields, "owner", node, self.wire)?),
+            None => None,
+        };
+        Ok(Media::Remote { mime, uri: self.text(fields, "uri")?, owner })
+    }
+
+    fn seal(&mut self, fields: &Fields<'t>) -> ItemResult<Seal> {
+        let at = fields.required_text("at")?;
+        let bytes = match fields.present("bytes") {
+            Some(node) => self.bytes(fields, "bytes", node)?,
+            None => self.source.bytes_at(&at).map_err(|problem| fields.error("at", problem))?,
+        };
+        let owner = match fields.present("owner") {
+            Some(node) => self.reader.origin(fields, "owner", node, self.wire)?,
+            None => required(fields, "owner", self.origin.cloned())?,
+        };
+        let digest = |text: Name| {
+            let digest = unhex(&text).and_then(|bytes| Digest::try_from(&bytes[..]).ok());
+            digest.ok_or_else(|| fields.error("prefix", "must be 64 hexadecimal digits"))
+        };
+        let bound = SealBinding {
+            model: fields.bool("model")?.unwrap_or(false),
+            account: fields.bool("account")?.unwrap_or(false),
+            prefix: fields.text("prefix")?.map(digest).transpose()?,
+        };
+        let format = fields.required_text("format")?;
+        let mut seal = Seal::new(bytes, format.to_string(), owner, at.to_string()).bound_to(bound);
+        seal.attached.leads = fields.text("leads")?.map(ItemId);
+        Ok(seal)
+    }
+}
+
+/// Reads the native part. Its id may be a reference and is read later.
+fn native(fields: &Fields<'_>) -> ItemResult<Option<NativePart>> {
+    let (wire, side) = match (fields.text("to")?, fields.text("by")?) {
+        (Some(wire), None) => (wire, Direction::Request),
+        (None, Some(wire)) => (wire, Direction::Response),
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(fields.error("to", "must not be combined with `by`")),
+    };
+    // The native JSON may be `null`, which means absent elsewhere.
+    let json = required(fields, "json", fields.get("json"))?.json();
+    let slot = fields.text("slot")?.map_or(Label::Borrowed(""), |slot| slot.to_string().into());
+    let assembled = fields.bool("assembled")?.unwrap_or(false);
+    let native = NativePart::new(Wire::new(wire.to_string()), side, json);
+    Ok(Some(NativePart { assembled, slot, ..native }))
+}
+
+fn identity(fields: &Fields<'_>, key: &str) -> ItemResult<Option<Identity>> {
+    let Some(node) = fields.present(key) else { return Ok(None) };
+    let fields = Fields::from_node(node, fields.path(key))?;
+    let identifier = match fields.get("number") {
+        Some(number) => Identifier::Number(number.json()),
+        None => Identifier::Text(fields.required_text("identifier")?.to_string().into()),
+    };
+    let representation = fields.required_text("representation")?.to_string().into();
+    Ok(Some(Identity { identifier, representation }))
+}
+
+fn required<T>(fields: &Fields<'_>, key: &str, value: Option<T>) -> ItemResult<T> {
+    value.ok_or_else(|| fields.error(key, "is missing"))
+}
+
+/// Reads two integers.
+fn numbers(fields: &Fields<'_>, key: &str) -> ItemResult<[u64; 2]> {
+    let elements = fields.present(key).into_iter().flat_map(Node::elements);
+    let numbers: Option<Vec<u64>> = elements.map(Node::u64).collect();
+    let numbers = numbers.and_then(|numbers| <[u64; 2]>::try_from(numbers).ok());
+    numbers.ok_or_else(|| fields.error(key, "must be two non-negative whole numbers"))
+}

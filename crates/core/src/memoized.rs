@@ -1,0 +1,81 @@
+//! Memoizes lookups by name.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+/// Maximum number of entries; the map is cleared when it is full, which is rare.
+const MOST: usize = 512;
+/// Maximum length in bytes of a memoized name.
+const LONGEST: usize = 256;
+
+/// Memoizes the results of a pure lookup by name. A lookup must always return the same value for a
+/// name.
+#[derive(Debug)]
+pub struct Memoized<T>(RwLock<HashMap<Box<str>, T>>);
+
+impl<T: Clone> Memoized<T> {
+    /// Returns the memoized value for a name, or computes it with `find`.
+    pub fn get_or_insert_with(&self, name: &str, find: impl FnOnce() -> T) -> T {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        known.unwrap_or_else(|| {
+            let found = find();
+            if name.len() <= LONGEST {
+                let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                if known.len() >= MOST {
+                    known.clear();
+                }
+                known.insert(name.into(), found.clone());
+            }
+            found
+        })
+    }
+}
+
+impl<T> Default for Memoized<T> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+/// A clone starts empty, because its owner may change afterwards.
+impl<T> Clone for Memoized<T> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// The cache does not affect equality of its owner.
+impl<T> PartialEq for Memoized<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_computed_once() {
+        let recall = Memoized::default();
+        assert_eq!(recall.get_or_insert_with("one", || 1), 1);
+        assert_eq!(recall.get_or_insert_with("one", || 2), 1);
+        assert_eq!(recall.get_or_insert_with("two", || 2), 2);
+        // A clone starts empty.
+        assert_eq!(recall.clone().get_or_insert_with("one", || 3), 3);
+    }
+
+    #[test]
+    fn cache_size_is_bounded() {
+        let recall = Memoized::default();
+        for number in 0..10 * MOST {
+            recall.get_or_insert_with(&number.to_string(), || number);
+            assert!(recall.0.read().is_ok_and(|known| known.len() <= MOST));
+        }
+        let long = "x".repeat(LONGEST + 1);
+        assert_eq!(
+            (recall.get_or_insert_with(&long, || 1), recall.get_or_insert_with(&long, || 2)),
+            (1, 2)
+        );
+    }
+}

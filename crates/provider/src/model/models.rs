@@ -1,0 +1,151 @@
+//! Models by name. A name may have several targets, which are tried in order.
+
+use std::sync::Arc;
+
+use throughline_codec::Catalog;
+use throughline_core::{
+    Call, Model, ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name,
+    Profile, Provider, Target, Upstream,
+};
+
+use crate::endpoint::{CredentialSource, Endpoint, InvalidEndpoint};
+use crate::environment::{EnvKey, EnvLookup, address_from_env, key_from_env, needs_key};
+use crate::http::{Clock, Http};
+use crate::model::EndpointModel;
+
+/// Resolves a model name to its endpoints and targets, in the order in which they are tried.
+pub type ModelResolver = Arc<dyn Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync>;
+
+/// Models at HTTP endpoints, by name.
+#[derive(Clone)]
+pub struct EndpointModels {
+    upstream: Arc<dyn Upstream>,
+    find: ModelResolver,
+}
+
+impl EndpointModels {
+    /// Creates models that `find` resolves at these endpoints.
+    pub fn new(
+        upstream: Arc<dyn Upstream>,
+        find: impl Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { upstream, find: Arc::new(find) }
+    }
+
+    /// Creates models with names such as `anthropic/claude-sonnet-4-5`: the endpoint's name and the
+    /// provider's model name.
+    pub fn from_endpoints(
+        catalog: Catalog,
+        endpoints: impl IntoIterator<Item = Endpoint>,
+        clock: Clock,
+    ) -> Result<Self, InvalidEndpoint> {
+        let endpoints: Vec<Endpoint> = endpoints.into_iter().collect();
+        let rows = endpoints.iter().map(|one| (one.name.clone(), Arc::clone(&one.row)));
+        let rows: Vec<(Name, Arc<Provider>)> = rows.collect();
+        let upstream = Arc::new(Http::new(endpoints, clock)?);
+        Ok(Self::new(upstream, move |name| {
+            let found = name.split_once('/').and_then(|(endpoint, model)| {
+                let (_, row) = rows.iter().find(|(known, _)| **known == *endpoint)?;
+                Some((Name::from(endpoint), catalog.target(row, model, endpoint)))
+            });
+            let known: Vec<&str> = rows.iter().map(|(known, _)| &**known).collect();
+            let nobody = || {
+                let known = known.join(", ");
+                ModelError::new(
+                    ModelErrorKind::Other,
+                    format!(
+                        "model `{name}` is not configured; use PROVIDER/MODEL with one of {known}"
+                    ),
+                )
+            };
+            found.map(|one| vec![one]).ok_or_else(nobody)
+        }))
+    }
+
+    /// Creates models for all providers whose keys are in the environment or that need none.
+    pub fn from_env(lookup: EnvLookup<'_>, clock: Clock) -> Result<Self, InvalidEndpoint> {
+        let catalog = Catalog::builtin().clone();
+        let mut endpoints = Vec::new();
+        for row in catalog.providers() {
+            let source = match key_from_env(row, lookup) {
+                Some(EnvKey::Key(key, _)) => CredentialSource::Key(key),
+                Some(EnvKey::Aws(keys)) => CredentialSource::Aws(keys),
+                None if needs_key(row) => continue,
+                None => CredentialSource::Open,
+            };
+            let said = address_from_env(row, lookup).ok().flatten();
+            let address = said.map_or_else(|| row.base_url.clone(), |said| said.base_url);
+            // Skip addresses with an unfilled placeholder, such as an account.
+            if !address.contains('{') {
+                endpoints.push(Endpoint::new(&*row.name, Arc::clone(row), &address, source)?);
+            }
+        }
+        Self::from_endpoints(catalog, endpoints, clock)
+    }
+}
+
+impl ModelRegistry for EndpointModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        let mut found = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
+            EndpointModel::new(Arc::clone(&self.upstream), endpoint, target)
+        });
+        let nobody =
+            || ModelError::new(ModelErrorKind::Other, format!("model `{name}` is not configured"));
+        let first = found.next().ok_or_else(nobody)??;
+        let others = found.collect::<Result<Vec<_>, _>>()?;
+        if others.is_empty() {
+            return Ok(Arc::new(first));
+        }
+        Ok(Arc::new(FallbackModel::new(first, others)))
+    }
+}
+
+impl std::fmt::Debug for EndpointModels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointModels").finish_non_exhaustive()
+    }
+}
+
+/// Several targets of one name. Each request is encoded for its own target, so Seals reach only
+/// their issuer.
+struct FallbackModel {
+    first: EndpointModel,
+    others: Vec<EndpointModel>,
+    target: Target,
+}
+
+impl FallbackModel {
+    fn new(first: EndpointModel, others: Vec<EndpointModel>) -> Self {
+        let mut target = first.target().clone();
+        // If any target has prefix-bound Seals, the prefix must stay unchanged for all.
+        if others.iter().any(|other| other.target().profile.bound.prefix) {
+            let mut profile = Profile::clone(&target.profile);
+            profile.bound.prefix = true;
+            target.profile = Arc::new(profile);
+        }
+        Self { first, others, target }
+    }
+
+    async fn ask_with_fallback(&self, call: Call) -> Result<ModelStream, ModelError> {
+        let put = |model: &EndpointModel| Call { target: model.target().clone(), ..call.clone() };
+        let mut said = self.first.send(put(&self.first)).await;
+        for other in &self.others {
+            if said.is_ok() {
+                break;
+            }
+            // Another target may accept what one rejects, because the Call is encoded again.
+            said = other.send(put(other)).await;
+        }
+        said
+    }
+}
+
+impl Model for FallbackModel {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn send(&self, call: Call) -> ModelFuture<'_> {
+        Box::pin(self.ask_with_fallback(call))
+    }
+}

@@ -1,0 +1,85 @@
+//! Decodes a streamed response.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use throughline_codec::{Codec, DecodeContext, StreamDecoder};
+use throughline_core::{BodyStream, Event, EventStream, ModelError};
+use tokio::time::timeout;
+
+use crate::model::error_map::{from_codec, from_failure, from_upstream};
+
+/// Maximum time to drain the remaining bytes after the last event, so that the connection can be
+/// reused.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A streamed response in progress.
+pub(super) struct ReplyStream {
+    decoder: StreamDecoder,
+    chunks: BodyStream,
+    /// Decoded events that were not returned yet.
+    heard: VecDeque<Event>,
+    /// Whether the stream has ended.
+    is_over: bool,
+}
+
+impl ReplyStream {
+    pub(super) fn new(codec: &dyn Codec, asked: &DecodeContext, chunks: BodyStream) -> Self {
+        let decoder = StreamDecoder::new(codec, asked);
+        Self { decoder, chunks, heard: VecDeque::new(), is_over: false }
+    }
+
+    /// Returns the Events. The last one is the complete reply or an error.
+    pub(super) fn events(self) -> EventStream {
+        Box::pin(stream::unfold(self, |mut hearing| async move {
+            let event = hearing.next().await?;
+            Some((event, hearing))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Result<Event, ModelError>> {
+        while self.heard.is_empty() && !self.is_over {
+            if let Err(error) = self.read_chunk().await {
+                self.is_over = true;
+                return Some(Err(error));
+            }
+        }
+        let event = self.heard.pop_front()?;
+        match event {
+            Event::Failed(failure) => {
+                self.finish();
+                Some(Err(from_failure(&failure)))
+            }
+            Event::Ended(_) => {
+                if !self.is_over {
+                    let rest = async { while let Some(Ok(_)) = self.chunks.next().await {} };
+                    // A body that does not end is dropped.
+                    drop(timeout(DRAIN_TIMEOUT, rest).await);
+                }
+                self.finish();
+                Some(Ok(event))
+            }
+            event => Some(Ok(event)),
+        }
+    }
+
+    /// Reads and decodes the next chunk.
+    async fn read_chunk(&mut self) -> Result<(), ModelError> {
+        let decoded = match self.chunks.next().await {
+            Some(Ok(bytes)) => self.decoder.push(&bytes),
+            Some(Err(error)) => return Err(from_upstream(&error)),
+            None => {
+                self.is_over = true;
+                self.decoder.finish()
+            }
+        };
+        self.heard.extend(decoded.map_err(|error| from_codec(&error))?);
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.is_over = true;
+        self.heard.clear();
+    }
+}

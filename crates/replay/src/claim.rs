@@ -1,0 +1,208 @@
+//! Claims: handles in a reply in another dialect, by which its turn is found again.
+//!
+//! A Claim is placed where the dialect keeps opaque reasoning (`signature`, `encrypted_content`,
+//! `thoughtSignature`, `reasoning_details`). Tool calls get ids with the same information. Both
+//! identify the turn and are authenticated for one tenant:
+//!
+//! | handle | format |
+//! |---|---|
+//! | Claim, 36 characters | `tl1c`, turn (15), authenticator (17) |
+//! | call id, 40 characters | `call_tl1`, turn (15), call number (2), authenticator (15) |
+//! | response id, 40 characters | `resp_tl1`, turn (15), authenticator (17) |
+//!
+//! Handles contain only letters and digits, and the length of a Claim is a multiple of four. A
+//! client that decodes a signature as base64, in either alphabet, therefore returns it unchanged.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use throughline_core::{Item, Name, Tenant, TurnId};
+
+const CLAIM_PREFIX: &str = "tl1c";
+const CALL: &str = "call_tl1";
+const RESPONSE: &str = "resp_tl1";
+const TURN_LETTERS: usize = 15;
+const PROCESS_LETTERS: usize = 4;
+const COUNT_LETTERS: usize = 5;
+const NUMBER: usize = 2;
+const CLAIM_MAC: usize = 17;
+const CALL_MAC: usize = 15;
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The system's random number generator failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomnessError;
+
+impl std::fmt::Display for RandomnessError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the system's random number generator failed")
+    }
+}
+
+impl std::error::Error for RandomnessError {}
+
+/// Issues and verifies Claims. Contains the key, so `Debug` prints none of it.
+#[derive(Clone)]
+pub struct Claims {
+    key: [u8; 32],
+}
+
+impl std::fmt::Debug for Claims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Claims")
+    }
+}
+
+impl Claims {
+    /// Prefix of the tenant names of callers with their own provider key.
+    pub const CALLER_PREFIX: &str = "caller-";
+
+    /// Creates Claims under this key. The key can forge Claims, so protect it like the store's own
+    /// key.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key: blake3::derive_key("throughline 2026-11 claims v1", &key) }
+    }
+
+    /// Creates the id of a turn that is not captured yet, before the first byte of its reply is
+    /// sent.
+    ///
+    /// An id consists of process letters, a counter and random letters. Consecutive ids of a
+    /// process sort next to each other, which keeps them together in the store.
+    pub fn new_turn_id() -> Result<TurnId, RandomnessError> {
+        static PROCESS: OnceLock<u128> = OnceLock::new();
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|_| RandomnessError)?;
+        let random = u128::from_le_bytes(bytes);
+        let process = letters(*PROCESS.get_or_init(|| random >> 64), PROCESS_LETTERS);
+        let count = letters(COUNT.fetch_add(1, Ordering::Relaxed).into(), COUNT_LETTERS);
+        // The highest digit comes first, so that ids sort by count.
+        let count: String = count.chars().rev().collect();
+        let rest = letters(random, TURN_LETTERS - PROCESS_LETTERS - COUNT_LETTERS);
+        Ok(TurnId::from([process, count, rest].concat()))
+    }
+
+    /// The Claim to a turn, for the field in which a dialect keeps opaque reasoning.
+    pub fn claim(&self, tenant: &Tenant, node: &TurnId) -> Name {
+        let mac = self.authenticator(tenant, &[CLAIM_PREFIX, &node.0], CLAIM_MAC);
+        Name::from([CLAIM_PREFIX, &node.0, &mac].concat())
+    }
+
+    /// The id of the turn's call with this number.
+    pub fn call_id(&self, tenant: &Tenant, node: &TurnId, number: usize) -> Name {
+        let number = letters(number as u128, NUMBER);
+        let mac = self.authenticator(tenant, &[CALL, &node.0, &number], CALL_MAC);
+        Name::from([CALL, &node.0, &number, &mac].concat())
+    }
+
+    /// The turn that a Claim or call id identifies; `None` if it is forged, truncated, or another
+    /// tenant's.
+    pub fn read(&self, tenant: &Tenant, text: &str) -> Option<TurnId> {
+        let is_call = text.starts_with(CALL);
+        let prefix = if is_call { CALL } else { CLAIM_PREFIX };
+        let rest = text.strip_prefix(prefix)?;
+        let (node, rest) = rest.split_at_checked(TURN_LETTERS)?;
+        let (number, mac) = rest.split_at_checked(if is_call { NUMBER } else { 0 })?;
+        let expected = if is_call {
+            self.authenticator(tenant, &[CALL, node, number], CALL_MAC)
+        } else {
+            self.authenticator(tenant, &[CLAIM_PREFIX, node], CLAIM_MAC)
+        };
+        constant_time_eq(expected.as_bytes(), mac.as_bytes()).then(|| TurnId::from(node))
+    }
+
+    /// Whether a text contains handles of this gateway: Claims, call ids or response ids.
+    pub fn contains_handles(text: &[u8]) -> bool {
+        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        words.filter(|word| word.len() > TURN_LETTERS).any(|word| {
+            Self::has_handle_format(word)
+                || std::str::from_utf8(word).is_ok_and(Self::has_response_format)
+        })
+    }
+
+    /// The response id for a turn.
+    pub fn response_id(&self, tenant: &Tenant, node: &TurnId) -> Name {
+        let mac = self.authenticator(tenant, &[RESPONSE, &node.0], CLAIM_MAC);
+        Name::from([RESPONSE, &node.0, &mac].concat())
+    }
+
+    /// The turn that a response id identifies; `None` if it is not valid for this tenant.
+    pub fn read_response(&self, tenant: &Tenant, id: &str) -> Option<TurnId> {
+        let (node, mac) = id.strip_prefix(RESPONSE)?.split_at_checked(TURN_LETTERS)?;
+        let expected = self.authenticator(tenant, &[RESPONSE, node], CLAIM_MAC);
+        constant_time_eq(expected.as_bytes(), mac.as_bytes()).then(|| TurnId::from(node))
+    }
+
+    /// Whether a response id has the gateway's format. No provider recognises such an id.
+    pub fn has_response_format(id: &str) -> bool {
+        id.starts_with(RESPONSE)
+    }
+
+    /// The response id inside the id of an output item that the gateway minted, as in
+    /// `msg_resp_tl1…_0`.
+    pub fn response_in_item(id: &str) -> Option<&str> {
+        let (_, rest) = id.split_once('_').filter(|(_, rest)| Self::has_response_format(rest))?;
+        Some(rest.split_once('_').map_or(rest, |_| {
+            rest.get(..RESPONSE.len() + TURN_LETTERS + CLAIM_MAC).unwrap_or(rest)
+        }))
+    }
+
+    /// Whether a text has the format of a Claim or call id, genuine or not. Providers must not
+    /// receive one.
+    pub fn has_handle_format(text: &[u8]) -> bool {
+        let has = |prefix: &str, length: usize| {
+            text.starts_with(prefix.as_bytes())
+                && text.len() <= length
+                && text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        };
+        has(CLAIM_PREFIX, CLAIM_PREFIX.len() + TURN_LETTERS + CLAIM_MAC)
+            || has(CALL, CALL.len() + TURN_LETTERS + NUMBER + CALL_MAC)
+    }
+
+    /// The handles of this gateway in an Item: among its Seals, and a call's id.
+    pub fn handles_in_item(item: &Item) -> impl Iterator<Item = Name> {
+        let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
+        let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());
+        let ours = seals.chain(id).filter(|text| Self::has_handle_format(text));
+        ours.filter_map(|text| std::str::from_utf8(text).ok().map(Name::from))
+    }
+
+    /// A tenant name for the holder of a provider key. The name does not reveal the key.
+    pub fn caller_tenant(&self, key: &str) -> Name {
+        let nobody = Tenant::from("");
+        Name::from(format!(
+            "{}{}",
+            Self::CALLER_PREFIX,
+            self.authenticator(&nobody, &["caller", key], 20)
+        ))
+    }
+
+    /// An authenticator over the tenant and these fields.
+    fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        for word in [&*tenant.0].iter().chain(words) {
+            hasher.update(&(word.len() as u64).to_le_bytes());
+            hasher.update(word.as_bytes());
+        }
+        let mut bytes = [0; 16];
+        hasher.finalize_xof().fill(&mut bytes);
+        letters(u128::from_le_bytes(bytes), length)
+    }
+}
+
+/// A number in base 62, lowest digit first, truncated to `length`.
+fn letters(mut number: u128, length: usize) -> String {
+    let mut text = String::with_capacity(length);
+    for _ in 0..length {
+        let digit = usize::try_from(number % 62).unwrap_or_default();
+        text.push(char::from(LETTERS.get(digit).copied().unwrap_or(b'0')));
+        number /= 62;
+    }
+    text
+}
+
+/// Compares in constant time.
+fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right)) == 0
+}

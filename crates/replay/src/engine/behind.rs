@@ -1,0 +1,113 @@
+//! Write-behind of captured turns: replies go out before their turns are stored. A lookup waits for
+//! pending turns with its keys, so no request sees a conversation without its last turn.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use throughline_core::{Tenant, VaultKey};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Maximum size of pending turns in KiB. Further captures wait for room.
+const MAX_PENDING_KIB: u32 = 64 << 10;
+
+/// The turns that are not stored yet.
+#[derive(Clone)]
+pub(super) struct PendingWrites {
+    /// For each key hash, channels that close when the turn is stored.
+    coming: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
+    room: Arc<Semaphore>,
+    hasher: RandomState,
+}
+
+/// Hash of a tenant's key. A collision only causes a short unnecessary wait.
+type PendingKey = u64;
+
+/// A pending turn; dropping it marks the turn as stored.
+pub(super) struct PendingWrite {
+    behind: PendingWrites,
+    marks: Vec<PendingKey>,
+    own: watch::Receiver<()>,
+    _kept: watch::Sender<()>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Default for PendingWrites {
+    fn default() -> Self {
+        let room =
+            Semaphore::new(usize::try_from(MAX_PENDING_KIB).unwrap_or(Semaphore::MAX_PERMITS));
+        Self { coming: Arc::default(), room: Arc::new(room), hasher: RandomState::new() }
+    }
+}
+
+impl PendingWrites {
+    /// Waits for room for this many bytes.
+    pub(super) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let wanted = u32::try_from(bytes >> 10)
+            .unwrap_or(MAX_PENDING_KIB)
+            .saturating_add(1)
+            .min(MAX_PENDING_KIB);
+        loop {
+            // The semaphore is never closed.
+            if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(wanted).await {
+                return room;
+            }
+        }
+    }
+
+    /// Registers a pending turn with these keys.
+    pub(super) fn register(
+        &self,
+        tenant: &Tenant,
+        keys: &[VaultKey],
+        room: OwnedSemaphorePermit,
+    ) -> PendingWrite {
+        let (kept, own) = watch::channel(());
+        let marks: Vec<PendingKey> = keys.iter().map(|key| self.mark(tenant, key)).collect();
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        for mark in &marks {
+            coming.entry(*mark).or_default().push(own.clone());
+        }
+        PendingWrite { behind: self.clone(), marks, own, _kept: kept, _room: room }
+    }
+
+    /// Waits for pending turns with any of these keys.
+    pub(super) async fn settled(&self, tenant: &Tenant, keys: &[VaultKey]) {
+        for key in keys {
+            while let Some(mut kept) = self.of(tenant, key) {
+                // The channel never changes; it closes.
+                while kept.changed().await.is_ok() {}
+            }
+        }
+    }
+
+    fn of(&self, tenant: &Tenant, key: &VaultKey) -> Option<watch::Receiver<()>> {
+        let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        if coming.is_empty() {
+            return None;
+        }
+        coming.get(&self.mark(tenant, key))?.first().cloned()
+    }
+
+    fn mark(&self, tenant: &Tenant, key: &VaultKey) -> PendingKey {
+        self.hasher.hash_one((tenant, key))
+    }
+
+    /// Waits for all pending turns.
+    pub(super) async fn all_settled(&self) {
+        drop(self.room(usize::MAX).await);
+    }
+}
+
+impl Drop for PendingWrite {
+    fn drop(&mut self) {
+        let mut coming = self.behind.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        for mark in &self.marks {
+            let Some(turns) = coming.get_mut(mark) else { continue };
+            turns.retain(|kept| !kept.same_channel(&self.own));
+            if turns.is_empty() {
+                coming.remove(mark);
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Stores a reply as a turn of the Vault, in one commit.
+
+use std::collections::HashSet;
+
+use throughline_core::{
+    Append, Batch, Digest, Item, Json, LogId, LogOpening, Name, NewRecord, NewVaultTurn, Receipt,
+    Reply, StopReason, StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, json,
+    kind, store_items,
+};
+
+use crate::engine::chain::VisibleDigests;
+use crate::engine::memo::Captured;
+use crate::engine::{Conversation, Replay, chain, judge};
+use crate::objects;
+use crate::story::{BaseLocation, CallRecord, DeltaBase};
+use crate::turn::{STORY, TURN, response_log};
+
+/// A reply to store as a turn.
+#[derive(Clone, Debug)]
+pub struct Turn<'a> {
+    /// The turn's id, from [`Claims::new_turn_id`](crate::Claims::new_turn_id).
+    pub node: TurnId,
+    /// The conversation that the reply belongs to, from [`RestoredCall`](crate::RestoredCall).
+    pub conversation: &'a Conversation,
+    /// The reply as the provider sent it.
+    pub reply: &'a Reply,
+    /// [`EncodedRequest::prefix`](throughline_core::EncodedRequest::prefix) of the request as it
+    /// was sent.
+    pub prefix: Option<Digest>,
+    /// Further ids under which the client saw the reply, other than [claims](crate::Claims).
+    pub ids: &'a [Name],
+    /// The record of the call, stored with the turn.
+    pub story: Option<&'a CallRecord>,
+    /// The response as the caller received it, if it is stored for later retrieval.
+    pub response: Option<&'a Json>,
+}
+
+impl Turn<'_> {
+    /// Whether the reply is complete and not empty.
+    pub fn is_complete(&self) -> bool {
+        self.reply.stop != StopReason::Cut && !self.reply.items.is_empty()
+    }
+}
+
+/// A reply to store, owning everything that its [`Turn`] borrows.
+pub struct OwnedTurn {
+    /// The record of the call.
+    pub story: CallRecord,
+    /// The conversation that the reply belongs to.
+    pub conversation: Conversation,
+    /// The reply as the provider sent it.
+    pub reply: Reply,
+    /// The digest of the request prefix, if its Seals are bound to it.
+    pub prefix: Option<Digest>,
+    /// The response as the client received it, if it is stored.
+    pub response: Option<Json>,
+}
+
+impl OwnedTurn {
+    /// Borrows the turn to capture.
+    pub fn turn(&self) -> Turn<'_> {
+        Turn {
+            node: self.story.node.clone(),
+            conversation: &self.conversation,
+            reply: &self.reply,
+            prefix: self.prefix,
+            ids: &[],
+            story: Some(&self.story),
+            response: self.response.as_ref(),
+        }
+    }
+
+    /// The approximate size in bytes.
+    pub fn size(&self) -> usize {
+        let items = self.reply.items.iter().chain(&self.conversation.open);
+        self.story.texts.size() + items.map(size_of_item).sum::<usize>()
+    }
+}
+
+/// A turn with the values that are computed once, even if the commit is retried.
+pub(super) struct PreparedTurn<'t> {
+    turn: &'t Turn<'t>,
+    marks: TurnKeys,
+    /// The model's open turn that the reply continues, followed by the reply.
+    items: Vec<Item>,
+}
+
+impl<'t> PreparedTurn<'t> {
+    pub(super) fn of(turn: &'t Turn<'t>, marks: TurnKeys) -> Self {
+        let open = &turn.conversation.open;
+        let mut items = Vec::with_capacity(open.len() + turn.reply.items.len());
+        items.extend_from_slice(open);
+        let next = items.last().map_or(0, |item: &Item| item.place.message + 1);
+        items.extend(turn.reply.items.iter().cloned().map(|mut item| {
+            item.place.message += next;
+            item
+        }));
+        Self { turn, marks, items }
+    }
+
+    /// The turn as a read from the Vault would return it.
+    pub(super) fn remembered(self) -> Captured {
+        let Self { turn, marks, items } = self;
+        Captured {
+            end_user: turn.conversation.end_user.clone(),
+            number: turns_before(turn),
+            visible: marks.visible.unwrap_or_else(|| VisibleDigests::of(&items)),
+            size: items.iter().map(size_of_item).sum(),
+            items,
+        }
+    }
+}
+
+/// Stores a reply and returns the stored turn.
+pub(super) async fn capture(
+    replay: &Replay,
+    tenant: &Tenant,
+    whole: &PreparedTurn<'_>,
+) -> Result<Option<VaultTurn>, StoreError> {
+    let turn = whole.turn;
+    let own = LogId::from(format!("conversation-{}", turn.node));
+    let begin = || Append::new(own.clone()).opening(LogOpening::thread());
+    let (first, goes_on) = match &turn.conversation.parent {
+        Some(parent) => {
+            (Append::new(parent.log.clone()).expect_last(parent.last), BaseLocation::Here)
+        }
+        None => (begin(), BaseLocation::Nowhere),
+    };
+    let mut done = commit(replay, tenant, whole, first, goes_on).await;
+    if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
+        // Another reply to the same request was stored first, so this one becomes a branch.
+        let fork = LogOpening::fork(parent.log.clone(), parent.last);
+        let fork = Append::new(own.clone()).opening(fork);
+        done = commit(replay, tenant, whole, fork, BaseLocation::Here).await;
+    }
+    if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
+        && turn.conversation.parent.is_some()
+    {
+        // The parent was forgotten in the meantime.
+        done = commit(replay, tenant, whole, begin(), BaseLocation::Nowhere).await;
+    }
+    done.map(|receipt| receipt.written.into_iter().next().map(|written| stored_turn(turn, written)))
+}
+
+async fn commit(
+    replay: &Replay,
+    tenant: &Tenant,
+    whole: &PreparedTurn<'_>,
+    append: Append,
+    goes_on: BaseLocation<'_>,
+) -> Result<Receipt, StoreError> {
+    let turn = whole.turn;
+    let (batch, tail) = batch(tenant, whole, append, goes_on);
+    let receipt = replay.store.commit(batch).await?;
+    if let (Some(story), Some(tail), Some(written)) = (turn.story, tail, receipt.written.first()) {
+        replay.stories.remember(story, tail, written.last, turn.conversation.era);
+    }
+    Ok(receipt)
+}
+
+fn batch(
+    tenant: &Tenant,
+    PreparedTurn { turn, marks, items }: &PreparedTurn<'_>,
+    mut append: Append,
+    goes_on: BaseLocation<'_>,
+) -> (Batch, Option<DeltaBase>) {
+    let log = append.log.clone();
+    let whose = json::object(|o| {
+        o.number("v", 1);
+        o.number("turn", turns_before(turn) as u64).string("call", &turn.node.0);
+        o.maybe_string("user", turn.conversation.end_user.as_deref());
+        if let Some(story) = turn.story {
+            o.raw(STORY, &story.account());
+        }
+    });
+    append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
+    // Forgetting an Item searches the records of its thread, so each Item has a record.
+    for stored in store_items(items) {
+        append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
+    }
+    // The bodies come last: a continuation finds them by the turn's last record.
+    let (said, tail) = turn.story.map(|story| story.bodies_record(&log, goes_on)).unzip();
+    append.records.extend(said);
+    let mut batch = Batch::new(tenant.clone()).append(append);
+    if let Some(response) = turn.response {
+        let run = Append::new(response_log(&turn.node)).opening(LogOpening::run(log.clone()));
+        batch = batch.append(run.record(NewRecord::copy(&log, response.bytes().clone())));
+    }
+    batch.vault.push(NewVaultTurn {
+        id: turn.node.clone(),
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        keys: marks.keys.clone(),
+        log,
+        prefix: turn.prefix,
+    });
+    (batch, tail)
+}
+
+/// The turn as the Vault would return it.
+fn stored_turn(turn: &Turn<'_>, written: WrittenRange) -> VaultTurn {
+    VaultTurn {
+        id: turn.node.clone(),
+        parent: turn.conversation.parent.as_ref().map(|parent| parent.node.clone()),
+        log: written.log,
+        first: written.first,
+        last: written.last,
+        prefix: turn.prefix,
+        gone: None,
+    }
+}
+
+fn size_of_item(item: &Item) -> usize {
+    item.native.as_ref().map_or(0, |native| native.json.bytes().len()) + size_of::<Item>()
+}
+
+/// The number of visible turns before this one.
+fn turns_before(turn: &Turn<'_>) -> usize {
+    let chain = &turn.conversation.chain;
+    chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
+}
+
+/// The lookup keys and visible content of a turn.
+pub(super) struct TurnKeys {
+    pub(super) keys: Vec<VaultKey>,
+    /// The visible content, if the chain determines it.
+    visible: Option<VisibleDigests>,
+}
+
+impl TurnKeys {
+    pub(super) fn of(turn: &Turn<'_>) -> Self {
+        // The turn's own id is a key: Claims and later turns use it.
+        let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
+        // Only the Responses API refers to a whole reply by its id.
+        let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
+        let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
+        let ids = whole.chain(ids_in(&turn.reply.items));
+        keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
+        keys.extend(objects::keys_of_reply(turn.reply, turn.story.map(|story| &story.texts.came)));
+        let chain = &turn.conversation.chain;
+        let after = chain.turn_after(&turn.reply.items);
+        if let Some((digest, _)) = after {
+            keys.push(VaultKey::Chain(digest));
+            keys.push(VaultKey::Chain(chain::provider_digest(&digest, &turn.reply.origin)));
+        }
+        let mut seen = HashSet::with_capacity(keys.len());
+        keys.retain(|key| seen.insert(key.clone()));
+        // A reply that continues a turn also shows the earlier part of that turn.
+        let goes_on = chain.goes_on() || !turn.conversation.open.is_empty();
+        let visible = after.map(|(_, visible)| visible).filter(|_| !goes_on);
+        Self { keys, visible }
+    }
+}
+
+/// Ids that can identify a turn within a tenant: Seals, and ids of parts and calls other than
+/// counters.
+pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
+    let mut ids = Vec::new();
+    for item in items {
+        let call = item.call();
+        let tool = call.map_or("", |call| &*call.name);
+        let call = call.and_then(|call| call.wire_id.as_ref());
+        let part = item.native.as_ref().and_then(|native| native.id.as_ref());
+        ids.extend(
+            call.into_iter().chain(part).filter(|id| is_globally_unique_id(id, tool)).cloned(),
+        );
+        ids.extend(item.seals.iter().map(|seal| {
+            let digest = judge::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
+            Name::from(format!("seal:{}", digest.to_hex()))
+        }));
+    }
+    ids
+}
+
+/// Whether an id can be globally unique. `call_0` and `functions.weather:0` restart with every
+/// reply.
+fn is_globally_unique_id(id: &str, tool: &str) -> bool {
+    let rest = if tool.is_empty() { id.to_owned() } else { id.replace(tool, "/") };
+    rest.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {
+        let digits = word.bytes().filter(u8::is_ascii_digit).count();
+        word.len() >= 8 && digits > 0 && digits < word.len()
+    })
+}

@@ -1,0 +1,499 @@
+//! Digests of the visible conversation, one after each turn of the model.
+//!
+//! A digest covers only what every dialect shows alike:
+//!
+//! - Consecutive messages of one speaker form one group. Empty texts and white space do not count.
+//! - Arguments are JSON with sorted members; media count by their digest.
+//! - Tool results count in the order of their calls.
+//! - Thoughts, ids, provider-run steps and cache markers are left out.
+//! - Dialects order a model's texts and calls differently, so a turn is all of its text, then its
+//!   calls.
+//!
+//! The tenant and the end-user come first, then the system prompt, so equal conversations of
+//! different users have different chains. One pass over a request computes the digests of all
+//! turns; [`Chain::after`] adds the digest of the reply.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use throughline_core::{
+    Body, Call, CallId, Digest, Item, Json, NativePart, Origin, Part, Role, Tenant, ToolCall,
+    ToolResult, work,
+};
+
+/// The visible conversation of a request.
+#[derive(Clone)]
+pub struct Chain {
+    /// Boxed because the hasher is large and chains are moved often.
+    hasher: Box<blake3::Hasher>,
+    /// The last non-empty group. It may still grow.
+    group: Option<SpeakerGroup>,
+    /// The current run of consecutive model Items.
+    run: Option<Range<usize>>,
+    /// Whether a message after the system prompt was seen.
+    has_begun: bool,
+    /// The model's last calls, in order.
+    calls: Vec<CallId>,
+    turns: Vec<ChainTurn>,
+}
+
+/// The key of a turn by its chain and its provider: among turns that look alike, a provider can
+/// only read its own Seals.
+pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
+    static CONTEXT: LazyLock<blake3::Hasher> =
+        LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
+    let mut hasher = CONTEXT.clone();
+    hasher.update(digest);
+    hash_field(&mut hasher, b'p', origin.provider.as_bytes());
+    hash_field(&mut hasher, b'e', origin.endpoint.as_bytes());
+    *hasher.finalize().as_bytes()
+}
+
+/// One turn of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainTurn {
+    /// The digest of everything visible up to and including this turn; `None` if nothing in it is
+    /// visible.
+    pub digest: Option<Digest>,
+    /// The range of its Items in the Call.
+    pub items: Range<usize>,
+    /// Digests of the visible content of the turn.
+    pub visible: VisibleDigests,
+}
+
+/// Digests of the visible content of one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VisibleDigests {
+    /// All text without white space; `None` if there is no text.
+    pub text: Option<Digest>,
+    /// Calls with arguments, and media; `None` if there are none.
+    pub acts: Option<Digest>,
+}
+
+impl VisibleDigests {
+    /// Computes the digests of the Items of one turn.
+    pub fn of(items: &[Item]) -> Self {
+        let mut group = SpeakerGroup::new(Speaker::Model, 0);
+        for item in items {
+            group.add(item);
+        }
+        group.visible()
+    }
+
+    /// The chain digest after a model turn with this content.
+    fn digest_after(&self, hasher: &blake3::Hasher) -> Digest {
+        let mut hasher = hasher.clone();
+        self.absorb(&mut hasher);
+        *hasher.finalize().as_bytes()
+    }
+
+    fn absorb(&self, hasher: &mut blake3::Hasher) {
+        debug_assert!(self.text.is_some() || self.acts.is_some(), "a group has visible content");
+        hash_field(hasher, b'M', &self.text.unwrap_or_default());
+        hash_field(hasher, b'A', &self.acts.unwrap_or_default());
+    }
+}
+
+impl Chain {
+    /// Computes the chain of a Call.
+    pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
+        let hasher = blake3::Hasher::new_derive_key("throughline 2026-11 visible chain v1");
+        let mut hasher = Box::new(hasher);
+        hash_field(&mut hasher, b'T', tenant.0.as_bytes());
+        match end_user {
+            Some(user) => hash_field(&mut hasher, b'U', user.as_bytes()),
+            None => hash_field(&mut hasher, b'-', b""),
+        }
+        let (group, run, calls, turns) = (None, None, Vec::new(), Vec::new());
+        let mut chain = Self { hasher, group, run, has_begun: false, calls, turns };
+        for item in &call.system {
+            chain.add_item(Speaker::System, 0, item);
+        }
+        chain.extend(&call.items, 0);
+        chain
+    }
+
+    /// Extends the chain of the first `seen` Items to all of these Items. The first `seen` Items
+    /// must be [settled](is_settled), because later model Items would continue an open turn.
+    pub(super) fn extend(&mut self, items: &[Item], seen: usize) {
+        for (at, item) in items.iter().enumerate().skip(seen) {
+            self.push(at, item);
+        }
+        self.end_run();
+        self.close_turn();
+    }
+
+    /// The approximate size in bytes.
+    pub(super) fn size(&self) -> usize {
+        let turns = self.turns.len() * size_of::<ChainTurn>();
+        let calls = self.calls.iter().map(|id| id.0.len() + size_of::<CallId>()).sum::<usize>();
+        let group = self.group.as_ref().map_or(0, SpeakerGroup::size);
+        size_of::<Self>() + size_of::<blake3::Hasher>() + turns + calls + group
+    }
+
+    /// The model's turns, oldest first. The last one may still be open.
+    pub fn turns(&self) -> &[ChainTurn] {
+        &self.turns
+    }
+
+    /// The number of turns with visible content.
+    pub fn visible_turns(&self) -> usize {
+        self.turns.iter().filter(|turn| turn.digest.is_some()).count()
+    }
+
+    /// Whether the conversation ends with a visible model turn, which a reply then continues.
+    pub(super) fn goes_on(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.speaker == Speaker::Model)
+    }
+
+    /// The digest after a reply; `None` if nothing in the reply is visible. A reply to a
+    /// conversation that ends with a model turn continues that turn.
+    pub fn after(&self, reply: &[Item]) -> Option<Digest> {
+        self.turn_after(reply).map(|(digest, _)| digest)
+    }
+
+    /// The digest after a reply, with the visible content of the turn that it starts or continues.
+    pub(super) fn turn_after(&self, reply: &[Item]) -> Option<(Digest, VisibleDigests)> {
+        let (hasher, group, calls) = (self.hasher.clone(), self.group.clone(), self.calls.clone());
+        let (run, has_begun, turns) = (self.run.clone(), self.has_begun, Vec::new());
+        let mut chain = Self { hasher, group, run, has_begun, calls, turns };
+        for item in reply.iter().filter(|item| speaks(item) == Speaker::Model) {
+            chain.add_item(Speaker::Model, 0, item);
+        }
+        let group = chain.group.filter(|group| group.speaker == Speaker::Model)?;
+        let visible = group.visible();
+        Some((visible.digest_after(&chain.hasher), visible))
+    }
+
+    fn push(&mut self, at: usize, item: &Item) {
+        let speaker = match speaks(item) {
+            // Most wires accept a system prompt only at the top.
+            Speaker::System if self.has_begun => Speaker::Caller,
+            speaker => speaker,
+        };
+        if speaker == Speaker::Model {
+            let start = self.run.as_ref().map_or(at, |run| run.start);
+            self.run = Some(start..at + 1);
+        } else {
+            self.end_run();
+        }
+        self.add_item(speaker, at, item);
+    }
+
+    fn add_item(&mut self, speaker: Speaker, at: usize, item: &Item) {
+        if !has_visible_content(speaker, item) {
+            return;
+        }
+        self.has_begun |= speaker != Speaker::System;
+        if self.group.as_ref().is_none_or(|group| group.speaker != speaker) {
+            let start = match &self.run {
+                Some(run) if speaker == Speaker::Model => run.start,
+                Some(_) | None => at,
+            };
+            self.close_turn();
+            if let Some(group) = self.group.replace(SpeakerGroup::new(speaker, start)) {
+                group.absorb(&mut self.hasher, &self.calls);
+                if group.speaker == Speaker::Model {
+                    self.calls = group.calls.into_iter().map(|(id, _)| id).collect();
+                }
+            }
+        }
+        if let Some(group) = &mut self.group {
+            group.add(item);
+        }
+    }
+
+    /// Ends the current run of model Items: it becomes a turn or continues the last open one. The
+    /// turn gets its digest from [`Chain::close_turn`], once it cannot continue.
+    fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let open = self.group.as_ref().filter(|group| group.speaker == Speaker::Model);
+        let items = open.map_or(run.start, |group| group.start.min(run.start))..run.end;
+        if open.is_some() {
+            // Turns are in order, so those that this one includes are the last.
+            while self.turns.last().is_some_and(|turn| turn.items.start >= items.start) {
+                work::step();
+                self.turns.pop();
+            }
+        }
+        self.turns.push(ChainTurn { digest: None, items, visible: VisibleDigests::default() });
+    }
+
+    /// Computes the digest of the last turn from the model's open group. A group is digested once
+    /// rather than with every run that it continues.
+    fn close_turn(&mut self) {
+        let Some(group) = self.group.as_mut().filter(|group| group.speaker == Speaker::Model)
+        else {
+            return;
+        };
+        let Some(turn) = self.turns.last_mut().filter(|turn| turn.items.end > group.start) else {
+            return;
+        };
+        let visible = group.visible();
+        group.seen = Some(visible);
+        turn.visible = visible;
+        turn.digest = Some(visible.digest_after(&self.hasher));
+    }
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.turns).finish()
+    }
+}
+
+/// Whether the last Item is not the model's, so a chain of these Items can be extended.
+pub(super) fn is_settled(items: &[Item]) -> bool {
+    items.last().is_none_or(|item| speaks(item) != Speaker::Model)
+}
+
+/// The speaker of an Item, as far as all dialects distinguish it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    System,
+    Caller,
+    Model,
+}
+
+fn speaks(item: &Item) -> Speaker {
+    match (item.role, &item.body) {
+        (_, Body::Result(_)) | (Role::User | Role::Tool, _) => Speaker::Caller,
+        (Role::System | Role::Developer, _) => Speaker::System,
+        (Role::Assistant, _) => Speaker::Model,
+    }
+}
+
+/// Whether an Item has content that the chain covers.
+fn has_visible_content(speaker: Speaker, item: &Item) -> bool {
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
+        Body::Media(_) | Body::Call(_) | Body::Result(_) | Body::Compaction => true,
+        // Unknown content of a caller must count: it may be the only difference between two
+        // conversations.
+        Body::Unknown => speaker != Speaker::Model && item.native.as_ref().is_some_and(is_part),
+        Body::Thought(_) | Body::Hosted(_) => false,
+    }
+}
+
+/// Whether this is a part of a message rather than an otherwise empty message.
+fn is_part(native: &NativePart) -> bool {
+    native.envelope.as_ref().is_none_or(|envelope| envelope.json != native.json)
+}
+
+/// Consecutive Items of one speaker.
+#[derive(Clone)]
+struct SpeakerGroup {
+    speaker: Speaker,
+    /// Index of the first Item.
+    start: usize,
+    /// Text since the last non-text part; for a model, all text.
+    text: Vec<u8>,
+    /// A caller's parts in order; for a model, its media.
+    parts: Vec<(u8, Vec<u8>)>,
+    calls: Vec<(CallId, Vec<u8>)>,
+    results: Vec<(CallId, Vec<u8>)>,
+    /// Cached digests, cleared when the group grows.
+    seen: Option<VisibleDigests>,
+}
+
+impl SpeakerGroup {
+    fn new(speaker: Speaker, start: usize) -> Self {
+        let (text, parts, calls, results) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { speaker, start, text, parts, calls, results, seen: None }
+    }
+
+    /// The approximate size in bytes.
+    fn size(&self) -> usize {
+        let parts = self.parts.iter().map(|(_, part)| part.len());
+        let acts = self.calls.iter().chain(&self.results).map(|(id, act)| id.0.len() + act.len());
+        let count = self.parts.len() + self.calls.len() + self.results.len();
+        let each = size_of::<(CallId, Vec<u8>)>();
+        self.text.len() + parts.chain(acts).sum::<usize>() + count * each
+    }
+
+    fn add(&mut self, item: &Item) {
+        self.seen = None;
+        match &item.body {
+            Body::Text(text) | Body::Summary { text, .. } => {
+                push_without_whitespace(&mut self.text, text);
+            }
+            Body::Media(media) => self.part(b'm', media.digest().to_vec()),
+            Body::Call(call) => {
+                let mut said = Vec::new();
+                push_with_length(&mut said, call.name.as_bytes());
+                push_with_length(&mut said, arguments(call).as_bytes());
+                self.calls.push((call.id.clone(), said));
+            }
+            Body::Result(result) => self.results.push((result.call.clone(), answer(result))),
+            Body::Compaction => {
+                let mut sealed = Vec::new();
+                for seal in &item.seals {
+                    push_with_length(&mut sealed, seal.reveal_to_tenant());
+                }
+                self.part(b'c', sealed);
+            }
+            Body::Unknown if self.speaker != Speaker::Model => {
+                let said = item.native.as_ref().map(|native| unmarked(&native.json));
+                self.part(b'u', said.unwrap_or_default().into_bytes());
+            }
+            Body::Thought(_) | Body::Hosted(_) | Body::Unknown => {}
+        }
+    }
+
+    fn part(&mut self, kind: u8, said: Vec<u8>) {
+        if self.speaker != Speaker::Model && !self.text.is_empty() {
+            self.parts.push((b't', std::mem::take(&mut self.text)));
+        }
+        self.parts.push((kind, said));
+    }
+
+    fn visible(&self) -> VisibleDigests {
+        if let Some(seen) = self.seen {
+            return seen;
+        }
+        let text = (!self.text.is_empty()).then(|| *blake3::hash(&self.text).as_bytes());
+        let has_acts = !self.calls.is_empty() || !self.parts.is_empty();
+        let acts = has_acts.then(|| {
+            let mut hasher = blake3::Hasher::new();
+            for (_, call) in &self.calls {
+                hash_field(&mut hasher, b'c', call);
+            }
+            for (kind, part) in &self.parts {
+                hash_field(&mut hasher, *kind, part);
+            }
+            *hasher.finalize().as_bytes()
+        });
+        VisibleDigests { text, acts }
+    }
+
+    /// Adds this group to the digest. Its results are ordered by these calls.
+    fn absorb(&self, hasher: &mut blake3::Hasher, calls: &[CallId]) {
+        if self.speaker == Speaker::Model {
+            self.visible().absorb(hasher);
+            return;
+        }
+        hash_field(hasher, if self.speaker == Speaker::System { b'S' } else { b'C' }, b"");
+        let mut results: Vec<_> = self.results.iter().collect();
+        let mut places: HashMap<&CallId, usize> = HashMap::new();
+        for (place, call) in calls.iter().enumerate().filter(|_| !results.is_empty()) {
+            places.entry(call).or_insert(place);
+        }
+        let turn = |id: &CallId| places.get(id).copied().unwrap_or(usize::MAX);
+        results.sort_by_key(|(id, _)| turn(id));
+        // Clients that resume a session may send results twice, together with their media.
+        let (mut given, mut said, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
+        for (id, result) in results {
+            let is_stray = turn(id) == usize::MAX;
+            if !given.insert((id, result)) || is_stray && said.contains(result) {
+                has_doubles = true;
+                continue;
+            }
+            said.insert(result);
+            hash_field(hasher, b'r', result);
+        }
+        let mut media = HashSet::new();
+        for (kind, part) in &self.parts {
+            let is_double = has_doubles && *kind == b'm' && !media.insert(part);
+            if !is_double {
+                hash_field(hasher, *kind, part);
+            }
+        }
+        if !self.text.is_empty() {
+            hash_field(hasher, b't', &self.text);
+        }
+    }
+}
+
+/// The arguments of a call as sorted JSON. Wires that accept only objects put free text into
+/// `input`.
+fn arguments(call: &ToolCall) -> String {
+    let tree = call.args.tree();
+    let root = tree.root();
+    if root.is_object() {
+        return root.canonical();
+    }
+    if root.is_null() || (!call.custom && root.is("")) {
+        return "{}".to_owned();
+    }
+    format!("{{\"input\":{}}}", root.canonical())
+}
+
+/// The content of a tool result: its text, canonical if it is JSON, then its media.
+fn answer(result: &ToolResult) -> Vec<u8> {
+    let mut text = String::new();
+    let mut others = Vec::new();
+    for part in &result.parts {
+        match part {
+            Part::Text(said) => text.push_str(said),
+            Part::Value(value) => text.push_str(value.as_str()),
+            Part::Media(media) => push_with_length(&mut others, &media.digest()),
+            Part::Unknown(_, json) => push_with_length(&mut others, unmarked(json).as_bytes()),
+        }
+    }
+    let mut said = Vec::new();
+    let is_value = text.trim_start().starts_with(['{', '[']);
+    match is_value.then(|| Json::parse(text.clone()).ok()).flatten() {
+        Some(value) => push_with_length(&mut said, value.canonical().as_bytes()),
+        None => {
+            let mut words = Vec::new();
+            push_without_whitespace(&mut words, &text);
+            push_with_length(&mut said, &words);
+        }
+    }
+    said.extend(others);
+    said
+}
+
+/// A part as sorted JSON without the cache marker, which moves from turn to turn.
+fn unmarked(json: &Json) -> String {
+    let tree = json.tree();
+    if tree.root().get("cache_control").is_none() {
+        return tree.root().canonical();
+    }
+    let unmarked = throughline_core::json::object(|o| {
+        for (key, value) in tree.root().members().filter(|(key, _)| !key.is("cache_control")) {
+            o.node(&key.text().unwrap_or_default(), value);
+        }
+    });
+    unmarked.canonical()
+}
+
+/// Block size in bytes for stripping white space.
+const BLOCK: usize = 64;
+
+/// Appends a text without its white space.
+fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
+    // Most text is ASCII, for which white space can be recognised per byte.
+    if text.is_ascii() {
+        out.reserve(text.len());
+        for block in text.as_bytes().chunks(BLOCK) {
+            let (mut kept, mut length) = ([0; BLOCK], 0);
+            for byte in block {
+                // Branch-free: every byte is written, and the next one overwrites a white-space
+                // byte.
+                if let Some(place) = kept.get_mut(length) {
+                    *place = *byte;
+                }
+                length += usize::from(!matches!(byte, b' ' | 0x09..=0x0d));
+            }
+            out.extend_from_slice(kept.get(..length).unwrap_or_default());
+        }
+        return;
+    }
+    for word in text.split_whitespace() {
+        out.extend_from_slice(word.as_bytes());
+    }
+}
+
+/// Appends bytes with a length prefix.
+fn push_with_length(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn hash_field(hasher: &mut blake3::Hasher, kind: u8, bytes: &[u8]) {
+    hasher.update(&[kind]);
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}

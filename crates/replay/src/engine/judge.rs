@@ -1,0 +1,328 @@
+//! Compares a client's turn with the captured one and applies permitted edits.
+
+use throughline_core::{Body, Contract, Item, Json, Node, Seal, Target, ToolCall, Wire, json};
+
+use crate::claim::Claims;
+use crate::engine::chain::ChainTurn;
+use crate::engine::memo::Captured;
+
+/// How similar a turn of a request is to a captured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Similarity {
+    /// All visible content is equal.
+    Same,
+    /// Only the text differs.
+    Edited,
+    /// The calls have the same ids, and arguments with only additional members. The text may
+    /// differ.
+    Grown,
+    /// A different turn.
+    Other,
+}
+
+pub(super) fn likeness(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Similarity {
+    let (now, then) = (turn.visible, captured.visible);
+    if now.acts != then.acts {
+        if has_grown(items, captured) { Similarity::Grown } else { Similarity::Other }
+    } else if now.text == then.text {
+        Similarity::Same
+    } else {
+        Similarity::Edited
+    }
+}
+
+/// Whether the client's calls equal the captured ones except for additional argument members, such
+/// as defaults. If a Seal covers the prefix, no difference is permitted.
+fn has_grown(items: &[Item], captured: &Captured) -> bool {
+    let now: Vec<&ToolCall> = items.iter().filter_map(Item::call).collect();
+    let then: Vec<&ToolCall> = captured.items.iter().filter_map(Item::call).collect();
+    let has_media = |items: &[Item]| items.iter().any(|item| matches!(item.body, Body::Media(_)));
+    !then.is_empty()
+        && now.len() == then.len()
+        && !has_media(items)
+        && !has_media(&captured.items)
+        && !is_prefix_bound(captured)
+        && now.iter().zip(&then).all(|(now, then)| is_same_call(now, then))
+}
+
+/// Whether the captured turn has a Seal that covers the prefix.
+fn is_prefix_bound(captured: &Captured) -> bool {
+    captured.items.iter().flat_map(|item| &item.seals).any(|seal| seal.bound.prefix.is_some())
+}
+
+/// Whether a call has the id and tool of the captured one, and at least its arguments.
+fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
+    let is_named = match (&now.wire_id, &then.wire_id) {
+        (Some(now), Some(then)) => now == then || Claims::has_handle_format(now.as_bytes()),
+        (Some(now), None) => Claims::has_handle_format(now.as_bytes()),
+        (None, _) => false,
+    };
+    is_named && now.name == then.name && has_members_of(&now.args, &then.args)
+}
+
+/// Whether a value contains every member of another, with equal values, at every depth.
+fn has_members_of(now: &Json, then: &Json) -> bool {
+    let (now, then) = (now.tree(), then.tree());
+    let mut open = vec![(now.root(), then.root())];
+    while let Some((now, then)) = open.pop() {
+        if now.is_object() && then.is_object() {
+            for (key, value) in then.members() {
+                let Some(same) = now.get(&key.text().unwrap_or_default()) else { return false };
+                open.push((same, value));
+            }
+        } else if now.is_array() && then.is_array() {
+            if now.elements().count() != then.elements().count() {
+                return false;
+            }
+            open.extend(now.elements().zip(then.elements()));
+        } else if now.canonical() != then.canonical() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The captured call with the client's arguments.
+fn with_arguments(item: &Item, now: &ToolCall) -> Item {
+    let mut item = item.clone();
+    let Body::Call(call) = &mut item.body else { return item };
+    if call.args.is_equivalent_to(&now.args) {
+        return item;
+    }
+    call.args = now.args.clone();
+    let Some(native) = &mut item.native else { return item };
+    let (pointers, is_text): (&[&str], bool) = match native.wire.as_str() {
+        "anthropic-messages" => (&["/input"], false),
+        "gemini" => (&["/functionCall/args", "/function_call/args"], false),
+        "bedrock-converse" => (&["/toolUse/input"], false),
+        "openai-chat" => (&["/function/arguments"], true),
+        "openai-responses" => (&["/arguments"], true),
+        _ => (&[], false),
+    };
+    let tree = native.json.tree();
+    let place = pointers.iter().find_map(|pointer| tree.root().at(pointer)).map(Node::range);
+    let written = if is_text { json::string(now.args.as_str()) } else { now.args.clone() };
+    let text = native.json.bytes();
+    let edited = place.and_then(|place| {
+        let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
+        Json::parse([before, written.bytes(), after].concat()).ok()
+    });
+    match edited {
+        Some(json) => {
+            native.json = json;
+            native.envelope = None;
+        }
+        None => item.native = None,
+    }
+    item
+}
+
+/// Whether the target produced the turn and can therefore read its Seals.
+pub(super) fn is_from_target(captured: &Captured, target: &Target) -> bool {
+    let origin = captured.items.iter().find_map(|item| item.origin.as_ref());
+    origin.is_some_and(|origin| {
+        origin.provider == target.origin.provider && origin.endpoint == target.origin.endpoint
+    })
+}
+
+/// The Seals that the client sent, without Claims.
+pub(super) fn seals(items: &[Item]) -> impl Iterator<Item = &Seal> {
+    let seals = items.iter().flat_map(|item| &item.seals);
+    seals.filter(|seal| !Claims::has_handle_format(seal.reveal_to_tenant()))
+}
+
+/// Whether a returned Seal equals the issued one. Google compares decoded bytes, and its own
+/// clients change the base64 alphabet.
+pub(super) fn is_same(sent: &Seal, issued: &Seal) -> bool {
+    let (now, then) = (sent.reveal_to_tenant(), issued.reveal_to_tenant());
+    now == then || issued.owner.wire == Wire::GEMINI && plain(now).eq(plain(then))
+}
+
+/// Base64 text normalised to one alphabet without padding.
+pub(super) fn plain(text: &[u8]) -> impl Iterator<Item = u8> {
+    text.iter().filter(|byte| **byte != b'=').map(|byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => *byte,
+    })
+}
+
+/// Passes normalised base64 text to `make`. Copies only if the text is not normalised already.
+pub(super) fn with_normalized_base64<T>(text: &[u8], make: impl FnOnce(&[u8]) -> T) -> T {
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    let inner = text.get(..text.len() - padding).unwrap_or_default();
+    match memchr::memchr3(b'=', b'-', b'_', inner) {
+        None => make(inner),
+        Some(_) => make(&plain(inner).collect::<Vec<u8>>()),
+    }
+}
+
+/// Whether the client returned everything that the target reads.
+pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) -> bool {
+    let has_claims = items.iter().any(|item| Claims::handles_in_item(item).next().is_some());
+    let (mut sent, mut issued) = (seals(items), captured.items.iter().flat_map(|item| &item.seals));
+    let is_all = loop {
+        match (sent.next(), issued.next()) {
+            (Some(sent), Some(issued)) if is_same(sent, issued) => {}
+            (None, None) => break true,
+            (Some(_) | None, _) => break false,
+        }
+    };
+    !has_claims && is_all && !lacks_required_thought(items, captured, target)
+}
+
+/// Whether unsealed reasoning is missing that the target requires.
+fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) -> bool {
+    let demands = match target.profile.contract {
+        Contract::Stateless => false,
+        Contract::RequiredWithTools => captured.visible.acts.is_some(),
+        Contract::AlwaysRequired => true,
+    };
+    let is_unsealed = |item: &&Item| matches!(item.body, Body::Thought(_)) && item.seals.is_empty();
+    demands
+        && target.provider.wire == Wire::OPENAI_CHAT
+        && captured.items.iter().filter(is_unsealed).any(|thought| !has_thought(items, thought))
+}
+
+/// Whether the client sent this thought.
+pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
+    let is_same = |item: &Item| match (&item.body, &thought.body) {
+        (Body::Thought(now), Body::Thought(then)) => now.content == then.content,
+        _ => false,
+    };
+    items.iter().any(|item| is_same(item) && Claims::handles_in_item(item).next().is_none())
+}
+
+/// The client's Items with a Seal or sealed thought that differs from the issued one.
+pub(super) fn altered<'i>(
+    items: &'i [Item],
+    captured: &'i Captured,
+) -> impl Iterator<Item = &'i Item> {
+    items.iter().filter(|item| {
+        seals(std::slice::from_ref(*item)).any(|seal| {
+            let holds = |issued: &&Item| issued.seals.iter().any(|known| is_same(seal, known));
+            let issuer = captured.items.iter().find(holds);
+            issuer.is_none_or(|issued| match (&item.body, &issued.body) {
+                (Body::Thought(now), Body::Thought(then)) => now.content != then.content,
+                _ => false,
+            })
+        })
+    })
+}
+
+/// The captured Items with the client's text and arguments; `None` if a Seal covers them or the
+/// texts cannot be aligned.
+pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
+    let mut calls = items.iter().filter_map(Item::call);
+    let mut as_sent = |item: &Item| match item.call().and_then(|_| calls.next()) {
+        Some(now) => with_arguments(item, now),
+        None => item.clone(),
+    };
+    if turn.visible.text == captured.visible.text {
+        return Some(captured.items.iter().map(as_sent).collect());
+    }
+    if let Some(merged) = with_extra_text(items, captured) {
+        return Some(merged);
+    }
+    let texts: Vec<&Item> = captured.items.iter().filter(|item| is_text(item)).collect();
+    let leads = |item: &Item| {
+        let mut leading = captured.items.iter().flat_map(|other| &other.seals);
+        leading.any(|seal| seal.attached.leads.as_ref() == Some(&item.id))
+    };
+    if texts.iter().any(|item| !item.seals.is_empty() || leads(item)) {
+        return None;
+    }
+    let now: Vec<&Item> = items.iter().filter(|item| is_text(item)).collect();
+    if !now.is_empty() && now.len() != texts.len() {
+        return None;
+    }
+    let mut now = now.into_iter();
+    let items = captured.items.iter().filter_map(|item| {
+        if !is_text(item) {
+            return Some(as_sent(item));
+        }
+        let text = now.next()?;
+        let mut item = item.clone();
+        if text.visible() != item.visible() {
+            item.replace_body(text.body.clone());
+        }
+        Some(item)
+    });
+    Some(items.collect())
+}
+
+fn is_text(item: &Item) -> bool {
+    match &item.body {
+        Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
+        Body::Media(_)
+        | Body::Thought(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Unknown => false,
+    }
+}
+
+/// Whether an Item is visible in every dialect.
+fn is_visible(item: &Item) -> bool {
+    is_text(item) || matches!(item.body, Body::Call(_) | Body::Media(_))
+}
+
+/// The captured Items with texts that the client inserted; `None` if the client changed anything
+/// else or a Seal covers the prefix.
+fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
+    if is_prefix_bound(captured) {
+        return None;
+    }
+    let mut seals = captured.items.iter().flat_map(|item| &item.seals);
+    let is_led = seals.any(|seal| seal.attached.leads.is_some());
+    let mut issued = captured.items.iter().peekable();
+    let mut merged: Vec<Item> = Vec::with_capacity(captured.items.len() + 1);
+    for item in items.iter().filter(|item| is_visible(item)) {
+        let next = issued.clone().find(|then| is_visible(then));
+        if next.is_some_and(|then| is_counterpart(item, then)) {
+            for then in issued.by_ref() {
+                let is_it = is_visible(then);
+                let now = item.call().filter(|_| is_it);
+                merged.push(now.map_or_else(|| then.clone(), |now| with_arguments(then, now)));
+                if is_it {
+                    break;
+                }
+            }
+        } else if is_text(item) {
+            // Thoughts come first in their turn, unless a Seal ties them to the next Item.
+            while let Some(then) = issued.next_if(|then| !is_led && !is_visible(then)) {
+                merged.push(then.clone());
+            }
+            let mut extra = item.clone();
+            let neighbour = merged.last().or(captured.items.first());
+            extra.place.message = neighbour.map_or(0, |item| item.place.message);
+            merged.push(extra);
+        } else {
+            return None;
+        }
+    }
+    if issued.clone().any(is_visible) {
+        return None;
+    }
+    merged.extend(issued.cloned());
+    Some(merged)
+}
+
+/// Whether a client's Item corresponds to the captured one: equal text, or the same call.
+fn is_counterpart(now: &Item, then: &Item) -> bool {
+    let letters = |item: &Item| -> String {
+        let text = item.visible().unwrap_or_default();
+        text.chars().filter(|letter| !letter.is_whitespace()).collect()
+    };
+    match (now.call(), then.call()) {
+        (Some(now), Some(then)) => now.name == then.name && has_members_of(&now.args, &then.args),
+        (None, None) => is_text(now) && is_text(then) && letters(now) == letters(then),
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod judge_tests;

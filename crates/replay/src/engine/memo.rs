@@ -1,0 +1,114 @@
+//! Cache of captured turns. Erased turns are never served: an entry is valid only in the epoch in
+//! which the store confirmed it or it was stored, and every search reads the current epoch from the
+//! store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use throughline_core::{ErasureEpoch, Item, Name, Tenant, TurnId, VaultTurn};
+
+use crate::engine::chain::VisibleDigests;
+use crate::recent::ByteLru;
+
+/// Maximum size of the cache in bytes.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The content of a captured turn.
+#[derive(Debug)]
+pub(super) struct Captured {
+    pub(super) end_user: Option<Name>,
+    /// Number of visible turns before this one.
+    pub(super) number: usize,
+    pub(super) items: Vec<Item>,
+    pub(super) visible: VisibleDigests,
+    /// Size of its records in bytes.
+    pub(super) size: usize,
+}
+
+type TurnKey = (Tenant, TurnId);
+
+/// The cache of captured turns.
+pub(super) struct TurnCache(Mutex<ByteLru<TurnKey, CachedTurn>>);
+
+/// A turn and the epoch in which it was valid.
+struct CachedTurn {
+    turn: VaultTurn,
+    era: ErasureEpoch,
+    captured: Arc<Captured>,
+}
+
+impl Default for TurnCache {
+    fn default() -> Self {
+        Self(Mutex::new(ByteLru::new(MOST_BYTES)))
+    }
+}
+
+impl TurnCache {
+    fn recent(&self) -> MutexGuard<'_, ByteLru<TurnKey, CachedTurn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, tenant: &Tenant, node: &TurnId) -> Option<Arc<Captured>> {
+        let recent = self.recent();
+        let known = recent.get(&(tenant.clone(), node.clone()));
+        known.map(|known| Arc::clone(&known.captured))
+    }
+
+    /// The turn, if it was valid in this epoch.
+    pub(super) fn get_valid(
+        &self,
+        tenant: &Tenant,
+        node: &TurnId,
+        era: ErasureEpoch,
+    ) -> Option<VaultTurn> {
+        let recent = self.recent();
+        let known = recent.get(&(tenant.clone(), node.clone()));
+        known.filter(|known| known.era == era).map(|known| known.turn.clone())
+    }
+
+    /// Marks those of these turns that are cached as valid in this epoch.
+    pub(super) fn mark_valid<'t>(
+        &self,
+        tenant: &Tenant,
+        turns: impl Iterator<Item = &'t VaultTurn>,
+        era: ErasureEpoch,
+    ) {
+        let mut recent = self.recent();
+        for turn in turns {
+            if let Some(known) = recent.get_mut(&(tenant.clone(), turn.id.clone())) {
+                known.era = era;
+            }
+        }
+    }
+
+    /// Caches a turn that was valid in this epoch.
+    pub(super) fn insert(
+        &self,
+        tenant: &Tenant,
+        turn: &VaultTurn,
+        captured: &Arc<Captured>,
+        era: ErasureEpoch,
+    ) {
+        let known = CachedTurn { turn: turn.clone(), era, captured: Arc::clone(captured) };
+        self.recent().put((tenant.clone(), turn.id.clone()), known, captured.size);
+    }
+
+    /// Removes an erased turn.
+    pub(super) fn drop(&self, tenant: &Tenant, node: &TurnId) {
+        drop(self.recent().take(&(tenant.clone(), node.clone())));
+    }
+
+    /// The cached ancestors of a turn, nearest first.
+    pub(super) fn ancestors(&self, tenant: &Tenant, node: &TurnId) -> Vec<TurnId> {
+        let recent = self.recent();
+        let mut key = (tenant.clone(), node.clone());
+        let mut ancestors = Vec::new();
+        while let Some(parent) = recent.get(&key).and_then(|known| known.turn.parent.clone()) {
+            if ancestors.len() > recent.len() {
+                break;
+            }
+            ancestors.push(parent.clone());
+            key.1 = parent;
+        }
+        ancestors
+    }
+}

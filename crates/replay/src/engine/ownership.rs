@@ -1,0 +1,182 @@
+//! Records which tenant received which provider-held object, and looks it up.
+
+use std::collections::HashSet;
+
+use throughline_core::{
+    Append, Batch, Content, Digest, LogId, LogOpening, NewRecord, NewVaultTurn, StoreError, Tenant,
+    VaultKey, VaultTurn, json, kind, restore_items,
+};
+
+use crate::claim::Claims;
+use crate::engine::Replay;
+use crate::objects::{LOG, OBJECT, ObjectId, ObjectKind, account_of, owner_key};
+
+impl Replay {
+    /// Returns for each object whether the tenant received it from that account.
+    pub async fn owns(
+        &self,
+        tenant: &Tenant,
+        account: &str,
+        objects: &[&ObjectId],
+    ) -> Result<Vec<bool>, StoreError> {
+        let keys: Vec<Digest> = objects.iter().map(|object| owner_key(account, object)).collect();
+        let mut owned: Vec<bool> = keys.iter().map(|key| self.owned.has(tenant, key)).collect();
+        let unknown: Vec<usize> =
+            owned.iter().enumerate().filter(|(_, owned)| !**owned).map(|(at, _)| at).collect();
+        if unknown.is_empty() {
+            return Ok(owned);
+        }
+        let asked = unknown.iter().filter_map(|at| keys.get(*at));
+        let asked: Vec<VaultKey> = asked.map(|key| VaultKey::Chain(*key)).collect();
+        let found = self.find(tenant, &asked).await?.found;
+        let mut older = Vec::new();
+        for (at, found) in unknown.into_iter().zip(found) {
+            match found {
+                Some(_) => self.mark_owned(tenant, &keys, at, &mut owned),
+                None => older.push(at),
+            }
+        }
+        for at in self.find_captured(tenant, account, objects, &older).await? {
+            self.mark_owned(tenant, &keys, at, &mut owned);
+        }
+        Ok(owned)
+    }
+
+    fn mark_owned(&self, tenant: &Tenant, keys: &[Digest], at: usize, owned: &mut [bool]) {
+        if let (Some(key), Some(place)) = (keys.get(at), owned.get_mut(at)) {
+            *place = true;
+            self.owned.add(tenant, *key);
+        }
+    }
+
+    /// Returns the objects found in captured turns without owner keys, which earlier versions
+    /// wrote.
+    async fn find_captured(
+        &self,
+        tenant: &Tenant,
+        account: &str,
+        objects: &[&ObjectId],
+        places: &[usize],
+    ) -> Result<Vec<usize>, StoreError> {
+        let asked = places.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
+        let asked: Vec<(usize, &ObjectId)> = asked
+            .filter(|(_, object)| matches!(object.kind, ObjectKind::Response | ObjectKind::Item))
+            .collect();
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<VaultKey> =
+            asked.iter().map(|(_, object)| VaultKey::Id(object.id.clone())).collect();
+        let found = self.find(tenant, &keys).await?.found;
+        let mut captured = Vec::new();
+        for ((at, _), found) in asked.into_iter().zip(found) {
+            if let Some(found) = found
+                && found.turn.gone.is_none()
+                && self.was_returned_by(tenant, &found.turn, account).await?
+            {
+                captured.push(at);
+            }
+        }
+        Ok(captured)
+    }
+
+    /// Whether that account returned the reply of a captured turn.
+    async fn was_returned_by(
+        &self,
+        tenant: &Tenant,
+        turn: &VaultTurn,
+        account: &str,
+    ) -> Result<bool, StoreError> {
+        let count = turn.last.saturating_sub(turn.first) + 1;
+        let limit = u32::try_from(count).unwrap_or(u32::MAX);
+        let records =
+            self.store().read(tenant, &turn.log, turn.first.saturating_sub(1), limit).await?;
+        let texts = records.into_iter().filter(|record| *record.kind == *kind::ITEM);
+        let texts = texts.map(|record| match record.content {
+            Content::Here(text) => Some(text),
+            Content::Gone(_) => None,
+        });
+        let Ok(items) = restore_items(texts) else { return Ok(false) };
+        let origins = items.iter().filter_map(|item| item.origin.as_ref());
+        Ok(origins.into_iter().any(|origin| account_of(origin) == account))
+    }
+
+    /// Records in memory that the tenant received these objects, because the store failed to record
+    /// it. This process accepts the ids until it restarts or the cache is full.
+    pub fn cache_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
+        for object in objects {
+            self.owned.add(tenant, owner_key(account, object));
+        }
+    }
+
+    /// Records that the tenant received these objects from that account. Recorded objects are not
+    /// written again.
+    pub async fn record_objects(
+        &self,
+        tenant: &Tenant,
+        account: &str,
+        objects: &[ObjectId],
+    ) -> Result<(), StoreError> {
+        let all: Vec<&ObjectId> = objects.iter().collect();
+        let owned = self.owns(tenant, account, &all).await?;
+        let mut seen = HashSet::new();
+        let fresh: Vec<&ObjectId> = all
+            .into_iter()
+            .zip(owned)
+            .filter(|(object, owned)| !owned && seen.insert(*object))
+            .map(|(object, _)| object)
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let node = Claims::new_turn_id().map_err(|error| StoreError::invalid(error.to_string()))?;
+        let batch = |log: &LogId, opening: Option<LogOpening>| {
+            let mut append = Append::new(log.clone());
+            append.opening = opening;
+            for object in &fresh {
+                let content = json::object(|o| {
+                    o.number("v", 1).string("account", account);
+                    o.string("kind", object.kind.as_str()).string("id", &object.id);
+                });
+                append = append.record(NewRecord::new(OBJECT, content.bytes().clone()));
+            }
+            let mut batch = Batch::new(tenant.clone()).append(append);
+            let keys = fresh.iter().map(|object| VaultKey::Chain(owner_key(account, object)));
+            batch.vault.push(NewVaultTurn {
+                id: node.clone(),
+                parent: None,
+                keys: keys.collect(),
+                log: log.clone(),
+                prefix: None,
+            });
+            batch
+        };
+        let shared = LogId::from(LOG);
+        // Another process may open the log first, and an operator may have destroyed it.
+        let own = LogId::from(format!("{LOG}-{node}"));
+        let attempts = [
+            (&shared, None),
+            (&shared, Some(LogOpening::thread())),
+            (&shared, None),
+            (&own, Some(LogOpening::thread())),
+        ];
+        let mut failed = StoreError::Closed;
+        for (log, opening) in attempts {
+            match self.store().commit(batch(log, opening)).await {
+                Ok(_) => {
+                    for object in &fresh {
+                        self.owned.add(tenant, owner_key(account, object));
+                    }
+                    return Ok(());
+                }
+                Err(
+                    error @ (StoreError::NotFound { .. }
+                    | StoreError::Conflict { .. }
+                    | StoreError::Invalid(_)),
+                ) => failed = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failed)
+    }
+}

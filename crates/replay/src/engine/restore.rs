@@ -1,0 +1,490 @@
+//! Matches the turns of a request to captured turns.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use throughline_core::{
+    Call, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Origin, Role, StoreError,
+    Target, Tenant, TurnId, VaultKey, VaultMatch, VaultTurn,
+};
+
+use crate::claim::Claims;
+use crate::engine::capture;
+use crate::engine::chain::{self, ChainTurn};
+use crate::engine::judge::{self, Similarity};
+use crate::engine::memo::Captured;
+use crate::engine::splice::{self, Patch};
+use crate::engine::unmask;
+use crate::engine::vault::{LoadedTurn, VaultSearch};
+use crate::engine::{CapturedSeals, Conversation, Replay, RestoredCall};
+use crate::finding::{Finding, RestoreIssue};
+use crate::turn::ParentTurn;
+
+/// Maximum number of turns per Vault query.
+const MOST_TURNS: usize = 64;
+
+/// Restores what the client of a request has lost.
+pub(super) async fn restore(
+    replay: &Replay,
+    tenant: &Tenant,
+    end_user: Option<&str>,
+    mut call: Call,
+) -> Result<RestoredCall, StoreError> {
+    let mut matches = find_turns(replay, (tenant, end_user), &call).await?;
+    let turns = matches.conversation.chain.turns();
+    let cleaned =
+        unmask::clean(replay, (tenant, end_user), &call, turns, &matches.candidates).await?;
+    let mut unmasked = RemovedThoughts::default();
+    if !cleaned.is_empty() {
+        unmasked = RemovedThoughts::remove(&mut call, turns, cleaned);
+        matches = find_turns(replay, (tenant, end_user), &call).await?;
+    }
+    let TurnMatches { mut conversation, patches, owners, mut findings, candidates } = matches;
+    findings.extend(unmasked.findings);
+    let issued = CapturedSeals(candidates.into_values().collect());
+    for (range, captured) in owners {
+        let items = call.items.get_mut(range).unwrap_or_default();
+        splice::set_owner(items, &captured.items);
+    }
+    let mut marks = HashMap::new();
+    splice::splice(&mut call, patches, &mut marks);
+    let mut left = Claims::remove(&mut call, ElisionReason::Foreign);
+    left.extend(unmasked.fates);
+    if !conversation.open.is_empty() {
+        let others = call.items.iter().rposition(|item| item.role != Role::Assistant);
+        let start = others.map_or(0, |last| last + 1);
+        conversation.open = call.items.get(start..).unwrap_or_default().to_vec();
+    }
+    Ok(RestoredCall { call, conversation, findings, issued, marks, left })
+}
+
+/// The matches for the turns of a request.
+struct TurnMatches {
+    conversation: Conversation,
+    patches: Vec<Patch>,
+    /// Turns that stay unchanged, by their range in the request.
+    owners: Vec<(Range<usize>, Arc<Captured>)>,
+    findings: Vec<Finding>,
+    /// Captured turns that match or may match, by turn number.
+    candidates: HashMap<usize, Arc<Captured>>,
+}
+
+/// Finds the captured turn of each turn of a request and decides how to use it.
+async fn find_turns(
+    replay: &Replay,
+    (tenant, end_user): (&Tenant, Option<&str>),
+    call: &Call,
+) -> Result<TurnMatches, StoreError> {
+    let chain = replay.chains.of(call, tenant, end_user);
+    let mut conversation = Conversation::with_chain(chain, call, end_user);
+    let mut search = TurnSearch {
+        vault: VaultSearch::new(replay, tenant, end_user),
+        maker: &call.target.origin,
+        turns: conversation.chain.turns(),
+        items: &call.items,
+        at: 0,
+        reach: 1,
+        number: conversation.chain.visible_turns(),
+        ancestor: None,
+        findings: Vec::new(),
+        candidates: HashMap::new(),
+    };
+    let (mut patches, mut owners, mut parent) = (Vec::new(), Vec::new(), None);
+    for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
+        let Some(matched) = search.find_turn(at, turn).await? else { continue };
+        // A reply that continues the last turn has the same parent as that turn.
+        let goes_on = turn.items.end == call.items.len();
+        if parent.is_none() && !goes_on {
+            parent = Some(matched.parent);
+        }
+        let Some((captured, evidence)) = matched.captured else { continue };
+        match search.decide(turn, &captured, &call.target) {
+            TurnAction::Replace(items) => {
+                let (range, node) = (turn.items.clone(), matched.node);
+                patches.push(Patch { range, node, items, evidence });
+            }
+            TurnAction::Keep => owners.push((turn.items.clone(), captured)),
+            TurnAction::Nothing => {}
+        }
+    }
+    patches.reverse();
+    let (era, findings, candidates) = (search.vault.era(), search.findings, search.candidates);
+    conversation.era = era;
+    conversation.parent = parent;
+    Ok(TurnMatches { conversation, patches, owners, findings, candidates })
+}
+
+/// Thoughts sent as text that were removed from a Call.
+#[derive(Default)]
+struct RemovedThoughts {
+    findings: Vec<Finding>,
+    fates: Vec<Fate>,
+}
+
+impl RemovedThoughts {
+    fn remove(
+        call: &mut Call,
+        turns: &[ChainTurn],
+        mut cleaned: HashMap<usize, unmask::CleanedItems>,
+    ) -> Self {
+        let mut removed = Self::default();
+        let came = std::mem::take(&mut call.items);
+        let mut next = 0;
+        for (at, turn) in turns.iter().enumerate() {
+            let Some(without) = cleaned.remove(&at) else { continue };
+            call.items.extend_from_slice(came.get(next..turn.items.start).unwrap_or_default());
+            next = turn.items.end;
+            let items = came.get(turn.items.clone()).unwrap_or_default();
+            for (was, now) in items.iter().zip(without) {
+                if now.as_ref() != Some(was) {
+                    let item = was.id.clone();
+                    removed.findings.push(Finding { item, problem: RestoreIssue::ThoughtAsText });
+                }
+                match now {
+                    Some(item) => call.items.push(item),
+                    None => {
+                        let (item, visible) =
+                            (was.id.clone(), Disposition::Elided(ElisionReason::Foreign));
+                        removed.fates.push(Fate { item, visible, seals: Vec::new() });
+                    }
+                }
+            }
+        }
+        call.items.extend_from_slice(came.get(next..).unwrap_or_default());
+        removed
+    }
+}
+
+/// How to treat a matched turn.
+enum TurnAction {
+    /// Replace it with these Items.
+    Replace(Vec<Item>),
+    /// Leave it unchanged.
+    Keep,
+    /// Restore nothing: it was edited where its Seals forbid it.
+    Nothing,
+}
+
+/// A turn of the request that was captured.
+struct TurnMatch {
+    node: TurnId,
+    parent: ParentTurn,
+    /// The content, unless it was erased.
+    captured: Option<(Arc<Captured>, Evidence)>,
+}
+
+/// The parent of the last matched turn.
+#[derive(Clone)]
+struct Ancestor {
+    node: TurnId,
+    /// The evidence for the matched turn.
+    evidence: Evidence,
+    /// Number of turns at the start that the client no longer sends.
+    dropped: usize,
+}
+
+struct TurnSearch<'r> {
+    vault: VaultSearch<'r>,
+    /// The target of the Call.
+    maker: &'r Origin,
+    turns: &'r [ChainTurn],
+    items: &'r [Item],
+    /// Index of the current turn.
+    at: usize,
+    /// Number of turns in the next Vault query.
+    reach: usize,
+    /// Number of visible turns before the current one.
+    number: usize,
+    ancestor: Option<Ancestor>,
+    findings: Vec<Finding>,
+    candidates: HashMap<usize, Arc<Captured>>,
+}
+
+impl TurnSearch<'_> {
+    /// Whether the visible content of the current turn matches the captured one.
+    fn fits(&self, turn: &ChainTurn, captured: &Captured) -> bool {
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
+        match judge::likeness(turn, items, captured) {
+            Similarity::Same | Similarity::Grown => true,
+            Similarity::Edited => turn.visible.acts.is_some(),
+            Similarity::Other => false,
+        }
+    }
+
+    fn report(&mut self, items: &[Item], problem: RestoreIssue) {
+        if let Some(item) = items.first() {
+            self.report_on(&item.id, problem);
+        }
+    }
+
+    fn report_on(&mut self, item: &ItemId, problem: RestoreIssue) {
+        self.findings.push(Finding { item: item.clone(), problem });
+    }
+
+    /// Decides how to treat a matched turn, and reports alterations by the client.
+    fn decide(&mut self, turn: &ChainTurn, captured: &Captured, target: &Target) -> TurnAction {
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
+        for item in judge::altered(items, captured) {
+            self.report_on(&item.id, RestoreIssue::Altered);
+        }
+        if judge::is_intact(items, captured, target) || !judge::is_from_target(captured, target) {
+            return TurnAction::Keep;
+        }
+        let issued = match judge::likeness(turn, items, captured) {
+            Similarity::Same => Some(captured.items.clone()),
+            Similarity::Edited | Similarity::Grown | Similarity::Other => {
+                judge::edited(turn, items, captured)
+            }
+        };
+        match issued {
+            Some(items) => TurnAction::Replace(items),
+            None => {
+                self.report(items, RestoreIssue::Edited);
+                TurnAction::Nothing
+            }
+        }
+    }
+
+    /// Finds the captured turn of a turn of the request: by ancestry from the next turn, or by the
+    /// turn's own evidence.
+    async fn find_turn(
+        &mut self,
+        at: usize,
+        turn: &ChainTurn,
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        self.at = at;
+        self.number = self.number.saturating_sub(usize::from(turn.digest.is_some()));
+        let items = self.items.get(turn.items.clone()).unwrap_or_default();
+        // A run that contains Items of other roles is not a model turn.
+        if items.iter().any(|item| item.role != Role::Assistant) {
+            return Ok(None);
+        }
+        let claims = self.claims_in(items);
+        if !self.names_another_turn(items, &claims).await?
+            && let Some(matched) = self.by_ancestry(turn, items).await?
+        {
+            return Ok(Some(matched));
+        }
+        if let Some(matched) = self.by_claim(turn, items, &claims).await? {
+            return Ok(Some(matched));
+        }
+        if let Some(matched) = self.by_id(turn, items).await? {
+            return Ok(Some(matched));
+        }
+        self.by_chain(turn, items).await
+    }
+
+    /// Whether the client's handles identify another turn than the ancestor, one that looks the
+    /// same.
+    async fn names_another_turn(
+        &mut self,
+        items: &[Item],
+        claims: &[TurnId],
+    ) -> Result<bool, StoreError> {
+        let Some(Ancestor { node: ancestor, .. }) = self.ancestor.clone() else { return Ok(false) };
+        if !claims.is_empty() {
+            return Ok(!claims.contains(&ancestor));
+        }
+        let Some(standing) = self.vault.current_turn(&ancestor).await? else { return Ok(false) };
+        let LoadedTurn::Here(captured) = self.vault.load(&standing).await? else {
+            return Ok(false);
+        };
+        if judge::altered(items, &captured).next().is_none() {
+            return Ok(false);
+        }
+        let named = self.turn_of_ids(items).await?;
+        Ok(named.is_some_and(|named| named.id != ancestor))
+    }
+
+    /// The turns that the client's Claims identify. Claims of other tenants are reported.
+    fn claims_in(&mut self, items: &[Item]) -> Vec<TurnId> {
+        let mut nodes = Vec::new();
+        for item in items {
+            for text in Claims::handles_in_item(item) {
+                match self.vault.replay.claims.read(self.vault.tenant, &text) {
+                    Some(node) if nodes.contains(&node) => {}
+                    Some(node) => nodes.push(node),
+                    None => self.report_on(&item.id, RestoreIssue::ForeignClaim),
+                }
+            }
+        }
+        nodes
+    }
+
+    /// Matches the ancestor if it was captured at this position: texts can repeat within a
+    /// conversation.
+    async fn by_ancestry(
+        &mut self,
+        turn: &ChainTurn,
+        items: &[Item],
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        if turn.digest.is_none() {
+            return Ok(None);
+        }
+        while let Some(Ancestor { node, evidence, dropped }) = self.ancestor.clone() {
+            let Some(standing) = self.vault.current_turn(&node).await? else { break };
+            let captured = match self.vault.load(&standing).await? {
+                LoadedTurn::Here(captured) => captured,
+                LoadedTurn::Gone(why) => {
+                    self.report(items, RestoreIssue::Gone(why));
+                    self.follow(&standing, &evidence, dropped);
+                    return Ok(Some(TurnMatch::from_turn(standing)));
+                }
+                LoadedTurn::Anothers => break,
+            };
+            let place = captured.number.checked_sub(dropped);
+            if place < Some(self.number) {
+                return Ok(None);
+            }
+            if place == Some(self.number) {
+                let fits = self.fits(turn, &captured);
+                self.candidates.insert(self.at, Arc::clone(&captured));
+                self.follow(&standing, &evidence, dropped);
+                let captured = Some((captured, evidence));
+                return Ok(fits.then(|| TurnMatch { captured, ..TurnMatch::from_turn(standing) }));
+            }
+            self.follow(&standing, &evidence, dropped);
+        }
+        self.ancestor = None;
+        Ok(None)
+    }
+
+    async fn by_claim(
+        &mut self,
+        turn: &ChainTurn,
+        items: &[Item],
+        claims: &[TurnId],
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        let [node] = claims else { return Ok(None) };
+        let Some(standing) = self.vault.current_turn(node).await? else { return Ok(None) };
+        match self.vault.load(&standing).await? {
+            LoadedTurn::Here(captured) => {
+                let fits = judge::likeness(turn, items, &captured) != Similarity::Other;
+                Ok(fits.then(|| self.matched(standing, captured, Evidence::Claim)))
+            }
+            LoadedTurn::Gone(why) => {
+                Ok(Some(self.accept_erased(standing, items, why, &Evidence::Claim)))
+            }
+            LoadedTurn::Anothers => {
+                self.report(items, RestoreIssue::ForeignClaim);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The chain keys of a turn. The target's own turn is preferred over others that look the same.
+    fn chain_keys(&self, turn: &ChainTurn) -> Vec<VaultKey> {
+        let keys = turn.digest.map(|digest| [chain::provider_digest(&digest, self.maker), digest]);
+        keys.into_iter().flatten().map(VaultKey::Chain).collect()
+    }
+
+    /// Looks up the ids or chain keys of the current turn. Each miss doubles the number of earlier
+    /// turns that are looked up in the same query.
+    async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<VaultMatch>, StoreError> {
+        if !self.vault.has_looked_up(keys) {
+            let first = (self.at + 1).saturating_sub(self.reach);
+            let mut wanted = keys.to_vec();
+            let chain = self.turns.get(self.at).map(|turn| self.chain_keys(turn));
+            wanted.extend(chain.unwrap_or_default().into_iter().filter(|key| !keys.contains(key)));
+            for turn in self.turns.get(first..self.at).unwrap_or_default() {
+                let items = self.items.get(turn.items.clone()).unwrap_or_default();
+                wanted.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
+                wanted.extend(self.chain_keys(turn));
+            }
+            self.vault.look_up(wanted).await?;
+            self.reach = (2 * self.reach).min(MOST_TURNS);
+        }
+        Ok(keys.iter().filter_map(|key| self.vault.result(key)).collect())
+    }
+
+    /// The turn that the client's ids and Seals identify, if they all agree.
+    async fn turn_of_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
+        let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
+        let found = self.find(&keys).await?;
+        let mut turns = found.into_iter().map(|found| found.turn);
+        let first = turns.next();
+        let is_one = turns.all(|other| first.as_ref().is_some_and(|first| other.id == first.id));
+        Ok(first.filter(|_| is_one))
+    }
+
+    async fn by_id(
+        &mut self,
+        turn: &ChainTurn,
+        items: &[Item],
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        let Some(standing) = self.turn_of_ids(items).await? else { return Ok(None) };
+        match self.vault.load(&standing).await? {
+            LoadedTurn::Here(captured) => {
+                let fits = self.fits(turn, &captured);
+                Ok(fits.then(|| self.matched(standing, captured, Evidence::UniqueId)))
+            }
+            LoadedTurn::Gone(why) => {
+                Ok(Some(self.accept_erased(standing, items, why, &Evidence::UniqueId)))
+            }
+            LoadedTurn::Anothers => Ok(None),
+        }
+    }
+
+    async fn by_chain(
+        &mut self,
+        turn: &ChainTurn,
+        items: &[Item],
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        let found = self.find(&self.chain_keys(turn)).await?;
+        let Some(VaultMatch { turn: standing, siblings }) = found.into_iter().next() else {
+            return Ok(None);
+        };
+        let evidence = Evidence::Chain { siblings };
+        match self.vault.load(&standing).await? {
+            LoadedTurn::Here(captured) => {
+                let fits = judge::likeness(turn, items, &captured) == Similarity::Same;
+                Ok(fits.then(|| self.matched(standing, captured, evidence)))
+            }
+            LoadedTurn::Gone(why) => Ok(Some(self.accept_erased(standing, items, why, &evidence))),
+            LoadedTurn::Anothers => Ok(None),
+        }
+    }
+
+    fn matched(
+        &mut self,
+        turn: VaultTurn,
+        captured: Arc<Captured>,
+        evidence: Evidence,
+    ) -> TurnMatch {
+        self.candidates.insert(self.at, Arc::clone(&captured));
+        match captured.number.checked_sub(self.number) {
+            Some(dropped) => self.follow(&turn, &evidence, dropped),
+            None => self.ancestor = None,
+        }
+        TurnMatch { captured: Some((captured, evidence)), ..TurnMatch::from_turn(turn) }
+    }
+
+    fn accept_erased(
+        &mut self,
+        turn: VaultTurn,
+        items: &[Item],
+        why: ElisionReason,
+        evidence: &Evidence,
+    ) -> TurnMatch {
+        self.report(items, RestoreIssue::Gone(why));
+        // Only a complete chain proves that the client dropped none of the earlier turns.
+        match evidence {
+            Evidence::Chain { .. } => self.follow(&turn, evidence, 0),
+            Evidence::Claim | Evidence::UniqueId => self.ancestor = None,
+        }
+        TurnMatch::from_turn(turn)
+    }
+
+    fn follow(&mut self, turn: &VaultTurn, evidence: &Evidence, dropped: usize) {
+        let ancestor = |node| Ancestor { node, evidence: evidence.clone(), dropped };
+        self.ancestor = turn.parent.clone().map(ancestor);
+    }
+}
+
+impl TurnMatch {
+    fn from_turn(turn: VaultTurn) -> Self {
+        let VaultTurn { id, log, last, .. } = turn;
+        Self { node: id.clone(), parent: ParentTurn { node: id, log, last }, captured: None }
+    }
+}

@@ -1,0 +1,255 @@
+//! Replaces turns of a Call with captured Items, and removes Claims.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use throughline_core::{
+    Body, Call, CallId, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Name, Seal,
+    TurnId,
+};
+
+use crate::claim::Claims;
+use crate::engine::LostParts;
+use crate::engine::judge;
+
+/// The replacement of one turn of a Call.
+pub(super) struct Patch {
+    /// The turn's Items in the Call.
+    pub(super) range: Range<usize>,
+    pub(super) node: TurnId,
+    /// The captured Items.
+    pub(super) items: Vec<Item>,
+    pub(super) evidence: Evidence,
+}
+
+/// Replaces turns. The patches must be in the order of the Call.
+pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<ItemId, LostParts>) {
+    if patches.is_empty() {
+        return;
+    }
+    let came = std::mem::take(&mut call.items);
+    let mut out = Splicer::new(&came, &patches);
+    let mut next = 0;
+    for patch in patches {
+        out.copy(came.get(next..patch.range.start).unwrap_or_default());
+        next = patch.range.end;
+        let lost = came.get(patch.range.clone()).unwrap_or_default();
+        out.replace(lost, patch, marks);
+    }
+    out.copy(came.get(next..).unwrap_or_default());
+    call.items = out.items;
+}
+
+struct Splicer {
+    items: Vec<Item>,
+    /// Number of messages so far.
+    messages: u32,
+    /// Item ids in use.
+    taken: HashSet<ItemId>,
+    /// Call ids in use.
+    calls: HashSet<CallId>,
+    /// For each call that the client sent under another id: its current id and its id on the wire.
+    renamed: HashMap<CallId, (CallId, Option<Name>)>,
+}
+
+impl Splicer {
+    fn new(came: &[Item], patches: &[Patch]) -> Self {
+        let replaced: HashSet<usize> =
+            patches.iter().flat_map(|patch| patch.range.clone()).collect();
+        let kept = || came.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
+        let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone());
+        Self {
+            items: Vec::with_capacity(came.len()),
+            messages: 0,
+            taken: kept().map(|(_, item)| item.id.clone()).collect(),
+            calls: calls.collect(),
+            renamed: HashMap::new(),
+        }
+    }
+
+    /// Appends Items and renumbers their messages after the last one.
+    fn add(&mut self, items: impl IntoIterator<Item = Item>) {
+        let mut last = None;
+        for mut item in items {
+            if last.is_some_and(|last| last != item.place.message) {
+                self.messages += 1;
+            }
+            last = Some(item.place.message);
+            item.place.message = self.messages;
+            self.items.push(item);
+        }
+        if last.is_some() {
+            self.messages += 1;
+        }
+    }
+
+    fn copy(&mut self, items: &[Item]) {
+        let items: Vec<Item> = items.iter().map(|item| self.relinked(item)).collect();
+        self.add(items);
+    }
+
+    /// The Item; a result of a renamed call is linked to the new id.
+    fn relinked(&self, item: &Item) -> Item {
+        let mut item = item.clone();
+        if let Body::Result(result) = &mut item.body
+            && let Some((id, wire_id)) = self.renamed.get(&result.call)
+        {
+            result.call = id.clone();
+            result.wire_id.clone_from(wire_id);
+            item.native = None;
+        }
+        item
+    }
+
+    fn replace(&mut self, lost: &[Item], patch: Patch, marks: &mut HashMap<ItemId, LostParts>) {
+        let Patch { node, mut items, evidence, .. } = patch;
+        self.name(&node, &mut items);
+        let shown: Vec<_> = lost.iter().filter_map(Item::call).collect();
+        let calls = items.iter_mut().filter_map(|item| match &mut item.body {
+            Body::Call(call) => Some(call),
+            _ => None,
+        });
+        for (shown, call) in shown.into_iter().zip(calls) {
+            let is_ours = |id: &Name| Claims::has_handle_format(id.as_bytes());
+            call.id = if shown.wire_id.as_ref().is_some_and(is_ours) {
+                unused(&self.calls, &call.id, &node)
+            } else {
+                shown.id.clone()
+            };
+            // The provider identifies a call, and its result, by the id it issued.
+            if shown.wire_id.is_some() && shown.wire_id != call.wire_id {
+                let now = (call.id.clone(), call.wire_id.clone());
+                self.renamed.insert(shown.id.clone(), now);
+            }
+            self.calls.insert(call.id.clone());
+        }
+        for item in &items {
+            marks.insert(item.id.clone(), mark(item, lost, &evidence));
+        }
+        self.add(items);
+    }
+
+    /// Gives Items with duplicate ids new ones, and updates the Seals that refer to them.
+    fn name(&mut self, node: &TurnId, items: &mut [Item]) {
+        let mut named: HashMap<ItemId, ItemId> = HashMap::new();
+        for item in items.iter_mut() {
+            if !self.taken.insert(item.id.clone()) {
+                let id = ItemId::from(format!("{node}.{}", item.id));
+                self.taken.insert(id.clone());
+                named.insert(std::mem::replace(&mut item.id, id.clone()), id);
+            }
+        }
+        for seal in items.iter_mut().flat_map(|item| &mut item.seals) {
+            if let Some(now) = seal.attached.leads.as_ref().and_then(|led| named.get(led)) {
+                seal.attached.leads = Some(now.clone());
+            }
+        }
+    }
+}
+
+/// The id itself, or a free one derived from it.
+fn unused(taken: &HashSet<CallId>, id: &CallId, node: &TurnId) -> CallId {
+    if taken.contains(id) { CallId::from(format!("{node}_{id}")) } else { id.clone() }
+}
+
+/// Determines what the client had lost of an Item.
+fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
+    let visible = match &item.body {
+        Body::Thought(_) => !judge::has_thought(lost, item),
+        Body::Hosted(_) | Body::Compaction | Body::Unknown => {
+            let kind = std::mem::discriminant(&item.body);
+            !lost.iter().any(|other| std::mem::discriminant(&other.body) == kind)
+        }
+        // A turn is replaced only if these were visibly present.
+        Body::Text(_) | Body::Media(_) | Body::Call(_) | Body::Result(_) | Body::Summary { .. } => {
+            false
+        }
+    };
+    let was_sent = |seal: &Seal| judge::seals(lost).any(|sent| judge::is_same(sent, seal));
+    let seals = item.seals.iter().map(|seal| !was_sent(seal)).collect();
+    LostParts { evidence: evidence.clone(), visible, seals }
+}
+
+/// Sets the origin and Seal owner of a client's own Items, which stay unchanged.
+pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
+    let issued = || captured.iter().flat_map(|item| &item.seals);
+    let maker = captured.iter().find_map(|item| item.origin.as_ref());
+    for item in items {
+        let is_makers = !item.seals.is_empty() || matches!(item.body, Body::Thought(_));
+        if let (true, Some(maker)) = (is_makers, maker) {
+            item.origin = Some(std::sync::Arc::clone(maker));
+        }
+        for seal in &mut item.seals {
+            if let Some(known) = issued().find(|known| judge::is_same(seal, known)) {
+                seal.owner = std::sync::Arc::clone(&known.owner);
+                seal.bound = known.bound;
+            }
+        }
+    }
+}
+
+/// A neutral replacement for a gateway id, equal in every request.
+fn neutral(id: &Name) -> CallId {
+    let digest = blake3::hash(id.as_bytes()).to_hex();
+    CallId::from(format!("call_{}", digest.chars().take(24).collect::<String>()))
+}
+
+impl Claims {
+    /// Removes all handles from a Call, so that no provider receives them. Thoughts that only
+    /// carried a Claim are dropped, and their Fates are returned.
+    pub fn remove(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
+        remove_claims(call, why)
+    }
+}
+
+/// Removes Claims from a Call: thoughts that carry one are dropped, and calls with a gateway id get
+/// a neutral one.
+fn remove_claims(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
+    let mut left = Vec::new();
+    let mut renamed: HashMap<CallId, CallId> = HashMap::new();
+    let is_ours = |seal: &Seal| Claims::has_handle_format(seal.reveal_to_tenant());
+    call.items.retain_mut(|item| {
+        if !item.seals.iter().any(is_ours) {
+            return true;
+        }
+        if matches!(item.body, Body::Thought(_)) {
+            let seals = vec![Disposition::Elided(why); item.seals.len()];
+            left.push(Fate { item: item.id.clone(), visible: Disposition::Elided(why), seals });
+            return false;
+        }
+        item.seals.clear();
+        item.native = None;
+        true
+    });
+    for item in &mut call.items {
+        match &mut item.body {
+            Body::Call(call) => {
+                let Some(id) = call.wire_id.take_if(|id| Claims::has_handle_format(id.as_bytes()))
+                else {
+                    continue;
+                };
+                let neutral = neutral(&id);
+                renamed.insert(std::mem::replace(&mut call.id, neutral.clone()), neutral);
+                item.native = None;
+            }
+            Body::Result(result) => {
+                let known = renamed.get(&result.call).cloned();
+                let ours =
+                    result.wire_id.as_ref().filter(|id| Claims::has_handle_format(id.as_bytes()));
+                if let Some(id) = known.or_else(|| ours.map(neutral)) {
+                    result.call = id;
+                    result.wire_id = None;
+                    item.native = None;
+                }
+            }
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => {}
+        }
+    }
+    left
+}

@@ -1,0 +1,246 @@
+//! Finds thoughts that a client sends back as text.
+//!
+//! Some clients turn another model's reasoning into plain or tagged text. A provider's thought must
+//! not become text for another model. A text counts as a thought only on evidence: ignoring tags
+//! and surrounding white space, it equals a thought captured in the same turn.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use throughline_core::{Body, Call, Item, Role, StoreError, Tenant, VaultKey};
+
+use crate::engine::Replay;
+use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
+use crate::engine::memo::Captured;
+use crate::engine::vault::{LoadedTurn, VaultSearch};
+
+/// The tags in which clients put thoughts.
+const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
+/// Maximum number of texts in a turn for which variants without one text are tried.
+const MAX_TEXTS: usize = 4;
+/// Maximum number of turns per request that are looked up in such variants.
+const MOST_TURNS: usize = 64;
+
+/// The Items of a turn, with `None` for each Item that was a thought sent as text.
+pub(super) type CleanedItems = Vec<Option<Item>>;
+
+/// Removes texts that are thoughts of the captured turn; `None` if there are none.
+pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<CleanedItems> {
+    let may_be_thought = |text: &str| {
+        let text = text.trim();
+        text.starts_with('<') || thoughts_in(&captured.items).any(|known| text.starts_with(known))
+    };
+    // Cheap check first: most turns contain none.
+    if !items.iter().filter_map(text_of).any(may_be_thought) {
+        return None;
+    }
+    let thoughts = thoughts_of(&captured.items);
+    let texts = || captured.items.iter().filter_map(text_of).map(str::trim);
+    let is_thought = |text: &str| {
+        let text = text.trim();
+        !text.is_empty() && thoughts.iter().any(|known| known == text)
+    };
+    let mut has_prefix_change = false;
+    let cleaned = items.iter().map(|item| {
+        let Some(text) = text_of(item).filter(|_| item.role == Role::Assistant) else {
+            return Some(item.clone());
+        };
+        if texts().any(|own| own == text.trim()) {
+            return Some(item.clone());
+        }
+        if is_thought(text) {
+            has_prefix_change = true;
+            return None;
+        }
+        let rest = strip_tagged_thoughts(text, is_thought);
+        let Some(rest) = rest else { return Some(item.clone()) };
+        has_prefix_change = true;
+        rewritten(item, rest)
+    });
+    let cleaned: CleanedItems = cleaned.collect();
+    has_prefix_change.then_some(cleaned)
+}
+
+/// The readable thoughts of a turn.
+fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
+    let thoughts = items.iter().filter_map(|item| match &item.body {
+        Body::Thought(thought) => Some(thought.content.trim()),
+        _ => None,
+    });
+    thoughts.filter(|text| !text.is_empty())
+}
+
+/// The readable thoughts of a turn, each alone and all joined as clients join them.
+fn thoughts_of(items: &[Item]) -> Vec<String> {
+    let thoughts: Vec<&str> = thoughts_in(items).collect();
+    let mut known: Vec<String> = thoughts.iter().map(|text| (*text).to_owned()).collect();
+    if thoughts.len() > 1 {
+        known.extend(["\n\n", "\n", ""].map(|between| thoughts.join(between)));
+    }
+    known
+}
+
+fn text_of(item: &Item) -> Option<&str> {
+    match &item.body {
+        Body::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The Item with another text; `None` if that text is empty.
+fn rewritten(item: &Item, text: &str) -> Option<Item> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    let mut item = item.clone();
+    item.replace_body(Body::Text(text.into()));
+    Some(item)
+}
+
+/// The text after its leading tagged thoughts; `None` if it has none.
+fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Option<&str> {
+    let mut rest = text;
+    while let Some((inner, after)) = tagged(rest) {
+        if !is_thought(inner) {
+            break;
+        }
+        rest = after;
+    }
+    (rest.len() < text.len()).then(|| rest.trim_start())
+}
+
+/// The content of a leading tag, and the text after that tag.
+fn tagged(text: &str) -> Option<(&str, &str)> {
+    let rest = text.trim_start().strip_prefix('<')?;
+    let (head, rest) = rest.split_once('>')?;
+    let name = head.split(char::is_whitespace).next()?;
+    TAGS.iter().find(|tag| **tag == name)?;
+    rest.split_once(&format!("</{name}>"))
+}
+
+/// Removes thoughts sent as text from the turns of a request; empty if there are none. `known`
+/// contains the captured turns already matched.
+pub(super) async fn clean(
+    replay: &Replay,
+    (tenant, end_user): (&Tenant, Option<&str>),
+    call: &Call,
+    turns: &[ChainTurn],
+    known: &HashMap<usize, Arc<Captured>>,
+) -> Result<HashMap<usize, CleanedItems>, StoreError> {
+    let mut cleaned: HashMap<usize, CleanedItems> = HashMap::new();
+    for (at, captured) in known {
+        let items = turns.get(*at).map(|turn| items_of(call, turn)).unwrap_or_default();
+        if let Some(without) = without_thoughts(items, captured) {
+            cleaned.insert(*at, without);
+        }
+    }
+    let open = turns
+        .iter()
+        .enumerate()
+        .filter(|(at, turn)| !known.contains_key(at) && may_hold(items_of(call, turn)));
+    let open: HashSet<usize> = open.map(|(at, _)| at).take(MOST_TURNS).collect();
+    if open.is_empty() {
+        return Ok(cleaned);
+    }
+    let mut vault = VaultSearch::new(replay, tenant, end_user);
+    let mut beginning = Call::new(call.target.clone());
+    beginning.system.clone_from(&call.system);
+    let mut chain = Chain::of(&beginning, tenant, end_user);
+    let (mut said, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
+    for (at, turn) in turns.iter().enumerate() {
+        said.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
+        next = turn.items.end;
+        chain.extend(&said, seen);
+        let items = items_of(call, turn);
+        if open.contains(&at)
+            && let Some(without) = by_chain(&mut vault, &chain, items).await?
+        {
+            cleaned.insert(at, without);
+        }
+        seen = said.len();
+        match cleaned.get(&at) {
+            Some(without) => said.extend(without.iter().flatten().cloned()),
+            None => said.extend_from_slice(items),
+        }
+        chain.extend(&said, seen);
+        seen = said.len();
+    }
+    Ok(cleaned)
+}
+
+fn items_of<'c>(call: &'c Call, turn: &ChainTurn) -> &'c [Item] {
+    call.items.get(turn.items.clone()).unwrap_or_default()
+}
+
+/// Whether a turn may contain a thought as text: a text starts with a tag, or there are several
+/// texts.
+fn may_hold(items: &[Item]) -> bool {
+    if items.iter().any(|item| item.role != Role::Assistant) {
+        return false;
+    }
+    let texts = || items.iter().filter_map(text_of).filter(|text| !text.trim().is_empty());
+    texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
+}
+
+/// Looks up a turn by its chain without tagged texts, or without one of its texts.
+async fn by_chain(
+    vault: &mut VaultSearch<'_>,
+    chain: &Chain,
+    items: &[Item],
+) -> Result<Option<CleanedItems>, StoreError> {
+    let mut candidates: Vec<CleanedItems> = Vec::new();
+    let untagged = items.iter().map(|item| match text_of(item) {
+        Some(text) => match strip_tagged_thoughts(text, |_| true) {
+            Some(rest) => rewritten(item, rest),
+            None => Some(item.clone()),
+        },
+        None => Some(item.clone()),
+    });
+    candidates.push(untagged.collect());
+    for (left_out, item) in items.iter().enumerate() {
+        if text_of(item).is_some_and(|text| !text.trim().is_empty()) {
+            let rest = items.iter().enumerate();
+            let rest = rest.map(|(at, item)| (at != left_out).then(|| item.clone()));
+            candidates.push(rest.collect());
+        }
+    }
+    let shown = |items: Vec<Item>| chain.turn_after(&items).map(|(digest, _)| digest);
+    let as_it_came = shown(items.to_vec());
+    let digests = candidates.iter().map(|kept| shown(kept.iter().flatten().cloned().collect()));
+    let digests: Vec<_> = digests.flatten().filter(|digest| Some(*digest) != as_it_came).collect();
+    let keys = as_it_came.into_iter().chain(digests.iter().copied()).map(VaultKey::Chain);
+    vault.look_up(keys.collect()).await?;
+    if as_it_came.is_some_and(|digest| vault.result(&VaultKey::Chain(digest)).is_some()) {
+        return Ok(None);
+    }
+    for digest in digests {
+        let Some(found) = vault.result(&VaultKey::Chain(digest)) else { continue };
+        let LoadedTurn::Here(captured) = vault.load(&found.turn).await? else { continue };
+        let Some(without) = without_thoughts(items, &captured) else { continue };
+        let left: Vec<Item> = without.iter().flatten().cloned().collect();
+        if VisibleDigests::of(&left) == captured.visible {
+            return Ok(Some(without));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leading_tags_are_split_from_the_rest() {
+        assert_eq!(tagged("<think>a</think>b"), Some(("a", "b")));
+        assert_eq!(tagged(" \n<thought id=\"1\">a</thought>"), Some(("a", "")));
+        assert_eq!(tagged("<b>a</b>"), None);
+        assert_eq!(tagged("<think>a"), None);
+        let all = |_: &str| true;
+        assert_eq!(
+            strip_tagged_thoughts("<think>a</think><reasoning>b</reasoning>\nc", all),
+            Some("c")
+        );
+        assert_eq!(strip_tagged_thoughts("c <think>a</think>", all), None);
+        assert_eq!(strip_tagged_thoughts("<think>a</think>b", |_| false), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! The Vault during one search: lookups, the status of turns, and their contents.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use throughline_core::{
+    Content, ElisionReason, ErasureEpoch, Name, Node, StoreError, Tenant, Tree, TurnId, VaultKey,
+    VaultLookup, VaultMatch, VaultTurn, kind, restore_items,
+};
+
+use crate::engine::Replay;
+use crate::engine::chain::VisibleDigests;
+use crate::engine::memo::Captured;
+use crate::turn::TURN;
+
+/// The Vault as one search sees it.
+pub(super) struct VaultSearch<'r> {
+    pub(super) replay: &'r Replay,
+    pub(super) tenant: &'r Tenant,
+    end_user: Option<&'r str>,
+    /// Results of earlier lookups.
+    found: HashMap<VaultKey, Option<VaultMatch>>,
+    /// Turns whose status was read in this search.
+    stands: HashMap<TurnId, VaultTurn>,
+    /// The epoch of the last store lookup.
+    era: Option<ErasureEpoch>,
+}
+
+/// A turn of the Vault from the caller's point of view.
+pub(super) enum LoadedTurn {
+    Here(Arc<Captured>),
+    Gone(ElisionReason),
+    /// Belongs to another end-user.
+    Anothers,
+}
+
+impl<'r> VaultSearch<'r> {
+    pub(super) fn new(replay: &'r Replay, tenant: &'r Tenant, end_user: Option<&'r str>) -> Self {
+        Self { replay, tenant, end_user, found: HashMap::new(), stands: HashMap::new(), era: None }
+    }
+
+    /// The epoch of the last store lookup; the first epoch if there was none.
+    pub(super) fn era(&self) -> ErasureEpoch {
+        self.era.unwrap_or_default()
+    }
+
+    /// Whether all of these keys were looked up.
+    pub(super) fn has_looked_up(&self, keys: &[VaultKey]) -> bool {
+        keys.iter().all(|key| self.found.contains_key(key))
+    }
+
+    /// The result of an earlier lookup.
+    pub(super) fn result(&self, key: &VaultKey) -> Option<VaultMatch> {
+        self.found.get(key).cloned().flatten()
+    }
+
+    /// Looks up these keys in one query.
+    pub(super) async fn look_up(&mut self, mut keys: Vec<VaultKey>) -> Result<(), StoreError> {
+        keys.retain(|key| !self.found.contains_key(key));
+        let found = self.query_store(&keys).await?;
+        self.found.extend(keys.into_iter().zip(found));
+        Ok(())
+    }
+
+    /// The current status of a turn. A cached status is valid within its epoch. Otherwise the turn
+    /// and its cached ancestors are looked up in one query.
+    pub(super) async fn current_turn(
+        &mut self,
+        node: &TurnId,
+    ) -> Result<Option<VaultTurn>, StoreError> {
+        if let Some(turn) = self.stands.get(node) {
+            return Ok(Some(turn.clone()));
+        }
+        let stood = |era| self.replay.memo.get_valid(self.tenant, node, era);
+        if let Some(turn) = self.era.and_then(stood) {
+            return Ok(Some(turn));
+        }
+        let mut nodes = vec![node.clone()];
+        nodes.extend(self.replay.memo.ancestors(self.tenant, node));
+        let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
+        let turns = self.query_store(&keys).await?.into_iter().flatten().map(|found| found.turn);
+        self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
+        Ok(self.stands.get(node).cloned())
+    }
+
+    /// Queries the store and marks the existing turns as valid in the current epoch.
+    async fn query_store(
+        &mut self,
+        keys: &[VaultKey],
+    ) -> Result<Vec<Option<VaultMatch>>, StoreError> {
+        let VaultLookup { found, era } = self.replay.find(self.tenant, keys).await?;
+        self.era = Some(era);
+        let turns = found.iter().flatten().map(|found| &found.turn);
+        self.replay.memo.mark_valid(self.tenant, turns.filter(|turn| turn.gone.is_none()), era);
+        Ok(found)
+    }
+
+    pub(super) async fn load(&self, turn: &VaultTurn) -> Result<LoadedTurn, StoreError> {
+        if let Some(why) = turn.gone {
+            self.replay.memo.drop(self.tenant, &turn.id);
+            return Ok(LoadedTurn::Gone(why));
+        }
+        let captured = match self.replay.memo.get(self.tenant, &turn.id) {
+            Some(captured) => captured,
+            None => match self.read(turn).await? {
+                Ok(captured) => {
+                    let captured = Arc::new(captured);
+                    // The turn was seen in this epoch before it was read.
+                    self.replay.memo.insert(self.tenant, turn, &captured, self.era());
+                    captured
+                }
+                Err(why) => return Ok(LoadedTurn::Gone(why)),
+            },
+        };
+        if captured.end_user.as_deref() != self.end_user {
+            return Ok(LoadedTurn::Anothers);
+        }
+        Ok(LoadedTurn::Here(captured))
+    }
+
+    /// Reads a turn's records: its content, or the reason that it was erased.
+    async fn read(&self, turn: &VaultTurn) -> Result<Result<Captured, ElisionReason>, StoreError> {
+        let (after, count) =
+            (turn.first.saturating_sub(1), turn.last.saturating_sub(turn.first) + 1);
+        let limit = u32::try_from(count).unwrap_or(u32::MAX);
+        let records = self.replay.store.read(self.tenant, &turn.log, after, limit).await?;
+        let damaged = |problem: String| StoreError::Corrupt(Name::from(problem));
+        let (mut end_user, mut number, mut texts, mut size) = (None, None, Vec::new(), 0);
+        // Copies are not part of the turn and may be erased separately.
+        for record in records.into_iter().filter(|record| *record.kind != *kind::COPY) {
+            let content = match record.content {
+                Content::Here(content) => content,
+                Content::Gone(why) => return Ok(Err(why)),
+            };
+            size += content.len();
+            match &*record.kind {
+                TURN => {
+                    let tree = Tree::parse(content).map_err(|error| {
+                        damaged(format!("turn {} has an unreadable header: {error}", turn.id))
+                    })?;
+                    end_user = tree.root().name_of("user");
+                    number = tree.root().get("turn").and_then(Node::u64);
+                }
+                kind::ITEM => texts.push(Some(content)),
+                _ => {}
+            }
+        }
+        let items = restore_items(texts)
+            .map_err(|error| damaged(format!("turn {} cannot be read: {error}", turn.id)))?;
+        let visible = VisibleDigests::of(&items);
+        let number = usize::try_from(number.unwrap_or_default()).unwrap_or(usize::MAX);
+        Ok(Ok(Captured { end_user, number, items, visible, size }))
+    }
+}

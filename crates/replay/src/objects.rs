@@ -1,0 +1,274 @@
+//! Ids of the objects that providers store for their callers, and the Vault keys of their owners.
+//!
+//! Many tenants may share one account at a provider, which cannot distinguish them. The engine
+//! therefore records every object id that a tenant receives. An owned id is a key of the Vault. A
+//! captured turn contains the keys of its own ids, so a call needs no further write. Every other id
+//! is recorded in the log [`LOG`] of its tenant.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use throughline_core::{Digest, Name, Node, Origin, Reply, Tenant, VaultKey, Wire};
+
+use crate::claim::Claims;
+
+/// The log that records a tenant's objects.
+pub const LOG: &str = "gateway.objects";
+
+/// The kind of a record that names one object.
+pub(crate) const OBJECT: &str = "object";
+
+/// How many owned ids are cached. The cache is cleared when it is full.
+const MAX_CACHED_IDS: usize = 16_384;
+
+/// The dialects of one vendor, which share ids: an object of one wire exists on the vendor's other
+/// wires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// OpenAI's Responses and Chat Completions APIs.
+    OpenAi,
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// Google's Gemini API.
+    Gemini,
+}
+
+impl Family {
+    /// The name that error messages use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::OpenAi => "openai",
+            Family::Anthropic => "anthropic",
+            Family::Gemini => "gemini",
+        }
+    }
+
+    /// The family of a wire; `None` if requests on the wire name no objects.
+    pub fn of(wire: &Wire) -> Option<Self> {
+        match wire.as_str() {
+            "openai-chat" | "openai-responses" => Some(Family::OpenAi),
+            "anthropic-messages" => Some(Family::Anthropic),
+            "gemini" => Some(Family::Gemini),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($kind:ident $word:literal $path:literal;)*) => {
+        /// The type of an object. The strings are stored and never change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
+
+        impl ObjectKind {
+            /// The stored word of the kind.
+            pub fn as_str(self) -> &'static str {
+                match self { $(ObjectKind::$kind => $word,)* }
+            }
+
+            /// The path of the provider's collection of such objects.
+            pub fn collection(self) -> &'static str {
+                match self { $(ObjectKind::$kind => $path,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Response "response" "/v1/responses";
+    Conversation "conversation" "/v1/conversations";
+    Item "item" "/v1/items";
+    File "file" "/v1/files";
+    Batch "batch" "/v1/batches";
+    Completion "completion" "/v1/chat/completions";
+    Audio "audio" "/v1/audio";
+    Container "container" "/v1/containers";
+    VectorStore "vector_store" "/v1/vector_stores";
+    Prompt "prompt" "/v1/prompts";
+    Skill "skill" "/v1/skills";
+    Thread "thread" "/v1/threads";
+    CachedContent "cached_content" "/v1beta/cachedContents";
+    FileSearchStore "file_search_store" "/v1beta/fileSearchStores";
+    Interaction "interaction" "/v1beta/interactions";
+    Upload "upload" "/upload";
+}
+
+impl ObjectKind {
+    /// The path of one object of a dialect, as `passthrough` can name it.
+    pub fn path_of(self, family: Family, id: &str) -> String {
+        let collection = match (family, self) {
+            (Family::Gemini, ObjectKind::File) => "/v1beta/files",
+            (Family::Gemini, ObjectKind::Batch) => "/v1beta/batches",
+            (Family::Anthropic, ObjectKind::Batch) => "/v1/messages/batches",
+            (Family::OpenAi | Family::Anthropic | Family::Gemini, kind) => kind.collection(),
+        };
+        format!("{collection}/{id}")
+    }
+}
+
+/// An object that a tenant received.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectId {
+    /// The kind of the object.
+    pub kind: ObjectKind,
+    /// The provider's id.
+    pub id: Name,
+}
+
+/// The account that owns an origin's objects: the caller's own account, or else the provider's
+/// host.
+pub fn account_of(origin: &Origin) -> &str {
+    if origin.account.starts_with(Claims::CALLER_PREFIX) {
+        &origin.account
+    } else {
+        &origin.endpoint
+    }
+}
+
+/// The key under which the Vault finds the owner of an object.
+pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 object owner v1");
+    for word in [account, object.kind.as_str(), &object.id] {
+        hasher.update(&(word.len() as u64).to_le_bytes());
+        hasher.update(word.as_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The keys of the objects that a reply returns to its caller. `asked` is the request's body.
+pub(crate) fn keys_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<VaultKey> {
+    let account = account_of(&reply.origin);
+    let ids = ids_of_reply(reply, asked);
+    ids.iter().map(|object| VaultKey::Chain(owner_key(account, object))).collect()
+}
+
+/// The objects that a reply returns to its caller.
+pub fn ids_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<ObjectId> {
+    let mut ids = Vec::new();
+    let mut add = |kind: ObjectKind, id: Option<Name>| {
+        ids.extend(id.filter(|id| !id.is_empty()).map(|id| ObjectId { kind, id }));
+    };
+    let extra = |key: &str| {
+        let found = reply.extras.iter().find(|(name, _)| **name == *key);
+        found.map(|(_, value)| value.tree())
+    };
+    let extra_id = |key: &str| extra(key).and_then(|tree| tree.root().name_of("id"));
+    match Family::of(&reply.origin.wire) {
+        Some(Family::OpenAi) if reply.origin.wire == Wire::OPENAI_RESPONSES => {
+            add(ObjectKind::Response, reply.id.clone());
+            add(ObjectKind::Conversation, extra_id("conversation"));
+            for native in reply.items.iter().filter_map(|item| item.native.as_ref()) {
+                add(ObjectKind::Item, native.id.clone());
+            }
+        }
+        Some(Family::OpenAi) => {
+            add(ObjectKind::Completion, reply.id.clone());
+            add(ObjectKind::Audio, extra_id("audio"));
+        }
+        Some(Family::Anthropic) => {
+            add(ObjectKind::Container, extra_id("container"));
+            let thread = extra("thread");
+            let is_asked =
+                asked.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some());
+            if thread.is_some() || is_asked {
+                add(ObjectKind::Thread, reply.id.clone());
+                add(ObjectKind::Thread, thread.and_then(|tree| tree.root().name_of("id")));
+            }
+        }
+        Some(Family::Gemini) | None => return Vec::new(),
+    }
+    for native in reply.items.iter().filter_map(|item| item.native.as_ref()) {
+        if memchr::memmem::find(native.json.bytes(), b"_id").is_some() {
+            ids.extend(ids_made_by_tools(native.json.tree().root()));
+        }
+    }
+    ids
+}
+
+/// The files and containers that the provider's tools created, read only from members that the
+/// provider writes. Other members, such as call arguments or search results, contain text that a
+/// caller can choose.
+fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {
+    let kind = item.text_of("type").unwrap_or_default();
+    let family = Family::OpenAi;
+    match &*kind {
+        "code_interpreter_call" => ids_at(family, item, &[("container_id", ObjectKind::Container)]),
+        "output_text" => ids_at(family, item, ANNOTATION_IDS),
+        "message" => {
+            let parts = item.get("content").into_iter().flat_map(Node::elements);
+            let texts = parts.filter(|part| part.text_of("type").as_deref() == Some("output_text"));
+            texts.flat_map(|text| ids_at(family, text, ANNOTATION_IDS)).collect()
+        }
+        kind if kind.ends_with("code_execution_tool_result") => {
+            ids_at(family, item, &[("content.content[].file_id", ObjectKind::File)])
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The paths of ids in the annotations that OpenAI adds to a text.
+const ANNOTATION_IDS: &[(&str, ObjectKind)] = &[
+    ("annotations[].container_id", ObjectKind::Container),
+    ("annotations[].file_id", ObjectKind::File),
+];
+
+/// A bounded cache of ids that are known to be owned. Ownership never ends, so an entry never
+/// becomes stale.
+#[derive(Default)]
+pub(crate) struct OwnedIds(Mutex<HashSet<(Tenant, Digest)>>);
+
+impl OwnedIds {
+    pub(crate) fn has(&self, tenant: &Tenant, key: &Digest) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&(tenant.clone(), *key))
+    }
+
+    pub(crate) fn add(&self, tenant: &Tenant, key: Digest) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_CACHED_IDS {
+            known.clear();
+        }
+        known.insert((tenant.clone(), key));
+    }
+}
+
+/// Returns the ids at these places of a response. A place is a path of member names; `[]` matches
+/// every element.
+pub fn ids_at(
+    family: Family,
+    root: Node<'_>,
+    places: &[(&'static str, ObjectKind)],
+) -> Vec<ObjectId> {
+    let mut found = Vec::new();
+    for (place, kind) in places {
+        let mut nodes = vec![root];
+        for step in place.split('.') {
+            let (name, is_list) = match step.strip_suffix("[]") {
+                Some(name) => (name, true),
+                None => (step, false),
+            };
+            let next = nodes.into_iter().filter_map(|node| node.get(name));
+            nodes = if is_list { next.flat_map(Node::elements).collect() } else { next.collect() };
+        }
+        found.extend(nodes.into_iter().filter_map(|node| id_of(family, *kind, node)));
+    }
+    found
+}
+
+/// The object id in a node; `None` if the node is not a non-empty string.
+pub fn id_of(family: Family, kind: ObjectKind, node: Node<'_>) -> Option<ObjectId> {
+    let id = text_of(node)?;
+    let id = if family == Family::Gemini { bare_name(&id) } else { id };
+    Some(ObjectId { kind, id })
+}
+
+/// The bare id of a Gemini name: `files/abc` and `abc` are the same file.
+pub fn bare_name(name: &str) -> Name {
+    Name::from(name.rsplit('/').next().unwrap_or(name))
+}
+
+/// The text of a node that is a non-empty string.
+pub fn text_of(node: Node<'_>) -> Option<Name> {
+    node.name().filter(|text| !text.is_empty())
+}

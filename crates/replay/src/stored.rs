@@ -1,0 +1,215 @@
+//! Stored responses of the Responses API: `store`, `previous_response_id`, and later retrieval,
+//! whichever provider answered.
+//!
+//! A stored response is a run of its conversation's thread with one record: the response as the
+//! caller received it, and the provider that may also store it. The request is part of the call
+//! record, so earlier messages are not stored twice.
+//!
+//! With `previous_response_id`, the request is expanded to the whole conversation and handled like
+//! any other. If the target itself stores that response, the request is forwarded unchanged.
+
+use bytes::Bytes;
+use throughline_core::{
+    Content, Json, Name, Node, Origin, StoreError, Target, Tenant, Tree, TurnId, VaultKey,
+    VaultTurn, json,
+};
+
+use crate::engine::Replay;
+use crate::turn::{ParentTurn, response_log};
+
+mod items;
+
+pub use crate::stored::items::{InputItemsQuery, list, listed_position};
+
+/// The stored form of a response: the response, its end-user, and its origin.
+pub fn record(response: &Json, user: Option<&str>, origin: &Origin) -> Json {
+    json::object(|o| {
+        o.number("v", 1).maybe_string("user", user);
+        o.string("provider", &origin.provider).string("endpoint", &origin.endpoint);
+        o.string("account", &origin.account).string("wire", origin.wire.as_str());
+        o.raw("response", response);
+    })
+}
+
+/// The storage options of a request.
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// Whether to store the response; the default is true.
+    pub keeps: bool,
+    /// The response that the request continues.
+    pub previous: Option<Name>,
+}
+
+impl StoreOptions {
+    /// Reads the options from a request body.
+    pub fn from_body(body: &Tree) -> Self {
+        let root = body.root();
+        let keeps = root.get("store").and_then(Node::bool).unwrap_or(true);
+        Self { keeps, previous: root.present(PREVIOUS_RESPONSE_ID).and_then(Node::name) }
+    }
+}
+
+/// Adds the request members that OpenAI echoes to a response of another provider.
+pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
+    const ECHOED: [&str; 13] = [
+        "instructions",
+        "max_output_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        PREVIOUS_RESPONSE_ID,
+        "reasoning",
+        "store",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "truncation",
+    ];
+    let (response, request) = (Tree::parse(response.clone()), Tree::parse(request.clone()));
+    let (response, request) = (response.ok()?, request.ok()?);
+    let own = |key: &str| request.root().present(key).filter(|_| ECHOED.contains(&key));
+    Some(json::object(|o| {
+        for (key, value) in response.root().members() {
+            let key = key.text().unwrap_or_default();
+            o.node(&key, own(&key).unwrap_or(value));
+        }
+        for key in ECHOED.iter().filter(|key| response.root().get(key).is_none()) {
+            match own(key) {
+                Some(value) => o.node(key, value),
+                None if *key == "store" => o.bool(key, true),
+                None => continue,
+            };
+        }
+    }))
+}
+
+/// A stored response.
+pub struct StoredResponse {
+    /// The tenant that owns the response.
+    pub tenant: Tenant,
+    /// The turn that contains the reply.
+    pub node: TurnId,
+    /// The position of its conversation.
+    parent: ParentTurn,
+    record: Tree,
+}
+
+/// The result of looking up a response id.
+pub enum Lookup {
+    /// A stored response.
+    Here(Box<StoredResponse>),
+    /// It was stored and has been erased.
+    Gone,
+    /// No stored response has this id.
+    Unknown,
+}
+
+/// Finds a response by id for any of these tenants.
+pub async fn find(replay: &Replay, tenants: &[Tenant], id: &str) -> Result<Lookup, StoreError> {
+    for tenant in tenants {
+        let key = match replay.claims().read_response(tenant, id) {
+            Some(node) => VaultKey::Claim(node.0),
+            None => VaultKey::Id(Name::from(id)),
+        };
+        let found = replay.find(tenant, &[key]).await?.found.into_iter().next().flatten();
+        let Some(turn) = found.map(|found| found.turn) else { continue };
+        match read(replay, tenant, turn).await? {
+            Lookup::Unknown => {}
+            named => return Ok(named),
+        }
+    }
+    Ok(Lookup::Unknown)
+}
+
+/// Reads the stored response of a captured turn.
+pub async fn read(replay: &Replay, tenant: &Tenant, turn: VaultTurn) -> Result<Lookup, StoreError> {
+    let records = match replay.store().read(tenant, &response_log(&turn.id), 0, 1).await {
+        Err(StoreError::NotFound { .. }) => return Ok(Lookup::Unknown),
+        records => records?,
+    };
+    let Some(Content::Here(content)) = records.first().map(|record| &record.content) else {
+        return Ok(Lookup::Gone);
+    };
+    let damaged = |_| StoreError::Corrupt(Name::from("a stored response cannot be read"));
+    let record = Tree::parse(content.clone()).map_err(damaged)?;
+    let parent = ParentTurn { node: turn.id.clone(), log: turn.log, last: turn.last };
+    let stored = StoredResponse { tenant: tenant.clone(), node: turn.id, parent, record };
+    Ok(Lookup::Here(Box::new(stored)))
+}
+
+impl StoredResponse {
+    /// The response as the caller received it.
+    pub fn response(&self) -> Option<Json> {
+        self.record.root().get("response").map(Node::json)
+    }
+
+    /// The output item with this id, as the caller received it.
+    pub fn output_item(&self, id: &str) -> Option<Json> {
+        let mut output = self.record.root().at("/response/output")?.elements();
+        output.find(|item| item.get("id").is_some_and(|own| own.is(id))).map(Node::json)
+    }
+
+    /// Whether a conversation of this end-user may continue it.
+    pub fn belongs_to(&self, user: Option<&str>) -> bool {
+        self.record.root().text_of("user").as_deref() == user
+    }
+
+    /// Whether the target produced this response and stores it itself.
+    pub fn is_stored_at(&self, target: &Target) -> bool {
+        let root = self.record.root();
+        let origin = &target.origin;
+        let is = |key: &str, value: &str| root.get(key).is_some_and(|node| node.is(value));
+        target.provider.dialect.stores
+            && is("provider", &origin.provider)
+            && is("endpoint", &origin.endpoint)
+            && is("account", &origin.account)
+            && is("wire", origin.wire.as_str())
+    }
+
+    /// The input of the response including the conversation before it; `None` if that was erased.
+    pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
+        let tail = replay.stories().tail(&self.tenant, &self.parent, None).await?;
+        let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
+        Some(elements(tree.root().get("input")))
+    }
+
+    /// The conversation up to the end of the response.
+    async fn conversation(&self, replay: &Replay) -> Option<Vec<Json>> {
+        let mut said = self.input(replay).await?;
+        let response = self.response()?;
+        let tree = response.tree();
+        said.extend(tree.root().get("output")?.elements().map(Node::json));
+        Some(said)
+    }
+
+    /// Expands a request to the whole conversation; `None` if that was erased.
+    pub async fn unfolded(&self, replay: &Replay, body: &Bytes) -> Option<Bytes> {
+        let mut said = self.conversation(replay).await?;
+        let tree = Tree::parse(body.clone()).ok()?;
+        said.extend(elements(tree.root().present("input")));
+        let whole = json::object(|o| {
+            for (key, value) in tree.root().members() {
+                if !key.is("input") && !key.is(PREVIOUS_RESPONSE_ID) {
+                    o.node(&key.text().unwrap_or_default(), value);
+                }
+            }
+            o.raw("input", &json::array_of(&said));
+        });
+        Some(whole.bytes().clone())
+    }
+}
+
+/// The request member that names the response to continue.
+pub const PREVIOUS_RESPONSE_ID: &str = "previous_response_id";
+
+/// The elements of an `input`, which may also be a plain string.
+fn elements(input: Option<Node<'_>>) -> Vec<Json> {
+    let Some(input) = input else { return Vec::new() };
+    if input.is_string() {
+        return vec![json::object(|o| {
+            o.string("role", "user").node("content", input);
+        })];
+    }
+    input.elements().map(Node::json).collect()
+}

@@ -1,0 +1,122 @@
+//! The report of a call: Fates of its Items, findings and repairs.
+
+use throughline_codec::{AppliedFix, Finding, Verdict};
+use throughline_core::{Disposition, EncodedRequest, Json, Node, json};
+
+use crate::finding;
+
+/// Maximum number of findings and repairs of each kind in a call record; the rest is only counted.
+const MAX_LISTED: usize = 256;
+
+/// The outcome of auditing and repairing a request.
+#[derive(Debug)]
+pub struct AuditOutcome {
+    /// The verdict on the request.
+    pub verdict: Verdict,
+    /// The rules that the request breaks.
+    pub findings: Vec<Finding>,
+    /// The repairs that were applied.
+    pub mended: Vec<AppliedFix>,
+}
+
+impl AuditOutcome {
+    /// The outcome if the audit was skipped.
+    pub fn at_nothing() -> Self {
+        Self { verdict: Verdict::Accept, findings: Vec::new(), mended: Vec::new() }
+    }
+}
+
+/// The report of a call as JSON. Each distinct outcome is written once and referenced by number:
+/// from call to call, outcomes often change for all Items at once, and the delta then stays small.
+pub fn account(
+    encoded: &EncodedRequest,
+    restored: &[finding::Finding],
+    looked: &AuditOutcome,
+) -> Json {
+    let mut dids: Vec<&Disposition> = Vec::new();
+    let mut number = |did| {
+        let known = dids.iter().position(|known| *known == did);
+        known.unwrap_or_else(|| {
+            dids.push(did);
+            dids.len() - 1
+        }) as u64
+    };
+    let fates = json::array(|a| {
+        for fate in &encoded.fates {
+            a.array(|a| {
+                a.string(&fate.item.0).number(number(&fate.visible));
+                for seal in &fate.seals {
+                    a.number(number(seal));
+                }
+            });
+        }
+    });
+    json::object(|o| {
+        o.raw("fates", &fates).array("dids", |a| {
+            for did in dids {
+                a.string(&did.to_string());
+            }
+        });
+        let more = [
+            ("more_restore_findings", restored.len()),
+            ("more_mended", looked.mended.len()),
+            ("more_findings", looked.findings.len()),
+        ];
+        for (name, count) in more.into_iter().filter(|(_, count)| *count > MAX_LISTED) {
+            o.number(name, (count - MAX_LISTED) as u64);
+        }
+        o.array("restore_findings", |a| {
+            for finding in restored.iter().take(MAX_LISTED) {
+                a.object(|o| {
+                    o.string("item", &finding.item.0);
+                    o.string("message", &finding.problem.to_string());
+                });
+            }
+        });
+        o.array("mended", |a| {
+            for mended in looked.mended.iter().take(MAX_LISTED) {
+                a.object(|o| {
+                    o.string("rule", mended.rule.id).string("path", &mended.path);
+                    o.string("message", &mended.message).string("mend", &mended.what);
+                });
+            }
+        });
+        o.array("findings", |a| {
+            for finding in looked.findings.iter().take(MAX_LISTED) {
+                a.object(|o| {
+                    o.string("rule", finding.rule.id).string("path", &finding.path);
+                    o.string("severity", finding.severity.as_str());
+                    o.string("message", &finding.message).string("fix", &finding.fix);
+                });
+            }
+        });
+        o.array("warnings", |a| {
+            for warning in &encoded.warnings {
+                a.object(|o| {
+                    o.string("setting", &warning.setting).string("message", &warning.message);
+                });
+            }
+        });
+    })
+}
+
+/// Writes the Fates of a report in full.
+pub(super) fn put_fates(o: &mut json::Object<'_>, account: Node<'_>) {
+    let dids: Vec<_> = account.get("dids").into_iter().flat_map(Node::elements).collect();
+    let did = |number: Node<'_>| dids.get(usize::try_from(number.u64()?).ok()?).copied();
+    o.array("fates", |a| {
+        for fate in account.get("fates").into_iter().flat_map(Node::elements) {
+            let mut parts = fate.elements();
+            let (Some(item), Some(visible)) = (parts.next(), parts.next().and_then(did)) else {
+                continue;
+            };
+            a.object(|o| {
+                o.node("item", item).node("visible", visible).array("seals", |a| {
+                    for seal in parts.filter_map(did) {
+                        a.node(seal);
+                    }
+                });
+            });
+        }
+    });
+}

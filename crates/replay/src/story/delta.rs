@@ -1,0 +1,171 @@
+//! Encodes a text as its difference to another text.
+//!
+//! A growing conversation shares its start, and often its end, with the previous request. The
+//! middle is cut at JSON element boundaries, and pieces that occur anywhere in the base are copied.
+//! A changed member or a moved cache marker therefore costs only its own length.
+//!
+//! The JSON form is an array of ranges `[start, length]` of the base, in bytes, and of new strings.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use throughline_core::{Node, json};
+
+/// Minimum length of a copied piece; the reference to a shorter one would be as long.
+const SHORTEST: usize = 24;
+
+/// One part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum DeltaPart<'t> {
+    /// A range of the base.
+    Taken { start: usize, length: usize },
+    /// New text.
+    New(&'t [u8]),
+}
+
+/// Writes `text` as its difference to `base`. Both must be UTF-8; only new text is validated.
+pub(super) fn write(base: &[u8], text: &[u8], out: &mut json::Array<'_>) {
+    for part in parts(base, text) {
+        match part {
+            DeltaPart::Taken { start, length } => {
+                out.array(|a| {
+                    a.number(start as u64).number(length as u64);
+                });
+            }
+            DeltaPart::New(text) => {
+                out.string(std::str::from_utf8(text).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// Applies a difference to `base`; `None` if it is invalid.
+pub(super) fn read(base: &Bytes, parts: Node<'_>) -> Option<Bytes> {
+    let mut text = Vec::new();
+    let mut whole = None;
+    for (at, part) in parts.elements().enumerate() {
+        if let Some(new) = part.text() {
+            text.extend_from_slice(new.as_bytes());
+            continue;
+        }
+        let mut place = part.elements().filter_map(Node::u64).map(usize::try_from);
+        let (Some(Ok(start)), Some(Ok(length))) = (place.next(), place.next()) else {
+            return None;
+        };
+        let taken = start..start.checked_add(length)?;
+        text.extend_from_slice(base.get(taken.clone())?);
+        whole = (at == 0 && taken.len() == base.len()).then(|| base.clone());
+    }
+    // A text equal to the base shares its memory.
+    Some(whole.filter(|whole| whole.len() == text.len()).unwrap_or_else(|| Bytes::from(text)))
+}
+
+fn parts<'t>(base: &[u8], text: &'t [u8]) -> Vec<DeltaPart<'t>> {
+    let mut parts = DeltaBuilder::default();
+    let first = common_prefix(base, text);
+    let last =
+        common_suffix(base.get(first..).unwrap_or_default(), text.get(first..).unwrap_or_default());
+    parts.push_copied(0, first);
+    let (old, new) = (base.get(first..base.len() - last), text.get(first..text.len() - last));
+    parts.find(first, old.unwrap_or_default(), new.unwrap_or_default());
+    parts.push_copied(base.len() - last, last);
+    parts.0
+}
+
+/// The parts of a text so far.
+#[derive(Default)]
+struct DeltaBuilder<'t>(Vec<DeltaPart<'t>>);
+
+impl<'t> DeltaBuilder<'t> {
+    fn push_copied(&mut self, start: usize, length: usize) {
+        match self.0.last_mut() {
+            _ if length == 0 => {}
+            Some(DeltaPart::Taken { start: before, length: so_far })
+                if *before + *so_far == start =>
+            {
+                *so_far += length;
+            }
+            Some(DeltaPart::Taken { .. } | DeltaPart::New(_)) | None => {
+                self.0.push(DeltaPart::Taken { start, length });
+            }
+        }
+    }
+
+    /// Appends `new`, copying pieces that occur in `old`, which starts at offset `start` of the
+    /// base.
+    fn find(&mut self, start: usize, old: &[u8], new: &'t [u8]) {
+        let is_worth_it = |piece: &[u8]| piece.len() >= SHORTEST;
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        if new.len() >= SHORTEST {
+            let mut at = start;
+            for piece in pieces(old) {
+                if is_worth_it(piece) {
+                    known.entry(piece).or_insert(at);
+                }
+                at += piece.len();
+            }
+        }
+        // The pending new text is `new[from..at]`.
+        let (mut from, mut at) = (0, 0);
+        for piece in pieces(new) {
+            if let Some(place) = known.get(piece) {
+                self.add(new.get(from..at).unwrap_or_default());
+                self.push_copied(*place, piece.len());
+                from = at + piece.len();
+            }
+            at += piece.len();
+        }
+        self.add(new.get(from..).unwrap_or_default());
+    }
+
+    fn add(&mut self, new: &'t [u8]) {
+        if !new.is_empty() {
+            self.0.push(DeltaPart::New(new));
+        }
+    }
+}
+
+/// Splits a text at JSON element boundaries.
+fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| matches!(byte, b'}' | b']'))
+}
+
+/// The length of the common prefix in bytes, rounded down to a character boundary.
+fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    let mut length = common(left.chunks(BLOCK).zip(right.chunks(BLOCK)));
+    let rest = left.iter().zip(right).skip(length);
+    length += rest.take_while(|(left, right)| left == right).count();
+    while is_inside_char(left, length) || is_inside_char(right, length) {
+        length -= 1;
+    }
+    length
+}
+
+/// The length of the common suffix in bytes, rounded to a character boundary.
+fn common_suffix(left: &[u8], right: &[u8]) -> usize {
+    let mut length = common(left.rchunks(BLOCK).zip(right.rchunks(BLOCK)));
+    let rest = left.iter().rev().zip(right.iter().rev()).skip(length);
+    length += rest.take_while(|(left, right)| left == right).count();
+    while is_inside_char(left, left.len() - length) {
+        length -= 1;
+    }
+    length
+}
+
+/// Whether a position is inside a UTF-8 character.
+fn is_inside_char(text: &[u8], place: usize) -> bool {
+    text.get(place).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
+}
+
+/// Number of bytes compared at once.
+const BLOCK: usize = 256;
+
+/// The total length of the leading equal blocks.
+fn common<'b>(blocks: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> usize {
+    let equal = blocks.take_while(|(left, right)| left.len() == BLOCK && left == right);
+    equal.count() * BLOCK
+}
+
+#[cfg(test)]
+#[path = "delta_tests.rs"]
+mod delta_tests;

@@ -1,0 +1,71 @@
+//! Delays new connections briefly after client disconnects.
+//!
+//! The record of an abandoned call is stored and a short pause passes before new connections are
+//! served. Clients that connect only to disconnect pay this price; open connections do not.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// Pause after each disconnect. It is negligible compared with a model's latency.
+const MOMENT: Duration = Duration::from_millis(5);
+/// Maximum wait of a new connection.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Counts the abandoned calls that are being stored.
+#[derive(Default)]
+pub struct DisconnectLimiter(watch::Sender<usize>);
+
+/// Guard for one abandoned call that is being stored.
+pub struct Guard<'l>(&'l DisconnectLimiter);
+
+impl DisconnectLimiter {
+    /// Registers a disconnect.
+    pub fn leaving(&self) -> Guard<'_> {
+        self.0.send_modify(|count| *count += 1);
+        Guard(self)
+    }
+
+    /// Waits until no abandoned call is pending, at most for `PATIENCE`.
+    pub async fn wait_until_drained(&self) {
+        let mut count = self.0.subscribe();
+        // The sender outlives this wait, so only the timeout can fail.
+        drop(timeout(PATIENCE, count.wait_for(|count| *count == 0)).await);
+    }
+}
+
+impl Guard<'_> {
+    /// Ends the pause after the call was stored.
+    pub async fn done(self) {
+        sleep(MOMENT).await;
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn new_connections_wait_for_pending_disconnects_up_to_a_limit() {
+        let left = DisconnectLimiter::default();
+        assert!(left.wait_until_drained().now_or_never().is_some());
+        let (one, other) = (left.leaving(), left.leaving());
+        let mut newcomer = Box::pin(left.wait_until_drained());
+        assert!((&mut newcomer).now_or_never().is_none());
+        drop(one);
+        assert!((&mut newcomer).now_or_never().is_none());
+        other.done().await;
+        assert!(newcomer.now_or_never().is_some());
+        let _stays = left.leaving();
+        left.wait_until_drained().await;
+    }
+}

@@ -1,0 +1,280 @@
+//! Stores call records and finds them again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use throughline_core::{
+    Append, Batch, Content, ElisionReason, ErasureEpoch, Json, LogId, LogOpening, Name, NewRecord,
+    Node, Record, Store, StoreError, Tenant, Tree, TurnId, VaultKey, VaultTurn, kind,
+};
+
+use crate::recent::ByteLru;
+use crate::story::left::DisconnectLimiter;
+use crate::story::texts::{DeltaSource, EncodedBodies};
+use crate::story::{Bodies, CallRecord, DeltaBase};
+use crate::turn::{ParentTurn, STORY, TURN};
+
+/// Maximum size of the cached bodies in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Number of records per store read.
+const PAGE: u64 = 256;
+
+/// The call records of a store.
+pub struct CallLog {
+    store: Arc<dyn Store>,
+    tails: DeltaCache,
+    left: DisconnectLimiter,
+}
+
+/// A stored call record.
+pub struct StoredCall {
+    /// The turn that contains the reply.
+    pub turn: Option<VaultTurn>,
+    pub at: String,
+    /// The record without the bodies.
+    pub account: Json,
+    /// The bodies, or the reason for their erasure, if known.
+    pub texts: Result<Bodies, Option<ElisionReason>>,
+}
+
+/// Where the bodies of the previous call are stored.
+#[derive(Clone, Copy)]
+pub enum BaseLocation<'p> {
+    /// In the same log, or in the log that it forks from.
+    Here,
+    /// In the log of this turn.
+    From(&'p ParentTurn),
+    /// Nowhere: the bodies are stored in full.
+    Nowhere,
+}
+
+impl CallRecord {
+    /// The record of the bodies, which belongs to this thread, and the reference for later calls.
+    pub fn bodies_record(
+        &self,
+        thread: &LogId,
+        goes_on: BaseLocation<'_>,
+    ) -> (NewRecord, DeltaBase) {
+        let base = self.base.as_deref();
+        let base = match goes_on {
+            BaseLocation::Here => base.map(|tail| DeltaSource { tail, elsewhere: None }),
+            BaseLocation::From(parent) => {
+                base.map(|tail| DeltaSource { tail, elsewhere: Some((&parent.log, parent.last)) })
+            }
+            BaseLocation::Nowhere => None,
+        };
+        let EncodedBodies { json, tail } = self.texts.write(base);
+        (NewRecord::copy(thread, json.bytes().clone()), tail)
+    }
+
+    /// The records of a call without a reply.
+    fn records(&self, thread: &LogId, goes_on: BaseLocation<'_>) -> Vec<NewRecord> {
+        let story = NewRecord::new(STORY, self.account().bytes().clone());
+        vec![story, self.bodies_record(thread, goes_on).0]
+    }
+}
+
+impl CallLog {
+    /// Creates the log of calls in this store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, tails: DeltaCache::new(), left: DisconnectLimiter::default() }
+    }
+
+    /// The limiter for abandoned calls.
+    pub fn disconnects(&self) -> &DisconnectLimiter {
+        &self.left
+    }
+
+    /// The bodies that a continuation of this turn can refer to, if they still exist. `era` is the
+    /// epoch of the latest store lookup, if there was one.
+    pub async fn tail(
+        &self,
+        tenant: &Tenant,
+        parent: &ParentTurn,
+        era: Option<ErasureEpoch>,
+    ) -> Option<Arc<DeltaBase>> {
+        if let Some((tail, stood)) = self.tails.get(tenant, &parent.node) {
+            if era == Some(stood) {
+                return Some(tail);
+            }
+            // Forgetting an Item destroys the bodies of its thread; they can then no longer serve
+            // as a base.
+            let last = self.store.read(tenant, &parent.log, parent.last.saturating_sub(1), 1).await;
+            let stands = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
+            return stands.then_some(tail);
+        }
+        // Without a base, the next bodies are stored in full.
+        let tail = self.read_base(tenant, &parent.log, parent.last).await.ok()?.ok()?;
+        Some(Arc::new(tail))
+    }
+
+    /// Caches the bodies of a call with its last record and the epoch in which they were valid.
+    pub fn remember(&self, story: &CallRecord, tail: DeltaBase, last: u64, era: ErasureEpoch) {
+        let parent = story.parent.as_ref().map(|parent| &parent.node);
+        let tail = DeltaBase { full: tail.full.or(Some(last)), ..tail };
+        self.tails.put(&story.tenant, &story.node, parent, (Arc::new(tail), era));
+    }
+
+    /// Stores the record of a call without a reply.
+    pub async fn keep(&self, story: &CallRecord) -> Result<(), StoreError> {
+        let (tenant, parent) = (&story.tenant, story.parent.as_ref());
+        let log = log_of(&story.node);
+        let alone = || {
+            let opening = Append::new(log.clone()).opening(LogOpening::thread());
+            Append { records: story.records(&log, BaseLocation::Nowhere), ..opening }
+        };
+        let append = match parent {
+            Some(parent) => {
+                let opening = Append::new(log.clone()).opening(LogOpening::run(parent.log.clone()));
+                Append {
+                    records: story.records(&parent.log, BaseLocation::From(parent)),
+                    ..opening
+                }
+            }
+            None => alone(),
+        };
+        let done = self.store.commit(Batch::new(tenant.clone()).append(append)).await;
+        match done {
+            // The parent was forgotten in the meantime.
+            Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) if parent.is_some() => {
+                self.store.commit(Batch::new(tenant.clone()).append(alone())).await.map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// Finds the record of a call.
+    pub async fn find(
+        &self,
+        tenant: &Tenant,
+        node: &TurnId,
+    ) -> Result<Option<StoredCall>, StoreError> {
+        let key = VaultKey::Claim(node.0.clone());
+        let turn = self.store.find(tenant, &[key]).await?.found.into_iter().next().flatten();
+        let turn = turn.map(|found| found.turn);
+        let (log, first, last) = match &turn {
+            Some(turn) => (turn.log.clone(), turn.first, turn.last),
+            None => (log_of(node), 1, 2),
+        };
+        let limit = u32::try_from(last.saturating_sub(first) + 1).unwrap_or(u32::MAX);
+        let records = match self.store.read(tenant, &log, first.saturating_sub(1), limit).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            records => records?,
+        };
+        let tells = |record: &&Record| matches!(&*record.kind, STORY | TURN);
+        let Some(told) = records.iter().find(tells) else { return Ok(None) };
+        let Content::Here(account) = &told.content else { return Ok(None) };
+        let account = Tree::parse(account.clone()).map_err(|_| damaged(told))?;
+        let account = match &*told.kind {
+            TURN => account.root().get(STORY),
+            _ => Some(account.root()),
+        };
+        let Some(account) = account.map(Node::json) else { return Ok(None) };
+        let texts = self.read_base(tenant, &log, last).await?.map(|tail| tail.texts);
+        Ok(Some(StoredCall { turn, at: told.at.to_string(), account, texts }))
+    }
+
+    /// Reads the bodies in this record, or the reason for their erasure.
+    async fn read_base(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        last: u64,
+    ) -> Result<Result<DeltaBase, Option<ElisionReason>>, StoreError> {
+        let own = self.store.read(tenant, log, last.saturating_sub(1), 1).await?;
+        let Some(own) = own.first().filter(|record| *record.kind == *kind::COPY) else {
+            return Ok(Err(None));
+        };
+        let tree = match &own.content {
+            Content::Here(content) => Tree::parse(content.clone()).map_err(|_| damaged(own))?,
+            Content::Gone(why) => return Ok(Err(Some(*why))),
+        };
+        let number = |name: &str| tree.root().get(name).and_then(Node::u64);
+        let since = number("since").map_or(0, |since| since + tree.bytes().len() as u64);
+        let full = number("full").unwrap_or(last);
+        let elsewhere = tree.root().name_of("log").map(LogId).zip(number("last"));
+        let texts = match &elsewhere {
+            Some((log, last)) => match self.line(tenant, log, full, *last).await? {
+                Ok(before) => decode_bodies(&before, own)?,
+                gone => gone,
+            },
+            None => self.line(tenant, log, full, last).await?,
+        };
+        Ok(texts.map(|texts| DeltaBase { texts, full: Some(full), since }).map_err(Some))
+    }
+
+    /// Applies all records from a full one to `last`. No other calls are between them: a branch has
+    /// its own log.
+    async fn line(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        full: u64,
+        last: u64,
+    ) -> Result<Result<Bodies, ElisionReason>, StoreError> {
+        let mut texts = Bodies::default();
+        let mut after = full.saturating_sub(1);
+        while after < last {
+            let limit = u32::try_from(PAGE.min(last - after)).unwrap_or(u32::MAX);
+            let records = self.store.read(tenant, log, after, limit).await?;
+            let Some(end) = records.last().map(|record| record.seq) else { break };
+            after = end;
+            for record in records.iter().filter(|record| *record.kind == *kind::COPY) {
+                match decode_bodies(&texts, record)? {
+                    Ok(next) => texts = next,
+                    gone => return Ok(gone),
+                }
+            }
+        }
+        Ok(Ok(texts))
+    }
+}
+
+/// Decodes a record based on the bodies of the previous call.
+fn decode_bodies(
+    before: &Bodies,
+    record: &Record,
+) -> Result<Result<Bodies, ElisionReason>, StoreError> {
+    let content = match &record.content {
+        Content::Here(content) => content.clone(),
+        Content::Gone(why) => return Ok(Err(*why)),
+    };
+    let tree = Tree::parse(content).map_err(|_| damaged(record))?;
+    Bodies::read(before, tree.root()).map(Ok).ok_or_else(|| damaged(record))
+}
+
+fn damaged(record: &Record) -> StoreError {
+    StoreError::Corrupt(Name::from(format!("record {} is not a valid call record", record.seq)))
+}
+
+/// The log of a call without a reply.
+fn log_of(node: &TurnId) -> LogId {
+    LogId::from(format!("call-{node}"))
+}
+
+type CallKey = (Tenant, TurnId);
+/// Bodies and an epoch in which they were valid.
+type CachedBase = (Arc<DeltaBase>, ErasureEpoch);
+
+/// Cache of the bodies of recent calls.
+struct DeltaCache(Mutex<ByteLru<CallKey, CachedBase>>);
+
+impl DeltaCache {
+    fn new() -> Self {
+        Self(Mutex::new(ByteLru::new(MOST_BYTES)))
+    }
+
+    fn get(&self, tenant: &Tenant, node: &TurnId) -> Option<CachedBase> {
+        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.get(&(tenant.clone(), node.clone())).cloned()
+    }
+
+    /// Caches a call and removes its predecessor: conversations rarely branch.
+    fn put(&self, tenant: &Tenant, node: &TurnId, parent: Option<&TurnId>, stood: CachedBase) {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parent) = parent {
+            recent.take(&(tenant.clone(), parent.clone()));
+        }
+        let size = stood.0.texts.size();
+        recent.put((tenant.clone(), node.clone()), stood, size);
+    }
+}

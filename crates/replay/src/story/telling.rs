@@ -1,0 +1,91 @@
+//! Renders a call record as JSON for its tenant.
+
+use bytes::Bytes;
+use throughline_core::{Json, Node, Tree, TurnId, json};
+
+use crate::story::stories::StoredCall;
+use crate::story::{Bodies, account};
+
+/// Members that are renamed or internal.
+const OWN: [&str; 3] = ["v", "path", "headers"];
+
+/// The whole record of a call.
+pub fn tell(node: &TurnId, found: &StoredCall) -> Json {
+    let tree = found.account.tree();
+    let account = tree.root();
+    json::object(|o| {
+        o.string("id", &node.0).string("object", "throughline.call").string("kept_at", &found.at);
+        if let Some(turn) = &found.turn {
+            o.string("thread", &turn.log.0);
+            o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
+        }
+        for (key, value) in account.members() {
+            let key = key.text().unwrap_or_default();
+            if !OWN.contains(&&*key) && &*key != "target" {
+                o.node(&key, value);
+            }
+        }
+        match &found.texts {
+            Ok(texts) => put_bodies(o, account, texts),
+            Err(why) => {
+                let why =
+                    why.map_or_else(|| "they were not stored".to_owned(), |why| why.to_string());
+                o.string("texts", &format!("the bodies are not available: {why}"));
+                put_request(o, "came", account, None);
+                put_sent(o, account, None);
+            }
+        }
+    })
+}
+
+fn put_bodies(o: &mut json::Object<'_>, told: Node<'_>, texts: &Bodies) {
+    if let Ok(tree) = Tree::parse(texts.account.clone()) {
+        account::put_fates(o, tree.root());
+        for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
+            if !key.is("dids") {
+                o.node(&key.text().unwrap_or_default(), value);
+            }
+        }
+    }
+    put_request(o, "came", told, Some(&texts.came));
+    if told.get("target").is_some() {
+        o.bool("unchanged", texts.sent == texts.came);
+    }
+    if texts.whole != texts.came {
+        put_body(o, "whole", &texts.whole);
+    }
+    put_sent(o, told, Some(&texts.sent));
+}
+
+/// Writes the request sent and its target, if there was one.
+fn put_sent(o: &mut json::Object<'_>, account: Node<'_>, body: Option<&Bytes>) {
+    if let Some(target) = account.get("target") {
+        put_request(o, "sent", target, body);
+    }
+}
+
+/// Writes a request: its metadata and its body.
+fn put_request(o: &mut json::Object<'_>, name: &str, told: Node<'_>, body: Option<&Bytes>) {
+    const TOLD: [&str; 7] = ["endpoint", "provider", "account", "wire", "model", "path", "headers"];
+    o.object(name, |o| {
+        // The requested model is a member of the call itself.
+        let told = TOLD
+            .iter()
+            .filter(|key| name == "sent" || OWN.contains(key))
+            .filter_map(|key| Some((*key, told.get(key)?)));
+        for (key, value) in told {
+            o.node(key, value);
+        }
+        if let Some(body) = body {
+            put_body(o, "body", body);
+        }
+    });
+}
+
+/// Writes a body as JSON if it is valid, otherwise as a string.
+fn put_body(o: &mut json::Object<'_>, name: &str, body: &Bytes) {
+    match Json::parse(body.clone()) {
+        Ok(body) => o.raw(name, &body),
+        Err(_) => o.string(name, std::str::from_utf8(body).unwrap_or_default()),
+    };
+}

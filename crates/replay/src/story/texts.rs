@@ -1,0 +1,157 @@
+//! The bodies of a call, stored as differences to those of the previous call.
+//!
+//! | body | stored as a difference to |
+//! |---|---|
+//! | `whole`: the request expanded to the whole conversation | `whole` of the previous call |
+//! | `came`: the request as received | `whole` |
+//! | `sent`: the request as sent | the shorter of `whole` and `sent` of the previous call |
+//! | `account`: the report of Fates and findings | `account` of the previous call |
+//!
+//! The cost of a call is therefore proportional to its new content. Once the differences since the
+//! last full record are as long as the bodies, the next record is full. Reading the bodies of a
+//! call thus reads at most about twice their size.
+
+use bytes::Bytes;
+use throughline_core::{Json, LogId, Node, json};
+
+use crate::story::{delta, lossy};
+
+/// The bodies of one call, all of them UTF-8.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bodies {
+    /// The request expanded to the whole conversation.
+    pub whole: Bytes,
+    /// The request as received.
+    pub came: Bytes,
+    /// The request as sent.
+    pub sent: Bytes,
+    /// The report of Fates and findings.
+    pub account: Bytes,
+}
+
+/// The bodies of a call that later calls can refer to.
+#[derive(Clone, Debug)]
+pub struct DeltaBase {
+    /// The bodies themselves.
+    pub texts: Bodies,
+    /// The number of the last full record; `None` if it is this record and not written yet.
+    pub full: Option<u64>,
+    /// Size in bytes of the differences since the last full record.
+    pub since: u64,
+}
+
+/// The reference for the differences of a call.
+#[derive(Clone, Copy)]
+pub struct DeltaSource<'b> {
+    pub tail: &'b DeltaBase,
+    /// The log and last record of the reference, if they are in another log.
+    pub elsewhere: Option<(&'b LogId, u64)>,
+}
+
+/// An encoded record and the reference for the next call.
+pub struct EncodedBodies {
+    pub json: Json,
+    pub tail: DeltaBase,
+}
+
+/// Whether two texts are equal. Compares pointers first, because the texts usually share their
+/// memory.
+pub(super) fn is_same(left: &Bytes, right: &Bytes) -> bool {
+    (left.as_ptr() == right.as_ptr() && left.len() == right.len()) || left == right
+}
+
+impl Bodies {
+    /// The bodies of a request of which only the received body is known.
+    pub fn of(body: &Bytes) -> Self {
+        let body = lossy(body);
+        Self { whole: body.clone(), came: body, sent: Bytes::new(), account: Bytes::new() }
+    }
+
+    /// The size in bytes, counting shared texts once.
+    pub fn size(&self) -> usize {
+        let once = |text: &Bytes| if is_same(text, &self.whole) { 0 } else { text.len() };
+        self.whole.len() + once(&self.came) + once(&self.sent) + self.account.len()
+    }
+
+    /// Encodes the bodies, as differences if that is shorter.
+    pub fn write(&self, base: Option<DeltaSource<'_>>) -> EncodedBodies {
+        if let Some(base) = base
+            && let Some(full) = base.tail.full
+        {
+            let json = self.record(Some((full, base)));
+            let since = base.tail.since.saturating_add(json.bytes().len() as u64);
+            if since <= self.size() as u64 {
+                let tail = DeltaBase { texts: self.clone(), full: Some(full), since };
+                return EncodedBodies { json, tail };
+            }
+        }
+        let tail = DeltaBase { texts: self.clone(), full: None, since: 0 };
+        EncodedBodies { json: self.record(None), tail }
+    }
+
+    fn record(&self, base: Option<(u64, DeltaSource<'_>)>) -> Json {
+        let nothing = Bodies::default();
+        let before = base.map_or(&nothing, |(_, base)| &base.tail.texts);
+        json::object(|o| {
+            o.number("v", 1);
+            if let Some((full, base)) = base {
+                o.number("full", full).number("since", base.tail.since);
+                if let Some((log, last)) = base.elsewhere {
+                    o.string("log", &log.0).number("last", last);
+                }
+            }
+            let mut put = |name: &str, base: &Bytes, now: &Bytes| {
+                o.array(name, |a| delta::write(base, now, a));
+            };
+            put("whole", &before.whole, &self.whole);
+            put("account", &before.account, &self.account);
+            if !is_same(&self.came, &self.whole) {
+                put("came", &self.whole, &self.came);
+            }
+            if !is_same(&self.sent, &self.whole) {
+                let (name, difference) = self.encode_sent(before);
+                o.raw(name, &difference);
+            }
+        })
+    }
+
+    /// Encodes the sent request as the shorter of two differences.
+    fn encode_sent(&self, before: &Bodies) -> (&'static str, Json) {
+        /// A difference shorter than the text by this factor is accepted without trying the other.
+        const SHORT: usize = 16;
+        let to = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
+        let goes_on = to(&before.sent);
+        if goes_on.bytes().len() <= self.sent.len() / SHORT {
+            return ("sent_on", goes_on);
+        }
+        let anew = to(&self.whole);
+        if anew.bytes().len() < goes_on.bytes().len() {
+            ("sent", anew)
+        } else {
+            ("sent_on", goes_on)
+        }
+    }
+
+    /// Decodes a record based on the bodies of the previous call; `None` if it is invalid.
+    pub fn read(before: &Bodies, record: Node<'_>) -> Option<Self> {
+        let is_full = record.get("full").is_none();
+        let nothing = Bodies::default();
+        let before = if is_full { &nothing } else { before };
+        let whole = delta::read(&before.whole, record.get("whole")?)?;
+        let account = delta::read(&before.account, record.get("account")?)?;
+        let came = match record.get("came") {
+            Some(difference) => delta::read(&whole, difference)?,
+            None => whole.clone(),
+        };
+        let sent = match (record.get("sent"), record.get("sent_on")) {
+            (Some(difference), _) => delta::read(&whole, difference)?,
+            (None, Some(difference)) => delta::read(&before.sent, difference)?,
+            (None, None) => whole.clone(),
+        };
+        Some(Self { whole, came, sent, account })
+    }
+}
+
+#[cfg(test)]
+#[path = "texts_tests.rs"]
+mod texts_tests;

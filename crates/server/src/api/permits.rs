@@ -1,0 +1,117 @@
+//! Checks the key that started a run before every model call: its budget, rate, models and
+//! revocation.
+//!
+//! | limit | the run ends when |
+//! |---|---|
+//! | `keyRevoked` | the key was revoked |
+//! | `keyModels` | the key may not use the model |
+//! | `keyBudget` | the budget is spent, or is in dollars and the model has no price |
+//!
+//! A call over the key's rate limit does not end the run: it waits until the rate allows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_agent::{CallDenial, CallPermit, PermitFuture, Purpose};
+use throughline_core::{Name, Tenant};
+use tokio::time::sleep;
+
+use crate::access::Allowance;
+use crate::access::{Admission, Keyring};
+use crate::routing::ModelRouter;
+use crate::telemetry::Telemetry;
+
+/// Delay before the keys are read again after the store failed.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// The keys, prices and usage that the gateway manages.
+pub(crate) struct Accounts {
+    pub(crate) operations: Arc<Telemetry>,
+    pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) directory: Arc<dyn ModelRouter>,
+}
+
+/// The permit of one run, bound to the key that started it.
+pub(crate) struct RunPermit {
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) tenant: Tenant,
+    pub(crate) key: Name,
+}
+
+impl CallPermit for RunPermit {
+    fn permit<'a>(&'a self, model: &'a str, _: Purpose) -> PermitFuture<'a> {
+        Box::pin(async move {
+            loop {
+                let Ok(admission) = self.accounts.keyring.admit_id(&self.tenant, &self.key).await
+                else {
+                    // While the store fails, the run cannot commit either, so the end of its lease
+                    // ends this wait.
+                    sleep(STORE_RETRY_DELAY).await;
+                    continue;
+                };
+                self.check(&admission, model).await?;
+                let Err(problem) = self.accounts.operations.meter.count_request(&admission) else {
+                    return Ok(());
+                };
+                sleep(problem.retry_after.unwrap_or(STORE_RETRY_DELAY)).await;
+            }
+        })
+    }
+}
+
+impl RunPermit {
+    async fn check(&self, admission: &Admission, model: &str) -> Result<(), CallDenial> {
+        let key = &self.key;
+        let deny = |limit: &str, allowed, actual, message: String| CallDenial {
+            limit: Name::from(limit),
+            allowed,
+            actual,
+            message: Name::from(message),
+        };
+        let Admission::Key { allowance, .. } = admission else {
+            if *admission == Admission::Open {
+                return Ok(());
+            }
+            let message =
+                format!("the key {key} was revoked: send the message again with a valid key");
+            return Err(deny("keyRevoked", 0.0, 1.0, message));
+        };
+        if !admission.allows(model) {
+            let message = format!(
+                "the key {key} may not use the model {model}: choose an allowed model, or another key"
+            );
+            return Err(deny("keyModels", 0.0, 1.0, message));
+        }
+        let meter = &self.accounts.operations.meter;
+        loop {
+            let reached = self.accounts.directory.reach(model).unwrap_or_default();
+            match meter.check_allowance(admission, &reached).await {
+                Ok(()) => return Ok(()),
+                // The usage so far is unknown while the store fails.
+                Err(problem) if problem.status == 503 => sleep(STORE_RETRY_DELAY).await,
+                Err(problem) => {
+                    let used = meter.used(&self.tenant, key);
+                    let (allowed, actual) = match allowance {
+                        Allowance { micro_usd: Some(most), .. } => {
+                            (dollars(*most), dollars(used.micro_usd()))
+                        }
+                        _ => {
+                            let most = allowance.tokens.unwrap_or_default();
+                            (count(most), count(used.tokens.total()))
+                        }
+                    };
+                    return Err(deny("keyBudget", allowed, actual, problem.message));
+                }
+            }
+        }
+    }
+}
+
+fn dollars(micro_usd: u64) -> f64 {
+    count(micro_usd) / 1_000_000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the number is only displayed")]
+fn count(number: u64) -> f64 {
+    number as f64
+}

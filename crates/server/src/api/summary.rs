@@ -1,0 +1,140 @@
+//! Summarises runs for lists: title, models, counts, tokens and cost. A process reads each event
+//! once and caches the result. It reads a run again after data of the tenant was erased, because
+//! the cached title may be erased text.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use throughline_core::{
+    ErasureEpoch, Json, LogHead, LogId, Name, Record, RedactionPolicy, RunCounts, RunEvent,
+    RunFold, Store, StoreError, Tenant, json, unpack_events,
+};
+
+/// How many runs are cached.
+const MOST: usize = 4096;
+/// How many records are read at a time.
+const PAGE: u32 = 256;
+/// Maximum length of a title in characters.
+const MAX_TITLE: usize = 140;
+
+/// The summary of one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summary {
+    /// The last record that was read, and the erasure epoch of that read.
+    read: u64,
+    era: ErasureEpoch,
+    pub(crate) title: Option<Name>,
+    fold: RunFold,
+    tokens: Option<Json>,
+    cost: Option<Json>,
+}
+
+impl Summary {
+    /// The requested models, in the order of their first call.
+    pub(crate) fn models(&self) -> &[Name] {
+        self.fold.models()
+    }
+
+    /// The counts, from the same fold as the trace and the thought map.
+    pub(crate) fn counts(&self) -> RunCounts {
+        self.fold.counts()
+    }
+
+    /// Writes the counts, tokens and cost.
+    pub(crate) fn put(&self, o: &mut json::Object<'_>) {
+        self.counts().write_members(o);
+        o.raw("tokens", self.tokens.as_ref().unwrap_or(&Json::null()));
+        o.raw("cost_usd", self.cost.as_ref().unwrap_or(&Json::null()));
+    }
+
+    fn take(&mut self, record: &Record, policy: &RedactionPolicy) {
+        let Ok(events) = unpack_events(record) else {
+            self.fold.skip_erased();
+            return;
+        };
+        for (_, event) in events {
+            let Some(event) = parse_event(event) else { continue };
+            self.fold.push(record.at, &event);
+            match &event {
+                RunEvent::Message(event) if self.title.is_none() && &*event.role == "user" => {
+                    let words = policy.redact_text(&event.content);
+                    self.title = Some(first_words(&words, MAX_TITLE).into());
+                }
+                RunEvent::Usage(event) => {
+                    let tokens = event.total.as_ref().map(throughline_core::ReflectionUsage::json);
+                    self.tokens = tokens.or(self.tokens.take());
+                    let cost = event.total_cost_usd.as_ref().map(throughline_core::Number::json);
+                    self.cost = cost.or(self.cost.take());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Parses an event that can change a summary. Most events of a journal are pieces of text, which
+/// change nothing.
+pub(crate) fn parse_event(event: Bytes) -> Option<RunEvent> {
+    if event.starts_with(br#"{"type":"stream""#) {
+        return None;
+    }
+    RunEvent::parse(&Json::parse(event).ok()?).ok()
+}
+
+/// A cache of summaries of runs.
+#[derive(Default)]
+pub(crate) struct SummaryCache(Mutex<HashMap<(Tenant, LogId), Arc<Summary>>>);
+
+impl SummaryCache {
+    /// Returns the summary of a run in that erasure epoch.
+    pub(crate) async fn get(
+        &self,
+        store: &dyn Store,
+        tenant: &Tenant,
+        head: &LogHead,
+        era: ErasureEpoch,
+        policy: &RedactionPolicy,
+    ) -> Result<Arc<Summary>, StoreError> {
+        let key = (tenant.clone(), head.log.clone());
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = known.filter(|known| known.era == era);
+        if let Some(known) = known.as_ref().filter(|known| known.read >= head.last) {
+            return Ok(Arc::clone(known));
+        }
+        let fresh = || Summary { era, ..Summary::default() };
+        let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
+        loop {
+            let records = store.read(tenant, &head.log, summary.read, PAGE).await?;
+            let Some(last) = records.last() else { break };
+            summary.read = last.seq;
+            for record in &records {
+                summary.take(record, policy);
+            }
+        }
+        let summary = Arc::new(summary);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(key, Arc::clone(&summary));
+        Ok(summary)
+    }
+}
+
+/// The first words of a text, on one line.
+pub(crate) fn first_words(text: &str, most: usize) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if words.chars().count() + word.chars().count() > most {
+            words.extend(word.chars().take(most.saturating_sub(words.chars().count())));
+            words.push('…');
+            break;
+        }
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    words
+}

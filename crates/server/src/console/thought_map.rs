@@ -1,0 +1,436 @@
+//! Builds the thought map of a thread: which model had which Thought, and which later calls sent
+//! each Thought and Seal back.
+//!
+//! `items` lists Thoughts and sealed Items in order. The `spans` of a call state what the call did
+//! with ranges of that list. Calls of agents are attempts as [`RunFold`] folds them, so `runs` has
+//! the counts of the timeline and the trace. The Fate of an Item in a gateway call follows from the
+//! Item's id, or from its Seal in the sent request.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use throughline_core::{
+    Attempt, AttemptEnd, Body, Disposition, ElisionReason, LogHead, LogId, Name, Node, Record,
+    ReplayEvent, RunCounts, RunEvent, RunFold, ThoughtKind, Tree, json, kind, unpack_events,
+};
+
+use crate::api::first_words;
+use crate::api::parse_event;
+use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::console::{calls, parse_stored, threads};
+use crate::letta::item_reader::seen;
+use crate::letta::runs;
+use crate::response::GatewayResponse;
+use throughline_replay::Bodies;
+
+/// The most calls of a map.
+const MOST: usize = 160;
+/// How many runs are read for the map.
+const RUNS: usize = 80;
+
+/// A Thought, or another sealed Item.
+struct MapItem {
+    id: Name,
+    seq: u64,
+    model: Name,
+    provider: Name,
+    what: &'static str,
+    bytes: u64,
+    text: String,
+    /// The sealed bytes, to recognise the Item in a request. Never sent to a reader.
+    seals: Vec<Bytes>,
+}
+
+/// A model call.
+struct MapCall {
+    id: Name,
+    /// The run, if an agent made the call.
+    run: Option<Name>,
+    turn: u64,
+    /// The position among the attempts of the turn, counted from 1.
+    attempt: u64,
+    is_discarded: bool,
+    purpose: Option<Name>,
+    model: Name,
+    provider: Name,
+    at: String,
+    /// The places of the Items that the call returned.
+    gave: Vec<usize>,
+    /// First place, count and Fate of each range of Items.
+    spans: Vec<(usize, u64, Name)>,
+}
+
+/// Returns the map of the thread that the path names.
+pub(crate) async fn map(asked: &ApiRequest<'_>) -> ApiResult {
+    let thread = threads::requested_thread(asked).await?;
+    let is_gateway = calls::is_conversation(&thread.log.0);
+    let (held, forgotten) = load_items(asked, &thread.log, is_gateway).await?;
+    let (called, counted) = if is_gateway {
+        (gateway_calls(asked, &thread, &held).await?, Vec::new())
+    } else {
+        agent_calls(asked, &thread.log, &held).await?
+    };
+    let told = json::object(|o| {
+        o.string("thread", &thread.log.0).number("forgotten", forgotten);
+        o.string("kind", if is_gateway { "gateway" } else { "agent" });
+        o.array("items", |list| {
+            for held in &held {
+                list.object(|o| {
+                    o.string("id", &held.id).string("model", &held.model);
+                    o.string("provider", &held.provider).string("kind", held.what);
+                    o.number("bytes", held.bytes).string("text", &held.text);
+                });
+            }
+        });
+        o.array("calls", |list| {
+            for called in &called {
+                list.object(|o| put(o, called));
+            }
+        });
+        o.array("runs", |list| {
+            for (run, counts) in &counted {
+                list.object(|o| {
+                    o.string("id", run);
+                    counts.write_members(o);
+                });
+            }
+        });
+    });
+    Ok(GatewayResponse::json(200, &told))
+}
+
+fn put(o: &mut json::Object<'_>, called: &MapCall) {
+    o.string("id", &called.id).maybe_string("run", called.run.as_deref());
+    o.number("turn", called.turn).number("attempt", called.attempt);
+    if called.is_discarded {
+        o.bool("discarded", true);
+    }
+    o.maybe_string("purpose", called.purpose.as_deref());
+    o.string("model", &called.model).string("provider", &called.provider);
+    o.string("at", &called.at);
+    o.array("gave", |list| {
+        for place in &called.gave {
+            list.number(*place as u64);
+        }
+    });
+    o.array("spans", |list| {
+        for (place, count, did) in &called.spans {
+            list.array(|span| {
+                span.number(*place as u64).number(*count).string(did);
+            });
+        }
+    });
+}
+
+/// The Thoughts and sealed Items of a thread, and how many Items were erased.
+async fn load_items(
+    asked: &ApiRequest<'_>,
+    thread: &LogId,
+    only_sealed: bool,
+) -> Result<(Vec<MapItem>, u64), ApiError> {
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    let policy = asked.policy();
+    let (mut held, mut forgotten, mut after) = (Vec::new(), 0, 0);
+    loop {
+        let records = store.read(tenant, thread, after, 256).await?;
+        let Some(last) = records.last() else { break };
+        after = last.seq;
+        let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
+        forgotten += items.filter(|record| record.content.bytes().is_none()).count() as u64;
+        for seen in seen(&records)? {
+            let bytes: usize = seen.item.seals.iter().map(throughline_core::Seal::len).sum();
+            let (what, text) = match &seen.item.body {
+                Body::Thought(thought) if thought.kind == ThoughtKind::Summary => {
+                    ("summary", policy.redact_thought(&thought.content).into_owned())
+                }
+                Body::Thought(thought) => {
+                    ("thought", policy.redact_thought(&thought.content).into_owned())
+                }
+                Body::Call(call) => ("call", call.name.to_string()),
+                Body::Text(text) => ("text", policy.redact_text(text).into_owned()),
+                _ => ("other", String::new()),
+            };
+            let is_thought = matches!(what, "thought" | "summary");
+            if bytes == 0 && (only_sealed || !is_thought) {
+                continue;
+            }
+            let owner = seen.item.seals.first().map(|seal| &seal.owner);
+            let origin = seen.item.origin.as_ref().or(owner);
+            held.push(MapItem {
+                id: seen.item.id.0.clone(),
+                seq: seen.seq,
+                model: origin.map(|origin| origin.asked.clone()).unwrap_or_default(),
+                provider: origin.map(|origin| origin.provider.clone()).unwrap_or_default(),
+                what,
+                bytes: bytes as u64,
+                text: first_words(&text, 160),
+                seals: seen.item.seals.iter().map(|s| s.reveal_to_tenant().clone()).collect(),
+            });
+        }
+    }
+    Ok((held, forgotten))
+}
+
+/// The model calls of the runs on a thread, and the counts of each run.
+async fn agent_calls(
+    asked: &ApiRequest<'_>,
+    thread: &LogId,
+    held: &[MapItem],
+) -> Result<(Vec<MapCall>, Vec<(Name, RunCounts)>), ApiError> {
+    let places: HashMap<&str, usize> =
+        held.iter().enumerate().map(|(place, held)| (&*held.id, place)).collect();
+    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
+    let mut heads = runs::run_heads(asked, thread, None, RUNS).await?;
+    heads.retain(|head| !throughline_agent::is_inbox(&head.log));
+    heads.reverse();
+    let (mut called, mut counted) = (Vec::new(), Vec::new());
+    for head in &heads {
+        let mut run = RunCalls::new(head, &places);
+        let mut after = 0;
+        loop {
+            let records = store.read(tenant, &head.log, after, 256).await?;
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            for record in &records {
+                run.push_record(record);
+            }
+        }
+        counted.push((head.log.0.clone(), run.fold.counts()));
+        called.append(&mut run.called);
+    }
+    let first = called.len().saturating_sub(MOST);
+    Ok((called.split_off(first), counted))
+}
+
+/// Collects the model calls of one run from its events.
+struct RunCalls<'m> {
+    run: &'m Name,
+    /// The place of each Thought and sealed Item in the map.
+    places: &'m HashMap<&'m str, usize>,
+    fold: RunFold,
+    called: Vec<MapCall>,
+}
+
+impl<'m> RunCalls<'m> {
+    fn new(head: &'m LogHead, places: &'m HashMap<&'m str, usize>) -> Self {
+        Self { run: &head.log.0, places, fold: RunFold::default(), called: Vec::new() }
+    }
+
+    fn push_record(&mut self, record: &Record) {
+        match unpack_events(record) {
+            Ok(events) => {
+                for event in events.into_iter().filter_map(|(_, event)| parse_event(event)) {
+                    self.push_event(record.at, &event);
+                }
+            }
+            Err(_) => self.fold.skip_erased(),
+        }
+    }
+
+    fn push_event(&mut self, at: Timestamp, event: &RunEvent) {
+        let change = self.fold.push(at, event);
+        if let Some(attempt) = &change.opened {
+            self.open(attempt);
+        }
+        let is_open = self.fold.open().is_some() || change.ended.is_some();
+        let Some(call) = self.called.last_mut().filter(|_| is_open) else { return };
+        if let Some((_, end)) = &change.ended {
+            call.is_discarded = *end == AttemptEnd::Discarded;
+        }
+        match event {
+            RunEvent::Turn(event) => {
+                let items = event.items.iter().flatten();
+                call.gave.extend(items.filter_map(|item| self.places.get(&**item)));
+            }
+            RunEvent::Replay(event) => call.spans = spans_of_run(event, self.places),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, attempt: &Attempt) {
+        let Attempt { turn, number, start, model, purpose } = attempt;
+        let again = if *number > 1 { format!(".{number}") } else { String::new() };
+        self.called.push(MapCall {
+            id: Name::from(format!("{}.{turn}{again}", self.run)),
+            run: Some(self.run.clone()),
+            turn: *turn,
+            attempt: *number,
+            is_discarded: false,
+            purpose: purpose.clone(),
+            model: model.clone().unwrap_or_default(),
+            provider: Name::default(),
+            at: start.to_string(),
+            gave: Vec::new(),
+            spans: Vec::new(),
+        });
+    }
+}
+
+/// The Fates of Thoughts and sealed Items in a model call of a run, by their places in the map.
+fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
+    let tree = event.fates.as_ref().map(throughline_core::Json::tree);
+    let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
+    let span = |span: Node<'_>| {
+        let mut parts = span.elements();
+        let first = *places.get(&*parts.next()?.text()?)?;
+        let did = parts.next()?.name()?;
+        Some((first, parts.next()?.u64()?, did))
+    };
+    fates.filter_map(span).collect()
+}
+
+/// The calls of a client through the gateway, from their records.
+async fn gateway_calls(
+    asked: &ApiRequest<'_>,
+    thread: &LogHead,
+    held: &[MapItem],
+) -> Result<Vec<MapCall>, ApiError> {
+    let mut kept = calls::calls_of_thread(asked, thread, MOST).await?;
+    kept.reverse();
+    let mut called = Vec::new();
+    for (number, call) in kept.iter().enumerate() {
+        let is_own = call.thread == thread.log;
+        let until = kept.iter().skip(number + 1).map(|next| next.seq).find(|seq| *seq > call.seq);
+        let between =
+            |held: &MapItem| held.seq > call.seq && until.is_none_or(|until| held.seq < until);
+        let places = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
+        let gave: Vec<usize> = places.map(|(place, _)| place).collect();
+        let before = gave.first().copied().unwrap_or(held.len());
+        let found = asked.gateway.replay.stories().find(&asked.caller.tenant, &call.id).await?;
+        let texts = found.and_then(|found| found.texts.ok());
+        let (model, provider) = call.model();
+        let before = held.get(..before).unwrap_or_default();
+        let spans = texts.and_then(|texts| gateway_spans(&texts, before, &provider));
+        let spans = spans.unwrap_or_default();
+        let (turn, at) = (number as u64 + 1, call.at.to_string());
+        let id = call.id.0.clone();
+        called.push(MapCall {
+            id,
+            run: None,
+            turn,
+            attempt: 1,
+            is_discarded: false,
+            purpose: None,
+            model,
+            provider,
+            at,
+            gave,
+            spans,
+        });
+    }
+    Ok(called)
+}
+
+/// The Fates in a gateway call of the sealed Items that earlier calls returned.
+///
+/// A restored Item has its own id in the report. Any other Item is recognised by its Seal. It was
+/// kept if the Seal is in the sent request, and left out if the client sent the Seal and the
+/// gateway did not. A Seal of another provider that is in neither request is foreign.
+fn gateway_spans(
+    texts: &Bodies,
+    before: &[MapItem],
+    provider: &str,
+) -> Option<Vec<(usize, u64, Name)>> {
+    let account = parse_stored(&texts.account)?;
+    let dids: Vec<Name> = account.root().get("dids")?.elements().filter_map(Node::name).collect();
+    let fates = account.root().get("fates")?.elements().filter_map(|fate| {
+        let mut parts = fate.elements();
+        let item = parts.next()?.name()?;
+        let seal = usize::try_from(parts.nth(1)?.u64()?).ok()?;
+        Some((item, dids.get(seal)?.clone()))
+    });
+    let fates: Vec<(Name, Name)> = fates.collect();
+    let known: HashSet<&str> = before.iter().map(|held| &*held.id).collect();
+    let (named, unnamed): (Vec<_>, Vec<_>) =
+        fates.into_iter().partition(|(item, _)| known.contains(&**item));
+    let named: HashMap<Name, Name> = named.into_iter().collect();
+    let left_out = unnamed.into_iter().map(|(_, did)| did).filter(|did| did.starts_with("elided"));
+    let mut left_out: VecDeque<Name> = left_out.collect();
+    let trees = [&texts.sent, &texts.came, &texts.whole].map(parse_stored);
+    let [sent, came, whole] = trees.each_ref().map(|tree| strings(tree.as_ref()));
+    let has = |strings: &HashSet<Cow<'_, str>>, held: &MapItem| {
+        let mut seals = held.seals.iter().filter_map(|seal| std::str::from_utf8(seal).ok());
+        seals.any(|seal| strings.contains(seal))
+    };
+    let (kept, foreign) =
+        (Disposition::Kept.to_string(), Disposition::Elided(ElisionReason::Foreign).to_string());
+    let mut spans: Vec<(usize, u64, Name)> = Vec::new();
+    for (place, held) in before.iter().enumerate() {
+        let did = if let Some(did) = named.get(&held.id) {
+            did.clone()
+        } else if has(&sent, held) {
+            Name::from(&*kept)
+        } else if has(&came, held) || has(&whole, held) {
+            // The report and the map have the same order, so the reasons are in the same order too.
+            left_out.pop_front().unwrap_or_else(|| Name::from(&*foreign))
+        } else if *held.provider != *provider {
+            Name::from(&*foreign)
+        } else {
+            continue;
+        };
+        match spans.last_mut() {
+            Some((first, count, known))
+                if *known == did && *first + usize::try_from(*count).unwrap_or(0) == place =>
+            {
+                *count += 1;
+            }
+            _ => spans.push((place, 1, did)),
+        }
+    }
+    Some(spans)
+}
+
+/// All strings of a document.
+fn strings(tree: Option<&Tree>) -> HashSet<Cow<'_, str>> {
+    let mut found = HashSet::new();
+    let mut waiting: Vec<Node<'_>> = tree.map(Tree::root).into_iter().collect();
+    while let Some(node) = waiting.pop() {
+        found.extend(node.text());
+        waiting.extend(node.elements());
+        waiting.extend(node.members().map(|(_, value)| value));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(id: &str, provider: &str) -> MapItem {
+        let seals = vec![Bytes::from(format!("seal of {id}"))];
+        let (id, provider) = (Name::from(id), Name::from(provider));
+        let (model, what, text) = (Name::default(), "thought", String::new());
+        MapItem { id, seq: 0, model, provider, what, bytes: 1, text, seals }
+    }
+
+    fn texts(came: &'static str, sent: &'static str, account: &'static str) -> Bodies {
+        let [came, sent, account] = [came, sent, account].map(|s| Bytes::from_static(s.as_bytes()));
+        Bodies { whole: came.clone(), came, sent, account }
+    }
+
+    #[test]
+    fn spans_match_item_ids_and_seals() {
+        let foreign = Name::from(Disposition::Elided(ElisionReason::Foreign).to_string());
+        let kept = Name::from("kept");
+        let before = ["a", "b", "c"].map(|id| held(id, if id == "b" { "other" } else { "own" }));
+        // The client sends all three under its own ids, and one Seal is another provider's.
+        let all = r#"{"input":[{"s":"seal of a"},{"s":"seal of b"},{"s":"seal of c"}]}"#;
+        let two = r#"{"input":[{"s":"seal of a"},{"s":"seal of c"}]}"#;
+        let account = r#"{"fates":[["1",0],["2",0,0],["3",1,1],["4",0,0]],"dids":["kept","elided: foreign: another provider issued it"]}"#;
+        let expected = vec![(0, 1, kept.clone()), (1, 1, foreign.clone()), (2, 1, kept.clone())];
+        assert_eq!(
+            gateway_spans(&texts(all, two, account), &before, "own"),
+            Some(expected.clone())
+        );
+        // The client lost all of them: two were restored under their own ids.
+        let account = r#"{"fates":[["1",0],["a",0,0],["c",0,0]],"dids":["kept"]}"#;
+        assert_eq!(gateway_spans(&texts("{}", two, account), &before, "own"), Some(expected));
+        // The client dropped `c` only, so the counts differ; `a` is still recognised.
+        let one = r#"{"input":[{"s":"seal of a"}]}"#;
+        let account = r#"{"fates":[["1",0],["2",0,0]],"dids":["kept"]}"#;
+        let told = gateway_spans(&texts(one, one, account), &before, "own");
+        assert_eq!(told, Some(vec![(0, 1, kept), (1, 1, foreign)]));
+    }
+}

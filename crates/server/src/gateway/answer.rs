@@ -1,0 +1,272 @@
+//! Returns the response to a call: captures the reply and encodes it in the caller's dialect.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use throughline_codec::{DecodeContext, Framing, Verdict};
+use throughline_core::{Fate, Name, Node, Request, TurnId, UpstreamResponse};
+
+use crate::error::GatewayError;
+use crate::error::dialect_error;
+use crate::gateway::compression;
+use crate::gateway::dialect;
+use crate::gateway::exchange::{Exchange, codec_for};
+use crate::gateway::keeper::{CaptureHandle, IdOwner, OpenCall};
+use crate::gateway::model_name::ModelName;
+use crate::gateway::prepare::PreparedRequest;
+use crate::gateway::stream::{RelayParts, relay};
+use crate::response::{GatewayResponse, ResponseBody};
+use crate::routing::RouteTarget;
+use crate::telemetry::{Capture, FateCounts};
+use throughline_replay::CallRecord;
+use throughline_replay::ClaimRewriter;
+
+/// The reason why an undecodable response is not captured.
+pub(crate) const UNREADABLE: &str = "the answer cannot be read";
+/// The largest complete response that is read: 64 MiB, which is also the largest frame of a stream.
+pub(crate) const LARGEST_ANSWER: usize = 64 << 20;
+
+impl Exchange<'_> {
+    /// Captures a provider's response and returns it to the caller.
+    pub(crate) async fn answer(
+        &self,
+        ready: PreparedRequest,
+        reached: &RouteTarget,
+        answer: UpstreamResponse,
+        asked: &Request,
+        story: CallRecord,
+    ) -> Result<GatewayResponse, GatewayError> {
+        self.ticket.record_first_byte();
+        let is_same = ready.target.origin.wire == self.wire;
+        let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
+        let changed = story.prefix_changed.as_deref().map(Name::from);
+        headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
+        if ready.is_unrestored {
+            headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
+        }
+        let status = answer.status;
+        self.ticket.note(|facts| facts.status = status);
+        let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, is_same));
+        headers.extend(passed.cloned());
+        let asked_model = dialect::names(&self.wire, &asked.path, self.body.as_ref()).model;
+        let model = asked_model.filter(|name| *name != reached.model);
+        let dresser = (!is_same).then(|| {
+            let claims = self.gateway.replay.claims().clone();
+            let (tenant, node) = (ready.tenant.clone(), story.node.clone());
+            ClaimRewriter::new(self.wire.clone(), claims, tenant, node, model.clone())
+        });
+        let can_rename = is_same && compression::can_inflate(answer.header("content-encoding"));
+        let model = model.filter(|_| can_rename);
+        let model = model.map(|name| ModelName::new(self.wire.clone(), name));
+        let mut keeper = CaptureHandle {
+            replay: Arc::clone(&self.gateway.replay),
+            open: ready.conversation.map(|conversation| OpenCall { conversation, story }),
+            prefix: ready.encoded.prefix,
+            longest: self.gateway.operations.limits.capture,
+            ticket: Arc::clone(&self.ticket),
+            owner: self.id_owner(asked),
+        };
+        if let Err(problem) = refuse_redirect(&answer, reached) {
+            keeper.record_failure(problem.status, &problem.message).await;
+            return Err(problem);
+        }
+        let said = DecodeContext { target: ready.target, prefix: keeper.prefix };
+        if status < 400 && ready.stream {
+            let framing = dialect::framing(&self.wire, asked);
+            let from = codec_for(&said.target.origin.wire)?;
+            let to = codec_for(&self.wire)?;
+            self.ticket.record_stream();
+            let slow_reader = self.gateway.operations.limits.slow_reader;
+            if model.is_some() {
+                headers.retain(|(name, _)| !is_content_encoding(name));
+            }
+            let relayed = relay(RelayParts {
+                answer,
+                from,
+                to,
+                said,
+                framing,
+                dresser,
+                model,
+                keeper,
+                slow_reader,
+            });
+            if !is_same {
+                headers.push((Name::from("content-type"), Name::from(content_type(framing))));
+            }
+            return Ok(GatewayResponse { status, headers, body: ResponseBody::Stream(relayed) });
+        }
+        headers.extend((!is_same).then(json_content_type));
+        let body = if status >= 400 {
+            self.error_body(reached, answer, is_same, &mut keeper).await
+        } else {
+            let answered =
+                self.complete_response(answer, &said, dresser, model, asked, &mut keeper);
+            answered.await.map(|(body, is_inflated)| {
+                headers.retain(|(name, _)| !is_inflated || !is_content_encoding(name));
+                body
+            })
+        };
+        match body {
+            Ok(body) => Ok(GatewayResponse { status, headers, body: ResponseBody::Whole(body) }),
+            Err(problem) => {
+                keeper.record_failure(problem.status, &problem.message).await;
+                Err(problem)
+            }
+        }
+    }
+
+    /// The tenant that owns the ids in the response to a request.
+    fn id_owner(&self, asked: &Request) -> Option<IdOwner> {
+        self.caller.admission.is_key().then(|| IdOwner {
+            tenant: self.caller.tenant.clone(),
+            asked: asked.body.clone(),
+            is_early: self.body.as_ref().is_some_and(|body| {
+                body.root().get("background").and_then(Node::bool).unwrap_or(false)
+            }),
+        })
+    }
+
+    /// Returns the provider's error response.
+    async fn error_body(
+        &self,
+        reached: &RouteTarget,
+        answer: UpstreamResponse,
+        is_same: bool,
+        keeper: &mut CaptureHandle,
+    ) -> Result<Bytes, GatewayError> {
+        let status = answer.status;
+        let encoding = answer.header("content-encoding").map(Name::from);
+        let body = whole(answer).await?;
+        let unnamed = || format!("{} answered {status}", reached.endpoint);
+        let said = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
+        let message = dialect::error_message(&said).unwrap_or_else(unnamed);
+        keeper.record_failure(status, &message).await;
+        if is_same {
+            return Ok(body);
+        }
+        Ok(dialect_error(&self.wire, status, &message).bytes().clone())
+    }
+
+    /// Returns a response that is not streamed, and whether the gateway inflated it.
+    async fn complete_response(
+        &self,
+        answer: UpstreamResponse,
+        said: &DecodeContext,
+        dresser: Option<ClaimRewriter>,
+        model: Option<ModelName>,
+        asked: &Request,
+        keeper: &mut CaptureHandle,
+    ) -> Result<(Bytes, bool), GatewayError> {
+        let encoding = answer.header("content-encoding").map(Name::from);
+        let body = whole(answer).await?;
+        let from = codec_for(&said.target.origin.wire)?;
+        let readable = compression::inflate(encoding.as_deref(), &body);
+        let readable = readable.map_err(|error| error.to_string());
+        let reply = readable.and_then(|readable| {
+            let reply = from.decode_reply(&readable, said).map_err(|error| error.to_string());
+            reply.map(|reply| (reply, readable))
+        });
+        match (reply, dresser) {
+            (Ok((reply, readable)), None) => match model {
+                Some(model) => {
+                    let shown = model.rewrite(&readable);
+                    keeper.capture(reply, Some(shown.clone())).await;
+                    Ok((shown, true))
+                }
+                None => {
+                    keeper.capture(reply, Some(readable)).await;
+                    Ok((body, false))
+                }
+            },
+            (Ok((reply, _)), Some(mut dresser)) => {
+                let shown = codec_for(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
+                let shown = shown.map_err(|error| GatewayError::new(502, error.to_string()))?;
+                let shown = self.with_request_echo(shown, asked);
+                keeper.capture(reply, Some(shown.clone())).await;
+                Ok((shown, false))
+            }
+            // A response that cannot be decoded still passes, since the caller may be able to read
+            // it.
+            (Err(error), None) => {
+                self.ticket.note(|facts| {
+                    facts.capture = Capture::Lost(UNREADABLE.to_owned());
+                    facts.heard = body.len() as u64;
+                });
+                keeper.record_failure(200, &error).await;
+                Ok((body, false))
+            }
+            (Err(error), Some(_)) => {
+                self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+                Err(GatewayError::new(502, error))
+            }
+        }
+    }
+}
+
+/// Reads the complete body of a response.
+pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Bytes, GatewayError> {
+    let mut chunks = answer.body;
+    let mut body = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        body.extend_from_slice(&chunk.map_err(|error| GatewayError::from_upstream(&error))?);
+        if body.len() > LARGEST_ANSWER {
+            return Err(GatewayError::new(
+                502,
+                "the answer is larger than 64 MiB, the largest size accepted",
+            ));
+        }
+    }
+    Ok(body.freeze())
+}
+
+fn told(node: &TurnId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
+    vec![
+        (Name::from("x-throughline-call"), node.0.clone()),
+        (Name::from("x-throughline-fates"), FateCounts::of(fates).to_string().into()),
+        (Name::from("x-throughline-audit"), verdict.as_str().into()),
+    ]
+}
+
+/// Whether a header of the provider's response is forwarded to the caller.
+pub(crate) fn is_forwarded_header(name: &str, is_same: bool) -> bool {
+    const OWN: &[&str] =
+        &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
+    const OF_BODY: &[&str] = &["content-type", "content-encoding"];
+    let is = |names: &[&str]| names.iter().any(|own| name.eq_ignore_ascii_case(own));
+    !is(OWN) && (is_same || !is(OF_BODY))
+}
+
+fn is_content_encoding(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-encoding")
+}
+
+fn json_content_type() -> (Name, Name) {
+    (Name::from("content-type"), Name::from("application/json"))
+}
+
+fn content_type(framing: Framing) -> &'static str {
+    match framing {
+        Framing::Sse => "text/event-stream; charset=utf-8",
+        _ => "application/json",
+    }
+}
+
+/// Refuses redirects. Following one would send a key to another host: either the provider key, or
+/// the caller's key if the caller follows it.
+pub(crate) fn refuse_redirect(
+    answer: &UpstreamResponse,
+    reached: &RouteTarget,
+) -> Result<(), GatewayError> {
+    if !matches!(answer.status, 300..=303 | 305..=399) {
+        return Ok(());
+    }
+    let (endpoint, status) = (&reached.endpoint, answer.status);
+    Err(GatewayError::new(
+        502,
+        format!(
+            "{endpoint} answered {status}, and redirects are not followed: correct its base_url"
+        ),
+    ))
+}

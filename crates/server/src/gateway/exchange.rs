@@ -1,0 +1,221 @@
+//! Handles one model call, from the client's request to its response.
+//!
+//! ```text
+//! request  → resolve model → decode → restore → encode → audit and repair → send
+//! response ← encode for client ← capture ← decode ← provider's response
+//! ```
+//!
+//! If client and provider use the same wire, bytes pass unchanged both ways unless a repair is
+//! needed. `prepare.rs` prepares the request, `answer.rs` returns the response.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join;
+use throughline_codec::{Codec, codec};
+use throughline_core::{
+    Name, Request, Tree, TurnId, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire,
+};
+use tokio::time::timeout;
+
+use crate::access::Caller;
+use crate::error::GatewayError;
+use crate::gateway::dialect;
+use crate::gateway::prepare::PreparedRequest;
+use crate::gateway::{Gateway, ReplayMode};
+use crate::response::GatewayResponse;
+use crate::routing::RouteTarget;
+use crate::telemetry::{FateCounts, RequestScope};
+use throughline_replay::{Bodies, CallRecord, DeltaBase};
+use throughline_replay::{Claims, Conversation};
+
+/// One request of one caller.
+pub(crate) struct Exchange<'g> {
+    pub(crate) gateway: &'g Gateway,
+    pub(crate) caller: Caller,
+    pub(crate) wire: Wire,
+    pub(crate) ticket: Arc<RequestScope>,
+    /// The parsed body, if it is JSON.
+    pub(crate) body: Option<Tree>,
+}
+
+impl<'g> Exchange<'g> {
+    pub(crate) fn new(
+        gateway: &'g Gateway,
+        caller: Caller,
+        wire: Wire,
+        ticket: Arc<RequestScope>,
+        body: Option<Tree>,
+    ) -> Self {
+        Self { gateway, caller, wire, ticket, body }
+    }
+
+    /// Calls a model and records the call whatever its outcome.
+    pub(crate) async fn call(&self, request: Request) -> Result<GatewayResponse, GatewayError> {
+        let node =
+            Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
+        self.ticket.note(|facts| facts.call = Some(node.0.clone()));
+        let mut story = CallRecord::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
+        let answered = match self.try_targets(&request, &mut story).await {
+            Ok((ready, reached, answer)) => {
+                Box::pin(self.answer(ready, &reached, answer, &request, story)).await
+            }
+            Err(problem) => {
+                self.ticket.record_error(&problem);
+                story.fails(problem.status, &*problem.message);
+                // The bodies of a request that was never decoded are not worth storing.
+                if story.is_unprocessed() {
+                    story.texts = Bodies::default();
+                }
+                if self.gateway.mode != ReplayMode::Off {
+                    let longest = self.gateway.operations.limits.capture;
+                    let keeping = self.gateway.replay.stories().keep(&story);
+                    drop(timeout(longest, keeping).await);
+                }
+                Err(problem)
+            }
+        };
+        Ok(answered.unwrap_or_else(|problem| named(problem.told(&self.wire), &node)))
+    }
+
+    /// Tries the targets of the requested model in order.
+    async fn try_targets(
+        &self,
+        request: &Request,
+        story: &mut CallRecord,
+    ) -> Result<(PreparedRequest, RouteTarget, UpstreamResponse), GatewayError> {
+        let body = self.body.as_ref();
+        let (asked, end_user) = self.named(request, body)?;
+        story.set_model(&asked);
+        let all = self.reach(&asked)?;
+        self.gateway.operations.check_writes().await?;
+        self.gateway.operations.meter.check_allowance(&self.caller.admission, &all).await?;
+        let resumed = self.find_previous(request, body, end_user.as_deref(), story).await?;
+        let mut last = GatewayError::new(404, format!("no provider serves model {asked}"));
+        let mut left = all.len();
+        // The caller's own key is sent only to the first endpoint that takes a caller's key.
+        let keyed = all.iter().find(|reached| reached.is_callers);
+        let keyed = keyed.map(|reached| reached.endpoint.clone());
+        for (place, reached) in all.into_iter().enumerate() {
+            left -= 1;
+            if reached.is_callers && Some(&reached.endpoint) != keyed.as_ref() {
+                story.add_failed_attempt(&reached.endpoint, "no key for this endpoint");
+                continue;
+            }
+            let rename = |body: &Bytes| {
+                let request = Request { body: body.clone(), ..request.clone() };
+                dialect::renamed(&self.wire, request, &asked, &reached.model)
+            };
+            let whole = resumed.request_for(&reached.provider.wire)?;
+            let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
+            let end_user = end_user.as_deref();
+            let renamed = rename(&request.body);
+            let length = whole.as_ref().map_or(&renamed, |(_, whole)| whole).body.len();
+            let ready = self.prepare(renamed, body, whole, &reached, end_user, story);
+            let heavy = &self.gateway.operations.heavy;
+            let ready = heavy.run(&self.caller, length, Box::pin(ready)).await??;
+            let sent = &ready.encoded.request.body;
+            self.check_body_ownership(&ready.target.origin, sent, body).await?;
+            self.note(&ready, &reached, place);
+            self.ticket.release_preparation_memory();
+            let (answer, base) =
+                join(self.send(&ready, &reached, request, story), self.load_delta_base(&ready))
+                    .await;
+            story.base = base;
+            match answer {
+                Ok(answer) if left == 0 || !allows_fallback(answer.status) => {
+                    story.set_first_byte(answer.status);
+                    return Ok((ready, reached, answer));
+                }
+                Ok(answer) => {
+                    let message = format!("{} could not answer", reached.endpoint);
+                    story
+                        .add_failed_attempt(&reached.endpoint, format!("status {}", answer.status));
+                    last = GatewayError::new(answer.status, message);
+                }
+                Err(error) => {
+                    story.add_failed_attempt(&reached.endpoint, error.to_string());
+                    last = self.record_upstream_error(&error);
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Records the target, the Fates and the verdict of a prepared request.
+    fn note(&self, ready: &PreparedRequest, reached: &RouteTarget, place: usize) {
+        self.ticket.note(|facts| {
+            facts.tenant = Some(ready.tenant.clone());
+            facts.provider = Some(reached.account.clone());
+            facts.model = Some(reached.model.clone());
+            facts.fates = Some(FateCounts::of(&ready.encoded.fates));
+            facts.verdict = Some(ready.verdict);
+            facts.sent = ready.encoded.request.body.len() as u64;
+            facts.fallbacks = place as u64;
+        });
+    }
+
+    pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
+        self.ticket.note(|facts| facts.problem = Some(error.to_string()));
+        GatewayError::from_upstream(error)
+    }
+
+    /// Loads the bodies of the previous call as the delta base, while the provider answers.
+    async fn load_delta_base(&self, ready: &PreparedRequest) -> Option<Arc<DeltaBase>> {
+        let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
+        let stories = self.gateway.replay.stories();
+        let tail = stories.tail(&ready.tenant, parent.as_ref()?, Some(*era));
+        // A hanging store must not delay the response.
+        timeout(self.gateway.operations.limits.capture, tail).await.ok().flatten()
+    }
+
+    async fn send(
+        &self,
+        ready: &PreparedRequest,
+        reached: &RouteTarget,
+        asked: &Request,
+        story: &mut CallRecord,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let wire = &ready.target.origin.wire;
+        let path = codec_for(wire).map(|codec| codec.path(&ready.target, ready.stream));
+        let mut path = path.unwrap_or_default();
+        // On the same wire the caller's query is kept, since it may request another framing.
+        if *wire == self.wire {
+            path.truncate(bare(&path).len());
+            if let Some((_, query)) = asked.path.split_once('?') {
+                path = format!("{path}?{query}");
+            }
+        }
+        let sent = Sent {
+            endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
+            method: "POST".into(),
+            path: path.into(),
+            headers: ready.encoded.request.headers.clone(),
+            body: ready.encoded.request.body.clone(),
+            credential: self.caller.credential.clone(),
+        };
+        story.sends(&sent, &ready.target.origin);
+        self.gateway.upstream.send(sent).await
+    }
+}
+
+/// Adds the id of the recorded call to the response headers.
+fn named(mut answered: GatewayResponse, node: &TurnId) -> GatewayResponse {
+    answered.headers.push((Name::from("x-throughline-call"), node.0.clone()));
+    answered
+}
+
+pub(crate) fn codec_for(wire: &Wire) -> Result<&'static dyn Codec, GatewayError> {
+    codec(wire)
+        .ok_or_else(|| GatewayError::new(500, format!("no codec registered for wire `{wire}`")))
+}
+
+/// Whether the next target is tried after this status.
+fn allows_fallback(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..=599)
+}
+
+fn bare(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}

@@ -1,0 +1,531 @@
+//! Forwards requests other than model calls without changes: files, batches, embeddings and other
+//! paths.
+//!
+//! An open gateway forwards every path of a dialect. With a key, the gateway forwards the paths of
+//! `objects/routes.rs`, where it checks the owner of each object, and the paths that the operator
+//! lists in `passthrough`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use throughline_core::{
+    Name, Node, Origin, Request, StoreError, Tenant, Tree, UpstreamRequest as Sent,
+    UpstreamResponse, Wire,
+};
+
+use crate::error::GatewayError;
+use crate::gateway::answer::{is_forwarded_header, refuse_redirect, whole};
+use crate::gateway::compression;
+use crate::gateway::dialect;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::objects::{
+    EventIdScanner, ObjectList, ObjectRef, ReturnedIds, file_description, filter_list, find_route,
+    ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
+};
+use crate::gateway::resumed::previous_not_found;
+use crate::gateway::telling::store_unreadable;
+use crate::response::StreamAborted;
+use crate::response::{GatewayResponse, ResponseBody};
+use crate::routing::RouteTarget;
+use crate::url::{decode_query, decode_segment};
+use throughline_replay::Claims;
+use throughline_replay::PREVIOUS_RESPONSE_ID;
+use throughline_replay::{Family, ObjectId, ObjectKind, account_of, ids_at};
+
+/// How many pages of a list are read to find one with an object of the caller.
+const PAGES: usize = 50;
+
+/// The header in which Gemini returns the URL of an upload.
+const UPLOAD_URL: &str = "x-goog-upload-url";
+
+/// The tenant and account whose objects a forwarded request may use.
+struct ObjectScope {
+    tenant: Tenant,
+    account: Name,
+    /// Whether the caller must own the objects it names.
+    is_checked: bool,
+}
+
+impl Exchange<'_> {
+    /// Forwards a request that is not a model call.
+    pub(crate) async fn forward_other(
+        &self,
+        method: &str,
+        request: Request,
+    ) -> Result<GatewayResponse, GatewayError> {
+        let path = bare(&request.path);
+        if self.caller.admission.is_limited() {
+            let message = "this key is limited to certain models and cannot use other endpoints";
+            return Err(GatewayError::new(403, message));
+        }
+        if self.caller.admission.has_budget() && !is_free(method, path) {
+            let message = "this key has a budget, and this path has no known price";
+            return Err(GatewayError::new(403, message));
+        }
+        if Claims::contains_handles(request.path.as_bytes())
+            || Claims::contains_handles(&request.body)
+        {
+            let message = "the request contains ids or Claims of the gateway: remove them";
+            return Err(GatewayError::new(400, message));
+        }
+        let unknown = || GatewayError::new(404, format!("no provider answers {method} {path}"));
+        if has_path_traversal(path) {
+            return Err(unknown());
+        }
+        let route = find_route(&self.wire, method, path);
+        let is_allowed = self.gateway.passthrough.allows(method, path);
+        let is_key = self.caller.admission.is_key();
+        let is_checked = is_key && !is_allowed;
+        if is_checked && route.is_none() {
+            return self.unknown_path(method, path);
+        }
+        if is_key {
+            refuse_ambiguous(&request)?;
+        }
+        let (reached, request) = self.select_provider(request.clone()).ok_or_else(unknown)?;
+        // Gemini's paths contain the model name.
+        if has_path_traversal(bare(&request.path)) {
+            return Err(unknown());
+        }
+        let (target, tenant) = self.target(&reached);
+        let account = Name::from(account_of(&target.origin));
+        let reach = ObjectScope { tenant, account, is_checked };
+        if let Some(family) = Family::of(&self.wire).filter(|_| is_key) {
+            // `passthrough` shares the objects under a path, but not the objects that a body names.
+            let in_path = route.as_ref().filter(|_| is_checked);
+            let mut refs = in_path.map(|(_, refs)| refs.clone()).unwrap_or_default();
+            refs.extend(self.object_refs(family, &request, is_checked)?);
+            self.check_owner(family, &reach.account, &refs).await?;
+        }
+        let gives = match &route {
+            Some((route, _)) if !is_allowed => route.gives,
+            Some(_) | None => ReturnedIds::Nothing,
+        };
+        match gives {
+            ReturnedIds::List(list) if is_checked => {
+                self.filtered_list(&reached, &reach, request, list).await
+            }
+            ReturnedIds::Ids(places) => {
+                let answer =
+                    self.send_upstream(&reached, method, without_encodings(&request)).await?;
+                self.relay_with_ids(&reach, answer, places).await
+            }
+            ReturnedIds::Nothing | ReturnedIds::List(_) => {
+                let answer = self.send_upstream(&reached, method, request).await?;
+                Ok(self.passed(answer))
+            }
+        }
+    }
+
+    /// Checks that the caller owns every object that a request to that origin names. `parsed` is
+    /// the body, if it was parsed.
+    pub(crate) async fn check_body_ownership(
+        &self,
+        origin: &Origin,
+        body: &Bytes,
+        parsed: Option<&Tree>,
+    ) -> Result<(), GatewayError> {
+        let Some(family) = Family::of(&origin.wire).filter(|_| self.caller.admission.is_key())
+        else {
+            return Ok(());
+        };
+        let refs = match parsed.filter(|tree| tree.indexes(body)) {
+            Some(tree) => object_ids(family, tree),
+            None => {
+                let tree = Tree::parse(body.clone()).map_err(|error| {
+                    GatewayError::new(400, format!("the body is not JSON: {error}"))
+                })?;
+                object_ids(family, &tree)
+            }
+        };
+        self.check_owner(family, account_of(origin), &refs).await
+    }
+
+    /// Refuses the first object that the caller did not receive from that account.
+    async fn check_owner(
+        &self,
+        family: Family,
+        account: &str,
+        refs: &[ObjectRef],
+    ) -> Result<(), GatewayError> {
+        let is_shared = |named: &&ObjectRef| {
+            let path = named.object.kind.path_of(family, &named.object.id);
+            self.gateway.passthrough.allows("GET", &path)
+        };
+        let mut seen = HashSet::new();
+        let refs: Vec<&ObjectRef> = refs
+            .iter()
+            .filter(|named| seen.insert(&named.object))
+            .filter(|named| !is_shared(named))
+            .collect();
+        if refs.is_empty() {
+            return Ok(());
+        }
+        let objects: Vec<&ObjectId> = refs.iter().map(|named| &named.object).collect();
+        let owned = self.gateway.replay.owns(&self.caller.tenant, account, &objects).await;
+        let owned = owned.map_err(|error| store_unreadable(&error))?;
+        let foreign = refs.iter().zip(owned).find(|(_, owned)| !owned);
+        foreign.map_or(Ok(()), |(named, _)| Err(missing(&self.wire, named)))
+    }
+
+    /// Returns the objects that the body and the query of a forwarded request name. If `is_known`
+    /// is set, the gateway recognises the path and refuses any body other than JSON, a form or an
+    /// upload, since the provider accepts no other body there.
+    fn object_refs(
+        &self,
+        family: Family,
+        request: &Request,
+        is_known: bool,
+    ) -> Result<Vec<ObjectRef>, GatewayError> {
+        let refused = |message: String| GatewayError::new(400, message);
+        let content_type = request.header("content-type").unwrap_or_default();
+        let is_upload = bare(&request.path).starts_with("/upload/");
+        let (mut refs, description) = if is_multipart(content_type) {
+            let refs = ids_in_form(family, content_type, &request.body).map_err(refused)?;
+            (refs, file_description(content_type, &request.body))
+        } else {
+            match &self.body {
+                Some(tree) => (object_ids(family, tree), Some(tree.clone())),
+                None if is_known && !is_upload && !request.body.is_empty() => {
+                    return Err(GatewayError::new(400, "the body is not JSON"));
+                }
+                None => (ids_in_lines(family, &request.body, false).map_err(refused)?, None),
+            }
+        };
+        if family == Family::Gemini
+            && let Some(file) = description.as_ref().and_then(|tree| tree.root().present("file"))
+            && file.present("name").is_some()
+        {
+            let message = "a file with a gateway key gets its name from the provider: leave out \
+                           `file.name`";
+            return Err(GatewayError::new(400, message));
+        }
+        for id in upload_ids(&request.path) {
+            // An id split across two pieces of a file would escape the check.
+            let command = request.header("x-goog-upload-command").unwrap_or_default();
+            let command = command.to_ascii_lowercase();
+            let is_whole = !command.contains("upload") || command.contains("finalize");
+            if !is_whole || request.header("content-range").is_some() {
+                let message = "an upload with a gateway key is sent in one piece: use the command \
+                               `upload, finalize`, and no `content-range`";
+                return Err(GatewayError::new(400, message));
+            }
+            refs.push(ObjectRef::new(ObjectKind::Upload, id, None));
+        }
+        Ok(refs)
+    }
+
+    /// Rejects a path that no key may use.
+    fn unknown_path(&self, method: &str, path: &str) -> Result<GatewayResponse, GatewayError> {
+        let methods = methods_of(&self.wire, path);
+        if !methods.is_empty() {
+            return Ok(method_not_allowed(&self.wire, method, &methods));
+        }
+        let message = format!(
+            "the gateway does not recognise {method} {path} and does not forward it for keys: \
+             list the path in `passthrough` of [gateway] to allow it"
+        );
+        Err(GatewayError::new(404, message))
+    }
+
+    /// Selects the provider for a request and replaces the model name with the provider's name.
+    fn select_provider(&self, request: Request) -> Option<(RouteTarget, Request)> {
+        let directory = &self.gateway.directory;
+        let named = dialect::names(&self.wire, &request.path, self.body.as_ref()).model;
+        let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
+        let Some((all, name)) = named else {
+            return Some((directory.of_wire(&self.wire)?, request));
+        };
+        let family = Family::of(&self.wire);
+        let is_same = |wire: &Wire| *wire == self.wire || Family::of(wire) == family;
+        let reached = all.into_iter().find(|reached| is_same(&reached.provider.wire))?;
+        let renamed = dialect::renamed(&self.wire, request, &name, &reached.model);
+        Some((reached, renamed))
+    }
+
+    async fn send_upstream(
+        &self,
+        reached: &RouteTarget,
+        method: &str,
+        request: Request,
+    ) -> Result<UpstreamResponse, GatewayError> {
+        // Base URLs of the OpenAI family already contain the version.
+        let path = match Family::of(&self.wire) {
+            Some(Family::OpenAi) => request.path.strip_prefix("/v1").unwrap_or(&request.path),
+            Some(Family::Anthropic | Family::Gemini) | None => &request.path,
+        };
+        let sent = Sent {
+            endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
+            method: method.into(),
+            path: path.into(),
+            headers: request.headers,
+            body: request.body,
+            credential: self.caller.credential.clone(),
+        };
+        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
+        let answer = self.gateway.upstream.send(sent).await;
+        let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
+        self.ticket.record_first_byte();
+        refuse_redirect(&answer, reached)?;
+        Ok(answer)
+    }
+
+    /// Relays a response without changes.
+    fn passed(&self, answer: UpstreamResponse) -> GatewayResponse {
+        let (status, headers) = (answer.status, forwarded_headers(&answer));
+        let ticket = Arc::clone(&self.ticket);
+        let body = answer.body.map(move |chunk| {
+            chunk.map_err(|error| {
+                ticket.note(|facts| facts.problem = Some(error.to_string()));
+                StreamAborted(error.to_string())
+            })
+        });
+        GatewayResponse { status, headers, body: ResponseBody::Stream(Box::pin(body)) }
+    }
+
+    /// Relays a response without changes, after recording the ids in it.
+    async fn relay_with_ids(
+        &self,
+        reach: &ObjectScope,
+        answer: UpstreamResponse,
+        places: &'static [(&'static str, ObjectKind)],
+    ) -> Result<GatewayResponse, GatewayError> {
+        let Some(family) = Family::of(&self.wire).filter(|_| answer.status < 300) else {
+            return Ok(self.passed(answer));
+        };
+        let is_stream =
+            answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        if is_stream {
+            let mut ids = EventIdScanner::new(family, places);
+            let replay = Arc::clone(&self.gateway.replay);
+            let (tenant, account) = (reach.tenant.clone(), reach.account.clone());
+            let is_checked = reach.is_checked;
+            let GatewayResponse { status, headers, body } = self.passed(answer);
+            let ResponseBody::Stream(stream) = body else {
+                return Ok(GatewayResponse { status, headers, body });
+            };
+            let recorded = stream.then(move |piece| {
+                let found = piece.as_ref().map(|bytes| ids.push(bytes)).unwrap_or_default();
+                let (replay, tenant, account) =
+                    (Arc::clone(&replay), tenant.clone(), account.clone());
+                async move {
+                    let kept = replay.record_objects(&tenant, &account, &found).await;
+                    match kept {
+                        Err(error) if is_checked => {
+                            Err(StreamAborted(ownership_not_recorded(&error).message))
+                        }
+                        Ok(()) | Err(_) => piece,
+                    }
+                }
+            });
+            return Ok(GatewayResponse {
+                status,
+                headers,
+                body: ResponseBody::Stream(Box::pin(recorded)),
+            });
+        }
+        let (status, mut headers) = (answer.status, forwarded_headers(&answer));
+        let encoding = answer.header("content-encoding").map(Name::from);
+        let mut ids = Vec::new();
+        if let Some((_, url)) = headers.iter_mut().find(|(name, _)| is_upload_url(name))
+            && reach.is_checked
+        {
+            let uploads = upload_ids(url).into_iter();
+            ids.extend(uploads.map(|id| ObjectId { kind: ObjectKind::Upload, id }));
+            if let Some(own) = self.gateway_url(url) {
+                *url = own;
+            }
+        }
+        let body = whole(answer).await?;
+        let readable = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
+        if let Ok(tree) = Tree::parse(readable) {
+            ids.extend(ids_at(family, tree.root(), places));
+        }
+        let recorded =
+            self.gateway.replay.record_objects(&reach.tenant, &reach.account, &ids).await;
+        if let Err(error) = recorded
+            && reach.is_checked
+        {
+            return Err(ownership_not_recorded(&error));
+        }
+        Ok(GatewayResponse { status, headers, body: ResponseBody::Whole(body) })
+    }
+
+    /// Returns one of the account's lists, reduced to the caller's objects.
+    async fn filtered_list(
+        &self,
+        reached: &RouteTarget,
+        reach: &ObjectScope,
+        request: Request,
+        list: ObjectList,
+    ) -> Result<GatewayResponse, GatewayError> {
+        let Some(family) = Family::of(&self.wire) else {
+            return Err(GatewayError::new(404, "this dialect has no lists"));
+        };
+        let mut request = without_encodings(&request);
+        for _ in 0..PAGES {
+            let answer = self.send_upstream(reached, "GET", request.clone()).await?;
+            if answer.status >= 300 {
+                return Ok(self.passed(answer));
+            }
+            let (status, mut headers) = (answer.status, forwarded_headers(&answer));
+            let encoding = answer.header("content-encoding").map(Name::from);
+            let body = whole(answer).await?;
+            let unread = || GatewayError::new(502, "the provider's list cannot be read");
+            let body = compression::inflate(encoding.as_deref(), &body).map_err(|_| unread())?;
+            let tree = Tree::parse(body).map_err(|_| unread())?;
+            let all = list_entries(family, &list, tree.root());
+            let ids: Vec<&ObjectId> = all.iter().filter_map(|(_, id)| id.as_ref()).collect();
+            let owned = self.gateway.replay.owns(&reach.tenant, &reach.account, &ids).await;
+            let owned = owned.map_err(|error| store_unreadable(&error))?;
+            let owned: HashSet<ObjectId> = ids
+                .into_iter()
+                .zip(owned)
+                .filter(|(_, owned)| *owned)
+                .map(|(id, _)| id.clone())
+                .collect();
+            let has_more = tree.root().get("has_more").and_then(Node::bool).unwrap_or(false);
+            let newest = all.last().and_then(|(_, id)| id.as_ref());
+            if let (true, true, Some(cursor), Some(last)) =
+                (owned.is_empty(), has_more, list.cursor, newest)
+            {
+                // Clients stop at an empty page, so search for the next page with an object of the
+                // caller.
+                request.path = next_page_path(&request.path, cursor, &last.id);
+                continue;
+            }
+            let mine =
+                all.iter().filter(|(_, id)| id.as_ref().is_some_and(|id| owned.contains(id)));
+            let inner: Vec<ObjectId> =
+                mine.flat_map(|(element, _)| ids_at(family, *element, list.inner)).collect();
+            let recorded =
+                self.gateway.replay.record_objects(&reach.tenant, &reach.account, &inner).await;
+            recorded.map_err(|error| ownership_not_recorded(&error))?;
+            headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
+            let shown = filter_list(family, &list, &tree, &owned);
+            let body = ResponseBody::Whole(shown.bytes().clone());
+            return Ok(GatewayResponse { status, headers, body });
+        }
+        let message = "too many objects of other tenants precede yours in this list: request \
+                       each object by its id";
+        Err(GatewayError::new(503, message))
+    }
+
+    /// Rewrites an upload URL to this gateway, so that the gateway sees the id of the file.
+    fn gateway_url(&self, url: &str) -> Option<Name> {
+        let (_, rest) = url.split_once("://")?;
+        let path = rest.find('/').and_then(|at| rest.get(at..))?;
+        Some(Name::from(format!("{}{path}", self.caller.address.as_deref()?)))
+    }
+}
+
+/// The response to a method that a path does not support.
+pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) -> GatewayResponse {
+    let allowed = methods.join(", ");
+    let message = format!("{method} is not allowed here: use {allowed}");
+    let mut answered = GatewayError::new(405, message).told(wire);
+    answered.headers.push((Name::from("allow"), Name::from(allowed)));
+    answered
+}
+
+/// The error for an object that the caller does not own, in the provider's wording.
+fn missing(wire: &Wire, named: &ObjectRef) -> GatewayError {
+    let ObjectId { kind, id } = &named.object;
+    if named.member == Some(PREVIOUS_RESPONSE_ID) {
+        return previous_not_found(id);
+    }
+    let word = kind.as_str();
+    let message = match Family::of(wire) {
+        Some(Family::Anthropic) => format!("{word} not found: {id}"),
+        Some(Family::Gemini) => format!("Requested entity was not found: {word} {id}"),
+        Some(Family::OpenAi) | None => match kind {
+            ObjectKind::Response => format!("Response with id '{id}' not found."),
+            ObjectKind::Conversation => format!("Conversation with id '{id}' not found."),
+            ObjectKind::Item => format!("Item with id '{id}' not found."),
+            ObjectKind::File => format!("No such File object: {id}"),
+            _ => format!("No such {word} object: {id}"),
+        },
+    };
+    let code = named.member.map(|member| (member, "not_found"));
+    GatewayError { code, ..GatewayError::new(404, message) }
+}
+
+fn ownership_not_recorded(error: &StoreError) -> GatewayError {
+    let message = format!(
+        "the provider answered, but recording the owner of the object failed, so it could not be \
+         used: {error}"
+    );
+    GatewayError::new(503, message)
+}
+
+/// Refuses a request that the gateway and the provider could interpret differently.
+fn refuse_ambiguous(request: &Request) -> Result<(), GatewayError> {
+    let encoding = request.header("content-encoding").unwrap_or("identity");
+    if !encoding.trim().eq_ignore_ascii_case("identity") {
+        let message = format!("the body is compressed ({encoding}): send it uncompressed");
+        return Err(GatewayError::new(415, message));
+    }
+    let (_, query) = request.path.split_once('?').unwrap_or_default();
+    let names =
+        query.split('&').map(|pair| decode_query(pair.split('=').next().unwrap_or_default()));
+    if names.into_iter().any(|name| name.to_ascii_lowercase().contains("httpmethod")) {
+        return Err(GatewayError::new(400, "a query may not choose another method"));
+    }
+    Ok(())
+}
+
+fn is_multipart(content_type: &str) -> bool {
+    content_type.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
+}
+
+/// Whether a path leads elsewhere by `.` or `..` segments, in any encoding.
+fn has_path_traversal(path: &str) -> bool {
+    let path = decode_segment(path);
+    path.contains(['\\', '?', '#']) || path.split('/').any(|segment| matches!(segment, "." | ".."))
+}
+
+/// Removes `accept-encoding`, so that the response is not compressed.
+fn without_encodings(request: &Request) -> Request {
+    let kept = request.headers.iter().filter(|(name, _)| **name != *"accept-encoding");
+    Request { headers: kept.cloned().collect(), ..request.clone() }
+}
+
+fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> {
+    let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true));
+    passed.cloned().collect()
+}
+
+fn is_upload_url(name: &str) -> bool {
+    name.eq_ignore_ascii_case(UPLOAD_URL)
+}
+
+/// The upload ids in a URL.
+fn upload_ids(address: &str) -> Vec<Name> {
+    let (_, query) = address.split_once('?').unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let ids = pairs.filter(|(name, _)| decode_query(name).eq_ignore_ascii_case("upload_id"));
+    ids.map(|(_, id)| decode_query(id)).filter(|id| !id.is_empty()).collect()
+}
+
+/// The path of a list's next page.
+fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let is_cursor = |pair: &&str| pair.split('=').next() == Some(cursor);
+    let kept = query.split('&').filter(|pair| !pair.is_empty() && !is_cursor(pair));
+    let mut query: Vec<String> = kept.map(str::to_owned).collect();
+    query.push(format!("{cursor}={last}"));
+    Name::from(format!("{path}?{}", query.join("&")))
+}
+
+/// Whether a request costs nothing.
+fn is_free(method: &str, path: &str) -> bool {
+    let counts = ["count_tokens", ":countTokens", "/input_tokens"];
+    method == "GET" || counts.iter().any(|end| path.ends_with(end))
+}
+
+fn bare(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}

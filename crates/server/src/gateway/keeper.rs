@@ -1,0 +1,151 @@
+//! Captures the outcome of a call: its reply as a turn of the Vault, and its record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Digest, Json, Name, Origin, Reply, StopReason, StoreError, Tenant, TurnId, Usage, Wire,
+};
+use tokio::time::timeout;
+
+use crate::telemetry::{Capture, RequestScope, store_timeout};
+use throughline_replay::CallRecord;
+use throughline_replay::{Conversation, OwnedTurn, Replay};
+
+/// The most Items of one turn that a reply may continue. The captured turn stores all of them
+/// again, so a longer one is not captured.
+const MAX_OPEN_ITEMS: usize = 1_000;
+
+/// Captures the outcome of one call.
+pub(crate) struct CaptureHandle {
+    pub(crate) replay: Arc<Replay>,
+    /// The call until it ends; `None` if nothing is stored.
+    pub(crate) open: Option<OpenCall>,
+    /// Digest of the prefix before the reply, as it was sent.
+    pub(crate) prefix: Option<Digest>,
+    /// How long the end of a response waits for the capture.
+    pub(crate) longest: Duration,
+    pub(crate) ticket: Arc<RequestScope>,
+    /// The tenant that owns the ids in the response, if the caller has a gateway key.
+    pub(crate) owner: Option<IdOwner>,
+}
+
+/// The tenant that owns the ids in a response.
+pub(crate) struct IdOwner {
+    pub(crate) tenant: Tenant,
+    /// The body of the request.
+    pub(crate) asked: Bytes,
+    /// Whether the caller may use the id before the response ends, as with a background response.
+    pub(crate) is_early: bool,
+}
+
+/// A call whose outcome is stored.
+pub(crate) struct OpenCall {
+    /// The conversation that the reply continues.
+    pub(crate) conversation: Conversation,
+    pub(crate) story: CallRecord,
+}
+
+impl CaptureHandle {
+    /// Whether the response is stored as the caller sees it, for later retrieval.
+    pub(crate) fn stores_response(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.story.keeps_response)
+    }
+
+    /// Captures the reply, if captures are enabled. The end of the response waits for the capture
+    /// for at most `longest`, or not at all if captures are relaxed. If the capture fails, the
+    /// caller still gets the response and the loss is reported. `shown` is the response as the
+    /// caller sees it.
+    pub(crate) async fn capture(&mut self, reply: Reply, shown: Option<Bytes>) {
+        self.ticket.note(|facts| {
+            facts.usage = Some(reply.usage);
+            facts.is_whole = reply.stop != StopReason::Cut;
+        });
+        // A captured turn contains its ids; the ids of every other response are recorded here.
+        let is_endless =
+            self.open.as_ref().is_some_and(|open| open.conversation.open.len() > MAX_OPEN_ITEMS);
+        let is_captured = reply.stop != StopReason::Cut && !reply.items.is_empty() && !is_endless;
+        if self.open.is_none() || !is_captured {
+            self.record_ids(&reply).await;
+        }
+        let Some(OpenCall { conversation, mut story }) = self.open.take() else { return };
+        story.ends(&reply);
+        story.cost = self.ticket.cost(&reply.usage);
+        let response = shown.filter(|_| story.keeps_response).and_then(|shown| {
+            let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
+            let shown = if is_own {
+                Json::parse(shown).ok()
+            } else {
+                throughline_replay::echoed(&shown, &story.texts.came)
+            };
+            Some(throughline_replay::response_record(
+                &shown?,
+                conversation.end_user.as_deref(),
+                &reply.origin,
+            ))
+        });
+        if !is_captured {
+            drop(timeout(self.longest, self.replay.stories().keep(&story)).await);
+            return;
+        }
+        let owned = self.owner.as_ref().map(|owner| {
+            let ids = throughline_replay::ids_of_reply(&reply, Some(&owner.asked));
+            let account = Name::from(throughline_replay::account_of(&reply.origin));
+            (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
+        });
+        let prefix = self.prefix;
+        let answered = Box::new(OwnedTurn { story, conversation, reply, prefix, response });
+        let ticket = Arc::clone(&self.ticket);
+        let tell = move |kept: Result<Option<TurnId>, StoreError>| {
+            if let (Err(_), Some((replay, tenant, account, ids))) = (&kept, &owned) {
+                replay.cache_unrecorded(tenant, account, ids);
+            }
+            ticket.record_capture(&kept);
+        };
+        let keeping = Box::pin(self.replay.keep(answered, tell));
+        if timeout(self.longest, keeping).await.is_err() {
+            self.ticket.record_capture::<TurnId>(&Err(store_timeout()));
+        }
+    }
+
+    /// Records the id of a response that has started, if the caller may use the id before the end.
+    pub(crate) async fn record_early_id(&self, id: Option<&Name>, origin: &Arc<Origin>) {
+        let is_early = self.owner.as_ref().is_some_and(|owner| owner.is_early);
+        if let Some(id) = id.filter(|_| is_early) {
+            let reply = Reply {
+                id: Some(id.clone()),
+                items: Vec::new(),
+                stop: StopReason::Cut,
+                usage: Usage::default(),
+                origin: Arc::clone(origin),
+                extras: Vec::new(),
+            };
+            self.record_ids(&reply).await;
+        }
+    }
+
+    /// Records that the caller's tenant owns the ids in a response.
+    async fn record_ids(&self, reply: &Reply) {
+        let Some(owner) = &self.owner else { return };
+        let ids = throughline_replay::ids_of_reply(reply, Some(&owner.asked));
+        let account = throughline_replay::account_of(&reply.origin);
+        let recording = self.replay.record_objects(&owner.tenant, account, &ids);
+        let failed = match timeout(self.longest, recording).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store took too long".to_owned(),
+        };
+        self.replay.cache_unrecorded(&owner.tenant, account, &ids);
+        let lost = format!("the owner of the answer's ids was not recorded: {failed}");
+        self.ticket.note(|facts| facts.capture = Capture::Lost(lost));
+    }
+
+    /// Stores the record of a call that failed.
+    pub(crate) async fn record_failure(&mut self, status: u16, message: &str) {
+        if let Some(OpenCall { story, .. }) = &mut self.open {
+            story.fails(status, message);
+            drop(timeout(self.longest, self.replay.stories().keep(story)).await);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Finds the objects that a request's body names.
+//!
+//! A member is recognised by its name, wherever it occurs. Members that contain the caller's data
+//! (tool arguments, schemas, metadata) are skipped, because the provider does not interpret them.
+
+use std::borrow::Cow;
+
+use throughline_core::{Name, Node, Tree};
+
+use crate::gateway::objects::ObjectRef;
+use crate::url::decode_segment;
+use throughline_replay::ObjectKind::{
+    Audio, CachedContent, Container, Conversation, File, FileSearchStore, Interaction, Item,
+    Prompt, Response, Skill, Thread, VectorStore,
+};
+use throughline_replay::{Family, ObjectKind, bare_name, text_of};
+
+/// How a member names objects.
+#[derive(Clone, Copy)]
+pub(super) enum IdForm {
+    /// A string, or a list of strings.
+    Text,
+    /// A string, or an object with an `id`.
+    IdOrText,
+    /// An object with an `id`.
+    Id,
+    /// A string, or an object whose strings are all ids, except its `type`.
+    Members,
+    /// A URI, which counts only if it names a file of the provider.
+    Uri,
+}
+
+/// A member that names objects.
+pub(super) type ObjectMember = (&'static str, IdForm, ObjectKind);
+
+const OPENAI: &[ObjectMember] = &[
+    ("previous_response_id", IdForm::Text, Response),
+    ("conversation", IdForm::IdOrText, Conversation),
+    ("file_id", IdForm::Text, File),
+    ("file_ids", IdForm::Text, File),
+    ("input_file_id", IdForm::Text, File),
+    ("container_id", IdForm::Text, Container),
+    ("container", IdForm::IdOrText, Container),
+    ("vector_store_ids", IdForm::Text, VectorStore),
+    ("prompt", IdForm::Id, Prompt),
+    ("skill_id", IdForm::Text, Skill),
+    ("audio", IdForm::Id, Audio),
+];
+
+const ANTHROPIC: &[ObjectMember] = &[
+    ("file_id", IdForm::Text, File),
+    ("container", IdForm::IdOrText, Container),
+    ("skill_id", IdForm::Text, Skill),
+    ("thread", IdForm::Members, Thread),
+];
+
+/// Gemini accepts each name in two spellings, so names are compared without `_` and case.
+const GEMINI: &[ObjectMember] = &[
+    ("cachedcontent", IdForm::Text, CachedContent),
+    ("fileuri", IdForm::Uri, File),
+    ("uri", IdForm::Uri, File),
+    ("filename", IdForm::Uri, File),
+    ("filesearchstorenames", IdForm::Text, FileSearchStore),
+    ("previousinteractionid", IdForm::Text, Interaction),
+];
+
+/// Members that contain the caller's own data.
+const OPENAI_DATA: &[&str] =
+    &["metadata", "parameters", "schema", "json_schema", "annotations", "arguments", "attributes"];
+const ANTHROPIC_DATA: &[&str] = &["metadata", "input_schema", "schema", "citations"];
+const GEMINI_DATA: &[&str] = &[
+    "args",
+    "parameters",
+    "parametersjsonschema",
+    "responseschema",
+    "responsejsonschema",
+    "labels",
+];
+
+/// Items that refer to an item stored at the provider, unless they contain that member.
+const STORED_ITEMS: &[(&str, &str)] = &[
+    ("item_reference", ""),
+    ("reasoning", "encrypted_content"),
+    ("compaction", "encrypted_content"),
+    ("image_generation_call", "result"),
+];
+
+/// The dialect, name and kind of every body member that names an object. Gemini's names are without
+/// `_` and case.
+pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let families =
+        [(Family::OpenAi, OPENAI), (Family::Anthropic, ANTHROPIC), (Family::Gemini, GEMINI)];
+    let members = families.into_iter().flat_map(|(family, members)| {
+        members.iter().map(move |(name, _, kind)| (family.as_str(), *name, kind.as_str()))
+    });
+    let items = STORED_ITEMS.iter().map(|(item, _)| ("openai", *item, Item.as_str()));
+    members.chain(items)
+}
+
+/// The objects that a body names.
+pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
+    let mut found = Vec::new();
+    let mut left = vec![(body.root(), BodyPosition::Elsewhere)];
+    while let Some((node, place)) = left.pop() {
+        if node.is_array() {
+            left.extend(node.elements().map(|element| (element, place)));
+            continue;
+        }
+        if family == Family::OpenAi && node.is_object() {
+            found.extend(stored_item(node, place));
+        }
+        for (key, value) in node.members() {
+            let Some(key) = key.text() else { continue };
+            let key = normalize_name(family, key);
+            if is_data(family, &key, node, place) {
+                continue;
+            }
+            let named = members_of(family).iter().filter(|(name, _, _)| *name == &*key);
+            for (name, form, kind) in named {
+                let is_public = *kind == Skill && is_only_type(node, &["anthropic"]);
+                let ids = ids(value, *form).into_iter().filter(|_| !is_public);
+                let ids = ids.map(|id| if family == Family::Gemini { bare_name(&id) } else { id });
+                found.extend(ids.map(|id| ObjectRef::new(*kind, id, Some(name))));
+            }
+            left.push((value, BodyPosition::of(family, &key, place)));
+        }
+    }
+    found
+}
+
+/// The members of a dialect that name objects.
+pub(super) fn members_of(family: Family) -> &'static [ObjectMember] {
+    match family {
+        Family::OpenAi => OPENAI,
+        Family::Anthropic => ANTHROPIC,
+        Family::Gemini => GEMINI,
+    }
+}
+
+/// The objects that a form field names. `a[b][]` is the member `b` of `a`.
+pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<ObjectRef> {
+    let steps: Vec<_> = field
+        .split('[')
+        .map(|step| normalize_name(family, step.trim_end_matches(']').into()))
+        .filter(|step| !step.is_empty())
+        .collect();
+    let has_id = steps.last().is_some_and(|step| *step == "id");
+    let named = members_of(family).iter().filter(|(name, form, _)| {
+        steps.iter().any(|step| *step == *name) && (has_id || !matches!(form, IdForm::Id))
+    });
+    let ids = named.filter_map(|(name, form, kind)| {
+        let id =
+            if matches!(form, IdForm::Uri) { file_in_uri(value) } else { Some(Name::from(value)) };
+        let id = id.map(|id| if family == Family::Gemini { bare_name(&id) } else { id })?;
+        Some(ObjectRef::new(*kind, id, Some(name)))
+    });
+    ids.filter(|named| !named.object.id.is_empty()).collect()
+}
+
+/// The position of a value, where it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BodyPosition {
+    Elsewhere,
+    /// In a list of OpenAI's items.
+    Items,
+    /// In a function response of Gemini.
+    FunctionResponse,
+}
+
+impl BodyPosition {
+    fn of(family: Family, key: &str, outer: BodyPosition) -> Self {
+        match (family, key) {
+            (Family::OpenAi, "input" | "items") => BodyPosition::Items,
+            (Family::Gemini, "functionresponse") => BodyPosition::FunctionResponse,
+            (Family::Gemini, key) if key != "parts" => outer,
+            (Family::OpenAi | Family::Anthropic | Family::Gemini, _) => BodyPosition::Elsewhere,
+        }
+    }
+}
+
+/// The stored item that an input item refers to.
+fn stored_item(node: Node<'_>, place: BodyPosition) -> Option<ObjectRef> {
+    let has = |key: &str| node.members().any(|(name, value)| name.is(key) && !value.is_null());
+    let is_full = |key: &str| !key.is_empty() && node.get(key).and_then(text_of).is_some();
+    let stands_for = STORED_ITEMS.iter().any(|(kind, own)| is_type(node, &[kind]) && !is_full(own));
+    // The type of a reference is optional.
+    let is_bare = place == BodyPosition::Items && !has("type") && !has("role") && !has("content");
+    let id = (stands_for || is_bare).then(|| node.get("id").and_then(text_of)).flatten()?;
+    Some(ObjectRef::new(Item, id, Some("input")))
+}
+
+fn is_data(family: Family, key: &str, owner: Node<'_>, place: BodyPosition) -> bool {
+    match family {
+        Family::OpenAi => {
+            OPENAI_DATA.contains(&key)
+                || (key == "results" && is_only_type(owner, &["file_search_call"]))
+        }
+        Family::Anthropic => {
+            const CALLS: &[&str] = &["tool_use", "server_tool_use", "mcp_tool_use"];
+            ANTHROPIC_DATA.contains(&key) || (key == "input" && is_only_type(owner, CALLS))
+        }
+        Family::Gemini => {
+            GEMINI_DATA.contains(&key)
+                || (key == "response" && place == BodyPosition::FunctionResponse)
+        }
+    }
+}
+
+/// Whether any `type` member of an object is one of these.
+fn is_type(node: Node<'_>, kinds: &[&str]) -> bool {
+    let types = node.members().filter(|(key, _)| key.is("type"));
+    types.into_iter().any(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
+}
+
+/// Whether an object has a `type` and every `type` is one of these. Of duplicate members, some
+/// parsers use the first and others the last.
+fn is_only_type(node: Node<'_>, kinds: &[&str]) -> bool {
+    let mut types = node.members().filter(|(key, _)| key.is("type")).peekable();
+    types.peek().is_some() && types.all(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
+}
+
+/// A member's name in the form that is compared.
+pub(super) fn normalize_name(family: Family, key: Cow<'_, str>) -> Cow<'_, str> {
+    match family {
+        Family::Gemini => Cow::Owned(key.replace('_', "").to_ascii_lowercase()),
+        Family::OpenAi | Family::Anthropic => key,
+    }
+}
+
+fn ids(value: Node<'_>, form: IdForm) -> Vec<Name> {
+    let members = |key: Option<&'static str>| {
+        let members = value.members();
+        let named = members.filter(move |(name, _)| match key {
+            Some(key) => name.is(key),
+            None => !name.is("type"),
+        });
+        named.filter_map(|(_, value)| text_of(value)).collect()
+    };
+    match form {
+        IdForm::Text if value.is_array() => value.elements().filter_map(text_of).collect(),
+        IdForm::Text => text_of(value).into_iter().collect(),
+        IdForm::IdOrText | IdForm::Members if value.is_string() => {
+            text_of(value).into_iter().collect()
+        }
+        IdForm::IdOrText | IdForm::Id => members(Some("id")),
+        IdForm::Members => members(None),
+        IdForm::Uri => text_of(value).and_then(|uri| file_in_uri(&uri)).into_iter().collect(),
+    }
+}
+
+/// The provider's file that a URI names: `files/abc`, or a URL of the files API. A URL of that API
+/// with anything else after `files/` names a file that no tenant owns.
+fn file_in_uri(uri: &str) -> Option<Name> {
+    const VERSIONS: [&str; 3] = ["/v1beta/", "/v1alpha/", "/v1/"];
+    let uri = decode_segment(uri);
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    let (before, id) = path.split_once("files/")?;
+    let is_own = matches!(before, "" | "/")
+        || before.contains("generativelanguage")
+        || VERSIONS.iter().any(|version| before.ends_with(version));
+    let id = id.split_once(':').map_or(id, |(id, _)| id);
+    (is_own && !id.is_empty()).then(|| Name::from(id.replace('/', "%2F")))
+}

@@ -1,0 +1,102 @@
+//! Handles changes before prefix-bound Seals.
+//!
+//! Some models bind a Seal to the exact system prompt, tools and messages before it, and reject it
+//! after any others. Clients change these unintentionally, for example in key order or white space.
+//! `freeze` sends the earlier bytes again if they are equal as JSON. If the meaning changed, the
+//! Seals are dropped or the call is refused. Either way the first change is reported.
+
+use throughline_codec::{Codec, first_prefix_change, restore_prefix_bytes};
+use throughline_core::{Disposition, ElisionReason, EncodedRequest, Request, Tenant};
+
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::prepare::{DecodedRequest, RestoredRequest};
+use crate::routing::RouteTarget;
+use throughline_replay::Conversation;
+
+/// How the gateway handles a change before prefix-bound Seals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrefixPolicy {
+    /// Send the earlier bytes again if they are equal as JSON; otherwise drop the Seals.
+    #[default]
+    Freeze,
+    /// Send the earlier bytes again if they are equal as JSON; otherwise refuse the call.
+    FreezeOrError,
+    /// Drop the Seals.
+    DropBlock,
+    /// Refuse the call.
+    Error,
+}
+
+impl PrefixPolicy {
+    /// Whether earlier bytes are sent again.
+    pub(crate) fn freezes(self) -> bool {
+        match self {
+            PrefixPolicy::Freeze | PrefixPolicy::FreezeOrError => true,
+            PrefixPolicy::DropBlock | PrefixPolicy::Error => false,
+        }
+    }
+
+    /// Refuses a call that would lose Seals, if the policy requires it.
+    pub(crate) fn refuse(self, changed: &str) -> Result<(), GatewayError> {
+        match self {
+            PrefixPolicy::Freeze | PrefixPolicy::DropBlock => Ok(()),
+            PrefixPolicy::FreezeOrError | PrefixPolicy::Error => Err(GatewayError::new(
+                400,
+                format!(
+                    "`{changed}` changed after this reasoning was signed: send it unchanged, or \
+                     start a new conversation (`prefix` in the gateway's configuration sets \
+                     how such changes are handled)"
+                ),
+            )),
+        }
+    }
+}
+
+/// Whether Seals were elided because the content before them changed.
+pub(crate) fn has_prefix_change(encoded: &EncodedRequest) -> bool {
+    let mut seals = encoded.fates.iter().flat_map(|fate| &fate.seals);
+    seals.any(|did| matches!(did, Disposition::Elided(ElisionReason::PrefixChanged)))
+}
+
+impl Exchange<'_> {
+    /// Keeps the bound Seals if the content before them can be restored; else returns the first
+    /// change.
+    pub(crate) async fn restore_prefix(
+        &self,
+        to: &dyn Codec,
+        found: RestoredRequest,
+        (request, end_user): (&Request, Option<&str>),
+        reached: &RouteTarget,
+        tenant: &Tenant,
+    ) -> Result<(RestoredRequest, Option<String>), GatewayError> {
+        let Gateway { replay, prefix, .. } = self.gateway;
+        let conversation = found.replayed.as_ref().map(|replayed| &replayed.conversation);
+        let before = match conversation {
+            Some(Conversation { parent: Some(parent), era, .. }) => {
+                replay.stories().tail(tenant, parent, Some(*era)).await
+            }
+            Some(_) | None => None,
+        };
+        let before = before.map(|tail| tail.texts.sent.clone()).unwrap_or_default();
+        let mut found = found;
+        // In another dialect the gateway writes the system prompt and the tools, always in the same
+        // way.
+        if prefix.freezes()
+            && to.wire() == self.wire
+            && let Some(body) = restore_prefix_bytes(to, &before, &request.body)
+        {
+            let frozen = Request { body, ..request.clone() };
+            let DecodedRequest { call, .. } = self.decode(&frozen, None, reached)?;
+            found = self.restore_and_encode(to, call, end_user, tenant).await?;
+        }
+        if !has_prefix_change(&found.encoded) {
+            return Ok((found, None));
+        }
+        let changed = first_prefix_change(to, &before, &found.encoded.request.body);
+        let changed = changed.unwrap_or_else(|| "messages".to_owned());
+        prefix.refuse(&changed)?;
+        Ok((found, Some(changed)))
+    }
+}

@@ -1,0 +1,423 @@
+//! Prepares a request for its provider: decode, restore lost reasoning, encode, audit and repair.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use throughline_codec::{
+    Codec, CodecError, DecodeContext, IssuedSeals, RepairLevel, Transcript, Verdict, audit,
+    refresh_fates, repair,
+};
+use throughline_core::{
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, Name, Request, Target,
+    Tenant, Tree, Warning, Wire,
+};
+use tokio::time::timeout;
+
+use crate::error::GatewayError;
+use crate::gateway::ReplayMode;
+use crate::gateway::dialect::{self, RequestNames};
+use crate::gateway::exchange::{Exchange, codec_for};
+use crate::gateway::prefix;
+use crate::gateway::references::ResolvedReferences;
+use crate::gateway::telling::store_unreadable;
+use crate::routing::RouteTarget;
+use crate::telemetry::store_timeout;
+use throughline_replay::StoredResponse;
+use throughline_replay::{AuditOutcome, CallRecord};
+use throughline_replay::{CapturedSeals, Claims, Conversation, Finding, RestoredCall};
+
+/// Time limit for reading lost reasoning from the store.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A decoded request with its target.
+pub(crate) struct DecodedRequest {
+    pub(crate) call: Call,
+    pub(crate) target: Target,
+    /// The tenant that owns the conversation.
+    pub(crate) tenant: Tenant,
+}
+
+/// A request with its lost reasoning restored.
+pub(crate) struct RestoredRequest {
+    pub(crate) encoded: EncodedRequest,
+    /// The matching conversation; `None` in the mode `off`.
+    pub(crate) replayed: Option<ReplayContext>,
+    /// Whether content is left out, apart from another owner's reasoning.
+    pub(crate) loses_content: bool,
+}
+
+/// The conversation that a request belongs to, and how it was matched.
+pub(crate) struct ReplayContext {
+    pub(crate) conversation: Conversation,
+    pub(crate) findings: Vec<Finding>,
+    /// Seals known to be exactly as their providers issued them.
+    pub(crate) issued: CapturedSeals,
+}
+
+/// A request that is ready to be sent.
+pub(crate) struct PreparedRequest {
+    pub(crate) encoded: EncodedRequest,
+    /// The verdict that the provider is expected to return.
+    pub(crate) verdict: Verdict,
+    pub(crate) conversation: Option<Conversation>,
+    /// The tenant that owns the conversation.
+    pub(crate) tenant: Tenant,
+    pub(crate) target: Target,
+    pub(crate) stream: bool,
+    /// Whether nothing was restored because the store could not be read.
+    pub(crate) is_unrestored: bool,
+}
+
+impl Exchange<'_> {
+    /// Returns the model and the end user that a request names.
+    pub(crate) fn named(
+        &self,
+        request: &Request,
+        body: Option<&Tree>,
+    ) -> Result<(Name, Option<Name>), GatewayError> {
+        let RequestNames { model, end_user } = dialect::names(&self.wire, &request.path, body);
+        let model = model.ok_or_else(|| missing_model_error(request))?;
+        Ok((model, self.caller.end_user.clone().or(end_user)))
+    }
+
+    /// Resolves a model name to its targets, in the order they are tried, if the caller may use the
+    /// model.
+    pub(crate) fn reach(&self, asked: &str) -> Result<Vec<RouteTarget>, GatewayError> {
+        if !self.caller.admission.allows(asked) {
+            return Err(GatewayError::new(403, format!("this key may not use model {asked}")));
+        }
+        let all = self
+            .gateway
+            .directory
+            .reach(asked)
+            .map_err(|message| GatewayError::new(404, message))?;
+        // Gemini's paths contain the model name, which must not lead to another path.
+        let is_path = |reached: &RouteTarget| {
+            reached.provider.wire == Wire::GEMINI
+                && (reached.model.contains(['\\', '?', '#', '%']) || reached.model.contains(".."))
+        };
+        if all.iter().any(is_path) {
+            return Err(GatewayError::new(404, format!("there is no model `{asked}`")));
+        }
+        Ok(all)
+    }
+
+    /// Prepares a request for one target. `body` is the parsed body as received; the request may
+    /// differ from it.
+    pub(crate) async fn prepare(
+        &self,
+        request: Request,
+        body: Option<&Tree>,
+        resumed: Option<(&StoredResponse, Request)>,
+        reached: &RouteTarget,
+        end_user: Option<&str>,
+        story: &mut CallRecord,
+    ) -> Result<PreparedRequest, GatewayError> {
+        let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
+        let references = Box::pin(self.resolve_references(whole, body, reached, end_user)).await?;
+        if let Some(ResolvedReferences { whole, .. }) = &references {
+            // Later requests continue from these items, even if their response is deleted.
+            let (asked, _) = self.named(&request, self.body.as_ref())?;
+            let whole = Request { body: whole.clone(), ..request.clone() };
+            let whole = dialect::renamed(&self.wire, whole, &reached.model, &asked);
+            story.texts.whole = whole.body;
+        }
+        let whole = references.as_ref().map_or(whole, |references| &references.expanded);
+        let DecodedRequest { call, target, tenant } = self.decode(whole, body, reached)?;
+        story.tenant = tenant.clone();
+        let to = codec_for(&target.origin.wire)?;
+        let stream = call.stream;
+        let operations = &self.gateway.operations;
+        let needs_store = resumed.is_some() || Claims::contains_handles(&whole.body);
+        let may_pass = !needs_store && operations.passes_without_store();
+        let is_off = self.gateway.mode == ReplayMode::Off;
+        let found = if may_pass && !is_off && operations.is_read_failing() {
+            // The request does not wait for a store that may hang.
+            Err(store_unreadable(&store_timeout()))
+        } else {
+            self.restore_and_encode(to, call, end_user, &tenant).await
+        };
+        let is_unrestored = found.as_ref().is_err_and(|problem| problem.is_of_store && may_pass);
+        let mut found = if is_unrestored {
+            self.encode_unrestored(to, whole, body, reached, end_user)?
+        } else {
+            found?
+        };
+        if prefix::has_prefix_change(&found.encoded) {
+            let again = self.restore_prefix(to, found, (whole, end_user), reached, &tenant);
+            let (again, changed) = Box::pin(again).await?;
+            found = again;
+            story.prefix_changed = changed;
+        }
+        let RestoredRequest { mut encoded, replayed: mut restored, mut loses_content } = found;
+        if resumed.as_ref().is_some_and(|(stored, _)| stored.is_stored_at(&target)) {
+            // The target stores the conversation, so only the new items are sent.
+            let new = Box::pin(self.resolve_references(&request, body, reached, end_user)).await?;
+            let new = new.as_ref().map_or(&request, |references| &references.for_target);
+            let DecodedRequest { mut call, .. } = self.decode(new, body, reached)?;
+            Claims::remove(&mut call, ElisionReason::Foreign);
+            encoded = to.encode(&call).map_err(|error| GatewayError::from_codec(&error))?;
+        } else if let Some(references) = references.filter(|found| found.has_kept_items) {
+            // The target resolves references to the items that it stores.
+            let DecodedRequest { call, .. } = self.decode(&references.for_target, body, reached)?;
+            let kept = Box::pin(self.restore_and_encode(to, call, end_user, &tenant)).await?;
+            encoded = kept.encoded;
+            loses_content = kept.loses_content;
+            if let (Some(all), Some(kept)) = (&mut restored, kept.replayed) {
+                all.issued = kept.issued;
+            }
+        }
+        refuse_lost_reference(&encoded.warnings, body)?;
+        let issued = restored.as_ref().map(|replayed| &replayed.issued);
+        let mut looked = self.audit_and_repair(to, &mut encoded, body, &target, issued)?;
+        if loses_content || loses_setting(&encoded.warnings) || is_unrestored {
+            looked.verdict = looked.verdict.max(Verdict::Degrade);
+        }
+        let (conversation, findings) =
+            restored.map(|replayed| (replayed.conversation, replayed.findings)).unzip();
+        story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
+        let verdict = looked.verdict;
+        if self.gateway.mode != ReplayMode::Off {
+            let account =
+                throughline_replay::report_json(&encoded, &findings.unwrap_or_default(), &looked);
+            story.accounts(verdict.as_str(), &account);
+        }
+        self.refuse(&looked)?;
+        Ok(PreparedRequest {
+            encoded,
+            verdict,
+            conversation,
+            tenant,
+            target,
+            stream,
+            is_unrestored,
+        })
+    }
+
+    /// Uses the request as received, because the store cannot be read. Its reply is captured if the
+    /// store has recovered by then.
+    fn encode_unrestored(
+        &self,
+        to: &dyn Codec,
+        request: &Request,
+        body: Option<&Tree>,
+        reached: &RouteTarget,
+        end_user: Option<&str>,
+    ) -> Result<RestoredRequest, GatewayError> {
+        let DecodedRequest { call, tenant, .. } = self.decode(request, body, reached)?;
+        let conversation = Conversation::of(&call, &tenant, end_user);
+        let encoded = to.encode(&call).map_err(|error| GatewayError::from_codec(&error))?;
+        let issued = CapturedSeals::default();
+        let loses_content = loses_content(&call, &encoded);
+        let replayed = Some(ReplayContext { conversation, findings: Vec::new(), issued });
+        Ok(RestoredRequest { encoded, replayed, loses_content })
+    }
+
+    /// Returns the target of a request and the tenant that owns the conversation. A gateway key
+    /// determines the tenant; without one, the caller's own provider key does. The account is the
+    /// caller's own if the caller's key is sent.
+    pub(crate) fn target(&self, reached: &RouteTarget) -> (Target, Tenant) {
+        let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
+        let callers = callers.map(|key| self.gateway.replay.claims().caller_tenant(key.reveal()));
+        let account = callers.as_ref().unwrap_or(&reached.account);
+        let tenant = callers.clone().filter(|_| !self.caller.admission.is_key());
+        let tenant = tenant.map_or_else(|| self.caller.tenant.clone(), Tenant);
+        (self.gateway.catalog.target(&reached.provider, &reached.model, account), tenant)
+    }
+
+    /// Decodes a request into a Call for its target. If `body` is the request's parsed body, it is
+    /// not parsed again.
+    pub(crate) fn decode(
+        &self,
+        request: &Request,
+        body: Option<&Tree>,
+        reached: &RouteTarget,
+    ) -> Result<DecodedRequest, GatewayError> {
+        let catalog = &self.gateway.catalog;
+        let (target, tenant) = self.target(reached);
+        let is_same = target.origin.wire == self.wire;
+        // Content that a caller returns in another dialect never belonged to this target.
+        let source = if is_same {
+            target.clone()
+        } else {
+            let row = catalog.default_provider(&self.wire);
+            let row = row.ok_or_else(|| GatewayError::new(404, "no provider uses this dialect"))?;
+            catalog.target(&row, &reached.model, "caller")
+        };
+        let (codec, asked) = (codec_for(&self.wire)?, DecodeContext::of(source));
+        let call = match body.filter(|body| body.indexes(&request.body)) {
+            Some(body) => codec.decode_parsed(request, body, &asked),
+            None => codec.decode_request(request, &asked),
+        };
+        let mut call = call.map_err(|error| GatewayError::from_codec(&error))?;
+        call.target = target.clone();
+        Ok(DecodedRequest { call, target, tenant })
+    }
+
+    /// Restores what the caller lost, and encodes the request.
+    pub(crate) async fn restore_and_encode(
+        &self,
+        to: &dyn Codec,
+        call: Call,
+        end_user: Option<&str>,
+        tenant: &Tenant,
+    ) -> Result<RestoredRequest, GatewayError> {
+        let encode =
+            |call: &Call| to.encode(call).map_err(|error| GatewayError::from_codec(&error));
+        if self.gateway.mode == ReplayMode::Off {
+            // Claims belong to the gateway and are never sent to a provider, whatever the mode.
+            let mut call = call;
+            Claims::remove(&mut call, ElisionReason::ByPolicy);
+            let encoded = encode(&call)?;
+            let loses_content = loses_content(&call, &encoded);
+            return Ok(RestoredRequest { encoded, replayed: None, loses_content });
+        }
+        let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
+        let as_it_came = passes.then(|| call.clone());
+        let restoring = self.gateway.replay.restore(tenant, end_user, call);
+        let restored = timeout(RESTORE_TIMEOUT, restoring).await;
+        let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
+        self.gateway.operations.record_read(restored.as_ref().err());
+        let restored = restored.map_err(|error| store_unreadable(&error))?;
+        let mut encoded = encode(&restored.call)?;
+        let loses_content = loses_content(&restored.call, &encoded);
+        restored.account(&mut encoded);
+        if let Some(mut call) = as_it_came {
+            Claims::remove(&mut call, ElisionReason::ByPolicy);
+            encoded = encode(&call)?;
+        }
+        let RestoredCall { conversation, findings, issued, .. } = restored;
+        let replayed = Some(ReplayContext { conversation, findings, issued });
+        Ok(RestoredRequest { encoded, replayed, loses_content })
+    }
+
+    /// Audits the request for what the provider would refuse, and repairs it if the mode is
+    /// `repair`.
+    pub(crate) fn audit_and_repair(
+        &self,
+        to: &dyn Codec,
+        encoded: &mut EncodedRequest,
+        body: Option<&Tree>,
+        target: &Target,
+        issued: Option<&CapturedSeals>,
+    ) -> Result<AuditOutcome, GatewayError> {
+        let transcript = Transcript::new(to, &encoded.request);
+        let issued = issued.map(|issued| issued as &dyn IssuedSeals);
+        let transcript = Transcript { knows_headers: true, parsed: body, issued, ..transcript };
+        let failed = |error: CodecError| GatewayError::from_codec(&error);
+        match self.gateway.mode {
+            ReplayMode::Off => Ok(AuditOutcome::at_nothing()),
+            ReplayMode::Repair => {
+                let repair = repair(&transcript, target, RepairLevel::Refused).map_err(failed)?;
+                let mut verdict = repair.audit.verdict();
+                if !repair.mended.is_empty()
+                    && refresh_fates(to, target, encoded, repair.request).map_err(failed)?
+                {
+                    verdict = verdict.max(Verdict::Degrade);
+                }
+                let mended = repair.mended;
+                Ok(AuditOutcome { verdict, findings: repair.audit.findings, mended })
+            }
+            ReplayMode::Observe | ReplayMode::Enforce => {
+                let looked = audit(&transcript, target).map_err(failed)?;
+                let verdict = looked.verdict();
+                Ok(AuditOutcome { verdict, findings: looked.findings, mended: Vec::new() })
+            }
+        }
+    }
+
+    /// In the mode `enforce`, refuses what the provider would refuse. The error names the rule and
+    /// the fix.
+    fn refuse(&self, looked: &AuditOutcome) -> Result<(), GatewayError> {
+        let is_enforced = self.gateway.mode == ReplayMode::Enforce;
+        let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
+        let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
+        let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
+        let mend = mend.unwrap_or_default();
+        Err(GatewayError::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
+    }
+}
+
+/// Whether the encoded request lacks content of its Call, apart from another owner's reasoning.
+fn loses_content(call: &Call, encoded: &EncodedRequest) -> bool {
+    let left_out: HashMap<&ItemId, ElisionReason> = encoded
+        .fates
+        .iter()
+        .filter_map(|fate| match &fate.visible {
+            Disposition::Elided(why) => Some((&fate.item, *why)),
+            Disposition::Kept | Disposition::Restored(_) | Disposition::Reshaped(_) => None,
+        })
+        .collect();
+    if left_out.is_empty() {
+        return false;
+    }
+    let mut items = call.system.iter().chain(&call.items);
+    items.any(|item| left_out.get(&item.id).is_some_and(|why| is_lost(item, *why)))
+}
+
+/// Whether leaving out an Item loses content. Thoughts go only to their owners, and a summary
+/// replaces the Items it covers.
+fn is_lost(item: &Item, why: ElisionReason) -> bool {
+    match &item.body {
+        Body::Thought(_) => matches!(why, ElisionReason::Altered | ElisionReason::PrefixChanged),
+        Body::Text(text) | Body::Summary { text, .. } => {
+            why != ElisionReason::Covered && !text.trim().is_empty()
+        }
+        Body::Media(_)
+        | Body::Call(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Unknown => why != ElisionReason::Covered,
+    }
+}
+
+/// Whether a setting was left out that changes the model's behaviour or its input.
+fn loses_setting(warnings: &[Warning]) -> bool {
+    warnings.iter().any(|warning| match &*warning.setting {
+        "media" | "tool result" | "output" | "reasoning" | "container" => true,
+        "tools" => warning.message.contains("left out"),
+        _ => false,
+    })
+}
+
+/// Refuses a request that refers to content stored at another provider, such as a conversation.
+/// Without that content the model would answer a different question.
+fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> Result<(), GatewayError> {
+    const HELD: [&str; 6] = [
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "cachedContent",
+        "cached_content",
+        "thread",
+    ];
+    let is_named = |member: &str| {
+        let value = body.and_then(|tree| tree.root().present(member));
+        // A new thread has no content yet.
+        value.is_some_and(|value| {
+            member != "thread"
+                || value.is_string()
+                || value.members().any(|(key, value)| !key.is("type") && value.is_string())
+        })
+    };
+    let lost = warnings
+        .iter()
+        .find(|warning| HELD.contains(&&*warning.setting) && is_named(&warning.setting));
+    lost.map_or(Ok(()), |warning| {
+        let member = &warning.setting;
+        let message = format!(
+            "`{member}` refers to content that only the provider storing it can read: send the \
+             content itself, or use a model of that provider"
+        );
+        Err(GatewayError::new(400, message))
+    })
+}
+
+/// Explains why a request has no model name.
+fn missing_model_error(request: &Request) -> GatewayError {
+    match Tree::parse(request.body.clone()) {
+        Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
+        Ok(_) => GatewayError::new(400, "the request names no model: specify one"),
+    }
+}

@@ -1,0 +1,153 @@
+//! Continues requests from a previous response, and serves operations on responses by id.
+
+use bytes::Bytes;
+use throughline_core::{Name, Request, Tree, Wire, json};
+
+use crate::error::GatewayError;
+use crate::gateway::ReplayMode;
+use crate::gateway::dialect::ResponseOp;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::telling::store_unreadable;
+use crate::response::GatewayResponse;
+use throughline_replay::CallRecord;
+use throughline_replay::Claims;
+use throughline_replay::{
+    InputItemsQuery, Lookup, PREVIOUS_RESPONSE_ID, StoreOptions, StoredResponse,
+};
+
+/// The response that a request continues.
+pub(crate) enum PreviousResponse {
+    /// None: the request contains the complete conversation.
+    Nothing,
+    /// A response that is stored here, and the request expanded to the complete conversation.
+    From(Box<StoredResponse>, Bytes),
+    /// A response that is not stored here. Its provider may store it, if the caller received it
+    /// from there.
+    Unknown(Name),
+}
+
+impl PreviousResponse {
+    /// Returns the request to send on that wire, if it differs from the received request.
+    pub(crate) fn request_for(
+        &self,
+        wire: &Wire,
+    ) -> Result<Option<(&StoredResponse, &Bytes)>, GatewayError> {
+        match self {
+            PreviousResponse::Nothing => Ok(None),
+            PreviousResponse::From(stored, whole) => Ok(Some((stored, whole))),
+            PreviousResponse::Unknown(_) if *wire == Wire::OPENAI_RESPONSES => Ok(None),
+            PreviousResponse::Unknown(id) => Err(previous_not_found(id)),
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Adds the request members that OpenAI echoes to a response from another provider.
+    pub(crate) fn with_request_echo(&self, shown: Bytes, asked: &Request) -> Bytes {
+        if self.wire != Wire::OPENAI_RESPONSES {
+            return shown;
+        }
+        let echoed = throughline_replay::echoed(&shown, &asked.body);
+        echoed.map_or(shown, |echoed| echoed.bytes().clone())
+    }
+
+    /// Returns the response that a request continues, and notes in the record whether the new
+    /// response is stored.
+    pub(crate) async fn find_previous(
+        &self,
+        request: &Request,
+        body: Option<&Tree>,
+        end_user: Option<&str>,
+        story: &mut CallRecord,
+    ) -> Result<PreviousResponse, GatewayError> {
+        if self.wire != Wire::OPENAI_RESPONSES {
+            return Ok(PreviousResponse::Nothing);
+        }
+        let wish = body.map(StoreOptions::from_body).unwrap_or_default();
+        if self.gateway.mode == ReplayMode::Off {
+            // The gateway's ids are never sent to a provider, whatever the mode.
+            let ours = wish.previous.filter(|id| Claims::has_response_format(id));
+            return ours.map_or(Ok(PreviousResponse::Nothing), |id| Err(previous_not_found(&id)));
+        }
+        story.keeps_response = wish.keeps;
+        let Some(id) = wish.previous else { return Ok(PreviousResponse::Nothing) };
+        let replay = &self.gateway.replay;
+        let named = throughline_replay::find_response(replay, &self.readable_tenants(), &id).await;
+        let stored = match named.map_err(|error| store_unreadable(&error))? {
+            Lookup::Here(stored) if stored.belongs_to(end_user) => stored,
+            Lookup::Unknown if !Claims::has_response_format(&id) => {
+                return Ok(PreviousResponse::Unknown(id));
+            }
+            Lookup::Here(_) | Lookup::Gone | Lookup::Unknown => {
+                return Err(previous_not_found(&id));
+            }
+        };
+        let whole = stored.unfolded(replay, &request.body).await;
+        let whole = whole.ok_or_else(|| previous_not_found(&id))?;
+        story.texts.whole = whole.clone();
+        Ok(PreviousResponse::From(stored, whole))
+    }
+
+    /// Serves an operation on a response by its id. A response that is not stored here may be at
+    /// the provider.
+    pub(crate) async fn serve_response_op(
+        &self,
+        id: &str,
+        wanted: ResponseOp,
+        method: &str,
+        request: Request,
+    ) -> Result<GatewayResponse, GatewayError> {
+        let replay = &self.gateway.replay;
+        let named = throughline_replay::find_response(replay, &self.readable_tenants(), id).await;
+        let stored = match named.map_err(|error| store_unreadable(&error))? {
+            // If the caller names an end user, responses of other end users are not found.
+            Lookup::Here(stored)
+                if self
+                    .caller
+                    .end_user
+                    .as_deref()
+                    .is_none_or(|user| stored.belongs_to(Some(user))) =>
+            {
+                stored
+            }
+            Lookup::Unknown if !Claims::has_response_format(id) && self.has_own_provider() => {
+                return self.forward_other(method, request).await;
+            }
+            Lookup::Here(_) | Lookup::Gone | Lookup::Unknown => return Err(response_not_found(id)),
+        };
+        let said = match wanted {
+            ResponseOp::Itself => stored.response(),
+            ResponseOp::Input => {
+                let query = request.path.split_once('?').map_or("", |(_, query)| query);
+                let listing = InputItemsQuery::of(query)
+                    .map_err(|problem| GatewayError::new(400, problem))?;
+                let input = stored.input(replay).await;
+                input.map(|input| throughline_replay::list_items(&stored.node, &input, &listing))
+            }
+            ResponseOp::Deletion => {
+                let log = throughline_replay::response_log(&stored.node);
+                let deleted = replay.store().forget_run(&stored.tenant, &log).await;
+                deleted.map_err(|error| store_unreadable(&error))?;
+                Some(json::object(|o| {
+                    o.string("id", id).string("object", "response").bool("deleted", true);
+                }))
+            }
+        };
+        said.map(|said| GatewayResponse::json(200, &said)).ok_or_else(|| response_not_found(id))
+    }
+
+    fn has_own_provider(&self) -> bool {
+        self.gateway.directory.of_wire(&self.wire).is_some()
+    }
+}
+
+/// OpenAI's error for a response that cannot be continued.
+pub(crate) fn previous_not_found(id: &str) -> GatewayError {
+    let message = format!("Previous response with id '{id}' not found.");
+    let code = Some((PREVIOUS_RESPONSE_ID, "previous_response_not_found"));
+    GatewayError { code, ..GatewayError::new(404, message) }
+}
+
+fn response_not_found(id: &str) -> GatewayError {
+    GatewayError::new(404, format!("Response with id '{id}' not found."))
+}

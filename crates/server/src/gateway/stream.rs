@@ -1,0 +1,503 @@
+//! Relays a streamed response: decodes it on the way and stores the reply before forwarding its
+//! end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::Peekable;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
+use throughline_codec::{
+    Codec, CodecError, DecodeContext, Framing, StreamDecoder, StreamEncoder, events_from_reply,
+};
+use throughline_core::{BodyStream, Delta, Event, Failure, Reply, StopReason, UpstreamResponse};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, timeout};
+
+use crate::gateway::answer::{LARGEST_ANSWER, UNREADABLE};
+use crate::gateway::compression::Inflater;
+use crate::gateway::keeper::CaptureHandle;
+use crate::gateway::model_name::{ModelName, ModelNameStream};
+use crate::response::StreamAborted;
+use crate::telemetry::{Capture, RequestScope};
+use throughline_replay::ClaimRewriter;
+
+/// The next bytes for the caller, or the error that aborts its stream.
+type ClientChunk = Result<Bytes, StreamAborted>;
+
+/// About how many bytes are forwarded at once, and the time within which they must arrive.
+const TOGETHER: usize = 16 << 10;
+const AT_ONCE: Duration = Duration::from_millis(1);
+/// Maximum bytes queued for a slow reader, not counting one larger piece.
+const AHEAD: u32 = 64 << 10;
+
+/// The provider's response and how to relay it.
+pub(crate) struct RelayParts {
+    pub(crate) answer: UpstreamResponse,
+    /// The provider's codec.
+    pub(crate) from: &'static dyn Codec,
+    /// The caller's codec.
+    pub(crate) to: &'static dyn Codec,
+    pub(crate) said: DecodeContext,
+    /// The framing of the caller's stream.
+    pub(crate) framing: Framing,
+    /// Rewrites events for a caller of another dialect; `None` if the bytes pass unchanged.
+    pub(crate) dresser: Option<ClaimRewriter>,
+    /// The model's name for a caller of the same dialect, where it differs from the provider's.
+    pub(crate) model: Option<ModelName>,
+    pub(crate) keeper: CaptureHandle,
+    /// How long the caller may stop reading before the stream ends.
+    pub(crate) slow_reader: Duration,
+}
+
+/// Starts the relay and returns the bytes for the caller. If the caller disconnects, the request to
+/// the provider is cancelled.
+pub(crate) fn relay(relay: RelayParts) -> Pin<Box<dyn Stream<Item = ClientChunk> + Send>> {
+    let (pieces, queue) = mpsc::unbounded_channel();
+    let (status, chunks, passage) = StreamRelay::new(relay, pieces);
+    tokio::spawn(run(status, chunks, passage));
+    Box::pin(stream::unfold(queue, async |mut queue: mpsc::UnboundedReceiver<QueuedChunk>| {
+        // Dropping the permit frees the queue space of this piece.
+        queue.recv().await.map(|waiting| (waiting.piece, queue))
+    }))
+}
+
+/// A queued piece and the queue space it takes.
+struct QueuedChunk {
+    piece: ClientChunk,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Forwards chunks until the stream ends or the caller disconnects.
+async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
+    let (mut chunks, mut is_first) = (chunks.peekable(), true);
+    let ended = loop {
+        let chunk = tokio::select! {
+            chunk = chunks.next() => chunk,
+            // The caller disconnected, so the request is cancelled.
+            () = passage.out.pieces.closed() => break DISCONNECTED,
+        };
+        let goes_on = match chunk {
+            // The first chunk is forwarded at once. So are chunks of a stream without frame
+            // boundaries, where only the chunk boundaries separate events.
+            Some(Ok(bytes)) if is_first || !passage.has_frames => {
+                passage.forward_chunk(&bytes).await
+            }
+            Some(Ok(bytes)) => passage.forward_chunk(&coalesce(bytes, &mut chunks).await).await,
+            Some(Err(error)) => passage.finish(Some(error.to_string())).await,
+            None => passage.finish(None).await,
+        };
+        is_first = false;
+        if let Err(ended) = goes_on {
+            break ended;
+        }
+    };
+    let keeping = Arc::clone(&passage.keeper.replay);
+    let leaving = (ended == DISCONNECTED && !passage.is_kept)
+        .then(|| keeping.stories().disconnects().leaving());
+    drop(chunks);
+    if !passage.is_kept {
+        Box::pin(passage.keeper.record_failure(status, ended)).await;
+    }
+    drop(passage);
+    if let Some(leaving) = leaving {
+        leaving.done().await;
+    }
+}
+
+/// Joins chunks that arrive at the same time, so that they are decoded and written once.
+async fn coalesce(first: Bytes, chunks: &mut Peekable<BodyStream>) -> Bytes {
+    let (begun, mut all, mut has_waited) = (Instant::now(), BytesMut::new(), false);
+    while first.len().max(all.len()) < TOGETHER && begun.elapsed() < AT_ONCE {
+        match Pin::new(&mut *chunks).next_if(Result::is_ok).now_or_never() {
+            Some(Some(Ok(more))) => {
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&more);
+                has_waited = false;
+            }
+            // The stream ends or fails here.
+            Some(_) => break,
+            None if has_waited => break,
+            // Let the task that reads from the provider run once.
+            None => {
+                has_waited = true;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    if all.is_empty() { first } else { all.freeze() }
+}
+
+/// The state of one relayed stream.
+struct StreamRelay {
+    decoder: StreamDecoder,
+    inflater: Inflater,
+    /// Codec and context to decode a response that is one JSON object.
+    from: &'static dyn Codec,
+    said: DecodeContext,
+    shape: BodyShape,
+    /// Whether empty lines end frames, so that the last frame can be held back alone.
+    has_frames: bool,
+    to: &'static dyn Codec,
+    writer: Option<ReplyWriter>,
+    /// Replaces the model's name in bytes that otherwise pass unchanged.
+    renamer: Option<ModelNameStream>,
+    model: Option<ModelName>,
+    keeper: CaptureHandle,
+    ticket: Arc<RequestScope>,
+    out: ClientSink,
+    is_kept: bool,
+    /// Set after a decode error: the rest is neither decoded nor captured.
+    is_unreadable: bool,
+    /// How many bytes of text were received.
+    heard: u64,
+}
+
+/// The form of a response body that is encoded again for another dialect.
+enum BodyShape {
+    /// Only white space arrived so far.
+    Unknown,
+    /// Frames of a stream, or a response in the caller's own dialect.
+    Frames,
+    /// One JSON object: the provider answered a streaming request with a complete reply.
+    Whole(BytesMut),
+}
+
+/// `Ok` while the stream continues, else the reason why it ended.
+type RelayResult = Result<(), &'static str>;
+
+const NO_REPLY: &str = "the response contains no reply";
+const DISCONNECTED: &str = "the caller disconnected";
+
+impl StreamRelay {
+    /// Creates the state and returns it with the response's status and body. Thousands may exist at
+    /// once, so each is boxed, apart from the task that drives it.
+    fn new(
+        relay: RelayParts,
+        pieces: mpsc::UnboundedSender<QueuedChunk>,
+    ) -> (u16, BodyStream, Box<Self>) {
+        let RelayParts { answer, from, to, said, framing, dresser, model, keeper, slow_reader } =
+            relay;
+        let theirs = answer.header("content-type").and_then(Framing::from_content_type);
+        let theirs = theirs.unwrap_or_else(|| from.framing());
+        let inflater = Inflater::of(answer.header("content-encoding"));
+        // Each of several JSON lines is an object too; they are frames.
+        let may_be_whole = dresser.is_some() && theirs != Framing::JsonLines;
+        let passage = Box::new(Self {
+            shape: if may_be_whole { BodyShape::Unknown } else { BodyShape::Frames },
+            has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
+            decoder: StreamDecoder::with_framing(from, &said, theirs),
+            inflater,
+            from,
+            said,
+            to,
+            writer: dresser.map(|dresser| ReplyWriter {
+                dresser,
+                encoder: StreamEncoder::with_framing(to, framing),
+            }),
+            renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
+            model,
+            ticket: Arc::clone(&keeper.ticket),
+            keeper,
+            out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
+            is_kept: false,
+            is_unreadable: false,
+            heard: 0,
+        });
+        (answer.status, answer.body, passage)
+    }
+
+    /// Forwards bytes. Only the frame that ends the response waits until the reply is stored.
+    async fn forward_chunk(&mut self, bytes: &Bytes) -> RelayResult {
+        if self.is_unreadable {
+            return self.out.send(Ok(bytes.clone())).await;
+        }
+        let Ok(readable) = self.inflater.push(bytes) else {
+            return self.stop_decoding(bytes, 0).await;
+        };
+        if self.buffer_whole(&readable) {
+            return Ok(());
+        }
+        let (mut begin, mut passed) = (0, 0);
+        let mut written = Vec::new();
+        while begin < readable.len() {
+            let rest = readable.get(begin..).unwrap_or_default();
+            let length = if self.has_frames { frame_length(rest) } else { rest.len() };
+            let frame = rest.get(..length).unwrap_or_default();
+            match self.decoder.push(frame) {
+                Ok(events) => {
+                    if self.has_ended(&events) {
+                        let before = if self.is_rewritten() {
+                            std::mem::take(&mut written).into()
+                        } else if self.has_frames {
+                            bytes.slice(passed..begin)
+                        } else {
+                            Bytes::new()
+                        };
+                        passed = if self.has_frames { begin } else { passed };
+                        self.out.send(Ok(before)).await?;
+                    }
+                    self.handle_events(events, None, &mut written).await;
+                    if let Some(renamer) = &mut self.renamer {
+                        renamer.push(frame, &mut written);
+                        passed = begin + length;
+                    }
+                }
+                Err(_) => {
+                    self.out.send(Ok(written.into())).await?;
+                    return self.stop_decoding(bytes, passed).await;
+                }
+            }
+            begin += length;
+        }
+        let piece = if self.is_rewritten() { written.into() } else { bytes.slice(passed..) };
+        self.out.send(Ok(piece)).await
+    }
+
+    /// Stops decoding after an error. The rest passes unchanged and is not captured. A caller of
+    /// another dialect gets an error instead.
+    async fn stop_decoding(&mut self, bytes: &Bytes, from: usize) -> RelayResult {
+        self.is_unreadable = true;
+        if !self.is_kept {
+            self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+        }
+        if let Some(mut renamer) = self.renamer.take() {
+            if !matches!(self.inflater, Inflater::Plain) {
+                // The caller was promised an uncompressed stream.
+                self.out.send(Err(StreamAborted(UNREADABLE.to_owned()))).await?;
+                return Err(UNREADABLE);
+            }
+            let mut pending = Vec::new();
+            renamer.finish(&mut pending);
+            self.out.send(Ok(pending.into())).await?;
+        }
+        let Some(writer) = &mut self.writer else {
+            return self.out.send(Ok(bytes.slice(from..))).await;
+        };
+        let mut written = Vec::new();
+        writer.write(Event::Failed(failure(UNREADABLE)), &mut written);
+        writer.encoder.finish(&mut written);
+        self.out.send(Ok(written.into())).await?;
+        Err(UNREADABLE)
+    }
+
+    /// Buffers a response that is one JSON object instead of a stream; returns `false` for a
+    /// stream.
+    fn buffer_whole(&mut self, readable: &[u8]) -> bool {
+        if let BodyShape::Unknown = self.shape {
+            let first = readable.iter().find(|byte| !byte.is_ascii_whitespace());
+            match first {
+                None => {}
+                Some(b'{') => self.shape = BodyShape::Whole(BytesMut::new()),
+                Some(_) => self.shape = BodyShape::Frames,
+            }
+        }
+        let BodyShape::Whole(body) = &mut self.shape else { return false };
+        // Bytes over the limit are cut off, so the body does not parse and is refused as
+        // unreadable.
+        let room = LARGEST_ANSWER.saturating_sub(body.len());
+        body.extend_from_slice(readable.get(..room).unwrap_or(readable));
+        true
+    }
+
+    /// Decodes a response that is one JSON object, either a reply or an error.
+    fn whole_events(&mut self) -> Result<Vec<Event>, CodecError> {
+        let body = match std::mem::replace(&mut self.shape, BodyShape::Frames) {
+            BodyShape::Whole(body) => body.freeze(),
+            BodyShape::Unknown | BodyShape::Frames => return self.decoder.finish(),
+        };
+        if let Ok(reply) = self.from.decode_reply(&body, &self.said) {
+            return Ok(events_from_reply(&reply));
+        }
+        self.decoder = StreamDecoder::with_framing(self.from, &self.said, Framing::JsonArray);
+        let mut events = self.decoder.push(&body)?;
+        events.extend(self.decoder.finish()?);
+        Ok(events)
+    }
+
+    /// Handles the end of the provider's stream, whether complete or broken.
+    async fn finish(&mut self, broke: Option<String>) -> RelayResult {
+        let mut written = Vec::new();
+        if !self.is_unreadable {
+            match self.whole_events() {
+                Ok(events) => self.handle_events(events, broke.as_deref(), &mut written).await,
+                Err(_) => self.stop_decoding(&Bytes::new(), 0).await?,
+            }
+        }
+        if let Some(problem) = &broke {
+            self.ticket.note(|facts| facts.problem = Some(problem.clone()));
+        }
+        if let Some(renamer) = &mut self.renamer {
+            renamer.finish(&mut written);
+            self.out.send(Ok(std::mem::take(&mut written).into())).await?;
+        }
+        let piece = match (&mut self.writer, broke) {
+            (None, None) => return Err(if self.is_unreadable { UNREADABLE } else { NO_REPLY }),
+            // The caller's connection breaks as the provider's did.
+            (None, Some(problem)) => Err(StreamAborted(problem)),
+            (Some(writer), _) => {
+                writer.encoder.finish(&mut written);
+                Ok(written.into())
+            }
+        };
+        self.out.send(piece).await?;
+        Err(NO_REPLY)
+    }
+
+    /// Whether the caller gets other bytes than the provider sent.
+    fn is_rewritten(&self) -> bool {
+        self.writer.is_some() || self.renamer.is_some()
+    }
+
+    fn has_ended(&self, events: &[Event]) -> bool {
+        !self.is_kept && events.iter().any(|event| matches!(event, Event::Ended(_)))
+    }
+
+    /// Captures the reply when it ends, and encodes events for a caller of another dialect.
+    async fn handle_events(
+        &mut self,
+        events: Vec<Event>,
+        broke: Option<&str>,
+        written: &mut Vec<u8>,
+    ) {
+        note(&self.ticket, &events, &mut self.heard);
+        for event in events {
+            if let Event::Began { id, origin } = &event {
+                self.keeper.record_early_id(id.as_ref(), origin).await;
+            }
+            if let Event::Ended(reply) = &event
+                && !self.is_kept
+            {
+                self.is_kept = true;
+                let keeps = self.keeper.stores_response();
+                let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
+                let shown = shown.map(|shown| match &self.model {
+                    Some(model) => shown.map(|shown| model.rewrite(&shown)),
+                    None => shown,
+                });
+                Box::pin(self.keeper.capture(Reply::clone(reply), shown.flatten())).await;
+            }
+            if let Some(writer) = &mut self.writer {
+                writer.write(truncation_as_failure(event, broke), written);
+            }
+        }
+    }
+}
+
+/// The length of the first frame, or of all bytes if no frame ends here.
+fn frame_length(bytes: &[u8]) -> usize {
+    let mut begin = 0;
+    while let Some(at) = bytes.get(begin..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+        let end = begin + at + 1;
+        let rest = bytes.get(end..).unwrap_or_default();
+        match rest {
+            [b'\n', ..] => return end + 1,
+            [b'\r', b'\n', ..] => return end + 2,
+            _ => begin = end,
+        }
+    }
+    bytes.len()
+}
+
+/// The reply as the caller can retrieve it later.
+fn shown(writer: Option<&mut ReplyWriter>, to: &dyn Codec, reply: &Reply) -> Option<Bytes> {
+    match writer {
+        Some(writer) => to.encode_reply(&writer.dresser.reply(reply.clone())).ok(),
+        None => to.encode_reply(reply).ok(),
+    }
+}
+
+/// Records usage and the length of the received text, which is billed if the provider sends no
+/// usage.
+fn note(ticket: &RequestScope, events: &[Event], heard: &mut u64) {
+    let mut usage = None;
+    for event in events {
+        match event {
+            Event::Delta { delta, .. } => {
+                let length = match delta {
+                    Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text.len(),
+                    Delta::ArgsAt { value, .. } => value.as_str().len(),
+                };
+                *heard += length as u64;
+            }
+            Event::Usage(so_far) => usage = Some(*so_far),
+            Event::Began { .. }
+            | Event::Opened { .. }
+            | Event::Closed { .. }
+            | Event::Ended(_)
+            | Event::Failed(_)
+            | Event::Alien(_) => {}
+        }
+    }
+    ticket.note(|facts| {
+        facts.heard = *heard;
+        facts.usage = usage.or(facts.usage);
+    });
+}
+
+/// Turns the end of a truncated stream into a failure, for a caller of another dialect.
+fn truncation_as_failure(event: Event, broke: Option<&str>) -> Event {
+    match event {
+        Event::Ended(reply) if reply.stop == StopReason::Cut => {
+            Event::Failed(failure(broke.unwrap_or("the provider ended its answer early")))
+        }
+        event => event,
+    }
+}
+
+fn failure(message: &str) -> Failure {
+    Failure { status: Some(502), kind: None, message: message.into(), body: Bytes::new() }
+}
+
+/// The sending side of the queue to the caller.
+struct ClientSink {
+    pieces: mpsc::UnboundedSender<QueuedChunk>,
+    room: Arc<Semaphore>,
+    slow_reader: Duration,
+}
+
+impl ClientSink {
+    /// Queues a piece; fails if the caller disconnects or stops reading.
+    async fn send(&self, piece: ClientChunk) -> RelayResult {
+        const DEAF: &str = "the caller stopped reading";
+        let length = piece.as_ref().map_or(0, Bytes::len);
+        if length == 0 && piece.is_ok() {
+            return Ok(());
+        }
+        let length = u32::try_from(length).map_or(AHEAD, |length| length.min(AHEAD));
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(length) {
+            Ok(room) => room,
+            Err(_) => {
+                let room = Arc::clone(&self.room).acquire_many_owned(length);
+                let room = tokio::select! {
+                    room = timeout(self.slow_reader, room) => room,
+                    () = self.pieces.closed() => return Err(DISCONNECTED),
+                };
+                let Ok(Ok(room)) = room else { return Err(DEAF) };
+                room
+            }
+        };
+        self.pieces.send(QueuedChunk { piece, _room: room }).map_err(|_| DISCONNECTED)
+    }
+}
+
+/// Encodes events in the caller's dialect.
+struct ReplyWriter {
+    dresser: ClaimRewriter,
+    encoder: StreamEncoder,
+}
+
+impl ReplyWriter {
+    fn write(&mut self, event: Event, out: &mut Vec<u8>) {
+        // Unknown frames are native to the provider's dialect and may contain its Seals.
+        if matches!(event, Event::Alien(_)) {
+            return;
+        }
+        let event = self.dresser.event(event);
+        // Events that this dialect cannot express are left out.
+        drop(self.encoder.push(&event, out));
+    }
+}

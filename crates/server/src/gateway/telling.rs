@@ -1,0 +1,43 @@
+//! The gateway route that returns the record of one call.
+
+use throughline_core::{Name, StoreError, Tenant, TurnId, VaultKey};
+
+use crate::error::GatewayError;
+use crate::gateway::exchange::Exchange;
+use crate::redact;
+use crate::response::GatewayResponse;
+use crate::telemetry::RETRY_STORE;
+
+impl Exchange<'_> {
+    /// Returns the record of one call of the caller's tenant, redacted if a policy is configured.
+    pub(crate) async fn call_record(&self, call: Name) -> Result<GatewayResponse, GatewayError> {
+        let node = TurnId(call);
+        for tenant in self.readable_tenants() {
+            let replay = &self.gateway.replay;
+            replay.settled(&tenant, &[VaultKey::Claim(node.0.clone())]).await;
+            let found = replay.stories().find(&tenant, &node).await;
+            if let Some(found) = found.map_err(|error| store_unreadable(&error))? {
+                let told = throughline_replay::call_json(&node, &found);
+                let policy = self.gateway.redaction.as_deref();
+                return Ok(GatewayResponse::json(200, &redact::shown(policy, told)));
+            }
+        }
+        Err(GatewayError::new(404, format!("there is no call {node}")))
+    }
+
+    /// The tenants whose calls the caller may read.
+    ///
+    /// A gateway key has one tenant. Without a key, calls made with the caller's own provider key
+    /// belong to a tenant derived from that key.
+    pub(crate) fn readable_tenants(&self) -> Vec<Tenant> {
+        let claims = self.gateway.replay.claims();
+        let own = self.caller.credential.as_ref().filter(|_| !self.caller.admission.is_key());
+        let own = own.map(|key| Tenant(claims.caller_tenant(key.reveal())));
+        std::iter::once(self.caller.tenant.clone()).chain(own).collect()
+    }
+}
+
+pub(crate) fn store_unreadable(error: &StoreError) -> GatewayError {
+    let problem = GatewayError::new(503, format!("the store cannot be read: {error}"));
+    GatewayError { is_of_store: true, ..problem.after(RETRY_STORE) }
+}

@@ -1,0 +1,319 @@
+//! The HTTP router: fixed paths, and one fallback that classifies every other path.
+//!
+//! The fallback handles the paths that a router cannot tell apart: Gemini's `{model}:verb`, ids
+//! that contain slashes, and the paths that two dialects share.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::Version;
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use throughline_core::{Name, Request, Tree, Wire};
+
+use crate::access::Caller;
+use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult, Op, RouteMatch, find};
+use crate::console::{self, assets};
+use crate::error::GatewayError;
+use crate::gateway::{
+    Exchange, Gateway, GatewayRoute, METHODS, authenticate, classify, forwarded_headers,
+    method_not_allowed, models, receive, without_key,
+};
+use crate::response::{GatewayResponse, ResponseBody};
+use crate::telemetry::RequestScope;
+use crate::{health, letta, redact};
+
+/// The gateway and, if it is enabled, the agent API, on one port.
+pub struct Server {
+    pub(crate) gateway: Gateway,
+    pub(crate) agents: Option<Arc<AgentApi>>,
+}
+
+impl Server {
+    /// Joins a gateway with the agent API. The gateway shows its call records under the redaction
+    /// policy of the agent API, unless it has a policy.
+    pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
+        if let Some(agents) = &agents {
+            gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());
+            agents.charge_to(Accounts {
+                operations: Arc::clone(&gateway.operations),
+                keyring: Arc::clone(&gateway.keyring),
+                directory: Arc::clone(&gateway.directory),
+            });
+        }
+        Self { gateway, agents }
+    }
+
+    /// Builds the router that serves all paths.
+    pub fn router(self) -> Router {
+        Router::new().fallback(answer).with_state(Arc::new(self))
+    }
+}
+
+async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Response {
+    let gateway = &server.gateway;
+    let (parts, body) = request.into_parts();
+    let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
+    if !METHODS.contains(&parts.method.as_str()) {
+        return refuse_method(gateway, &parts, path);
+    }
+    if let Some(answered) = health::health(gateway, server.agents.is_some(), &path).await {
+        return answered;
+    }
+    let method = parts.method.as_str().to_owned();
+    if server.agents.is_some()
+        && let Some(file) = assets::serve(&method, &path, &parts.headers)
+    {
+        return file;
+    }
+    if let Some(agents) = server.agents.clone()
+        && let Some(found) = find(&method, &path)
+    {
+        let caller = authenticate(gateway, &method, &parts.headers, &parts.uri).await;
+        return Box::pin(handle_agent_request(gateway, &agents, caller, found, body)).await;
+    }
+    if parts.version == Version::HTTP_2 {
+        // HTTP/2 clients can cancel a request without closing the connection, so the delay after
+        // disconnects applies to each request.
+        gateway.replay.stories().disconnects().wait_until_drained().await;
+    }
+    let headers = forwarded_headers(&parts.headers);
+    let mut request = Request { path, headers, body: Bytes::new() };
+    let door = classify(&method, &request);
+    let wire = door.wire();
+    let caller = match authenticate(gateway, &method, &parts.headers, &parts.uri).await {
+        Ok(caller) => caller,
+        Err(problem) if door == GatewayRoute::NoAgentPath => {
+            gateway.operations.record_rejection(&wire, &problem);
+            return ApiError::from(problem).told().into_response();
+        }
+        Err(problem) => return reject(gateway, &wire, &problem),
+    };
+    if let Some(answered) = health::answer(gateway, &caller, &method, &request.path).await {
+        return answered;
+    }
+    match door {
+        GatewayRoute::Models(wire) => return models::list(gateway, &caller, &wire).into_response(),
+        GatewayRoute::Model(_, name) => {
+            return match models::one(gateway, &caller, &wire, &name) {
+                Ok(answered) => answered.into_response(),
+                Err(problem) => reject(gateway, &wire, &problem),
+            };
+        }
+        GatewayRoute::Nowhere(_) => {
+            let message = format!("no endpoint at {}: see docs/gateway.md", parts.uri.path());
+            return reject(gateway, &wire, &GatewayError::new(404, message));
+        }
+        GatewayRoute::NoAgentPath => {
+            let path = parts.uri.path();
+            let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
+            let problem = GatewayError::new(404, message);
+            gateway.operations.record_rejection(&wire, &problem);
+            return ApiError::from(problem).told().into_response();
+        }
+        GatewayRoute::Call(_)
+        | GatewayRoute::Count(_)
+        | GatewayRoute::Story(_)
+        | GatewayRoute::Response(..)
+        | GatewayRoute::Other(_) => {}
+    }
+    let ticket = match gateway.operations.begin_request(&caller, &wire).await {
+        Ok(ticket) => ticket,
+        Err(problem) => return reject(gateway, &wire, &problem),
+    };
+    ticket.start_span(&mut request.headers);
+    let answered = async {
+        let (bytes, json) = Box::pin(receive(gateway, &caller, &ticket, body)).await?;
+        request.body = bytes;
+        let exchange = Exchange::new(gateway, caller, wire.clone(), Arc::clone(&ticket), json);
+        // Most requests are model calls, and thousands run at once. The other futures are boxed, so
+        // they do not enlarge the future of a model call.
+        match door {
+            GatewayRoute::Call(_) => exchange.call(request).await,
+            GatewayRoute::Count(_) => Box::pin(exchange.count(request)).await,
+            GatewayRoute::Story(call) => Box::pin(exchange.call_record(call)).await,
+            GatewayRoute::Response(id, wanted) => {
+                Box::pin(exchange.serve_response_op(&id, wanted, &method, request)).await
+            }
+            GatewayRoute::Models(_)
+            | GatewayRoute::Model(..)
+            | GatewayRoute::Other(_)
+            | GatewayRoute::Nowhere(_)
+            | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(&method, request)).await,
+        }
+    };
+    match answered.await {
+        Ok(answered) => {
+            ticket.note(|facts| facts.status = answered.status);
+            answered.into_response()
+        }
+        Err(problem) => {
+            ticket.record_error(&problem);
+            refused(&wire, &problem)
+        }
+    }
+}
+
+/// Rejects a method that the gateway never forwards.
+fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> Response {
+    let request = Request { path, headers: forwarded_headers(&parts.headers), body: Bytes::new() };
+    let wire = classify("GET", &request).wire();
+    gateway.operations.record_rejection(&wire, &GatewayError::new(405, "method not allowed"));
+    method_not_allowed(&wire, parts.method.as_str(), &METHODS).into_response()
+}
+
+/// Serves a request to the agent API.
+async fn handle_agent_request(
+    gateway: &Gateway,
+    agents: &AgentApi,
+    caller: Result<Caller, GatewayError>,
+    found: RouteMatch,
+    body: Body,
+) -> Response {
+    let answered = async {
+        let caller = caller?;
+        let ticket = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
+        let body = receive(gateway, &caller, &ticket, body).await?;
+        let answered = dispatch(gateway, agents, &caller, found, body).await;
+        let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
+        ticket.note(|facts| facts.status = status);
+        answered.map(|answered| hold_ticket(answered, ticket))
+    };
+    match answered.await {
+        Ok(answered) => answered.into_response(),
+        Err(denied) => denied.told().into_response(),
+    }
+}
+
+/// Records and answers a request that was not admitted.
+fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> Response {
+    gateway.operations.record_rejection(wire, problem);
+    refused(wire, problem)
+}
+
+fn refused(wire: &Wire, problem: &GatewayError) -> Response {
+    problem.told(wire).into_response()
+}
+
+/// Keeps the ticket alive until a streamed body ends.
+fn hold_ticket(answered: GatewayResponse, ticket: Arc<RequestScope>) -> GatewayResponse {
+    let ResponseBody::Stream(stream) = answered.body else { return answered };
+    ticket.record_stream();
+    // The closure owns the ticket, so the ticket lives as long as the stream.
+    let stream = stream.inspect(move |_| ticket.note(|facts| facts.is_stream = true));
+    GatewayResponse { body: ResponseBody::Stream(Box::pin(stream)), ..answered }
+}
+
+/// Handles a request that matched a route.
+async fn dispatch(
+    gateway: &Gateway,
+    api: &AgentApi,
+    caller: &Caller,
+    found: RouteMatch,
+    (body, parsed): (Bytes, Option<Tree>),
+) -> ApiResult {
+    let body = match parsed {
+        Some(tree) => tree,
+        None => {
+            let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+            Tree::parse(body)
+                .map_err(|error| ApiError::new(422, format!("the body is not JSON: {error}")))?
+        }
+    };
+    let RouteMatch { op, ids, query } = found;
+    let asked = ApiRequest { api, gateway, caller, ids, query, body };
+    let told = perform(&asked, op).await?;
+    Ok(match &api.policy {
+        // A snapshot must return to each provider exactly what that provider issued.
+        Some(policy) if op != Op::Snapshot => redact::answered(policy, told),
+        Some(_) | None => told,
+    })
+}
+
+async fn perform(asked: &ApiRequest<'_>, op: Op) -> ApiResult {
+    match op {
+        Op::Health => Ok(letta::resource_json::health()),
+        Op::Models => {
+            let names = asked.gateway.directory.models().into_iter();
+            let names = names.filter(|name| asked.caller.admission.allows(name));
+            Ok(letta::resource_json::models(&names.collect::<Vec<Name>>()))
+        }
+        Op::Tools => letta::agents::all_tools(asked),
+        Op::CreateAgent => letta::agents::create(asked).await,
+        Op::ListAgents => letta::agents::list(asked).await,
+        Op::CountAgents => letta::agents::count(asked).await,
+        Op::Agent => letta::agents::retrieve(asked).await,
+        Op::UpdateAgent => letta::agents::update(asked).await,
+        Op::DeleteAgent => letta::agents::delete(asked).await,
+        Op::AgentTools => letta::agents::tools(asked).await,
+        Op::ToolApproval => letta::agents::tool_approval(asked).await,
+        Op::AgentBlocks => letta::agents::blocks(asked).await,
+        Op::AgentBlock => letta::agents::block(asked).await,
+        Op::UpdateBlock => letta::agents::update_block(asked).await,
+        Op::ClientDialect => {
+            letta::messages::send_messages(asked, letta::messages::ResponseMode::Whole).await
+        }
+        Op::SayStream => {
+            letta::messages::send_messages(asked, letta::messages::ResponseMode::Stream).await
+        }
+        Op::SayAsync => {
+            letta::messages::send_messages(asked, letta::messages::ResponseMode::Later).await
+        }
+        Op::Messages | Op::ConversationMessages => letta::messages::list(asked).await,
+        Op::Cancel | Op::CancelConversation => letta::messages::cancel(asked).await,
+        Op::Reset => letta::messages::reset(asked).await,
+        Op::Summarize | Op::Compact => letta::conversations::compact(asked).await,
+        Op::Runs => letta::runs::list(asked).await,
+        Op::Run => letta::runs::retrieve(asked).await,
+        Op::RunMessages => letta::runs::messages(asked).await,
+        Op::RunSteps => letta::runs::steps(asked).await,
+        Op::RunUsage => letta::runs::usage(asked).await,
+        Op::RunStream => letta::runs::stream(asked).await,
+        Op::CreateConversation => letta::conversations::create(asked).await,
+        Op::ListConversations => letta::conversations::list(asked).await,
+        Op::Conversation => letta::conversations::retrieve(asked).await,
+        Op::UpdateConversation => letta::conversations::update(asked).await,
+        Op::DeleteConversation => letta::conversations::delete(asked).await,
+        Op::SayInConversation => {
+            letta::messages::send_messages(asked, letta::messages::ResponseMode::Conversation).await
+        }
+        Op::ConversationStream => letta::conversations::stream(asked).await,
+        Op::Fork => letta::conversations::fork(asked).await,
+        Op::State => letta::extensions::state(asked).await,
+        Op::Snapshot => letta::extensions::snapshot(asked).await,
+        Op::Restore => letta::extensions::restore(asked).await,
+        Op::Resume => letta::extensions::resume(asked).await,
+        Op::Plan => letta::extensions::plan(asked).await,
+        Op::Reflections => letta::extensions::reflections(asked).await,
+        Op::Journal => letta::extensions::journal(asked).await,
+        Op::FateCounts => letta::extensions::fates(asked).await,
+        Op::Narrative => letta::extensions::narrative(asked).await,
+        Op::Questions => letta::extensions::questions(asked).await,
+        Op::AnswerQuestion => letta::extensions::answer(asked).await,
+        Op::Schema => letta::extensions::schema(asked),
+        Op::ForkThread => letta::extensions::fork(asked).await,
+        Op::Rewind => letta::extensions::rewind(asked).await,
+        Op::ShowRuns => console::runs::list(asked).await,
+        Op::ShowRun => console::runs::show(asked).await,
+        Op::FollowRun => console::events::follow(asked).await,
+        Op::ShowTrace => console::run_trace::one(asked).await,
+        Op::ShowThreads => console::threads::list(asked).await,
+        Op::ShowThread => console::threads::show(asked).await,
+        Op::ThoughtMap => console::thought_map::map(asked).await,
+        Op::ShowCalls => console::calls::list(asked).await,
+        Op::ShowCall => console::calls::show(asked).await,
+        Op::Inbox => console::inbox::list(asked).await,
+        Op::Decide => console::inbox::decide(asked).await,
+        Op::ShowJournal => console::journal::manifest(asked).await,
+        Op::VerifyJournal => console::journal::verify(asked).await,
+        Op::ExportJournal => console::journal::export(asked).await,
+        Op::ShowKeys => console::journal::keys(asked).await,
+        Op::UsedByHour => console::journal::usage(asked).await,
+        Op::DoctorRows => Ok(console::doctor::list_targets(asked)),
+        Op::Doctor => console::doctor::diagnose(asked).await,
+    }
+}

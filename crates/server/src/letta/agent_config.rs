@@ -1,0 +1,239 @@
+//! Converts a Letta agent definition to an [`AgentConfig`].
+//!
+//! | Letta member | config |
+//! |---|---|
+//! | `name`, the id | `name`, `identifier` |
+//! | `system`, `memory_blocks` | `instructions`: the prompt, then each block under its label |
+//! | `model`, else `llm_config_json.handle` or `.model` | `model` |
+//! | `temperature` | `temperature` |
+//! | `max_output_tokens`, `max_tokens` | `maxTokens` |
+//! | `reasoning`, `enable_reasoner`, `thinking` | `reasoning.native` |
+//! | `reasoning_effort`, `effort`, `max_reasoning_tokens` | `reasoning.native` |
+//! | `context_window_limit` | `limits.maxContextTokens` |
+//! | `response_format` of type `json_schema` | `output` |
+//! | `tools`, `tool_ids` | the tools of these names, and no others |
+//! | `tool_rules` of type `requires_approval` | `humanInTheLoop.approve` |
+//! | `max_steps` of a request | `limits.maxToolCalls` |
+//!
+//! Model and reasoning settings are read from `llm_config_json`, `model_settings` and some from the
+//! top level.
+//!
+//! The member `throughline` may contain any further `AgentConfig` member; these override the rest.
+//! Members without a counterpart are stored and returned unchanged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use throughline_agent::{AgentConfig, AgentKind, OutputContract, Runner, Tool, ToolSpec};
+use throughline_core::{Json, Name, Node, Tree, json};
+
+use crate::api::ApiError;
+use crate::letta::agent_store::{AgentRecord, Members};
+
+/// Default step limit of a run, equal to Letta's.
+const STEPS: u64 = 50;
+
+/// Settings of a request that apply to its run only.
+#[derive(Default)]
+pub(crate) struct Overrides {
+    pub(crate) model: Option<Name>,
+    pub(crate) system: Option<Name>,
+    pub(crate) steps: Option<u64>,
+}
+
+/// Builds the configuration of an agent. A conversation may override the model and its settings.
+pub(crate) fn to_agent_config(
+    agent: &AgentRecord,
+    conversation: Option<&AgentRecord>,
+    overrides: &Overrides,
+) -> Result<AgentConfig, ApiError> {
+    let members = &agent.members;
+    let own = conversation.map(|kept| &kept.members);
+    let model =
+        overrides.model.clone().or_else(|| own.and_then(model)).or_else(|| agent_model(agent));
+    let mut config = AgentConfig::minimal(model.unwrap_or_default());
+    config.kind = AgentKind::Minimal;
+    config.name = name(agent);
+    config.identifier = Some(agent.id.clone());
+    let instructions = overrides.system.clone().unwrap_or_else(|| instructions(members));
+    config.instructions = Some(instructions).filter(|text| !text.is_empty());
+    config.context.summarise = Some(true);
+    config.limits.max_tool_calls = Some(overrides.steps.unwrap_or(STEPS));
+    let window = own.and_then(|own| own.number("context_window_limit"));
+    config.limits.max_context_tokens = window.or_else(|| members.number("context_window_limit"));
+    for members in [Some(members), own].into_iter().flatten() {
+        apply_model_settings(&mut config, members);
+    }
+    config.human_in_the_loop.approve = tools_requiring_approval(members);
+    apply_throughline_members(config, members.get("throughline"))
+}
+
+fn agent_model(agent: &AgentRecord) -> Option<Name> {
+    let members = &agent.members;
+    let config = members.get("llm_config").map(Json::tree);
+    let of = |key: &str| config.as_ref().and_then(|config| config.root().name_of(key));
+    model(members).or_else(|| of("handle")).or_else(|| of("model"))
+}
+
+fn model(members: &Members) -> Option<Name> {
+    members.text("model").filter(|model| !model.is_empty())
+}
+
+/// The name of an agent; its id if it has none.
+pub(crate) fn name(agent: &AgentRecord) -> Name {
+    agent.members.text("name").unwrap_or_else(|| agent.id.clone())
+}
+
+/// The system prompt followed by the memory blocks.
+fn instructions(members: &Members) -> Name {
+    let system = members.text("system").unwrap_or_default();
+    let blocks = members.get("memory_blocks").map(Json::tree);
+    let blocks = blocks.iter().flat_map(|blocks| blocks.root().elements());
+    let told: Vec<String> = blocks
+        .filter_map(|block| {
+            let (label, value) = (block.text_of("label")?, block.text_of("value")?);
+            Some(format!("<{label}>\n{value}\n</{label}>"))
+        })
+        .collect();
+    if told.is_empty() {
+        return system;
+    }
+    let memory = format!("<memory_blocks>\n{}\n</memory_blocks>", told.join("\n"));
+    let parts: Vec<&str> =
+        [&*system, &memory].into_iter().filter(|text| !text.is_empty()).collect();
+    Name::from(parts.join("\n\n"))
+}
+
+fn apply_model_settings(config: &mut AgentConfig, members: &Members) {
+    let trees: Vec<Tree> = ["llm_config", "model_settings"]
+        .iter()
+        .filter_map(|key| members.get(key).map(Json::tree))
+        .collect();
+    for root in trees.iter().map(Tree::root) {
+        if let Some(temperature) = root.present("temperature") {
+            config.temperature = Some(temperature.json());
+        }
+        let most = ["max_output_tokens", "max_tokens"].iter().find_map(|key| root.present(key));
+        config.max_tokens = most.and_then(Node::u64).or(config.max_tokens);
+        if let Some(format) = root.present("response_format") {
+            config.output = output(format).or_else(|| config.output.take());
+        }
+    }
+    config.max_tokens = members.number("max_tokens").or(config.max_tokens);
+    if let Some(format) = members.get("response_format").map(Json::tree) {
+        config.output = output(format.root()).or_else(|| config.output.take());
+    }
+    let told = members.bool("reasoning").or_else(|| members.bool("enable_reasoner"));
+    let roots = || trees.iter().map(Tree::root);
+    let effort = roots().find_map(effort);
+    let budget = roots().find_map(|root| {
+        let inner = root
+            .at("/thinking/budget_tokens")
+            .or_else(|| root.at("/thinking_config/thinking_budget"));
+        inner.or_else(|| root.present("max_reasoning_tokens")).and_then(Node::u64)
+    });
+    let budget = members.number("max_reasoning_tokens").or(budget).filter(|budget| *budget > 0);
+    let is_off = told == Some(false)
+        || roots().any(|root| root.at("/thinking/type").is_some_and(|kind| kind.is("disabled")))
+        || roots().any(|root| root.get("enable_reasoner").and_then(Node::bool) == Some(false))
+        || effort == Some("none");
+    config.reasoning = if is_off {
+        Some(json::object(|o| {
+            o.bool("enabled", false);
+        }))
+    } else {
+        Some(json::object(|o| {
+            o.bool("enabled", true).object("native", |native| {
+                native.maybe_string("effort", effort);
+                if let Some(budget) = budget {
+                    native.number("budgetTokens", budget);
+                }
+                native.bool("includeThoughts", true);
+            });
+            o.bool("reflection", false);
+        }))
+    };
+}
+
+/// Maps a reasoning effort to one that `AgentConfig` supports.
+fn effort(root: Node<'_>) -> Option<&'static str> {
+    let nested = root.at("/reasoning/reasoning_effort");
+    let word =
+        nested.or_else(|| root.present("reasoning_effort")).or_else(|| root.present("effort"));
+    Some(match &*word?.text()? {
+        "none" => "none",
+        "minimal" => "minimal",
+        "low" => "low",
+        "medium" => "medium",
+        _ => "high",
+    })
+}
+
+fn output(format: Node<'_>) -> Option<OutputContract> {
+    let schema = format
+        .present("json_schema")
+        .filter(|_| format.get("type").is_some_and(|kind| kind.is("json_schema")))?;
+    let name = schema.name_of("name");
+    let schema = schema.present("schema").unwrap_or(schema).json();
+    Some(OutputContract { schema, name, native: false })
+}
+
+/// The names of the tools that require approval.
+fn tools_requiring_approval(members: &Members) -> Vec<Name> {
+    let rules = members.get("tool_rules").map(Json::tree);
+    let rules = rules.iter().flat_map(|rules| rules.root().elements());
+    let rules =
+        rules.filter(|rule| rule.get("type").is_some_and(|kind| kind.is("requires_approval")));
+    rules.filter_map(|rule| rule.name_of("tool_name")).collect()
+}
+
+/// Applies the members of `throughline` to a configuration.
+fn apply_throughline_members(
+    config: AgentConfig,
+    own: Option<&Json>,
+) -> Result<AgentConfig, ApiError> {
+    let Some(own) = own else { return Ok(config) };
+    let wrong = |error: serde_json::Error| ApiError::new(422, format!("throughline: {error}"));
+    let mut whole = serde_json::to_value(&config).map_err(wrong)?;
+    let own: serde_json::Value = serde_json::from_slice(own.bytes()).map_err(wrong)?;
+    if let (Some(whole), Some(own)) = (whole.as_object_mut(), own.as_object()) {
+        for (key, value) in own {
+            // The identity of the agent cannot be overridden.
+            if !matches!(key.as_str(), "name" | "identifier") {
+                whole.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    serde_json::from_value(whole).map_err(wrong)
+}
+
+/// A runner that has the agent's own tools and no others.
+pub(crate) fn runner_with_tools(runner: &Runner, members: &Members) -> Result<Runner, ApiError> {
+    let mut tools: BTreeMap<Name, Arc<dyn Tool>> = BTreeMap::new();
+    for name in tool_names(members) {
+        let tool = runner.tools.get(&name).ok_or_else(|| {
+            let known: Vec<&str> = runner.tools.keys().map(|name| &**name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            ApiError::new(404, format!("there is no tool {name}; available tools: {known}"))
+        })?;
+        tools.insert(name, Arc::clone(tool));
+    }
+    let mut equipped = runner.clone();
+    equipped.tools = Arc::new(tools);
+    Ok(equipped)
+}
+
+fn tool_names(members: &Members) -> Vec<Name> {
+    let ids = members.texts("tool_ids").into_iter();
+    let ids = ids.map(|id| Name::from(id.strip_prefix("tool-").unwrap_or(&id)));
+    let mut names: Vec<Name> = members.texts("tools").into_iter().chain(ids).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The specifications of an agent's tools.
+pub(crate) fn tool_specs(runner: &Runner, members: &Members) -> Vec<ToolSpec> {
+    let names = tool_names(members);
+    names.iter().filter_map(|name| runner.tools.get(name)).map(|tool| tool.spec()).collect()
+}

@@ -1,0 +1,76 @@
+//! Finds the Items that the events of a run refer to.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use throughline_core::{Body, Item, LogId, Record, Store, StoreError, Tenant, kind, restore_items};
+
+/// Number of records per store read.
+const PAGE: u32 = 128;
+
+/// An Item with its sequence number in the Thread and the time at which it was stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredItem {
+    pub(crate) item: Item,
+    pub(crate) seq: u64,
+    pub(crate) at: Timestamp,
+}
+
+/// Reads a Thread forwards and buffers Items until they are requested.
+pub(crate) struct ItemReader<'s> {
+    store: &'s dyn Store,
+    tenant: Tenant,
+    thread: LogId,
+    last: u64,
+    /// Items that were read but not requested yet.
+    waiting: VecDeque<StoredItem>,
+}
+
+impl<'s> ItemReader<'s> {
+    pub(crate) fn new(store: &'s dyn Store, tenant: Tenant, thread: LogId, after: u64) -> Self {
+        Self { store, tenant, thread, last: after, waiting: VecDeque::new() }
+    }
+
+    /// Removes and returns the next Item that matches. Skipped Items stay in the buffer.
+    pub(crate) async fn next(
+        &mut self,
+        is_it: impl Fn(&Item) -> bool,
+    ) -> Result<Option<StoredItem>, StoreError> {
+        let mut looked = 0;
+        loop {
+            let found = self.waiting.iter().skip(looked).position(|seen| is_it(&seen.item));
+            if let Some(found) = found {
+                return Ok(self.waiting.remove(looked + found));
+            }
+            looked = self.waiting.len();
+            if !self.read_page().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<bool, StoreError> {
+        let records = self.store.read(&self.tenant, &self.thread, self.last, PAGE).await?;
+        let Some(last) = records.last() else { return Ok(false) };
+        self.last = last.seq;
+        self.waiting.extend(seen(&records)?);
+        Ok(true)
+    }
+}
+
+/// Decodes the Items of these records. Forgotten Items are left out.
+pub(crate) fn seen(records: &[Record]) -> Result<Vec<StoredItem>, StoreError> {
+    let records = || records.iter().filter(|record| &*record.kind == kind::ITEM);
+    let items = restore_items(records().map(|record| record.content.bytes().cloned()));
+    let items = items.map_err(|error| StoreError::Corrupt(error.to_string().into()))?;
+    let there = records().filter(|record| record.content.bytes().is_some());
+    Ok(there
+        .zip(items)
+        .map(|(record, item)| StoredItem { item, seq: record.seq, at: record.at })
+        .collect())
+}
+
+/// Whether an Item is the result of this tool call.
+pub(crate) fn answers(item: &Item, call: &str) -> bool {
+    matches!(&item.body, Body::Result(result) if *result.call.0 == *call)
+}

@@ -1,0 +1,325 @@
+//! Lists the messages of a Thread, page by page.
+
+use std::collections::HashMap;
+
+use throughline_agent::{RunSpec, Runner};
+use throughline_core::{
+    Json, LogId, Name, RunEvent, Store, StoreError, Tenant, ToolApprovalEvent,
+    ToolApprovalEventStatus, ToolCall, unpack_events,
+};
+
+use crate::api::ApiError;
+use crate::api::RunNote;
+use crate::letta::item_reader::{StoredItem, seen};
+use crate::letta::message::{self, ApprovalDecision, LettaMessage, MESSAGE};
+use crate::letta::projector::{named, needs_decision};
+use crate::url::Query;
+
+/// Number of records per store read.
+const PAGE: u64 = 512;
+/// Maximum page size.
+const MOST: usize = 1000;
+
+/// The paging parameters of a list request.
+#[derive(Clone, Debug)]
+pub(crate) struct Paging {
+    pub(crate) after: Option<Name>,
+    pub(crate) before: Option<Name>,
+    pub(crate) limit: usize,
+    pub(crate) is_ascending: bool,
+    pub(crate) types: Vec<Name>,
+}
+
+impl Paging {
+    /// Parses the query. The default order is newest first.
+    pub(crate) fn parse(query: &Query, limit: usize) -> Result<Self, ApiError> {
+        let wanted = query.get("limit").map(|text| {
+            let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| ApiError::new(422, "limit: must be a number above 0"))
+        });
+        let order = query.get("order").map(|order| &**order);
+        if order.is_some_and(|order| !matches!(order, "asc" | "desc")) {
+            return Err(ApiError::new(422, "order: must be asc or desc"));
+        }
+        let is_ascending =
+            order.map_or(query.bool("ascending") == Some(true), |order| order == "asc");
+        Ok(Self {
+            after: query.get("after").cloned(),
+            before: query.get("before").cloned(),
+            limit: wanted.transpose()?.unwrap_or(limit).min(MOST),
+            is_ascending,
+            types: query.all("include_return_message_types"),
+        })
+    }
+
+    /// Parses the query for a list with a fixed order, which is read from its start by default.
+    pub(crate) fn parse_fixed_order(query: &Query, limit: usize) -> Result<Self, ApiError> {
+        let is_ascending = query.get("order").is_none_or(|order| &**order == "asc");
+        Ok(Self { is_ascending, ..Self::parse(query, limit)? })
+    }
+
+    /// Whether a page of the newest messages lies within these Items, with some to spare: the first
+    /// Item may be in the middle of an answer.
+    fn may_contain_page(&self, items: &[StoredItem]) -> bool {
+        if self.is_ascending || self.before.is_some() {
+            return false;
+        }
+        let older = match &self.after {
+            Some(id) => items.iter().position(|seen| is_of(seen, id)).unwrap_or(0),
+            None => items.len(),
+        };
+        older > self.limit.saturating_mul(2)
+    }
+
+    /// Cuts a page from a list that is sorted from oldest to newest or in its fixed order.
+    ///
+    /// Cursors refer to the requested order. An unknown cursor is an error, so paging never
+    /// silently restarts. Cursors are resolved before the filter, because an object may stop
+    /// matching between pages.
+    pub(crate) fn cut_page<T>(
+        &self,
+        mut all: Vec<T>,
+        is_it: impl Fn(&T, &str) -> bool,
+        fits: impl Fn(&T) -> bool,
+    ) -> Result<Vec<T>, ApiError> {
+        if !self.is_ascending {
+            all.reverse();
+        }
+        let unknown = |name: &str, id: &str| {
+            ApiError::new(
+                404,
+                format!("{name}: {id} is not in this list: use the id of a listed object"),
+            )
+        };
+        let end = match &self.before {
+            Some(id) => {
+                let place = all.iter().position(|one| is_it(one, id));
+                place.ok_or_else(|| unknown("before", id))?
+            }
+            None => all.len(),
+        };
+        let start = match &self.after {
+            Some(id) => {
+                let place = all.iter().rposition(|one| is_it(one, id));
+                place.ok_or_else(|| unknown("after", id))? + 1
+            }
+            None => 0,
+        };
+        all.truncate(end);
+        all.drain(..start.min(end));
+        all.retain(fits);
+        if self.before.is_some() && self.after.is_none() {
+            // Keep the entries next to the cursor.
+            all.drain(..all.len().saturating_sub(self.limit));
+        }
+        all.truncate(self.limit);
+        Ok(all)
+    }
+}
+
+/// Reads the messages of a Thread.
+pub(crate) struct MessageList<'s> {
+    pub(crate) runner: &'s Runner,
+    pub(crate) tenant: &'s Tenant,
+    pub(crate) thread: &'s LogId,
+    /// Data of the runs whose Items were read.
+    runs: HashMap<Name, DecisionIndex>,
+}
+
+/// Run data that the Items do not contain.
+#[derive(Default)]
+struct DecisionIndex {
+    casting: Option<RunSpec>,
+    note: RunNote,
+    /// Approval decisions by call.
+    decided: HashMap<Name, (ToolApprovalEvent, jiff::Timestamp)>,
+}
+
+impl<'s> MessageList<'s> {
+    pub(crate) fn new(runner: &'s Runner, tenant: &'s Tenant, thread: &'s LogId) -> Self {
+        Self { runner, tenant, thread, runs: HashMap::new() }
+    }
+
+    /// Returns a page. The Thread is read backwards from its end, as far as the page requires.
+    pub(crate) async fn page(&mut self, paging: &Paging) -> Result<Vec<Json>, ApiError> {
+        let head = self.runner.store.log(self.tenant, self.thread).await?;
+        let Some(head) = head else { return Ok(Vec::new()) };
+        let mut items: Vec<StoredItem> = Vec::new();
+        for span in head.valid_ranges(head.last).into_iter().rev() {
+            let mut end = *span.end();
+            while end >= *span.start() {
+                let start = end.saturating_sub(PAGE - 1).max(*span.start());
+                let mut page = self.read_range(start, end).await?;
+                page.append(&mut items);
+                items = page;
+                end = start.saturating_sub(1);
+                if paging.may_contain_page(&items) {
+                    let page = self.cut_page(paging, &items).await?;
+                    if page.len() >= paging.limit {
+                        return Ok(page);
+                    }
+                }
+            }
+        }
+        self.cut_page(paging, &items).await
+    }
+
+    async fn cut_page(
+        &mut self,
+        paging: &Paging,
+        items: &[StoredItem],
+    ) -> Result<Vec<Json>, ApiError> {
+        let letters = self.convert_items(items).await?;
+        let is_wanted = |letter: &LettaMessage| {
+            paging.types.is_empty() || paging.types.iter().any(|kind| **kind == *letter.kind)
+        };
+        let page = paging.cut_page(letters, |letter, id| *letter.id == *id, is_wanted)?;
+        Ok(page.iter().map(|letter| letter.json(None)).collect())
+    }
+
+    async fn read_range(&self, start: u64, end: u64) -> Result<Vec<StoredItem>, StoreError> {
+        let mut records = Vec::new();
+        let mut after = start.saturating_sub(1);
+        while after < end {
+            let left = u32::try_from(end - after).unwrap_or(u32::MAX);
+            let page = self.runner.store.read(self.tenant, self.thread, after, left).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            records.extend(page);
+        }
+        seen(&records)
+    }
+
+    /// The Item of a message, if the Thread contains it.
+    pub(crate) async fn find(&mut self, message: &str) -> Result<Option<StoredItem>, StoreError> {
+        let Some(head) = self.runner.store.log(self.tenant, self.thread).await? else {
+            return Ok(None);
+        };
+        for span in head.valid_ranges(head.last).into_iter().rev() {
+            let found = self.read_range(*span.start(), *span.end()).await?;
+            if let Some(seen) = found.into_iter().rev().find(|seen| is_of(seen, message)) {
+                return Ok(Some(seen));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Converts Items to messages, in order.
+    async fn convert_items(&mut self, items: &[StoredItem]) -> Result<Vec<LettaMessage>, ApiError> {
+        let mut letters = Vec::new();
+        let mut calls: Vec<&StoredItem> = Vec::new();
+        for seen in items {
+            let run = message::run_of(&seen.item.id.0).unwrap_or_default();
+            self.load_run(&run).await?;
+            let step = message::step_of(&seen.item);
+            let is_same = calls.last().is_none_or(|last| message::step_of(&last.item) == step);
+            if !is_same || seen.item.call().is_none() {
+                letters.extend(self.tool_call_messages(&std::mem::take(&mut calls)));
+            }
+            if seen.item.call().is_some() {
+                calls.push(seen);
+                continue;
+            }
+            let lore = self.runs.get(&run);
+            if let throughline_core::Body::Result(result) = &seen.item.body {
+                letters.extend(lore.and_then(|lore| lore.decision(&result.call.0)));
+            }
+            let letter = message::from_item(seen);
+            let is_users = seen.item.role == throughline_core::Role::User;
+            letters.extend(letter.map(|letter| match lore.filter(|_| is_users) {
+                Some(lore) => named(letter, &seen.item, &lore.note),
+                None => letter,
+            }));
+        }
+        letters.extend(self.tool_call_messages(&calls));
+        Ok(letters)
+    }
+
+    /// The messages for the tool calls of one answer.
+    fn tool_call_messages(&self, items: &[&StoredItem]) -> Vec<LettaMessage> {
+        let calls: Vec<(&StoredItem, &ToolCall)> =
+            items.iter().filter_map(|seen| Some((*seen, seen.item.call()?))).collect();
+        let asks = |call: &ToolCall, seen: &StoredItem| {
+            let run = message::run_of(&seen.item.id.0).unwrap_or_default();
+            let casting = self.runs.get(&run).and_then(|lore| lore.casting.as_ref());
+            casting.is_some_and(|casting| needs_decision(casting, call))
+        };
+        let of = |wanted: bool| {
+            let these: Vec<_> =
+                calls.iter().filter(|(seen, call)| asks(call, seen) == wanted).copied().collect();
+            message::calls(&these, wanted)
+        };
+        [of(false), of(true)].into_iter().flatten().collect()
+    }
+
+    /// Loads the data of a run once.
+    async fn load_run(&mut self, run: &Name) -> Result<(), ApiError> {
+        if self.runs.contains_key(run) {
+            return Ok(());
+        }
+        let log = LogId(run.clone());
+        let mut lore = DecisionIndex::default();
+        // An imported Item has no run in this store.
+        if self.runner.store.log(self.tenant, &log).await?.is_some()
+            && let Ok((casting, _)) = self.runner.progress(self.tenant, &log).await
+        {
+            lore.note = RunNote::of(&casting);
+            if may_need_approval(&casting) {
+                lore.decided = read_decisions(&*self.runner.store, self.tenant, &log).await?;
+            }
+            lore.casting = Some(casting);
+        }
+        self.runs.insert(run.clone(), lore);
+        Ok(())
+    }
+}
+
+impl DecisionIndex {
+    fn decision(&self, call: &str) -> Option<LettaMessage> {
+        let (event, at) = self.decided.get(call)?;
+        let decided = ApprovalDecision {
+            approval: &event.id,
+            call,
+            approve: event.status == ToolApprovalEventStatus::Approved,
+            reason: event.comment.as_deref(),
+        };
+        Some(message::approval_response(&decided, *at))
+    }
+}
+
+fn may_need_approval(casting: &RunSpec) -> bool {
+    let has_patterns =
+        |agent: &throughline_agent::AgentConfig| !agent.human_in_the_loop.approve.is_empty();
+    casting.agents.values().any(has_patterns)
+        || casting.tools.iter().any(|spec| spec.needs_approval)
+}
+
+/// The approval decisions of a run, by call.
+async fn read_decisions(
+    store: &dyn Store,
+    tenant: &Tenant,
+    run: &LogId,
+) -> Result<HashMap<Name, (ToolApprovalEvent, jiff::Timestamp)>, StoreError> {
+    let mut found = HashMap::new();
+    let mut after = 0;
+    loop {
+        let records = store.read(tenant, run, after, 256).await?;
+        let Some(last) = records.last() else { return Ok(found) };
+        after = last.seq;
+        for record in &records {
+            for (_, event) in unpack_events(record).unwrap_or_default() {
+                let event = Json::parse(event).ok().and_then(|event| RunEvent::parse(&event).ok());
+                let Some(RunEvent::ToolApproval(event)) = event else { continue };
+                let is_decided = event.status != ToolApprovalEventStatus::Pending;
+                if let Some(call) = event.tool_call_id.clone().filter(|_| is_decided) {
+                    found.insert(call, (event, record.at));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a message id refers to this Item.
+fn is_of(seen: &StoredItem, message: &str) -> bool {
+    message.strip_prefix(MESSAGE) == Some(&*seen.item.id.0)
+}

@@ -1,0 +1,366 @@
+//! Parses incoming messages: user input, and decisions for a waiting run.
+
+use std::collections::HashSet;
+
+use throughline_agent::ToolSpec;
+use throughline_core::{Body, Json, Media, Name, Node, Part, json};
+
+use crate::api::ApiError;
+use crate::letta::agent_config::Overrides;
+
+/// A request to send messages to an agent, with the options for the response.
+pub(crate) struct MessageRequest {
+    /// The content parts of one user message.
+    pub(crate) said: Vec<Body>,
+    /// Decisions about pending calls.
+    pub(crate) decisions: Vec<Decision>,
+    /// The client's ids of the parts and decisions, which identify retries.
+    pub(crate) otids: Vec<Option<Name>>,
+    /// The otids that belong to decisions.
+    decided: HashSet<Name>,
+    pub(crate) client_tools: Vec<ToolSpec>,
+    pub(crate) overrides: Overrides,
+    pub(crate) wishes: ResponseOptions,
+}
+
+/// Options for the response.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResponseOptions {
+    /// Whether to stream the response, if the route leaves this to the request.
+    pub(crate) streaming: Option<bool>,
+    /// Whether to stream deltas as the model writes them.
+    pub(crate) tokens: bool,
+    pub(crate) background: bool,
+    pub(crate) pings: bool,
+    /// The requested message types; empty means all.
+    pub(crate) types: Vec<Name>,
+}
+
+/// A decision about a pending call.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// Approves or rejects the call, or all pending calls if none is named.
+    Approval { call: Option<Name>, approve: bool, reason: Option<Name> },
+    /// The result of a tool that the client ran.
+    Return { call: Name, parts: Vec<Part>, is_error: bool },
+}
+
+impl Decision {
+    /// The call that the decision names.
+    pub(crate) fn call(&self) -> Option<&Name> {
+        match self {
+            Self::Approval { call, .. } => call.as_ref(),
+            Self::Return { call, .. } => Some(call),
+        }
+    }
+}
+
+impl MessageRequest {
+    pub(crate) fn parse(root: Node<'_>) -> Result<Self, ApiError> {
+        let mut request = Self {
+            said: Vec::new(),
+            decisions: Vec::new(),
+            otids: Vec::new(),
+            decided: HashSet::new(),
+            client_tools: client_tools(root)?,
+            overrides: Overrides {
+                model: root.name_of("override_model"),
+                system: root.name_of("override_system"),
+                steps: root.present("max_steps").and_then(Node::u64),
+            },
+            wishes: ResponseOptions::parse(root),
+        };
+        match (root.present("input"), root.present("messages")) {
+            (Some(_), Some(_)) => {
+                return Err(invalid("Cannot specify both 'input' and 'messages'"));
+            }
+            (None, None) => return Err(invalid("Must specify either 'input' or 'messages'")),
+            (Some(input), None) => request.parse_content(input, None, "input")?,
+            (None, Some(messages)) => {
+                for (place, message) in messages.elements().enumerate() {
+                    request.parse_message(message, &format!("messages.{place}"))?;
+                }
+            }
+        }
+        if request.said.is_empty() && request.decisions.is_empty() {
+            return Err(invalid("messages: is empty: send a message or a decision"));
+        }
+        if !request.said.is_empty() && !request.decisions.is_empty() {
+            return Err(invalid("messages: send either user messages or decisions, not both"));
+        }
+        request.check_otids()?;
+        Ok(request)
+    }
+
+    fn parse_message(&mut self, message: Node<'_>, at: &str) -> Result<(), ApiError> {
+        let otid = message.name_of("otid");
+        match message.text_of("type").as_deref() {
+            None | Some("message") => {
+                if message.text_of("role").as_deref() != Some("user") {
+                    return Err(invalid(format!("{at}.role: must be user")));
+                }
+                let content = message.present("content");
+                let content =
+                    content.ok_or_else(|| invalid(format!("{at}.content: is missing")))?;
+                self.parse_content(content, otid, &format!("{at}.content"))
+            }
+            Some("approval") => self.parse_approval(message, otid, at),
+            Some("tool_return") => {
+                let list = message.present("tool_returns");
+                let list = list.ok_or_else(|| invalid(format!("{at}.tool_returns: is missing")))?;
+                for entry in list.elements() {
+                    self.decide(tool_return(entry, at)?, otid.clone());
+                }
+                Ok(())
+            }
+            Some(other) => Err(invalid(format!(
+                "{at}.type: must be message, approval or tool_return, not {other}"
+            ))),
+        }
+    }
+
+    fn parse_content(
+        &mut self,
+        content: Node<'_>,
+        otid: Option<Name>,
+        at: &str,
+    ) -> Result<(), ApiError> {
+        if let Some(text) = content.name() {
+            self.said.push(Body::Text(text));
+            self.otids.push(otid);
+            return Ok(());
+        }
+        for (place, part) in content.elements().enumerate() {
+            let body = body(part).ok_or_else(|| {
+                invalid(format!(
+                    "{at}.{place}: must be a text or an image with its data or its url"
+                ))
+            })?;
+            self.said.push(body);
+            self.otids.push(otid.clone().filter(|_| place == 0));
+        }
+        Ok(())
+    }
+
+    fn parse_approval(
+        &mut self,
+        message: Node<'_>,
+        otid: Option<Name>,
+        at: &str,
+    ) -> Result<(), ApiError> {
+        if let Some(list) = message.present("approvals") {
+            let mut count = 0;
+            for entry in list.elements() {
+                count += 1;
+                let decision = match entry.text_of("type").as_deref() {
+                    Some("tool") => tool_return(entry, at)?,
+                    _ => approval(entry, at)?,
+                };
+                self.decide(decision, otid.clone());
+            }
+            if count == 0 {
+                return Err(invalid(format!("{at}.approvals: is empty")));
+            }
+            return Ok(());
+        }
+        let approve = message.get("approve").and_then(Node::bool);
+        let approve = approve.ok_or_else(|| invalid(format!("{at}.approvals: is missing")))?;
+        let reason = message.name_of("reason");
+        self.decide(Decision::Approval { call: None, approve, reason }, otid);
+        Ok(())
+    }
+
+    fn decide(&mut self, decision: Decision, otid: Option<Name>) {
+        self.decisions.push(decision);
+        // One message may contain several decisions but has one otid.
+        if let Some(otid) = otid
+            && self.decided.insert(Name::clone(&otid))
+        {
+            self.otids.push(Some(otid));
+        }
+    }
+
+    fn check_otids(&self) -> Result<(), ApiError> {
+        let mut seen = HashSet::new();
+        for otid in self.otids.iter().flatten() {
+            if !seen.insert(otid) {
+                return Err(invalid(format!(
+                    "messages: the otid {otid} is repeated: give each message of a request a different otid"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The idempotency keys of this request on a Thread.
+    pub(crate) fn idempotency_keys(&self, thread: &str) -> Vec<Name> {
+        let otids = self.otids.iter().flatten();
+        otids.map(|otid| Name::from(format!("letta/{thread}/{otid}"))).collect()
+    }
+
+    /// A digest of the content. A retry under the same otids has the same digest.
+    pub(crate) fn digest(&self) -> Name {
+        let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
+        let mut put = |field: &[u8]| {
+            hasher.update(&(field.len() as u64).to_le_bytes());
+            hasher.update(field);
+        };
+        for body in &self.said {
+            // User messages contain only text and media.
+            if let Body::Text(text) = body {
+                put_all(&mut put, &[b"text", text.as_bytes()]);
+            } else if let Body::Media(media) = body {
+                put_media(&mut put, media);
+            }
+        }
+        for decision in &self.decisions {
+            match decision {
+                Decision::Approval { call, approve, reason } => {
+                    let text = |name: &Option<Name>| name.clone().unwrap_or_default();
+                    let (call, reason) = (text(call), text(reason));
+                    let word: &[u8] = if *approve { b"approve" } else { b"deny" };
+                    put_all(&mut put, &[word, call.as_bytes(), reason.as_bytes()]);
+                }
+                Decision::Return { call, parts, is_error } => {
+                    let word: &[u8] = if *is_error { b"error" } else { b"return" };
+                    put_all(&mut put, &[word, call.as_bytes()]);
+                    for part in parts {
+                        match part {
+                            Part::Text(text) => put_all(&mut put, &[b"text", text.as_bytes()]),
+                            Part::Media(media) => put_media(&mut put, media),
+                            Part::Value(value) | Part::Unknown(_, value) => {
+                                put_all(&mut put, &[b"value", value.bytes()]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Name::from(hasher.finalize().to_hex().as_str())
+    }
+
+    /// The idempotency keys of these decisions on a Thread.
+    pub(crate) fn decision_keys(&self, thread: &str) -> Vec<Name> {
+        let otids = self.otids.iter().flatten();
+        otids.map(|otid| Name::from(format!("letta/{thread}/decided/{otid}"))).collect()
+    }
+
+    /// The note stored with the run: response options, otids and content digest.
+    pub(crate) fn note(&self, agent: &str, key: Option<&Name>) -> Json {
+        json::object(|o| {
+            o.object("letta", |o| {
+                o.string("agent", agent).bool("tokens", self.wishes.tokens);
+                o.bool("background", self.wishes.background);
+                o.maybe_string("key", key.map(|key| &**key));
+                o.string("digest", &self.digest());
+                o.array("otids", |list| {
+                    for otid in &self.otids {
+                        list.raw(&otid.as_deref().map_or_else(Json::null, json::string));
+                    }
+                });
+            });
+        })
+    }
+}
+
+impl ResponseOptions {
+    fn parse(root: Node<'_>) -> Self {
+        let is = |key: &str| root.get(key).and_then(Node::bool);
+        let types = root.present("include_return_message_types");
+        Self {
+            streaming: is("streaming"),
+            tokens: is("stream_tokens").unwrap_or(false),
+            background: is("background").unwrap_or(false),
+            pings: is("include_pings").unwrap_or(true),
+            types: types.into_iter().flat_map(Node::elements).filter_map(Node::name).collect(),
+        }
+    }
+}
+
+fn put_all(put: &mut impl FnMut(&[u8]), fields: &[&[u8]]) {
+    for field in fields {
+        put(field);
+    }
+}
+
+fn put_media(put: &mut impl FnMut(&[u8]), media: &Media) {
+    match media {
+        Media::Inline { mime, base64 } => put_all(put, &[b"inline", mime.as_bytes(), base64]),
+        Media::Remote { uri, .. } => put_all(put, &[b"remote", uri.as_bytes()]),
+    }
+}
+
+fn client_tools(root: Node<'_>) -> Result<Vec<ToolSpec>, ApiError> {
+    let list = root.present("client_tools").into_iter().flat_map(Node::elements);
+    list.enumerate()
+        .map(|(place, tool)| {
+            let name = tool.name_of("name");
+            let name =
+                name.ok_or_else(|| invalid(format!("client_tools.{place}.name: is missing")))?;
+            let mut spec = ToolSpec::new(name).client();
+            spec.description = tool.name_of("description");
+            spec.schema = tool.present("parameters").map(Node::json);
+            Ok(spec)
+        })
+        .collect()
+}
+
+/// Parses a content part of a message.
+fn body(part: Node<'_>) -> Option<Body> {
+    match &*part.text_of("type")? {
+        "text" => part.name_of("text").map(Body::Text),
+        "image" => {
+            let source = part.present("source")?;
+            let media = match source.text_of("type").as_deref() {
+                Some("url") => {
+                    Media::Remote { mime: None, uri: source.name_of("url")?, owner: None }
+                }
+                _ => Media::Inline {
+                    mime: source.name_of("media_type")?,
+                    base64: source.get("data")?.text_bytes()?,
+                },
+            };
+            Some(Body::Media(media))
+        }
+        _ => None,
+    }
+}
+
+fn approval(entry: Node<'_>, at: &str) -> Result<Decision, ApiError> {
+    let call = entry.name_of("tool_call_id");
+    let call = call.ok_or_else(|| invalid(format!("{at}.approvals: a tool_call_id is missing")))?;
+    let approve = entry.get("approve").and_then(Node::bool);
+    let approve = approve.ok_or_else(|| invalid(format!("{at}.approvals: approve is missing")))?;
+    Ok(Decision::Approval { call: Some(call), approve, reason: entry.name_of("reason") })
+}
+
+fn tool_return(entry: Node<'_>, at: &str) -> Result<Decision, ApiError> {
+    let call = entry.name_of("tool_call_id");
+    let call = call.ok_or_else(|| invalid(format!("{at}: a tool_call_id is missing")))?;
+    let said = entry.present("tool_return");
+    let said =
+        said.ok_or_else(|| invalid(format!("{at}: the tool_return of {call} is missing")))?;
+    let parts = match said.name() {
+        Some(text) => vec![Part::Text(text)],
+        None => returned(said).ok_or_else(|| {
+            let problem = "must be a text, or a list of texts and images";
+            invalid(format!("{at}: the tool_return of {call} {problem}"))
+        })?,
+    };
+    let is_error = entry.text_of("status").as_deref() == Some("error");
+    Ok(Decision::Return { call, parts, is_error })
+}
+
+/// The parts of a tool result, if a model can read all of them.
+fn returned(said: Node<'_>) -> Option<Vec<Part>> {
+    let part = |part: Node<'_>| match body(part)? {
+        Body::Text(text) => Some(Part::Text(text)),
+        Body::Media(media) => Some(Part::Media(media)),
+        _ => None,
+    };
+    said.is_array().then(|| said.elements().map(part).collect())?
+}
+
+fn invalid(message: impl AsRef<str>) -> ApiError {
+    ApiError::new(422, message)
+}

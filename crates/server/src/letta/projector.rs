@@ -1,0 +1,398 @@
+//! Converts the events of a run to Letta messages.
+//!
+//! Equal events produce equal messages with equal sequence numbers, for every reader and process. A
+//! broken stream can therefore resume from any number at any process. To guarantee this, a run is
+//! always read from its start, and messages before the requested number are skipped.
+//!
+//! | event | messages |
+//! |---|---|
+//! | a delta, if token streaming is on | a partial `assistant_message` or `reasoning_message` |
+//! | the model's answer ends | its texts, thoughts (signatures only if streamed) and tool calls |
+//! | a tool returns | `tool_return_message` |
+//! | a person decides | `approval_response_message` |
+//! | older messages are summarised | `summary_message` |
+//! | the run waits, ends or fails | `error_message`, `stop_reason`, `usage_statistics` |
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use throughline_agent::{ASK_USER_QUESTION, RunSpec};
+use throughline_core::{
+    Body, Item, Json, LogId, Name, ReflectionUsage, RunEvent, RunStatusEvent, Store, StoreError,
+    Tenant, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCall, ToolCallEvent,
+    ToolCallPhase, TurnEvent, TurnPhase, json, matches_pattern,
+};
+
+use crate::api::RunNote;
+use crate::letta::item_reader::{ItemReader, StoredItem, answers};
+use crate::letta::message::{self, ApprovalDecision, LettaMessage};
+
+/// A run's identity and configuration, loaded before its events.
+#[derive(Clone, Debug)]
+pub(crate) struct RunContext {
+    pub(crate) tenant: Tenant,
+    pub(crate) run: LogId,
+    pub(crate) thread: LogId,
+    pub(crate) casting: RunSpec,
+    pub(crate) note: RunNote,
+    /// The last record of the Thread before the run started.
+    pub(crate) from: u64,
+}
+
+/// Converts the events of one run, in order.
+pub(crate) struct Projector<'s> {
+    known: RunContext,
+    reader: ItemReader<'s>,
+    /// Whether deltas produce partial messages.
+    tokens: bool,
+    /// Whether user messages are included.
+    users: bool,
+    /// The Items of which deltas were sent.
+    streamed: HashSet<Name>,
+    /// The number of discarded answers of which deltas were sent.
+    discarded: u64,
+    /// Ids of assistant texts that no turn has included yet.
+    loose: Vec<Name>,
+    /// The number of the next message.
+    next: u32,
+    usage: TotalUsage,
+    steps: Vec<Step>,
+}
+
+/// A step of a run: one model call and its answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) id: Name,
+    pub(crate) model: Option<Name>,
+    pub(crate) usage: ReflectionUsage,
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<Name>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct TotalUsage {
+    total: ReflectionUsage,
+    steps: u64,
+}
+
+/// A state in which a run needs input or is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunStop {
+    /// Letta's stop reason.
+    pub(crate) reason: &'static str,
+}
+
+/// The output for one event.
+#[derive(Debug, Default)]
+pub(crate) struct EventOutput {
+    pub(crate) letters: Vec<LettaMessage>,
+    /// Set if the run produces no more messages until it receives input.
+    pub(crate) rest: Option<RunStop>,
+}
+
+impl<'s> Projector<'s> {
+    pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool) -> Self {
+        let (tenant, thread) = (known.tenant.clone(), known.thread.clone());
+        let reader = ItemReader::new(store, tenant, thread, known.from);
+        Self {
+            known,
+            reader,
+            tokens,
+            users: false,
+            streamed: HashSet::new(),
+            discarded: 0,
+            loose: Vec::new(),
+            next: 0,
+            usage: TotalUsage::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Includes user messages.
+    pub(crate) fn with_user_messages(mut self) -> Self {
+        self.users = true;
+        self
+    }
+
+    /// The steps read so far.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The usage of the run, as far as it was read.
+    pub(crate) fn used(&self) -> Json {
+        let TotalUsage { total, steps } = &self.usage;
+        usage_json(total, *steps, &self.known.run.0)
+    }
+
+    /// Converts one event.
+    pub(crate) async fn tell(
+        &mut self,
+        event: &RunEvent,
+        at: Timestamp,
+    ) -> Result<EventOutput, StoreError> {
+        let letters = match event {
+            RunEvent::Thought(event) if event.phase == ThoughtPhase::Delta => {
+                self.delta(true, event.id.as_ref(), event.text.as_deref(), at)
+            }
+            RunEvent::Stream(event) => self.delta(false, event.id.as_ref(), Some(&event.text), at),
+            RunEvent::Turn(event) => self.turn(event).await?,
+            RunEvent::Message(event) => match &event.id {
+                Some(id) if &*event.role == "user" => self.user_message(id).await?,
+                // A model's text is sent with its turn; a replacement text has no turn.
+                Some(id) => {
+                    self.loose.push(id.clone());
+                    Vec::new()
+                }
+                None => Vec::new(),
+            },
+            RunEvent::FinalAnswer(_) => self.replacement_texts().await?,
+            RunEvent::ToolCall(event) => self.tool_result(event).await?,
+            RunEvent::ToolApproval(event) => approval(event, at),
+            RunEvent::Summarization(_) => {
+                let found =
+                    self.reader.next(|item| matches!(item.body, Body::Summary { .. })).await?;
+                found.iter().filter_map(message::from_item).collect()
+            }
+            RunEvent::Usage(event) => {
+                if let (Some(step), Some(usage)) = (self.steps.last_mut(), &event.usage)
+                    && event.purpose.is_none()
+                {
+                    step.usage = usage.clone();
+                }
+                if let Some(total) = &event.total {
+                    self.usage.total = total.clone();
+                }
+                Vec::new()
+            }
+            RunEvent::Run(event) => return Ok(self.status_change(event, at)),
+            _ => Vec::new(),
+        };
+        Ok(EventOutput { letters, rest: None })
+    }
+
+    fn delta(
+        &mut self,
+        is_thought: bool,
+        id: Option<&Name>,
+        text: Option<&str>,
+        at: Timestamp,
+    ) -> Vec<LettaMessage> {
+        let (Some(id), Some(text)) = (id, text) else { return Vec::new() };
+        if !self.tokens || text.is_empty() {
+            return Vec::new();
+        }
+        self.streamed.insert(id.clone());
+        let mut letter = message::piece(is_thought, id, at, text);
+        letter.step = self.steps.last().map(|step| step.id.clone());
+        self.number_retry(&mut letter);
+        vec![letter]
+    }
+
+    /// Gives a message a new id if an earlier attempt at the answer was partly sent and then
+    /// discarded.
+    fn number_retry(&self, letter: &mut LettaMessage) {
+        if self.discarded > 0 {
+            letter.id = Name::from(format!("{}-{}", letter.id, self.discarded));
+        }
+    }
+
+    async fn turn(&mut self, event: &TurnEvent) -> Result<Vec<LettaMessage>, StoreError> {
+        match event.phase {
+            TurnPhase::Start => {
+                let is_turn = event.purpose.as_deref().is_none_or(|purpose| purpose == "final");
+                if is_turn && self.steps.last().is_none_or(|step| step.status != "pending") {
+                    self.usage.steps += 1;
+                    let id = message::step_id(&self.known.run.0, self.next);
+                    let model = event.model.clone();
+                    self.steps.push(Step { id, model, status: "pending", ..Step::default() });
+                }
+                Ok(Vec::new())
+            }
+            TurnPhase::Discarded => {
+                if !self.streamed.is_empty() {
+                    self.discarded += 1;
+                    self.streamed.clear();
+                }
+                Ok(Vec::new())
+            }
+            TurnPhase::End => {
+                let letters = self.model_answer(event).await?;
+                if let Some(step) = self.steps.last_mut() {
+                    step.status = "success";
+                    step.reason.clone_from(&event.reason);
+                }
+                self.loose.clear();
+                self.streamed.clear();
+                self.discarded = 0;
+                Ok(letters)
+            }
+        }
+    }
+
+    /// The messages for a model's answer, in the order of its Items.
+    async fn model_answer(&mut self, event: &TurnEvent) -> Result<Vec<LettaMessage>, StoreError> {
+        let mut items = Vec::new();
+        for id in event.items.iter().flatten() {
+            items.extend(self.reader.next(|item| item.id.0 == *id).await?);
+        }
+        let message = items.last().map_or(self.next, |seen| seen.item.place.message);
+        if let Some(step) = self.steps.last_mut() {
+            step.id = message::step_id(&self.known.run.0, message);
+        }
+        // The results of the tool calls form the message after this one.
+        let has_calls = items.iter().any(|seen| seen.item.call().is_some());
+        self.next = message.saturating_add(1 + u32::from(has_calls));
+        let step = self.steps.last().map(|step| step.id.clone());
+        let mut letters = Vec::new();
+        for seen in &items {
+            let is_told = self.streamed.contains(&seen.item.id.0);
+            let letter = match &seen.item.body {
+                Body::Thought(_) if is_told => message::signature_message(seen),
+                Body::Text(_) if is_told => None,
+                _ => message::from_item(seen),
+            };
+            letters.extend(letter.map(|mut letter| {
+                if is_told {
+                    self.number_retry(&mut letter);
+                }
+                letter
+            }));
+        }
+        let calls: Vec<(&StoredItem, &ToolCall)> =
+            items.iter().filter_map(|seen| Some((seen, seen.item.call()?))).collect();
+        for asks in [false, true] {
+            let these: Vec<_> = calls
+                .iter()
+                .filter(|(_, call)| self.needs_decision(call) == asks)
+                .copied()
+                .collect();
+            letters.extend(message::calls(&these, asks));
+        }
+        for letter in &mut letters {
+            letter.step.clone_from(&step);
+        }
+        Ok(letters)
+    }
+
+    fn needs_decision(&self, call: &ToolCall) -> bool {
+        needs_decision(&self.known.casting, call)
+    }
+
+    /// The message of a user. Streams leave it out, because their caller sent it.
+    async fn user_message(&mut self, id: &Name) -> Result<Vec<LettaMessage>, StoreError> {
+        let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
+            return Ok(Vec::new());
+        };
+        self.next = seen.item.place.message.saturating_add(1);
+        let letter = message::from_item(&seen).filter(|_| self.users);
+        Ok(Vec::from_iter(letter.map(|letter| named(letter, &seen.item, &self.known.note))))
+    }
+
+    /// The message for a text outside any turn, which replaces a missing answer.
+    async fn replacement_texts(&mut self) -> Result<Vec<LettaMessage>, StoreError> {
+        let mut letters = Vec::new();
+        for id in std::mem::take(&mut self.loose) {
+            let found = self.reader.next(|item| item.id.0 == id).await?;
+            letters.extend(found.as_ref().and_then(message::from_item));
+        }
+        Ok(letters)
+    }
+
+    async fn tool_result(
+        &mut self,
+        event: &ToolCallEvent,
+    ) -> Result<Vec<LettaMessage>, StoreError> {
+        let is_over = !matches!(event.phase, ToolCallPhase::Start | ToolCallPhase::Progress);
+        let Some(call) = event.id.as_ref().filter(|_| is_over) else { return Ok(Vec::new()) };
+        let found = self.reader.next(|item| answers(item, call)).await?;
+        let mut letters: Vec<LettaMessage> = found.iter().filter_map(message::from_item).collect();
+        for letter in &mut letters {
+            letter.step = self.steps.last().map(|step| step.id.clone());
+        }
+        Ok(letters)
+    }
+
+    /// Handles a status change of the run.
+    fn status_change(&mut self, event: &RunStatusEvent, at: Timestamp) -> EventOutput {
+        let run = self.known.run.0.clone();
+        let reason = event.reason.as_deref().unwrap_or_default();
+        let Some(rest) = stop_for_status(&event.status, reason) else {
+            return EventOutput::default();
+        };
+        if let Some(step) = self.steps.last_mut().filter(|step| step.status == "pending") {
+            step.status = if rest.reason == "cancelled" { "cancelled" } else { "failed" };
+        }
+        let mut letters = Vec::new();
+        if &*event.status == "failed" {
+            letters.push(message::failed(&run, at, rest.reason, reason));
+        }
+        letters.push(message::stopped(&run, at, rest.reason));
+        letters.push(message::used(&run, at, &self.used()));
+        EventOutput { letters, rest: Some(rest) }
+    }
+}
+
+/// Adds the client's `otid` to a user message.
+pub(crate) fn named(mut letter: LettaMessage, item: &Item, note: &RunNote) -> LettaMessage {
+    let place = usize::try_from(item.place.part).unwrap_or(usize::MAX);
+    letter.otid = note.otids.get(place).cloned().flatten();
+    letter
+}
+
+/// Maps a run status to Letta's stop reason; `None` while the run is active.
+pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<RunStop> {
+    let reason = match status {
+        "waiting" => "requires_approval",
+        "completed" if reason.starts_with("limit reached: maxToolCalls") => "max_steps",
+        "completed" if reason.contains("limit of its tokens") => "max_tokens_exceeded",
+        "completed" => "end_turn",
+        "cancelled" => "cancelled",
+        "failed" if reason.starts_with("limit reached: keyBudget") => "insufficient_credits",
+        "failed" if reason.starts_with("limit reached") => "error",
+        "failed" => "llm_api_error",
+        _ => return None,
+    };
+    Some(RunStop { reason })
+}
+
+/// Whether a person or the client must decide on a call, or run it, before the run continues.
+pub(crate) fn needs_decision(casting: &RunSpec, call: &ToolCall) -> bool {
+    let patterns = casting.agents.values().flat_map(|agent| &agent.human_in_the_loop.approve);
+    let is_listed = patterns.into_iter().any(|pattern| matches_pattern(pattern, &call.name));
+    let spec = casting.tools.iter().find(|spec| spec.name == call.name);
+    let is_asked = spec.is_some_and(|spec| spec.client || spec.needs_approval);
+    &*call.name == ASK_USER_QUESTION || (spec.is_some() && is_listed) || is_asked
+}
+
+fn approval(event: &ToolApprovalEvent, at: Timestamp) -> Vec<LettaMessage> {
+    let call = event.tool_call_id.as_deref().unwrap_or_default();
+    let approve = match event.status {
+        ToolApprovalEventStatus::Pending => return Vec::new(),
+        ToolApprovalEventStatus::Approved => true,
+        ToolApprovalEventStatus::Rejected => false,
+    };
+    let reason = event.comment.as_deref();
+    vec![message::approval_response(
+        &ApprovalDecision { approval: &event.id, call, approve, reason },
+        at,
+    )]
+}
+
+/// Token usage in Letta's format.
+pub(crate) fn usage_json(total: &ReflectionUsage, steps: u64, run: &str) -> Json {
+    json::object(|o| {
+        o.number("completion_tokens", total.output_tokens.unwrap_or(0));
+        o.number("prompt_tokens", total.input_tokens.unwrap_or(0));
+        o.number("total_tokens", total.total_tokens.unwrap_or(0));
+        o.number("step_count", steps).array("run_ids", |list| {
+            list.string(run);
+        });
+        if let Some(cached) = total.cached_input_tokens {
+            o.number("cached_input_tokens", cached);
+        }
+        if let Some(thought) = total.reasoning_tokens {
+            o.number("reasoning_tokens", thought);
+        }
+    })
+}

@@ -1,0 +1,250 @@
+//! Measures, logs and limits all requests to the gateway.
+//!
+//! A [`RequestScope`] accompanies each call from its arrival to the last byte of its response, and
+//! records the facts of the call. When the call ends, it is counted in the [`Metrics`], written to
+//! the [`Log`] as one line, and its usage is added to the [`Meter`].
+//!
+//! | file | contents |
+//! |---|---|
+//! | `ticket.rs` | the facts of one call |
+//! | `usage.rs` | usage and prices, and how usage is stored |
+//! | `meter.rs` | the usage ledger: in memory at once, in the shared store after about 1 s |
+//! | `allowance.rs` | the limits of a key, and the errors when they are reached |
+//! | `metrics.rs` | all metrics, for Prometheus |
+//! | `log.rs` | one line for each call |
+//! | `outage.rs` | behaviour while the store fails, and the key cache for that time |
+//! | `trace.rs` | the span of a call in its caller's trace |
+//! | `body.rs` | receives request bodies within size and time limits |
+//! | `shares.rs` | pools that tenants share fairly: streams, request memory, processors |
+//! | `room.rs` | the estimated memory of one request, reserved from the pool |
+//! | `heavy.rs` | runs work on large bodies without blocking other requests |
+
+mod allowance;
+mod body;
+mod heavy;
+mod log;
+mod meter;
+mod metrics;
+mod outage;
+mod room;
+mod shares;
+mod ticket;
+mod trace;
+mod usage;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use throughline_core::json::SizeLimits;
+use throughline_core::{Name, Store, Wire, json};
+
+pub(crate) use crate::telemetry::body::read_body;
+pub(crate) use crate::telemetry::heavy::{CpuPool, LARGE};
+pub use crate::telemetry::log::{Level, Log, NullLog};
+pub(crate) use crate::telemetry::meter::Meter;
+pub(crate) use crate::telemetry::metrics::Metrics;
+pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
+pub(crate) use crate::telemetry::outage::{RETRY_STORE, store_timeout};
+pub(crate) use crate::telemetry::room::MemoryReservation;
+use crate::telemetry::shares::{FairPool, OverSharePolicy};
+pub(crate) use crate::telemetry::ticket::{Capture, FateCounts, RequestScope};
+pub use crate::telemetry::trace::CallTraces;
+pub use crate::telemetry::usage::{
+    NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,
+};
+
+use crate::access::Caller;
+use crate::error::GatewayError;
+use crate::telemetry::outage::StoreHealth;
+use throughline_replay::{Claims, RandomnessError};
+
+/// The retry delay for a caller that finds the gateway full.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Limits on concurrency, request sizes and waiting times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of concurrent responses.
+    pub streams: usize,
+    /// Maximum numbers of JSON values, messages and tools in one request.
+    pub sizes: SizeLimits,
+    /// Maximum estimated memory of all requests together, in bytes.
+    pub memory: u64,
+    /// How long a request waits for its share of a full gateway.
+    pub queue: Duration,
+    /// Timeout for request headers, and for the next request on the same connection.
+    pub headers: Duration,
+    /// Timeout for a request body, in addition to the time that a slow connection needs.
+    pub body: Duration,
+    /// How long a caller may stop reading its response.
+    pub slow_reader: Duration,
+    /// How long the last frame of a response waits for the store.
+    pub capture: Duration,
+    /// How long open responses may take during shutdown.
+    pub shutdown: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            streams: 4096,
+            sizes: SizeLimits::DEFAULT,
+            memory: 1 << 30,
+            queue: Duration::from_secs(10),
+            headers: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            slow_reader: Duration::from_mins(1),
+            capture: Duration::from_secs(2),
+            shutdown: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The metrics, logs, limits and usage of a gateway.
+pub struct Telemetry {
+    store: Arc<dyn Store>,
+    pub(crate) meter: Meter,
+    pub(crate) metrics: Metrics,
+    log: Arc<dyn Log>,
+    /// Receives each call as a span of a trace.
+    traces: Option<Arc<dyn CallTraces>>,
+    pub(crate) limits: Limits,
+    /// One unit for each concurrent response.
+    slots: Arc<FairPool>,
+    /// The memory for requests, in bytes.
+    memory: Arc<FairPool>,
+    pub(crate) heavy: CpuPool,
+    /// The token that the console's pages send with a change.
+    token: Name,
+    /// Whether the last attempt to store usage failed.
+    is_behind: AtomicBool,
+    /// How requests are handled while the store fails.
+    policy: StorePolicy,
+    health: StoreHealth,
+}
+
+impl Telemetry {
+    /// Stores usage in that store at these prices, and writes each call to that log.
+    pub fn new(
+        store: Arc<dyn Store>,
+        prices: Arc<dyn Prices>,
+        log: Arc<dyn Log>,
+        limits: Limits,
+    ) -> Result<Self, RandomnessError> {
+        Ok(Self {
+            meter: Meter::new(Arc::clone(&store), prices, Claims::new_turn_id()?.0),
+            store,
+            metrics: Metrics::default(),
+            log,
+            traces: None,
+            limits,
+            slots: FairPool::new(limits.streams as u64, OverSharePolicy::Refuse),
+            memory: FairPool::new(limits.memory, OverSharePolicy::Wait),
+            heavy: CpuPool::new(limits.queue),
+            token: Name::from([&*Claims::new_turn_id()?.0, &*Claims::new_turn_id()?.0].concat()),
+            is_behind: AtomicBool::new(false),
+            policy: StorePolicy::default(),
+            health: StoreHealth::default(),
+        })
+    }
+
+    /// Also reports each call as a span of its caller's trace, or of a new trace.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Arc<dyn CallTraces>) -> Self {
+        self.traces = Some(traces);
+        self
+    }
+
+    /// Sets how requests are handled while the store fails.
+    #[must_use]
+    pub fn with_store_policy(mut self, policy: StorePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Admits a call, unless its key exceeds its rate or the gateway is full. When all slots are
+    /// taken, a tenant that has less than its share waits for the next one.
+    pub(crate) async fn begin_request(
+        self: &Arc<Self>,
+        caller: &Caller,
+        dialect: &Wire,
+    ) -> Result<Arc<RequestScope>, GatewayError> {
+        self.check_budget(&caller.admission)?;
+        self.meter.count_request(&caller.admission)?;
+        let is_shared = caller.admission.key_id().is_some();
+        let slot = self.slots.acquire(&caller.tenant, is_shared, 1, self.limits.queue);
+        let slot = slot.await.map_err(|_| {
+            let most = self.limits.streams;
+            let message = format!(
+                "the gateway has no free stream for this caller (max_streams is {most}, and \
+                 tenants have equal shares of it): retry in a moment"
+            );
+            GatewayError::new(503, message).after(RETRY_DELAY)
+        })?;
+        self.write_log(Level::Debug, |o| {
+            o.string("event", "asked").string("dialect", dialect.as_str());
+            o.number("slots", self.slots.free());
+        });
+        Ok(RequestScope::new(Arc::clone(self), caller, dialect, slot))
+    }
+
+    /// Starts the memory reservation for a request of this caller.
+    pub(crate) fn new_reservation(&self, caller: &Caller) -> MemoryReservation {
+        let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.key_id().is_some());
+        MemoryReservation::new(Arc::clone(&self.memory), tenant, is_shared, self.limits.queue)
+    }
+
+    /// Counts and logs a request that was not admitted, with the reason if it is a server error.
+    pub(crate) fn record_rejection(&self, dialect: &Wire, problem: &GatewayError) {
+        self.metrics.count_refusal(dialect, problem.status);
+        let is_failure = problem.status >= 500;
+        self.write_log(if is_failure { Level::Warn } else { Level::Info }, |o| {
+            o.string("event", "refused").string("dialect", dialect.as_str());
+            o.number("status", problem.status.into());
+            o.maybe_string("problem", is_failure.then_some(&*problem.message));
+        });
+    }
+
+    fn write_log(&self, level: Level, fill: impl FnOnce(&mut json::Object<'_>)) {
+        if self.log.wants(level) {
+            self.log.write(level, &json::object(fill));
+        }
+    }
+
+    /// The token that the console's pages send with a change. Pages of other sites cannot read it.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Whether that is the token. Comparing hashes does not reveal where the texts differ.
+    pub(crate) fn is_token(&self, text: &str) -> bool {
+        blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
+    }
+
+    /// Waits until no response is in progress, then stores the usage.
+    pub(crate) async fn finish(&self) {
+        drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
+        self.save_usage().await;
+    }
+
+    /// Stores the usage. A failure is logged once, and the attempt is repeated.
+    pub(crate) async fn save_usage(&self) {
+        // Checks whether writes succeed again, even without a request to `/readyz`.
+        self.test_writes().await.ok();
+        let settled = self.meter.settle().await;
+        match &settled {
+            Err(error) => self.record_write(Some(error)),
+            Ok(wrote) if *wrote => self.record_write(None),
+            Ok(_) => {}
+        }
+        let was_behind = self.is_behind.swap(settled.is_err(), Ordering::Relaxed);
+        if let Err(error) = settled
+            && !was_behind
+        {
+            self.write_log(Level::Error, |o| {
+                o.string("event", "usage").string("problem", &error.to_string());
+            });
+        }
+    }
+}

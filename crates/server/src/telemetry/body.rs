@@ -1,0 +1,96 @@
+//! Receives a request body within size and time limits.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, HttpBody as _};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::GatewayError;
+use crate::telemetry::MemoryReservation;
+
+/// The lowest accepted transfer rate in bytes per second.
+const MIN_BYTES_PER_SECOND: usize = 16 << 10;
+
+/// The largest buffer that is allocated before a body has arrived.
+const MAX_PREALLOCATION: usize = 1 << 20;
+
+/// How many bytes of one body are read before other tasks run.
+const TURN: usize = 256 << 10;
+
+/// The pause after that many bytes while a body is discarded.
+const REST: Duration = Duration::from_millis(2);
+
+/// Receives the complete body within `patience`, plus the time that the lowest transfer rate needs
+/// for what has arrived. If the body is too large, the rest is still read for that time and
+/// discarded, because many clients read no response before they have sent everything.
+pub(crate) async fn read_body(
+    body: Body,
+    limit: usize,
+    patience: Duration,
+    room: &mut MemoryReservation,
+) -> Result<Bytes, GatewayError> {
+    let too_large = || {
+        let limit = limit >> 20;
+        GatewayError::new(413, format!("the body is larger than {limit} MiB: send less"))
+    };
+    let started = Instant::now();
+    // The announced length sizes the buffer, up to a bound that makes false announcements harmless.
+    let told =
+        usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(MAX_PREALLOCATION);
+    let mut pieces = body.into_data_stream();
+    let mut whole = BytesMut::new();
+    let mut only: Option<Bytes> = None;
+    loop {
+        let length = whole.len() + only.as_ref().map_or(0, Bytes::len);
+        let needs = u64::try_from(length / MIN_BYTES_PER_SECOND).unwrap_or(u64::MAX);
+        let deadline = started + patience + Duration::from_secs(needs);
+        let piece = match timeout_at(deadline, pieces.next()).await {
+            Ok(Some(Ok(piece))) => piece,
+            Ok(Some(Err(_))) => {
+                return Err(GatewayError::new(400, "the body was truncated: resend it"));
+            }
+            Ok(None) => break,
+            Err(_) => {
+                let message = "the body arrived too slowly: send at least 16 KiB per second";
+                return Err(GatewayError::new(408, message));
+            }
+        };
+        if length.saturating_add(piece.len()) > limit {
+            tokio::spawn(timeout_at(Instant::now() + patience, discard(pieces)));
+            return Err(too_large());
+        }
+        room.reserve_text(length + piece.len()).await?;
+        // A body that arrives in one piece is not copied.
+        if whole.is_empty() && only.is_none() {
+            only = Some(piece);
+        } else {
+            if let Some(first) = only.take() {
+                whole.reserve(told.max(first.len() + piece.len()));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&piece);
+            // Let other tasks run even if this body arrives as fast as it is read.
+            if length / TURN != whole.len() / TURN {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    Ok(only.unwrap_or_else(|| whole.freeze()))
+}
+
+/// Discards the rest of a body, so that its sender comes to read the response. It pauses between
+/// reads, since the body may be endless.
+async fn discard(mut pieces: BodyDataStream) {
+    let mut left = TURN;
+    while let Some(Ok(piece)) = pieces.next().await {
+        left = match left.checked_sub(piece.len()) {
+            Some(left) => left,
+            None => {
+                tokio::time::sleep(REST).await;
+                TURN
+            }
+        };
+    }
+}

@@ -1,0 +1,56 @@
+//! Runs work on large bodies without blocking other requests.
+//!
+//! Decoding, auditing and repairing a body of some megabytes takes a large part of a second without
+//! yielding. Such work leaves the asynchronous workers: the runtime replaces the worker for as long
+//! as the work lasts. At most one such job runs per processor, and tenants take turns.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
+use crate::access::Caller;
+use crate::error::GatewayError;
+use crate::telemetry::RETRY_DELAY;
+use crate::telemetry::shares::{FairPool, OverSharePolicy};
+
+/// The length from which a body is large.
+pub(crate) const LARGE: usize = 256 << 10;
+
+/// Runs work on large bodies.
+pub(crate) struct CpuPool {
+    processors: Arc<FairPool>,
+    patience: Duration,
+}
+
+impl CpuPool {
+    pub(super) fn new(patience: Duration) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        Self { processors: FairPool::new(processors, OverSharePolicy::Wait), patience }
+    }
+
+    /// Runs work on a body of that length; inline if the body is not large.
+    pub(crate) async fn run<T>(
+        &self,
+        caller: &Caller,
+        length: usize,
+        work: impl Future<Output = T>,
+    ) -> Result<T, GatewayError> {
+        if length < LARGE {
+            return Ok(work.await);
+        }
+        let is_shared = caller.admission.key_id().is_some();
+        let turn = self.processors.acquire(&caller.tenant, is_shared, 1, self.patience).await;
+        let _turn = turn.map_err(|_| {
+            let message = "other large requests are being read: retry in a moment";
+            GatewayError::new(503, message).after(RETRY_DELAY)
+        })?;
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => Ok(block_in_place(|| Handle::current().block_on(work))),
+            // A runtime with one thread has no other thread that could take over.
+            _ => Ok(work.await),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Keeps the usage ledger. The usage of a call is in memory at once. About once a second each node
+//! appends its new usage to a log that all nodes share, and reads what the others appended. So a
+//! budget holds across nodes within about that time, and across restarts.
+//!
+//! The known usage is the sum of what was read from the log, what is being appended, and what is
+//! still to be appended. Each append has a name, so that an append whose acknowledgement was lost
+//! is not written twice.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use throughline_core::{
+    Append, Batch, LogOpening, Memoized, Name, NewRecord, Store, StoreError, Tenant, kind,
+};
+use tokio::time::Instant;
+
+use crate::telemetry::allowance::RateWindow;
+use crate::telemetry::usage::{
+    self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
+};
+
+/// How many records are read at once.
+const PAGE: u32 = 500;
+/// How many records separate two checkpoints of the sums, which make a full read unnecessary.
+const CHECKPOINT_INTERVAL: u64 = 1000;
+
+/// The usage ledger of one node.
+pub(crate) struct Meter {
+    store: Arc<dyn Store>,
+    prices: Arc<dyn Prices>,
+    known_prices: Memoized<Option<Price>>,
+    node: Name,
+    book: Mutex<UsageLedger>,
+    minutes: Mutex<HashMap<Name, RateWindow>>,
+    /// Held while the log is read and written.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct UsageLedger {
+    /// The sums of the log up to the record `seen`, which is `None` until the first read.
+    read: UsageRows,
+    seen: Option<u64>,
+    /// The record that contains the last sums.
+    summed: u64,
+    /// The batch that is being appended.
+    flying: Option<InFlightBatch>,
+    /// Usage that is in no batch yet.
+    fresh: UsageRows,
+    flights: u64,
+}
+
+#[derive(Clone)]
+struct InFlightBatch {
+    name: Name,
+    rows: UsageRows,
+}
+
+impl Meter {
+    pub(super) fn new(store: Arc<dyn Store>, prices: Arc<dyn Prices>, node: Name) -> Self {
+        let (book, minutes, turn) =
+            (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
+        Self { store, prices, known_prices: Memoized::default(), node, book, minutes, turn }
+    }
+
+    /// The price of that model at that provider.
+    pub(crate) fn price(&self, provider: &str, model: &str) -> Option<Price> {
+        let name = [provider, model].join("\n");
+        self.known_prices.get_or_insert_with(&name, || self.prices.price(provider, model))
+    }
+
+    /// The version of the price table.
+    pub(crate) fn prices(&self) -> &str {
+        self.prices.version()
+    }
+
+    /// Adds usage to the ledger.
+    pub(crate) fn charge(&self, whom: UsageKey, used: &UsageAmount) {
+        self.ledger().fresh.entry(whom).or_default().add(used);
+    }
+
+    /// The usage of a key, as far as this node has read it.
+    pub(crate) fn used(&self, tenant: &Tenant, key: &Name) -> UsageAmount {
+        let mut sum = UsageAmount::default();
+        for (_, used) in self.rows(tenant, Some(key)) {
+            sum.add(&used);
+        }
+        sum
+    }
+
+    /// The usage of a key by provider and model; of callers without a key if `key` is `None`.
+    pub(crate) fn rows(&self, tenant: &Tenant, key: Option<&Name>) -> Vec<UsageRow> {
+        let book = self.ledger();
+        let first = UsageKey {
+            tenant: tenant.clone(),
+            key: key.cloned(),
+            provider: "".into(),
+            model: "".into(),
+        };
+        let mut sums = UsageRows::new();
+        let flying = book.flying.as_ref().map(|flight| &flight.rows);
+        for rows in [Some(&book.read), flying, Some(&book.fresh)].into_iter().flatten() {
+            let own = rows.range(first.clone()..);
+            let own = own.take_while(|(whom, _)| whom.tenant == *tenant && whom.key == first.key);
+            for (whom, used) in own {
+                sums.entry(whom.clone()).or_default().add(used);
+            }
+        }
+        sums.into_iter().collect()
+    }
+
+    /// Counts a request of a key, or returns how long to wait.
+    pub(super) fn count_in_window(&self, key: &Name, most: u32) -> Result<(), Duration> {
+        let now = Instant::now();
+        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        minutes.entry(key.clone()).or_default().count(most, now)
+    }
+
+    /// Reads the usage from before this node started, if that was not done yet.
+    pub(super) async fn read_once(&self) -> Result<(), StoreError> {
+        if self.ledger().seen.is_some() {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        self.read(false).await
+    }
+
+    /// Appends new usage and reads what other nodes appended. Returns whether there was new usage.
+    pub(crate) async fn settle(&self) -> Result<bool, StoreError> {
+        let _turn = self.turn.lock().await;
+        self.drop_expired_windows();
+        let kept = self.append_pending().await;
+        self.read(kept.is_ok()).await?;
+        let wrote = kept?;
+        self.write_checkpoint().await?;
+        Ok(wrote)
+    }
+
+    async fn append_pending(&self) -> Result<bool, StoreError> {
+        let Some(flight) = self.next_batch() else { return Ok(false) };
+        let (tenant, log) = usage_log();
+        let record = usage::record(&flight.rows, self.prices.version());
+        let record = NewRecord::new(usage::KIND, record.bytes().clone());
+        let append = Append::new(log).record(record);
+        let batch = |append| {
+            Batch::new(tenant.clone()).append(append).with_idempotency_key(flight.name.clone())
+        };
+        let mut done = self.store.commit(batch(append.clone())).await;
+        if let Err(StoreError::NotFound { .. }) = done {
+            done = self.store.commit(batch(append.clone().opening(LogOpening::thread()))).await;
+            if let Err(StoreError::Conflict { .. } | StoreError::Invalid(_)) = done {
+                // Another node has created the log in the meantime.
+                done = self.store.commit(batch(append)).await;
+            }
+        }
+        done.map(|_| true)
+    }
+
+    /// The next batch to append: the one whose append failed, or a new one.
+    fn next_batch(&self) -> Option<InFlightBatch> {
+        let mut book = self.ledger();
+        if book.flying.is_none() && !book.fresh.is_empty() {
+            book.flights += 1;
+            let name = Name::from(format!("usage {} {}", self.node, book.flights));
+            let rows = mem::take(&mut book.fresh);
+            book.flying = Some(InFlightBatch { name, rows });
+        }
+        book.flying.clone()
+    }
+
+    /// Reads new records of the log. After a successful append, the batch is no longer in flight.
+    async fn read(&self, has_landed: bool) -> Result<(), StoreError> {
+        let (tenant, log) = usage_log();
+        let mut fresh = UsageRows::new();
+        let (seen, summed) = {
+            let book = self.ledger();
+            (book.seen, book.summed)
+        };
+        let head = self.store.log(&tenant, &log).await?;
+        let Some(head) = head else {
+            self.ledger().seen = Some(0);
+            return Ok(());
+        };
+        let (mut after, mut summed) = (seen.unwrap_or_default(), summed);
+        if seen.is_none()
+            && let Some(sums) = self.store.checkpoint(&tenant, &log, head.last).await?
+        {
+            add(&mut fresh, sums.content.bytes());
+            (after, summed) = (sums.seq, sums.seq);
+        }
+        loop {
+            let records = self.store.read(&tenant, &log, after, PAGE).await?;
+            let Some(last) = records.last() else { break };
+            after = last.seq;
+            for record in &records {
+                match &*record.kind {
+                    usage::KIND => add(&mut fresh, record.content.bytes()),
+                    kind::CHECKPOINT => summed = record.seq,
+                    _ => {}
+                }
+            }
+        }
+        let mut book = self.ledger();
+        for (whom, used) in fresh {
+            book.read.entry(whom).or_default().add(&used);
+        }
+        (book.seen, book.summed) = (Some(after), summed);
+        if has_landed {
+            book.flying = None;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint of the sums if the last one is old and no other node has written since.
+    async fn write_checkpoint(&self) -> Result<(), StoreError> {
+        let (tenant, log) = usage_log();
+        let (sums, seen) = {
+            let book = self.ledger();
+            let seen = book.seen.unwrap_or_default();
+            if seen.saturating_sub(book.summed) < CHECKPOINT_INTERVAL {
+                return Ok(());
+            }
+            (usage::record(&book.read, self.prices.version()), seen)
+        };
+        let record = NewRecord::new(kind::CHECKPOINT, sums.bytes().clone());
+        let append = Append::new(log).expect_last(seen).record(record);
+        match self.store.commit(Batch::new(tenant).append(append)).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn drop_expired_windows(&self) {
+        let now = Instant::now();
+        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        minutes.retain(|_, minute| !minute.is_empty_at(now));
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, UsageLedger> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(rows: &mut UsageRows, record: Option<&bytes::Bytes>) {
+    for (whom, used) in record.map(UsageKey::lines).unwrap_or_default() {
+        rows.entry(whom).or_default().add(&used);
+    }
+}

@@ -1,0 +1,254 @@
+//! Collects metrics and renders them in the text format of Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use throughline_core::{Name, Wire};
+
+use crate::telemetry::ticket::{Capture, FateCounts, RequestFacts};
+use crate::telemetry::usage::UsageAmount;
+
+/// How many models have their own label. Callers choose model names, so the rest share one label.
+const MOST_MODELS: usize = 500;
+/// The label that the rest share.
+const OTHER: &str = "other";
+/// The label of a call that reached no provider.
+const NONE: &str = "none";
+
+/// Upper bounds of the histogram buckets, in milliseconds.
+const BUCKETS: [u32; 14] =
+    [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 300_000];
+
+/// All metrics of the gateway.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    counted: Mutex<MetricsState>,
+    open_streams: AtomicU64,
+}
+
+#[derive(Default)]
+struct MetricsState {
+    /// By dialect, provider, model and status.
+    calls: BTreeMap<(Name, Name, Name, u16), u64>,
+    /// By provider and model.
+    used: BTreeMap<(Name, Name), UsageAmount>,
+    fates: FateCounts,
+    verdicts: BTreeMap<&'static str, u64>,
+    captures: u64,
+    lost_captures: u64,
+    fallbacks: u64,
+    /// By dialect and provider.
+    took: BTreeMap<(Name, Name), DurationHistogram>,
+    first_byte: BTreeMap<(Name, Name), DurationHistogram>,
+}
+
+/// A histogram of durations.
+#[derive(Default)]
+struct DurationHistogram {
+    classes: [u64; BUCKETS.len()],
+    count: u64,
+    sum: Duration,
+}
+
+impl DurationHistogram {
+    fn add(&mut self, time: Duration) {
+        for (class, end) in self.classes.iter_mut().zip(BUCKETS) {
+            *class += u64::from(time <= Duration::from_millis(end.into()));
+        }
+        self.count += 1;
+        self.sum += time;
+    }
+}
+
+impl Metrics {
+    /// Counts a stream as open until its call is counted.
+    pub(crate) fn stream_opened(&self) {
+        self.open_streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that was not admitted.
+    pub(crate) fn count_refusal(&self, dialect: &Wire, status: u16) {
+        let none = Name::from(NONE);
+        let label = (Name::from(dialect.as_str()), none.clone(), none, status);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        *counted.calls.entry(label).or_default() += 1;
+    }
+
+    /// Counts a call that has ended.
+    pub(crate) fn count(&self, facts: &RequestFacts, used: &UsageAmount, took: Duration) {
+        if facts.is_stream {
+            self.open_streams.fetch_sub(1, Ordering::Relaxed);
+        }
+        let none = || Name::from(NONE);
+        let dialect = Name::from(facts.dialect.as_str());
+        let provider = facts.provider.clone().unwrap_or_else(none);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut model = (provider.clone(), facts.model.clone().unwrap_or_else(none));
+        if !counted.used.contains_key(&model) && counted.used.len() >= MOST_MODELS {
+            model.1 = Name::from(OTHER);
+        }
+        counted.used.entry(model.clone()).or_default().add(used);
+        let label = (dialect.clone(), model.0, model.1, facts.status);
+        *counted.calls.entry(label).or_default() += 1;
+        if let Some(fates) = &facts.fates {
+            counted.fates.kept += fates.kept;
+            counted.fates.restored += fates.restored;
+            counted.fates.elided += fates.elided;
+        }
+        if let Some(verdict) = facts.verdict {
+            *counted.verdicts.entry(verdict.as_str()).or_default() += 1;
+        }
+        match facts.capture {
+            Capture::None => {}
+            Capture::Kept => counted.captures += 1,
+            Capture::Lost(_) => counted.lost_captures += 1,
+        }
+        counted.fallbacks += facts.fallbacks;
+        let place = (dialect, provider);
+        if let Some(first_byte) = facts.first_byte {
+            counted.first_byte.entry(place.clone()).or_default().add(first_byte);
+        }
+        counted.took.entry(place).or_default().add(took);
+    }
+
+    /// Renders all metrics. The upstream client counts `retries`.
+    pub(crate) fn render(&self, retries: u64) -> String {
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = PrometheusPage::default();
+        page.head("calls_total", "counter", "Calls that have ended.");
+        for ((dialect, provider, model, status), number) in &counted.calls {
+            let status = status.to_string();
+            let labels = [
+                ("dialect", &**dialect),
+                ("provider", &**provider),
+                ("model", &**model),
+                ("status", &*status),
+            ];
+            page.line("calls_total", &labels, number);
+        }
+        page.used(&counted.used);
+        page.head("fates_total", "counter", "Fates of Items and Seals.");
+        let FateCounts { kept, restored, elided } = counted.fates;
+        for (fate, number) in [("kept", kept), ("restored", restored), ("elided", elided)] {
+            page.line("fates_total", &[("fate", fate)], number);
+        }
+        page.head(
+            "verdicts_total",
+            "counter",
+            "Audit verdicts of requests in the form that was sent.",
+        );
+        for (verdict, number) in &counted.verdicts {
+            page.line("verdicts_total", &[("verdict", verdict)], number);
+        }
+        for (name, kind, help, number) in [
+            ("captures_total", "counter", "Replies that were captured.", counted.captures),
+            (
+                "capture_failures_total",
+                "counter",
+                "Replies that could not be captured.",
+                counted.lost_captures,
+            ),
+            (
+                "fallbacks_total",
+                "counter",
+                "Targets of a route that failed before another was tried.",
+                counted.fallbacks,
+            ),
+            ("retries_total", "counter", "Requests that were sent to a provider again.", retries),
+            (
+                "open_streams",
+                "gauge",
+                "Streams that are open.",
+                self.open_streams.load(Ordering::Relaxed),
+            ),
+        ] {
+            page.head(name, kind, help);
+            page.line(name, &[], number);
+        }
+        page.histogram("call_seconds", "Duration of calls up to the last byte.", &counted.took);
+        let help = "Time until the first byte of the provider's response.";
+        page.histogram("first_byte_seconds", help, &counted.first_byte);
+        page.text
+    }
+}
+
+/// A page in the format of Prometheus.
+#[derive(Default)]
+struct PrometheusPage {
+    text: String,
+}
+
+impl PrometheusPage {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let lines = format!("# HELP throughline_{name} {help}\n# TYPE throughline_{name} {kind}\n");
+        self.text.push_str(&lines);
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let labels = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        let line = format!("throughline_{name}{labels} {value}\n");
+        self.text.push_str(&line);
+    }
+
+    fn used(&mut self, all: &BTreeMap<(Name, Name), UsageAmount>) {
+        self.head(
+            "tokens_total",
+            "counter",
+            "Tokens; input includes cached and written, output includes thought.",
+        );
+        for ((provider, model), used) in all {
+            let tokens = &used.tokens;
+            for (kind, number) in [
+                ("input", tokens.input),
+                ("cached", tokens.cached),
+                ("written", tokens.written),
+                ("output", tokens.output),
+                ("thought", tokens.thought),
+            ] {
+                let labels = [("provider", &**provider), ("model", &**model), ("kind", kind)];
+                self.line("tokens_total", &labels, number);
+            }
+        }
+        self.head("cost_usd_total", "counter", "Cost in US dollars at the prices of the table.");
+        for ((provider, model), used) in all {
+            let (whole, rest) = (used.micro_usd() / 1_000_000, used.micro_usd() % 1_000_000);
+            let labels = [("provider", &**provider), ("model", &**model)];
+            self.line("cost_usd_total", &labels, format!("{whole}.{rest:06}"));
+        }
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: &BTreeMap<(Name, Name), DurationHistogram>,
+    ) {
+        self.head(name, "histogram", help);
+        for ((dialect, provider), times) in all {
+            let place = [("dialect", &**dialect), ("provider", &**provider)];
+            let with = |end: &str, page: &mut Self, number: u64| {
+                let [dialect, provider] = place;
+                page.line(&format!("{name}_bucket"), &[dialect, provider, ("le", end)], number);
+            };
+            for (class, number) in BUCKETS.iter().zip(times.classes) {
+                with(&seconds(*class), self, number);
+            }
+            with("+Inf", self, times.count);
+            self.line(&format!("{name}_sum"), &place, times.sum.as_secs_f64());
+            self.line(&format!("{name}_count"), &place, times.count);
+        }
+    }
+}
+
+fn seconds(milliseconds: u32) -> String {
+    (f64::from(milliseconds) / 1000.0).to_string()
+}
+
+/// Escapes the value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,361 @@
+//! Handles requests while the store cannot be read or written.
+//!
+//! The keys of recent requests are cached, so that a short outage does not stop their traffic. Each
+//! answer of the store replaces the cached one. So a revoked key is refused at once while the store
+//! answers, and otherwise after [`StorePolicy::key_grace`] at the latest. The gateway is ready if
+//! the last write succeeded.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use throughline_core::StoreError;
+use tokio::time::{Instant, timeout};
+
+use crate::access::{Admission, Keyring};
+use crate::error::GatewayError;
+use crate::telemetry::{Level, Telemetry, usage_log};
+
+/// Maximum number of cached keys.
+const MAX_CACHED_KEYS: usize = 10_000;
+/// How long the store may take to look up a key.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long reads avoid a store that failed, where possible.
+const REST: Duration = Duration::from_secs(1);
+/// How long one request may test whether the store answers again, while other requests do not wait
+/// for the store.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The retry delay for a caller that needs the store.
+pub(crate) const RETRY_STORE: Duration = Duration::from_secs(5);
+
+/// How requests are handled while the store fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// Forward requests that need no stored state, without capturing them.
+    #[default]
+    Pass,
+    /// Refuse every model call.
+    Refuse,
+}
+
+/// The gateway's behaviour while the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorePolicy {
+    /// How requests are handled.
+    pub on_failure: OnStoreFailure,
+    /// How long a key is admitted without the store after the store last confirmed it.
+    pub key_grace: Duration,
+}
+
+impl Default for StorePolicy {
+    fn default() -> Self {
+        Self { on_failure: OnStoreFailure::Pass, key_grace: Duration::from_mins(5) }
+    }
+}
+
+/// The observed health of the store, and the cached keys.
+#[derive(Default)]
+pub(super) struct StoreHealth {
+    state: Mutex<HealthState>,
+    keys: Mutex<HashMap<KeyHash, CachedAdmission>>,
+}
+
+/// The hash of a key; `None` for callers without one.
+type KeyHash = Option<[u8; 32]>;
+
+#[derive(Default)]
+struct HealthState {
+    /// The last failed read, unless one succeeded since.
+    read: Option<StoreFailure>,
+    /// When a request began to test whether reads succeed again.
+    tried: Option<Instant>,
+    /// The last failed write, unless one succeeded since.
+    write: Option<StoreFailure>,
+    /// When writes were last tested.
+    probed: Option<Instant>,
+}
+
+#[derive(Clone, Copy)]
+struct StoreFailure {
+    at: Instant,
+    reason: &'static str,
+}
+
+struct CachedAdmission {
+    admission: Admission,
+    confirmed: Instant,
+}
+
+impl StoreHealth {
+    fn state(&self) -> MutexGuard<'_, HealthState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<KeyHash, CachedAdmission>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cached admission of a key, if the store confirmed it within `grace` before `now`.
+    fn cached_admission(&self, key: KeyHash, grace: Duration, now: Instant) -> Option<Admission> {
+        let keys = self.keys();
+        let known = keys.get(&key)?;
+        (now.duration_since(known.confirmed) <= grace).then(|| known.admission.clone())
+    }
+
+    /// Caches the admission of a key. A key that the store refuses is removed.
+    fn cache_admission(&self, key: KeyHash, admission: &Admission, now: Instant) {
+        let mut keys = self.keys();
+        if *admission == Admission::Refused {
+            keys.remove(&key);
+            return;
+        }
+        if keys.len() >= MAX_CACHED_KEYS && !keys.contains_key(&key) {
+            let oldest = keys.iter().min_by_key(|(_, known)| known.confirmed).map(|(key, _)| *key);
+            oldest.map(|oldest| keys.remove(&oldest));
+        }
+        keys.insert(key, CachedAdmission { admission: admission.clone(), confirmed: now });
+    }
+}
+
+impl Telemetry {
+    /// Authenticates a key with the store. While the store does not answer, its last answer is used
+    /// for a limited time.
+    pub(crate) async fn admit(
+        &self,
+        keyring: &dyn Keyring,
+        key: Option<&str>,
+    ) -> Result<Admission, GatewayError> {
+        let StorePolicy { on_failure, key_grace } = self.policy;
+        let name = key.map(|key| *blake3::hash(key.as_bytes()).as_bytes());
+        let remembered = || match on_failure {
+            OnStoreFailure::Pass => self.health.cached_admission(name, key_grace, Instant::now()),
+            OnStoreFailure::Refuse => None,
+        };
+        if let Some(admission) = remembered().filter(|_| self.is_read_failing()) {
+            return Ok(admission);
+        }
+        let asked = timeout(LOOKUP_TIMEOUT, keyring.admit(key)).await;
+        let asked = asked.unwrap_or_else(|_| Err(store_timeout()));
+        self.record_read(asked.as_ref().err());
+        match asked {
+            Ok(admission) => {
+                self.health.cache_admission(name, &admission, Instant::now());
+                Ok(admission)
+            }
+            Err(error) => remembered().ok_or_else(|| {
+                let message = format!("the keys cannot be read: {error}");
+                GatewayError::new(503, message).after(RETRY_STORE)
+            }),
+        }
+    }
+
+    /// Whether reads of the store fail. From time to time one request gets `false` and tests the
+    /// store, so that a hanging store delays no other request.
+    pub(crate) fn is_read_failing(&self) -> bool {
+        let mut state = self.health.state();
+        let Some(failed) = state.read else { return false };
+        let is_tried = state.tried.is_some_and(|tried| tried.elapsed() < TEST_TIMEOUT);
+        if failed.at.elapsed() < REST || is_tried {
+            return true;
+        }
+        state.tried = Some(Instant::now());
+        false
+    }
+
+    /// Whether a request may continue without stored state that could not be read.
+    pub(crate) fn passes_without_store(&self) -> bool {
+        self.policy.on_failure == OnStoreFailure::Pass
+    }
+
+    /// Refuses a key with a budget while the store cannot count its usage.
+    pub(super) fn check_budget(&self, admission: &Admission) -> Result<(), GatewayError> {
+        let is_failing = || {
+            let state = self.health.state();
+            state.read.is_some() || state.write.is_some()
+        };
+        if !admission.has_budget() || !is_failing() {
+            return Ok(());
+        }
+        let message = "this key has a budget, and the store that counts it does not answer";
+        Err(GatewayError::new(503, message).after(RETRY_STORE))
+    }
+
+    /// Refuses a model call while replies cannot be stored, if that is the policy.
+    pub(crate) async fn check_writes(&self) -> Result<(), GatewayError> {
+        if self.policy.on_failure == OnStoreFailure::Pass {
+            return Ok(());
+        }
+        self.test_writes().await.map_err(|reason| {
+            let message = format!("answers cannot be stored because {reason}: try again later");
+            GatewayError::new(503, message).after(RETRY_STORE)
+        })
+    }
+
+    /// Whether the store answers and accepted the last write. The error is the reason, without
+    /// paths.
+    pub(crate) async fn check_ready(&self) -> Result<(), &'static str> {
+        let (tenant, log) = usage_log();
+        let read = timeout(LOOKUP_TIMEOUT, self.store.log(&tenant, &log)).await;
+        let read = read.unwrap_or_else(|_| Err(store_timeout()));
+        self.record_read(read.as_ref().err());
+        read.map_err(|error| reason(&error))?;
+        self.test_writes().await
+    }
+
+    /// Tests whether writes succeed again, if the last one failed.
+    pub(super) async fn test_writes(&self) -> Result<(), &'static str> {
+        {
+            let mut state = self.health.state();
+            let Some(failed) = state.write else { return Ok(()) };
+            if state.probed.is_some_and(|probed| probed.elapsed() < REST) {
+                return Err(failed.reason);
+            }
+            state.probed = Some(Instant::now());
+        }
+        let probed = timeout(LOOKUP_TIMEOUT, self.store.probe()).await;
+        let probed = probed.unwrap_or_else(|_| Err(store_timeout()));
+        self.record_write(probed.as_ref().err());
+        probed.map_err(|error| reason(&error))
+    }
+
+    /// Records the result of a read, and logs a change.
+    pub(crate) fn record_read(&self, error: Option<&StoreError>) {
+        if error.is_none_or(is_outage) {
+            let before = {
+                let mut state = self.health.state();
+                state.tried = None;
+                std::mem::replace(&mut state.read, error.map(failure_now)).is_some()
+            };
+            self.log_change("read", before, error);
+        }
+    }
+
+    /// Records the result of a write, and logs a change.
+    pub(crate) fn record_write(&self, error: Option<&StoreError>) {
+        if error.is_none_or(is_outage) {
+            let before = {
+                let mut state = self.health.state();
+                std::mem::replace(&mut state.write, error.map(failure_now)).is_some()
+            };
+            self.log_change("write", before, error);
+        }
+    }
+
+    fn log_change(&self, what: &str, was_failing: bool, error: Option<&StoreError>) {
+        match (was_failing, error) {
+            (false, Some(error)) => self.write_log(Level::Warn, |o| {
+                o.string("event", "store").string("status", &format!("{what} failed"));
+                o.string("problem", &error.to_string());
+            }),
+            (true, None) => self.write_log(Level::Warn, |o| {
+                o.string("event", "store").string("status", &format!("{what} works again"));
+            }),
+            (false, None) | (true, Some(_)) => {}
+        }
+    }
+}
+
+fn failure_now(error: &StoreError) -> StoreFailure {
+    StoreFailure { at: Instant::now(), reason: reason(error) }
+}
+
+pub(crate) fn store_timeout() -> StoreError {
+    StoreError::Unreachable("the store".into(), "it took too long".into())
+}
+
+/// Whether the store failed, as opposed to the request made of it.
+fn is_outage(error: &StoreError) -> bool {
+    match error {
+        StoreError::Full
+        | StoreError::ReadOnly(_)
+        | StoreError::Locked(_)
+        | StoreError::Unreachable(_, _)
+        | StoreError::Closed
+        | StoreError::Corrupt(_)
+        | StoreError::Database(_) => true,
+        StoreError::Conflict { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::Held { .. }
+        | StoreError::Taken { .. }
+        | StoreError::MixedOnce { .. }
+        | StoreError::NotFound { .. }
+        | StoreError::Invalid(_)
+        | StoreError::WrongKey
+        | StoreError::KeyMissing
+        | StoreError::NewerSchema { .. } => false,
+    }
+}
+
+/// The reason of a failure, safe to show to unauthenticated callers.
+fn reason(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Full => "the store is full",
+        StoreError::ReadOnly(_) => "the store is read-only",
+        StoreError::Locked(_) => "the store is locked by another program",
+        StoreError::Corrupt(_) => "the store is damaged",
+        _ => "the store does not answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::unnecessary_wraps, reason = "a caller without a key has no hash")]
+    fn key(number: u32) -> KeyHash {
+        Some(*blake3::hash(&number.to_be_bytes()).as_bytes())
+    }
+
+    fn admission() -> Admission {
+        let (tenant, id) = (throughline_core::Tenant::from("acme"), "key_1".into());
+        let allowance = crate::access::Allowance::default();
+        Admission::Key { tenant, id, models: Vec::new(), allowance }
+    }
+
+    #[test]
+    fn cached_key_expires_after_the_grace() {
+        let (health, grace) = (StoreHealth::default(), Duration::from_mins(5));
+        let now = Instant::now();
+        health.cache_admission(key(1), &admission(), now);
+        health.cache_admission(None, &Admission::Open, now);
+        for (seconds, is_known) in [(0, true), (299, true), (300, true), (301, false)] {
+            let later = now + Duration::from_secs(seconds);
+            assert_eq!(
+                health.cached_admission(key(1), grace, later).is_some(),
+                is_known,
+                "{seconds}"
+            );
+            assert_eq!(
+                health.cached_admission(None, grace, later).is_some(),
+                is_known,
+                "{seconds}"
+            );
+            assert_eq!(health.cached_admission(key(2), grace, later), None);
+        }
+        // The store confirms the key again.
+        let later = now + Duration::from_mins(10);
+        health.cache_admission(key(1), &admission(), later);
+        assert_eq!(health.cached_admission(key(1), grace, later), Some(admission()));
+    }
+
+    #[test]
+    fn refused_key_is_removed_from_the_cache() {
+        let (health, now) = (StoreHealth::default(), Instant::now());
+        health.cache_admission(key(1), &admission(), now);
+        health.cache_admission(key(1), &Admission::Refused, now);
+        assert_eq!(health.cached_admission(key(1), Duration::from_mins(5), now), None);
+    }
+
+    #[test]
+    fn number_of_cached_keys_is_bounded() {
+        let (health, now) = (StoreHealth::default(), Instant::now());
+        for number in 0..12_000 {
+            let at = now + Duration::from_micros(u64::from(number));
+            health.cache_admission(key(number), &admission(), at);
+        }
+        let (grace, later) = (Duration::from_mins(5), now + Duration::from_secs(1));
+        assert_eq!(health.keys().len(), MAX_CACHED_KEYS);
+        assert_eq!(health.cached_admission(key(0), grace, later), None);
+        assert!(health.cached_admission(key(11_999), grace, later).is_some());
+    }
+}

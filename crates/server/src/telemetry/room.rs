@@ -1,0 +1,78 @@
+//! Reserves the estimated memory of one request from the memory that all requests share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_core::Tenant;
+
+use crate::error::GatewayError;
+use crate::telemetry::RETRY_DELAY;
+use crate::telemetry::shares::{FairPool, PoolPermit};
+
+/// How many copies of its text a request takes: as received, as sent, as stored, and one during a
+/// conversion.
+const COPIES: u64 = 4;
+
+/// How many bytes a JSON value takes in addition to its text: its index entry and its decoded form.
+const BYTES_PER_ENTRY: u64 = 64;
+
+/// The memory reserved for one request.
+pub(crate) struct MemoryReservation {
+    pool: Arc<FairPool>,
+    tenant: Tenant,
+    is_shared: bool,
+    patience: Duration,
+    share: Option<PoolPermit>,
+    /// The length of the text as far as it has arrived.
+    length: u64,
+}
+
+impl MemoryReservation {
+    pub(super) fn new(
+        pool: Arc<FairPool>,
+        tenant: Tenant,
+        is_shared: bool,
+        patience: Duration,
+    ) -> Self {
+        Self { pool, tenant, is_shared, patience, share: None, length: 0 }
+    }
+
+    /// Reserves memory for a text that has this length so far.
+    pub(crate) async fn reserve_text(&mut self, length: usize) -> Result<(), GatewayError> {
+        let length = length as u64;
+        self.length = self.length.max(length);
+        let held = self.share.as_ref().map_or(0, PoolPermit::amount);
+        let needed = COPIES * length;
+        if needed <= held {
+            return Ok(());
+        }
+        self.reserve(needed - held).await
+    }
+
+    /// Reserves memory for what is decoded from the text.
+    pub(crate) async fn reserve_entries(&mut self, entries: usize) -> Result<(), GatewayError> {
+        self.reserve(BYTES_PER_ENTRY * entries as u64).await
+    }
+
+    async fn reserve(&mut self, amount: u64) -> Result<(), GatewayError> {
+        let share = self.pool.acquire(&self.tenant, self.is_shared, amount, self.patience).await;
+        let share = share.map_err(|_| {
+            let message = "the requests in progress use all of the memory for requests \
+                           (max_request_memory): retry in a moment";
+            GatewayError::new(503, message).after(RETRY_DELAY)
+        })?;
+        match &mut self.share {
+            Some(held) => held.join(share),
+            None => self.share = Some(share),
+        }
+        Ok(())
+    }
+
+    /// Releases what the request no longer needs once it is ready to be sent. The received and the
+    /// sent text are held until the reply is captured.
+    pub(super) fn release_decoded(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.shrink_to(2 * self.length);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A pool of units that tenants share fairly, so that no tenant can exclude the others.
+//!
+//! Free units go to the first request, so that one busy tenant can use nearly all of an idle
+//! gateway. Two rules protect the other tenants:
+//!
+//! - With keys, one tenant never holds the last eighth of the pool.
+//! - When the pool is full, callers wait for a limited time. Units that become free go to the
+//!   waiting tenant that holds the least. A pool may also [refuse](OverSharePolicy::Refuse) a
+//!   caller at once if its tenant already has an equal share: the pool divided by the tenants that
+//!   hold or wait for units.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use throughline_core::Tenant;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+/// One tenant with a key leaves the pool divided by this number to the others.
+const RESERVED: u64 = 8;
+
+/// How a full pool treats a caller whose tenant has its equal share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OverSharePolicy {
+    Refuse,
+    Wait,
+}
+
+/// A pool of units.
+pub(crate) struct FairPool {
+    capacity: u64,
+    over: OverSharePolicy,
+    state: Mutex<PoolState>,
+    /// Wakes the tasks that wait until all units are free.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct PoolState {
+    used: u64,
+    /// How often units were granted.
+    turns: u64,
+    /// How many callers of all tenants wait.
+    waiting: usize,
+    tenants: HashMap<Tenant, TenantUsage>,
+}
+
+#[derive(Default)]
+struct TenantUsage {
+    held: u64,
+    /// The turn in which the tenant last got units.
+    served: u64,
+    waiting: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    amount: u64,
+    /// The most that the tenant may hold.
+    most: u64,
+    ready: oneshot::Sender<PoolPermit>,
+}
+
+/// The units that a request holds. They are released on drop.
+pub(crate) struct PoolPermit {
+    pool: Arc<FairPool>,
+    tenant: Tenant,
+    amount: u64,
+}
+
+/// No units are free for this tenant.
+#[derive(Debug)]
+pub(crate) struct PoolExhausted;
+
+impl FairPool {
+    pub(crate) fn new(capacity: u64, over: OverSharePolicy) -> Arc<Self> {
+        Arc::new(Self { capacity, over, state: Mutex::default(), idle: Notify::new() })
+    }
+
+    /// The number of free units.
+    pub(crate) fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.state().used)
+    }
+
+    /// Takes units, and waits for them up to `patience`. A request for more units than one tenant
+    /// may hold takes that maximum. `is_shared` is set if there are other tenants, that is, if
+    /// callers have keys.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        is_shared: bool,
+        amount: u64,
+        patience: Duration,
+    ) -> Result<PoolPermit, PoolExhausted> {
+        let most = self.tenant_limit(is_shared);
+        let amount = amount.min(most);
+        let waiting = {
+            let mut state = self.state();
+            let is_contended = state.waiting > 0;
+            let held = state.tenants.get(tenant).map_or(0, |usage| usage.held);
+            if !is_contended && held + amount <= most && state.used + amount <= self.capacity {
+                return Ok(self.grant(&mut state, tenant, amount));
+            }
+            let others = state.tenants.keys().filter(|known| *known != tenant).count() as u64;
+            let has_share = held + amount > (self.capacity / (others + 1)).max(1);
+            if patience.is_zero() || has_share && self.over == OverSharePolicy::Refuse {
+                return Err(PoolExhausted);
+            }
+            let (ready, waiting) = oneshot::channel();
+            let usage = state.tenants.entry(tenant.clone()).or_default();
+            usage.waiting.push_back(Waiter { amount, most, ready });
+            state.waiting += 1;
+            waiting
+        };
+        // Units may have become free since, for example if the pool only seemed full because others
+        // waited.
+        self.grant_waiting();
+        match timeout(patience, waiting).await {
+            Ok(Ok(share)) => Ok(share),
+            Ok(Err(_)) | Err(_) => {
+                self.grant_waiting();
+                Err(PoolExhausted)
+            }
+        }
+    }
+
+    /// Waits until all units are free.
+    pub(crate) async fn all_free(&self) {
+        loop {
+            let mut woken = std::pin::pin!(self.idle.notified());
+            woken.as_mut().enable();
+            if self.state().used == 0 {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// The most units that one tenant may hold.
+    fn tenant_limit(&self, is_shared: bool) -> u64 {
+        if is_shared { self.capacity - self.capacity / RESERVED } else { self.capacity }
+    }
+
+    fn grant(self: &Arc<Self>, state: &mut PoolState, tenant: &Tenant, amount: u64) -> PoolPermit {
+        state.used += amount;
+        state.turns += 1;
+        let turn = state.turns;
+        let usage = state.tenants.entry(tenant.clone()).or_default();
+        usage.held += amount;
+        usage.served = turn;
+        PoolPermit { pool: Arc::clone(self), tenant: tenant.clone(), amount }
+    }
+
+    /// Gives free units to the waiting tenants that hold the least, and removes callers that gave
+    /// up.
+    fn grant_waiting(self: &Arc<Self>) {
+        let mut state = self.state();
+        let mut waiting = 0;
+        for usage in state.tenants.values_mut() {
+            usage.waiting.retain(|waiter| !waiter.ready.is_closed());
+            waiting += usage.waiting.len();
+        }
+        state.waiting = waiting;
+        while let Some((tenant, amount)) = state.next_waiting() {
+            if state.used + amount > self.capacity {
+                break;
+            }
+            let usage = state.tenants.get_mut(&tenant);
+            let Some(waiter) = usage.and_then(|usage| usage.waiting.pop_front()) else { break };
+            state.waiting = state.waiting.saturating_sub(1);
+            let share = self.grant(&mut state, &tenant, amount);
+            if let Err(mut unwanted) = waiter.ready.send(share) {
+                // Released here, because dropping the share would take the lock again.
+                state.release(&unwanted.tenant, std::mem::take(&mut unwanted.amount));
+            }
+        }
+        state.tenants.retain(|_, usage| usage.held > 0 || !usage.waiting.is_empty());
+    }
+
+    fn release(self: &Arc<Self>, tenant: &Tenant, amount: u64) {
+        let mut state = self.state();
+        state.release(tenant, amount);
+        let (is_idle, is_contended) = (state.used == 0, state.waiting > 0);
+        drop(state);
+        if is_contended {
+            self.grant_waiting();
+        }
+        if is_idle {
+            self.idle.notify_waiters();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolState {
+    /// The waiting tenant that holds the least and may hold more, and the amount its first caller
+    /// waits for. Of several, the one that got units longest ago.
+    fn next_waiting(&self) -> Option<(Tenant, u64)> {
+        let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
+            let Waiter { amount, most, .. } = usage.waiting.front()?;
+            (usage.held + amount <= *most).then_some((usage.held, usage.served, tenant, *amount))
+        });
+        let (.., tenant, amount) = waiting.min_by_key(|(held, served, ..)| (*held, *served))?;
+        Some((tenant.clone(), amount))
+    }
+
+    fn release(&mut self, tenant: &Tenant, amount: u64) {
+        self.used = self.used.saturating_sub(amount);
+        if let Some(usage) = self.tenants.get_mut(tenant) {
+            usage.held = usage.held.saturating_sub(amount);
+            if usage.held == 0 && usage.waiting.is_empty() {
+                self.tenants.remove(tenant);
+            }
+        }
+    }
+}
+
+impl PoolPermit {
+    /// Releases all but that many units.
+    pub(crate) fn shrink_to(&mut self, amount: u64) {
+        let freed = self.amount.saturating_sub(amount);
+        self.amount -= freed;
+        if freed > 0 {
+            self.pool.release(&self.tenant, freed);
+        }
+    }
+
+    /// The number of units held.
+    pub(crate) fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Merges units of the same pool and tenant.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.amount += std::mem::take(&mut other.amount);
+    }
+}
+
+impl Drop for PoolPermit {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.pool.release(&self.tenant, self.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shares_tests.rs"]
+mod shares_tests;

@@ -1,0 +1,65 @@
+//! Places a call in a trace. Clients send their span in the header `traceparent`, and the provider
+//! receives the gateway's span.
+
+use std::time::Duration;
+
+use throughline_core::{CompletedCall, Name, TraceParent};
+
+use crate::telemetry::ticket::RequestFacts;
+
+/// Receives each call when it has ended.
+pub trait CallTraces: Send + Sync {
+    /// Receives a call that has ended. Implementations must not block.
+    fn call_ended(&self, call: CompletedCall);
+}
+
+/// The span of a call, and its parent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceContext {
+    own: TraceParent,
+    parent: Option<[u8; 8]>,
+}
+
+impl TraceContext {
+    /// Creates a span below the one in the headers, and replaces it there. `None` if no randomness
+    /// is available.
+    pub(super) fn of(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
+        let is_it = |(name, _): &(Name, Name)| name.eq_ignore_ascii_case(TraceParent::HEADER);
+        let came = headers.iter().find(|header| is_it(header));
+        let came = came.and_then(|(_, value)| TraceParent::parse(value));
+        let mut fresh = [0; 24];
+        getrandom::fill(&mut fresh).ok()?;
+        let (trace, span) = fresh.split_first_chunk::<16>()?;
+        let (span, _) = span.split_first_chunk::<8>()?;
+        let own = came
+            .map_or(TraceParent { trace: *trace, span: *span, is_sampled: true }, |came| {
+                came.with_span(*span)
+            });
+        headers.retain(|header| !is_it(header));
+        headers.push((Name::from(TraceParent::HEADER), Name::from(own.to_string())));
+        Some(Self { own, parent: came.map(|came| came.span) })
+    }
+}
+
+impl RequestFacts {
+    /// The report of a call that has a span and reached a provider.
+    pub(super) fn to_ended_call(&self, took: Duration) -> Option<CompletedCall> {
+        let TraceContext { own, parent } = self.trace?;
+        self.model.as_ref().or(self.provider.as_ref())?;
+        Some(CompletedCall {
+            own,
+            parent,
+            took,
+            first_byte: self.first_byte,
+            call: self.call.clone(),
+            dialect: Name::from(self.dialect.as_str()),
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            status: self.status,
+            usage: self.usage,
+            fates: self.fates.map(|fates| [fates.kept, fates.restored, fates.elided]),
+            audit: self.verdict.map(throughline_codec::Verdict::as_str),
+            problem: self.problem.as_deref().map(Name::from),
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Query strings and percent-decoding.
+
+use throughline_core::Name;
+
+/// The decoded parameters of a query string.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(Name, Name)>);
+
+impl Query {
+    pub(crate) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode_query(name), decode_query(value))
+        });
+        Self(pairs.collect())
+    }
+
+    /// The first non-empty value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&Name> {
+        let found = self.0.iter().find(|(known, value)| **known == *name && !value.is_empty());
+        found.map(|(_, value)| value)
+    }
+
+    /// All values of a parameter: repeated, with brackets, or separated by commas.
+    pub(crate) fn all(&self, name: &str) -> Vec<Name> {
+        let is_it = |known: &str| known.strip_suffix("[]").unwrap_or(known) == name;
+        let found = self.0.iter().filter(|(known, _)| is_it(known));
+        let values = found.flat_map(|(_, value)| value.split(',').map(Name::from));
+        values.filter(|value| !value.is_empty()).collect()
+    }
+
+    pub(crate) fn bool(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|value| matches!(&**value, "true" | "True" | "1"))
+    }
+}
+
+/// Decodes a path segment, in which a plus sign is literal.
+pub(crate) fn decode_segment(text: &str) -> Name {
+    decode(text, false)
+}
+
+/// Decodes a name or value of a query, in which a plus sign is a space.
+pub(crate) fn decode_query(text: &str) -> Name {
+    decode(text, true)
+}
+
+fn decode(text: &str, plus_is_space: bool) -> Name {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (byte, value) {
+            (b'%', Some(value)) => {
+                bytes.push(value);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (b'+', _) if plus_is_space => bytes.push(b' '),
+            (other, _) => bytes.push(*other),
+        }
+    }
+    Name::from(String::from_utf8_lossy(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plus_sign_is_a_space_only_in_queries() {
+        assert_eq!(&*decode_segment("a+b%20c%2B"), "a+b c+");
+        assert_eq!(&*decode_query("a+b%20c%2B"), "a b c+");
+    }
+
+    #[test]
+    fn query_values_are_decoded_and_repeated_values_listed() {
+        let query = Query::parse("name=a%20b+c&tags=x&tags=y,z&statuses[]=r&none=&bad=%zz");
+        assert_eq!(query.get("name").map(|name| &**name), Some("a b c"));
+        assert_eq!(query.all("tags"), ["x", "y", "z"].map(Name::from));
+        assert_eq!(query.all("statuses"), [Name::from("r")]);
+        assert_eq!(query.get("none"), None);
+        assert_eq!(query.get("bad").map(|bad| &**bad), Some("%zz"));
+    }
+}

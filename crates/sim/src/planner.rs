@@ -1,0 +1,150 @@
+//! Plans the replies of the simulated models: deterministic, with letters that careless encoders
+//! corrupt.
+//!
+//! By default a model thinks, calls each offered tool once, thinks again and answers with the tool
+//! results.
+
+use serde_json::Value;
+use throughline_core::{StopReason, Usage};
+
+use crate::digest::Digest;
+use crate::schema;
+use crate::state::SimState;
+use crate::turn::{
+    OfferedTool, Refusal, ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, ToolChoice, Turn,
+    output,
+};
+
+/// Plans the reply to a request and computes its usage.
+pub(crate) fn plan(
+    asking: &SimRequest,
+    turn: &Turn,
+    world: &SimState,
+) -> Result<ReplyPlan, Refusal> {
+    let asks_for_all = asking.header("x-sim-parallel").is_some_and(|value| value.trim() == "true");
+    let parallel = asks_for_all || world.options.parallel;
+    let input = world.cache.read_and_write(owner(asking), &turn.elements);
+    if !turn.demoted
+        && let Some(scripted) = world.playing.next(turn, input, asking.nonce)
+    {
+        return scripted;
+    }
+    let mut plan = decide(turn, parallel, asking.nonce);
+    let output = output(&plan.parts);
+    plan.usage = Usage { output: output.output, thought: output.thought, ..input };
+    Ok(plan)
+}
+
+/// Returns the key of the prompt cache that a request reads.
+pub(crate) fn owner(asking: &SimRequest) -> Digest {
+    asking.account.and(asking.row.name.as_bytes()).and(asking.model.as_bytes())
+}
+
+/// Returns the ledger's label for a stop reason.
+pub(crate) fn stop_word(stop: &StopReason) -> &'static str {
+    match stop {
+        StopReason::Done => "done",
+        StopReason::Tools => "tools",
+        StopReason::Length => "length",
+        StopReason::Sequence(_) => "sequence",
+        StopReason::Paused => "paused",
+        StopReason::Refused(_) => "refused",
+        StopReason::Cut => "cut",
+        StopReason::Other(_) => "other",
+    }
+}
+
+/// Plans a reply without consulting the script.
+pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
+    if turn.demoted {
+        let stop = StopReason::Refused("reasoning_extraction".into());
+        return ReplyPlan { parts: Vec::new(), stop, usage: Usage::default() };
+    }
+    let calls = next_calls(turn, parallel);
+    let mut parts = Vec::new();
+    if turn.thinks {
+        let text = thought(turn, &calls, nonce);
+        parts.push(ReplyPart::Thought { text, telling: telling(turn) });
+    }
+    if calls.is_empty() {
+        parts.push(ReplyPart::Text(answer(turn, nonce)));
+        return ReplyPlan { parts, stop: StopReason::Done, usage: Usage::default() };
+    }
+    for tool in calls {
+        let arguments = if tool.custom {
+            Value::String("naïve café ☕".to_owned())
+        } else {
+            schema::fitting(&tool.schema, nonce.and(&tool.name))
+        };
+        parts.push(ReplyPart::Call { name: tool.name.clone(), arguments });
+    }
+    ReplyPlan { parts, stop: StopReason::Tools, usage: Usage::default() }
+}
+
+/// Anthropic documents this text as a trigger for redacted thinking, so that clients can be tested.
+const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING";
+
+fn telling(turn: &Turn) -> ThoughtDisplay {
+    let is_claude = turn.target.profile.name.starts_with("claude");
+    let redacts = is_claude && turn.asked.contains(REDACTS);
+    if redacts { ThoughtDisplay::Redacted } else { ThoughtDisplay::AsAsked }
+}
+
+fn next_calls(turn: &Turn, parallel: bool) -> Vec<&OfferedTool> {
+    let is_called = |tool: &&OfferedTool| turn.called.contains(&tool.name);
+    let mut fresh = turn.tools.iter().filter(|tool| !is_called(tool));
+    match &turn.choice {
+        ToolChoice::Never => Vec::new(),
+        ToolChoice::Tool(name) => {
+            turn.tools.iter().find(|tool| tool.name == *name).into_iter().collect()
+        }
+        ToolChoice::Any => fresh.next().or(turn.tools.first()).into_iter().collect(),
+        ToolChoice::Auto if turn.parallel.unwrap_or(parallel) => fresh.collect(),
+        ToolChoice::Auto => fresh.next().into_iter().collect(),
+    }
+}
+
+fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
+    const OPENINGS: [&str; 4] = [
+        "Let me think this through — carefully, not naïvely.",
+        "First things first: what is really being asked?",
+        "Hmm… there are two ways to read this. 🤔",
+        "Okay, step by step, comme il faut.",
+    ];
+    let opening = OPENINGS.get(nonce.and("opening").below(OPENINGS.len())).copied().unwrap_or("");
+    let asked = excerpt(&turn.asked);
+    let heard = match turn.results.last() {
+        Some(result) => format!(" The tool said “{}”.", excerpt(result)),
+        None => String::new(),
+    };
+    let names: Vec<&str> = calls.iter().map(|tool| tool.name.as_str()).collect();
+    let next = if names.is_empty() {
+        "Nothing is left to look up, so I can answer now ✅".to_owned()
+    } else {
+        format!("I still need `{}` → call it.", names.join("`, `"))
+    };
+    // The number makes each thought unique.
+    let number = nonce.and("number").hex(6);
+    format!("{opening} The user says “{asked}”.{heard} {next} (note {number})")
+}
+
+fn answer(turn: &Turn, nonce: Digest) -> String {
+    if let Some(schema) = &turn.schema {
+        return schema::fitting(schema, nonce).to_string();
+    }
+    let asked = excerpt(&turn.asked);
+    if turn.results.is_empty() {
+        return format!("Here is my answer to “{asked}”: it depends — but mostly yes. 🙂");
+    }
+    let results: Vec<String> = turn.results.iter().map(|result| excerpt(result)).collect();
+    format!("You asked “{asked}”. What I found: {}. Voilà ✨", results.join("; "))
+}
+
+/// Shortens a text to one line of at most 60 characters.
+fn excerpt(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= 60 {
+        return line;
+    }
+    line.chars().take(59).chain(['…']).collect()
+}

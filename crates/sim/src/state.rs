@@ -1,0 +1,63 @@
+//! State of a running simulator: keys, catalog, and everything it keeps across requests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use throughline_codec::Catalog;
+
+use crate::Options;
+use crate::cache::PromptCache;
+use crate::digest::Digest;
+use crate::keys::SealKeys;
+use crate::ledger::SharedLedger;
+use crate::script::ScriptPlayer;
+use crate::stored::ResponseStore;
+
+/// State shared by all requests.
+#[derive(Debug)]
+pub(crate) struct SimState {
+    pub(crate) options: Options,
+    /// Provider endpoints and model families.
+    pub(crate) catalog: Catalog,
+    pub(crate) keys: SealKeys,
+    pub(crate) book: SharedLedger,
+    pub(crate) cache: PromptCache,
+    pub(crate) playing: ScriptPlayer,
+    /// Responses stored by the Responses endpoints.
+    pub(crate) stored: ResponseStore,
+    requests: AtomicU64,
+    repeats: Mutex<HashMap<Digest, u64>>,
+}
+
+impl SimState {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            catalog: options.catalog.clone(),
+            keys: SealKeys::new(options.seed),
+            book: SharedLedger::default(),
+            cache: PromptCache::default(),
+            playing: ScriptPlayer::new(options.script.clone()),
+            stored: ResponseStore::default(),
+            requests: AtomicU64::new(0),
+            repeats: Mutex::default(),
+            options,
+        }
+    }
+
+    /// Returns the number of the next request, from 1.
+    pub(crate) fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Derives the source of all generated values of a reply: from the seed, the request, and the
+    /// number of earlier identical requests. Concurrent requests therefore do not affect each
+    /// other.
+    pub(crate) fn nonce(&self, request: Digest) -> Digest {
+        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
+        let repeat = repeats.entry(request).or_default();
+        let nonce = request.and(self.options.seed.to_le_bytes()).and(repeat.to_le_bytes());
+        *repeat += 1;
+        nonce
+    }
+}

@@ -1,0 +1,130 @@
+//! File operations: private files, temporary names, locks, and durable renames.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use throughline_core::StoreError;
+
+/// Creates a file that only its owner can read.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Returns the temporary name of a file that is being written.
+pub(crate) fn part_of(path: &Path) -> PathBuf {
+    beside(path, ".part")
+}
+
+/// Appends `ending` to the file name of a path.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// A temporary file that is removed unless it is published.
+pub(crate) struct TemporaryFile {
+    pub(crate) path: PathBuf,
+}
+
+impl TemporaryFile {
+    /// Removes a file that an interrupted process left under this name.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        let unfinished = Self { path };
+        unfinished.remove();
+        unfinished
+    }
+
+    /// Removes the file and the files that a store creates beside it, where they exist.
+    fn remove(&self) {
+        for ending in ["", "-wal", "-shm", "-journal", "-reserve"] {
+            drop(std::fs::remove_file(beside(&self.path, ending)));
+        }
+    }
+
+    /// Renames the file to its final name and syncs the folder. An existing file stays, and the
+    /// error is [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+    pub(crate) fn publish(self, name: &Path) -> io::Result<()> {
+        match std::fs::hard_link(&self.path, name) {
+            Ok(()) => std::fs::remove_file(&self.path)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // Some file systems have no hard links; an empty file reserves the name first.
+            Err(_) => {
+                drop(create_private(name)?);
+                std::fs::rename(&self.path, name)?;
+            }
+        }
+        sync_folder_of(name)
+    }
+
+    /// Replaces an existing file with this one and syncs the folder.
+    pub(crate) fn replace(self, name: &Path) -> io::Result<()> {
+        std::fs::rename(&self.path, name)?;
+        sync_folder_of(name)
+    }
+}
+
+fn sync_folder_of(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+pub(crate) fn failed(path: &Path, error: &io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::StorageFull => StoreError::Full,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly(path.display().to_string().into())
+        }
+        _ => StoreError::Unreachable(path.display().to_string().into(), error.to_string().into()),
+    }
+}
+
+/// Opens a file under an exclusive lock. Repeats if another process replaced the file in the
+/// meantime.
+pub(crate) fn lock(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        file.lock()?;
+        if is_same_file(&file, path)? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Returns whether the path still names the open file.
+#[cfg(unix)]
+pub(crate) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let (held, named) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
+}
+
+/// Cannot compare files here, so assumes that the path still names the open file.
+#[cfg(not(unix))]
+pub(crate) fn is_still(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Overwrites a file with zeros and syncs it.
+pub(crate) fn overwrite(mut file: File) -> io::Result<()> {
+    let mut left = file.metadata()?.len();
+    file.seek(SeekFrom::Start(0))?;
+    let zeros = [0; 8192];
+    while left > 0 {
+        let length = left.min(zeros.len() as u64);
+        file.write_all(zeros.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default())?;
+        left -= length;
+    }
+    file.sync_all()
+}

@@ -1,0 +1,311 @@
+//! API keys of tenants. A key is shown once, at creation; the store keeps only a keyed hash.
+//!
+//! Each row has a MAC, which is checked whenever the key is used. Creations and revocations are
+//! also records in a log of the tenant. The store refuses a row that was changed or moved to
+//! another tenant, and a key whose revocation was undone only in the table.
+
+use jiff::Timestamp;
+use throughline_core::{
+    Append, Batch, Digest, Json, LogId, LogKind, LogOpening, Name, NewRecord, Node, StoreError,
+    Tenant, Tree, json, matches_pattern,
+};
+
+use crate::cipher;
+use crate::hex::hex;
+use crate::journal::Journal;
+use crate::journal::seal::seal;
+use crate::rejection::check_name;
+use crate::row::ApiKeyRow;
+use crate::sealed_batch::{Guard, KeyChange};
+
+#[cfg(test)]
+#[path = "api_keys_tests.rs"]
+mod api_keys_tests;
+
+/// The log of a tenant that records key creations and revocations. It is a run without a Thread and
+/// without a status, so lists of runs omit it.
+pub(super) const KEYS_LOG: &str = "throughline-api-keys";
+
+const KEY_RECORD: &str = "api-key";
+
+/// The prefix of every key.
+const PREFIX: &str = "tl_";
+
+/// A new API key, including its secret.
+pub struct NewApiKey {
+    /// The id used to revoke the key.
+    pub id: Name,
+    /// The secret key. The store cannot return it again.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for NewApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewApiKey({}, …)", self.id)
+    }
+}
+
+/// An existing API key, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// The owner of the key.
+    pub tenant: Tenant,
+    /// The key's id.
+    pub id: Name,
+    /// The label given at creation.
+    pub label: Name,
+    /// The models and amounts that the key may use.
+    pub limits: KeyLimits,
+    /// The time of creation.
+    pub created: Timestamp,
+    /// The time of revocation, if revoked.
+    pub revoked: Option<Timestamp>,
+}
+
+/// The result of checking an API key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyCheck {
+    /// The key is valid.
+    Valid(ApiKey),
+    /// The key does not exist or was revoked.
+    Unknown,
+    /// The stored row was modified, so the key is refused.
+    Tampered {
+        /// The tenant in the row.
+        tenant: Tenant,
+        /// The key's id.
+        id: Name,
+        /// The problem, worded as the end of a sentence.
+        problem: &'static str,
+    },
+}
+
+/// Limits of an API key. Missing limits mean no restriction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyLimits {
+    /// Patterns of model names, where `*` matches any text. Empty allows every model.
+    pub models: Vec<Name>,
+    /// The budget in millionths of a dollar.
+    pub budget_micro_usd: Option<u64>,
+    /// The token budget, input and output combined.
+    pub budget_tokens: Option<u64>,
+    /// The maximum number of requests per minute.
+    pub requests_per_minute: Option<u32>,
+}
+
+impl KeyLimits {
+    /// Returns whether the key may use the model.
+    pub fn allows(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|pattern| matches_pattern(pattern, model))
+    }
+
+    /// Returns the stored and public JSON form.
+    pub fn json(&self) -> Json {
+        json::object(|o| {
+            if !self.models.is_empty() {
+                o.array("models", |a| {
+                    for pattern in &self.models {
+                        a.string(pattern);
+                    }
+                });
+            }
+            let numbers = [
+                ("budget_micro_usd", self.budget_micro_usd),
+                ("budget_tokens", self.budget_tokens),
+                ("requests_per_minute", self.requests_per_minute.map(u64::from)),
+            ];
+            for (name, number) in numbers {
+                if let Some(number) = number {
+                    o.number(name, number);
+                }
+            }
+        })
+    }
+
+    /// Parses stored limits. Fails on unknown limits, because ignoring one would widen the key's
+    /// rights.
+    fn read(text: &str) -> Option<Self> {
+        let tree = Tree::parse(text.to_owned()).ok().filter(|tree| tree.root().is_object())?;
+        let mut limits = Self::default();
+        for (name, value) in tree.root().all_members() {
+            match &*name.text()? {
+                "models" if value.is_array() => {
+                    limits.models = value.elements().map(Node::name).collect::<Option<_>>()?;
+                }
+                "budget_micro_usd" => limits.budget_micro_usd = Some(value.u64()?),
+                "budget_tokens" => limits.budget_tokens = Some(value.u64()?),
+                "requests_per_minute" => {
+                    limits.requests_per_minute = Some(u32::try_from(value.u64()?).ok()?);
+                }
+                _ => return None,
+            }
+        }
+        Some(limits)
+    }
+}
+
+impl Journal {
+    /// Creates a key for the tenant.
+    pub async fn create_api_key(
+        &self,
+        tenant: &Tenant,
+        label: &str,
+        limits: &KeyLimits,
+    ) -> Result<NewApiKey, StoreError> {
+        check_name(&tenant.0)?;
+        check_name(label)?;
+        limits.models.iter().try_for_each(|pattern| check_name(pattern))?;
+        let secret = format!("{PREFIX}{}", hex(&cipher::random::<24>()?));
+        let id = Name::from(format!("key_{}", hex(&cipher::random::<6>()?)));
+        let hash = self.keys.api_key_hash(&secret);
+        let (tenant, label) = (tenant.clone(), Name::from(label));
+        let limits = Name::from(limits.json().as_str());
+        let (created, revoked, mac) = (0, None, None);
+        let mut row =
+            ApiKeyRow { tenant, id: id.clone(), label, limits, hash, created, revoked, mac };
+        row.mac = Some(self.keys.api_key_mac().mac(&row));
+        let tenant = row.tenant.clone();
+        self.change_key(&tenant, key_record("created", &row), None, KeyChange::Add(row)).await?;
+        Ok(NewApiKey { id, secret })
+    }
+
+    /// Returns the key with this secret, unless it was revoked or its row was modified.
+    pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>, StoreError> {
+        match self.check_api_key(secret).await? {
+            KeyCheck::Valid(key) => Ok(Some(key)),
+            KeyCheck::Unknown | KeyCheck::Tampered { .. } => Ok(None),
+        }
+    }
+
+    /// Looks up a key by its secret and reports why an invalid key is refused.
+    pub async fn check_api_key(&self, secret: &str) -> Result<KeyCheck, StoreError> {
+        self.check_hash(self.keys.api_key_hash(secret)).await
+    }
+
+    /// Looks up a tenant's key by its id and reports why an invalid key is refused. Runs refer to
+    /// their key by id.
+    pub async fn check_api_key_id(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<KeyCheck, StoreError> {
+        let mut rows = self.backend.keys(tenant).await?.into_iter();
+        match rows.find(|row| *row.id == *id) {
+            Some(row) => self.check_hash(row.hash).await,
+            None => Ok(KeyCheck::Unknown),
+        }
+    }
+
+    async fn check_hash(&self, hash: Digest) -> Result<KeyCheck, StoreError> {
+        let found = self.backend.key(hash, self.keys.revocation(&hash)).await?;
+        let Some((row, is_revoked)) = found else { return Ok(KeyCheck::Unknown) };
+        let problem = if row.mac != Some(self.keys.api_key_mac().mac(&row)) {
+            "has a row whose MAC does not match"
+        } else if is_revoked {
+            "was revoked, but its row is not marked as revoked"
+        } else {
+            return Ok(KeyCheck::Valid(ApiKey::from_row(row)?));
+        };
+        Ok(KeyCheck::Tampered { tenant: row.tenant, id: row.id, problem })
+    }
+
+    /// Returns all keys of the tenant.
+    pub async fn api_keys(&self, tenant: &Tenant) -> Result<Vec<ApiKey>, StoreError> {
+        self.backend.keys(tenant).await?.into_iter().map(ApiKey::from_row).collect()
+    }
+
+    /// Returns whether any tenant ever had a key. Revoked keys count, because revoking the last key
+    /// must not open the server to everyone.
+    pub async fn has_api_keys(&self) -> Result<bool, StoreError> {
+        for tenant in self.tenants().await? {
+            if !self.backend.keys(&tenant).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Revokes a key. Returns whether an active key with this id existed.
+    pub async fn revoke_api_key(&self, tenant: &Tenant, id: &str) -> Result<bool, StoreError> {
+        let keys = self.backend.keys(tenant).await?.into_iter();
+        let Some(row) = keys.into_iter().find(|row| *row.id == *id && row.revoked.is_none()) else {
+            return Ok(false);
+        };
+        let at = self.backend.now().await?;
+        let row = ApiKeyRow { revoked: Some(at), ..row };
+        let mac = self.keys.api_key_mac().mac(&row);
+        let change = KeyChange::Revoke { id: row.id.clone(), at, mac };
+        let about = Some(self.keys.revocation(&row.hash));
+        match self.change_key(tenant, key_record("revoked", &row), about, change).await {
+            Ok(()) => Ok(true),
+            // Another process revoked the key in the meantime.
+            Err(StoreError::NotFound { what: "API key", .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes the row of a key and writes the matching record, in one commit.
+    async fn change_key(
+        &self,
+        tenant: &Tenant,
+        record: NewRecord,
+        about: Option<i64>,
+        change: KeyChange,
+    ) -> Result<(), StoreError> {
+        let log = LogId::from(KEYS_LOG);
+        let is_there = self.backend.log(tenant, &log).await?.is_some();
+        let mut append = Append::new(log).record(record);
+        if !is_there {
+            let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
+            append = append.opening(opening);
+        }
+        let _sealing = self.keys.sealing().await;
+        let seal_as = |append: Append| -> Result<_, StoreError> {
+            let mut sealed = seal(&self.keys, Batch::new(tenant.clone()).append(append))?;
+            for append in &mut sealed.appends {
+                append.guard = Guard::Operator;
+                for record in &mut append.records {
+                    record.about = about;
+                }
+            }
+            sealed.keys = vec![change.clone()];
+            Ok(sealed)
+        };
+        match self.backend.commit(seal_as(append.clone())?).await {
+            // Another process opened the log in the meantime.
+            Err(StoreError::Conflict { .. }) if !is_there => {
+                append.opening = None;
+                self.backend.commit(seal_as(append)?).await.map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+}
+
+/// Builds the record of a key's creation or revocation.
+fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
+    let content = json::object(|o| {
+        o.string("event", event).string("id", &row.id).string("label", &row.label);
+        o.string("limits", &row.limits);
+    });
+    NewRecord::new(KEY_RECORD, content.bytes().clone())
+}
+
+impl ApiKey {
+    fn from_row(row: ApiKeyRow) -> Result<Self, StoreError> {
+        let instant = |at| Timestamp::from_millisecond(at).unwrap_or(Timestamp::MIN);
+        let limits = KeyLimits::read(&row.limits).ok_or_else(|| {
+            StoreError::Corrupt(
+                format!("the stored limits of API key {} are invalid", row.id).into(),
+            )
+        })?;
+        Ok(Self {
+            tenant: row.tenant,
+            id: row.id,
+            label: row.label,
+            limits,
+            created: instant(row.created),
+            revoked: row.revoked.map(instant),
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! Tests of API key limits.
+
+use super::KeyLimits;
+
+fn whole() -> KeyLimits {
+    KeyLimits {
+        models: vec!["claude-*".into(), "gpt-5".into()],
+        budget_micro_usd: Some(2_500_000),
+        budget_tokens: Some(1_000),
+        requests_per_minute: Some(60),
+    }
+}
+
+#[test]
+fn limits_round_trip_through_json() {
+    for limits in [KeyLimits::default(), whole()] {
+        assert_eq!(KeyLimits::read(limits.json().as_str()), Some(limits));
+    }
+    assert_eq!(KeyLimits::default().json().as_str(), "{}");
+    assert_eq!(
+        whole().json().as_str(),
+        r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60}"#
+    );
+}
+
+#[test]
+fn unknown_limit_is_rejected() {
+    for text in [
+        r#"{"region":"eu"}"#,
+        r#"{"budget_tokens":-1}"#,
+        r#"{"budget_tokens":null}"#,
+        r#"{"models":[1]}"#,
+        r#"{"models":"gpt-5"}"#,
+        r#"{"requests_per_minute":4294967296}"#,
+        "[]",
+        "",
+    ] {
+        assert_eq!(KeyLimits::read(text), None, "{text}");
+    }
+}
+
+#[test]
+fn models_are_allowed_by_pattern() {
+    let limits = whole();
+    assert!(limits.allows("claude-sonnet-5") && limits.allows("gpt-5"));
+    assert!(!limits.allows("gpt-5-mini") && !limits.allows("work/claude-sonnet-5"));
+    assert!(KeyLimits::default().allows("anything"));
+}

@@ -1,0 +1,76 @@
+//! Implements the port [`Archive`], the operator's view of the Journal.
+
+use throughline_core::{
+    Archive, ExportSink, Fault, Json, KeyHead, LogHead, LogId, LogKind, RedactionPolicy,
+    StoreFuture, Tenant, VerifySummary,
+};
+
+use crate::journal::Journal;
+use crate::journal::listing::Page;
+use crate::journal::verify::{VerifyFailure, VerifyReport};
+use crate::query::Order;
+
+impl Archive for Journal {
+    fn logs<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: LogKind,
+        after: Option<&'a LogId>,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<LogHead>> {
+        let page = Page { after: after.cloned(), limit, order: Order::Newest };
+        Box::pin(async move {
+            match kind {
+                LogKind::Thread => self.threads(tenant, page).await,
+                LogKind::Run => self.runs(tenant, None, page).await,
+            }
+        })
+    }
+
+    fn public_key(&self) -> String {
+        Journal::public_key(self)
+    }
+
+    fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary> {
+        Box::pin(async move {
+            let proof = match tenant {
+                Some(tenant) => self.verify_tenant(tenant).await?,
+                None => self.verify(None, &|_| {}).await?,
+            };
+            let VerifyReport { records, gone, segments, manifests, broken, .. } = proof;
+            let broken = broken.map(|VerifyFailure { place, problem }| Fault { place, problem });
+            Ok(VerifySummary { records, gone, segments, manifests, broken })
+        })
+    }
+
+    fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json> {
+        Box::pin(async move { Ok(Journal::manifest(self, tenant).await?.json()) })
+    }
+
+    fn export<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        threads: &'a [LogId],
+        policy: &'a RedactionPolicy,
+        out: &'a mut dyn ExportSink,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.export_to(tenant, threads, Some(policy), out, &|_| {}).await?;
+            Ok(())
+        })
+    }
+
+    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<KeyHead>> {
+        Box::pin(async move {
+            let keys = self.api_keys(tenant).await?.into_iter();
+            let head = |key: crate::ApiKey| KeyHead {
+                limits: key.limits.json(),
+                id: key.id,
+                label: key.label,
+                created: key.created,
+                revoked: key.revoked,
+            };
+            Ok(keys.map(head).collect())
+        })
+    }
+}

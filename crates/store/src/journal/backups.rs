@@ -1,0 +1,369 @@
+//! Backups: complete copies, made while other processes read and write.
+//!
+//! A backup consists of two files: an SQLite file with everything except the salts, and a key file
+//! with the salts. The store records where the key files are and rewrites them when it forgets, so
+//! forgetting also covers every copy of the backup file. [`restore`](crate::restore) builds a
+//! store from both files. Backups of earlier versions contain their salts; there, forgetting only
+//! covers the registered file.
+//!
+//! Destroying contents writes a note in the same transaction. The note stays until no file and no
+//! reachable backup contains the contents. A later process therefore completes an interrupted
+//! erasure.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use throughline_core::{Append, Batch, LogHead, Name, StoreError, Tenant};
+use tokio::runtime::Handle;
+
+use crate::backend::Backend;
+use crate::backup_files::key_file::{self, BackupOwner};
+use crate::backup_files::{NewBackup, key_file_of};
+use crate::cipher;
+use crate::files::part_of;
+use crate::hex::hex;
+use crate::journal::Journal;
+use crate::journal::erasure_note::{DESTROYED, UNREACHED, notice, read_note};
+use crate::journal::seal::seal;
+use crate::keys::Keys;
+use crate::options::Options;
+use crate::query::{Progress, Span};
+use crate::sealed_batch::{Erasure, Guard};
+use crate::sqlite::{Reserve, Sqlite};
+
+/// Name prefix of a backup's registration among the small internal values: `backup ID FILE`.
+/// Earlier versions wrote `backup FILE`, so a new backup at the same path replaced the previous
+/// registration.
+const BACKUP: &str = "backup ";
+
+/// Value prefix of a registration whose key file was written (`keys`) or is being written
+/// (`making`).
+const KEYS: &str = "keys";
+const MAKING: &str = "making";
+
+/// The registration of a failed backup, as earlier versions wrote it.
+const NONE: &[u8] = b"none";
+
+/// A backup that the store has registered.
+struct Registration {
+    /// The name of the small internal value.
+    name: String,
+    file: PathBuf,
+    /// The id of the backup and the path of its key file. A backup of schema version 1 has none.
+    keys: Option<(Name, PathBuf)>,
+    /// Whether the key file was written. Before that, the value begins with `making` instead of
+    /// `keys`.
+    is_made: bool,
+}
+
+impl Registration {
+    /// Returns the name of the small internal value that registers a backup.
+    fn name_of(plan: &NewBackup) -> String {
+        format!("{BACKUP}{} {}", plan.owner.backup, plan.file.display())
+    }
+
+    fn value(state: &str, id: &str, keys: &Path) -> Bytes {
+        Bytes::from(format!("{state} {id} {}", keys.display()))
+    }
+
+    fn parse(name: String, value: &[u8]) -> Option<Self> {
+        if value == NONE {
+            return None;
+        }
+        let mut is_made = true;
+        let keys = std::str::from_utf8(value).ok().and_then(|text| {
+            let (state, rest) = text.split_once(' ')?;
+            is_made = state != MAKING;
+            let (id, path) = rest.split_once(' ').filter(|_| state == KEYS || !is_made)?;
+            Some((Name::from(id), PathBuf::from(path)))
+        });
+        let rest = name.strip_prefix(BACKUP)?;
+        let with_id = keys.as_ref().and_then(|(id, _)| rest.strip_prefix(&**id)?.strip_prefix(' '));
+        let file = PathBuf::from(with_id.unwrap_or(rest));
+        Some(Self { name, file, keys, is_made })
+    }
+
+    /// Returns the file that forgetting must rewrite: the key file, or the backup itself if it
+    /// contains its salts.
+    fn holder(&self) -> &Path {
+        self.keys.as_ref().map_or(&*self.file, |(_, keys)| keys)
+    }
+}
+
+/// Makes a path absolute.
+fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |error| StoreError::invalid(format!("{}: {error}", path.display()));
+    std::path::absolute(path).map_err(failed)
+}
+
+impl Journal {
+    /// Copies everything to a new file, with the key file beside it: see [`key_file_of`].
+    pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+        self.backup_with_keys(to, &key_file_of(to), progress).await
+    }
+
+    /// Copies everything except the salts and the store's secret to a new file. The salts and the
+    /// secret go to a separate key file. [`restore`](crate::restore) builds a store from both.
+    pub async fn backup_with_keys(
+        &self,
+        to: &Path,
+        keys: &Path,
+        progress: Progress<'_>,
+    ) -> Result<(), StoreError> {
+        // A failure here leaves the cleanup to the next process; the destroyed contents are not in
+        // the copy.
+        drop(self.complete_erasures().await);
+        let (file, keys) = (absolute(to)?, absolute(keys)?);
+        if let Some(path) = [&file, &keys].into_iter().find(|path| path.exists()) {
+            return Err(crate::rejection::backup_exists(path));
+        }
+        if file == keys {
+            let problem = "the key file and the backup must be different files";
+            return Err(StoreError::invalid(problem));
+        }
+        let backup = Name::from(hex(&cipher::random::<16>()?));
+        let owner = BackupOwner { backup, store: self.signer.store().into() };
+        let plan = NewBackup { file, keys, owner };
+        let name = Registration::name_of(&plan);
+        let made = Registration::value(KEYS, &plan.owner.backup, &plan.keys);
+        let making = Registration::value(MAKING, &plan.owner.backup, &plan.keys);
+        // Register the backup before it has any content. Forgetting in the meantime does not reach
+        // this backup, and its caller is informed.
+        self.backend.replace(&name, making).await?;
+        let copied = self.backend.backup(plan, progress).await;
+        if copied.is_err() {
+            self.backend.discard(&name).await?;
+        } else {
+            self.backend.replace(&name, made).await?;
+            // The key file still contains salts that were forgotten during the backup.
+            drop(self.complete_erasures().await);
+        }
+        copied
+    }
+
+    /// Removes destroyed contents from all files and backups, including those that other processes
+    /// destroyed. Returns the key files and backups that could not be reached.
+    pub(super) async fn complete_erasures(&self) -> Result<Vec<Name>, StoreError> {
+        let fresh = self.backend.kept(DESTROYED).await?;
+        if !fresh.is_empty() {
+            self.backend.scrub().await?;
+        }
+        let notes: Vec<_> = self.backend.kept(UNREACHED).await?.into_iter().chain(fresh).collect();
+        if notes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut unreached = Vec::new();
+        for registration in self.registrations().await? {
+            let reached = match &registration.keys {
+                Some((id, keys)) => match self.rewrite_keys(keys, id, &notes).await {
+                    Err(_) if self.was_never_made(&registration).await? => Ok(()),
+                    Ok(()) if !registration.is_made => {
+                        let made = Registration::value(KEYS, id, keys);
+                        self.backend.replace(&registration.name, made).await
+                    }
+                    reached => reached,
+                },
+                None => self.erase_in(&registration.file, &notes).await,
+            };
+            if reached.is_err() {
+                unreached.push(Name::from(registration.holder().display().to_string()));
+            }
+        }
+        unreached.sort();
+        unreached.dedup();
+        for (name, note) in notes {
+            let later = name.strip_prefix(DESTROYED).map(|id| format!("{UNREACHED}{id}"));
+            match (unreached.is_empty(), later) {
+                // The next process tries again.
+                (false, None) => {}
+                (false, Some(later)) => {
+                    self.backend.replace(&later, note).await?;
+                    self.backend.discard(&name).await?;
+                }
+                (true, _) => self.backend.discard(&name).await?,
+            }
+        }
+        Ok(unreached)
+    }
+
+    /// Returns the registered backups.
+    async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
+        let kept = self.backend.kept(BACKUP).await?;
+        Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
+    }
+
+    /// Deletes all registrations and pending cleanup notes. They belong to the store from which
+    /// this one was restored.
+    pub(super) async fn discard_registrations(&self) -> Result<(), StoreError> {
+        for begins in [BACKUP, DESTROYED, UNREACHED] {
+            for (name, _) in self.backend.kept(begins).await? {
+                self.backend.discard(&name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers the new location of a backup's key file, and removes salts that were forgotten
+    /// while the file was unreachable. Returns the key files that cannot be reached.
+    pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+        let keys = absolute(keys)?;
+        let owner = key_file::owner_of(&keys)?;
+        let is_its = |registration: &Registration| {
+            registration.keys.as_ref().is_some_and(|(id, _)| *id == owner.backup)
+        };
+        let found = self.registrations().await?.into_iter().find(is_its);
+        let Some(registration) = found.filter(|_| *owner.store == *self.signer.store()) else {
+            let problem =
+                format!("{} is not the key file of a backup of this store", keys.display());
+            return Err(StoreError::invalid(problem));
+        };
+        let value = Registration::value(KEYS, &owner.backup, &keys);
+        self.backend.replace(&registration.name, value).await?;
+        self.complete_erasures().await
+    }
+
+    /// Unregisters backups whose key file was at this path and no longer exists, and a backup of
+    /// schema version 1 that was at this path. Returns the key files that still cannot be reached.
+    pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+        let path = absolute(keys)?;
+        let mut registered = self.registrations().await?;
+        registered.retain(|registration| registration.holder() == path);
+        if registered.is_empty() {
+            let problem = format!("{} is not the key file of a registered backup", path.display());
+            return Err(StoreError::invalid(problem));
+        }
+        // A later backup may have its key file at the same path.
+        let owner = if path.exists() { Some(key_file::owner_of(&path)?) } else { None };
+        registered.retain(|Registration { keys, .. }| match (keys, &owner) {
+            (Some((id, _)), Some(owner)) => *id != owner.backup,
+            (_, None) => true,
+            (None, Some(_)) => false,
+        });
+        if registered.is_empty() {
+            let problem = format!(
+                "{} still exists, and forgetting still updates it: delete it before you unregister it",
+                path.display()
+            );
+            return Err(StoreError::invalid(problem));
+        }
+        for registration in registered {
+            self.backend.discard(&registration.name).await?;
+        }
+        self.complete_erasures().await
+    }
+
+    /// Returns whether a backup was registered but never made. Removes the files and the
+    /// registration of a backup whose process was killed. A registration without files was
+    /// interrupted, or has just begun and will not copy what was destroyed earlier.
+    async fn was_never_made(&self, registration: &Registration) -> Result<bool, StoreError> {
+        let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
+        let owner = BackupOwner { backup: id, store: self.signer.store().into() };
+        let (file, is_made) = (registration.file.clone(), registration.is_made);
+        let looking = tokio::task::spawn_blocking(move || {
+            let is_abandoned = key_file::remove_abandoned(&file, &keys, &owner);
+            let has_files = keys.exists() || part_of(&keys).exists();
+            (is_abandoned, !is_made && !has_files)
+        });
+        let (is_abandoned, is_unmade) = looking.await.map_err(|_| StoreError::Closed)?;
+        if is_abandoned {
+            self.backend.discard(&registration.name).await?;
+        }
+        Ok(is_abandoned || is_unmade)
+    }
+
+    /// Removes the salts that the store no longer has from the key file of a backup.
+    async fn rewrite_keys(
+        &self,
+        path: &Path,
+        backup: &Name,
+        notes: &[(String, Bytes)],
+    ) -> Result<(), StoreError> {
+        let owner = BackupOwner { backup: backup.clone(), store: self.signer.store().into() };
+        let id = |name: &str| {
+            let id = name.strip_prefix(DESTROYED).or_else(|| name.strip_prefix(UNREACHED));
+            Name::from(id.unwrap_or(name))
+        };
+        let notes: Vec<_> = notes.iter().map(|(name, note)| (id(name), note.clone())).collect();
+        let (backend, path) = (Arc::clone(&self.backend), path.to_owned());
+        let handle = Handle::current();
+        let rewriting = tokio::task::spawn_blocking(move || {
+            let alive = |after, up_to| handle.block_on(backend.salted(after, up_to));
+            key_file::rewrite(&path, &owner, &notes, alive)
+        });
+        rewriting.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Destroys the same contents in a backup of an earlier version, which contains its salts.
+    async fn erase_in(&self, path: &Path, notes: &[(String, Bytes)]) -> Result<(), StoreError> {
+        let options = Options { create: false, ..Options::default() };
+        // Each erasing process is a separate writer with its own chain.
+        let writer = Name::from(format!("backup {}", hex(&cipher::random::<8>()?)));
+        let backup = Sqlite::open(path, &options, writer, Reserve::Without).await?;
+        let backup: &dyn Backend = &backup;
+        let outcome = async {
+            // A different store may now be at this path; nothing in it may be destroyed.
+            let first = backup.manifests(i64::MIN, 1).await?;
+            if !first.iter().all(|(_, manifest)| manifest.is_signed_by(&self.signer.store())) {
+                return Err(StoreError::invalid(
+                    "the file at this path is a backup of another store",
+                ));
+            }
+            backup.protect(self.keys.backup_protection()).await?;
+            // The backup may use other master key epochs. The fact that something was destroyed is
+            // not secret.
+            let keys = self.keys.without_master();
+            for (_, note) in notes {
+                let (tenant, erases, kind) = read_note(note)?;
+                erase_from(backup, &keys, &tenant, &erases, &kind).await?;
+            }
+            backup.scrub().await
+        };
+        let outcome = outcome.await;
+        let closed = backup.close().await;
+        outcome.and(closed)
+    }
+}
+
+/// Destroys contents in a copy of the store and records the erasure there. The copy may be older
+/// than some of the logs, which it then does not contain.
+async fn erase_from(
+    copy: &dyn Backend,
+    keys: &Keys,
+    tenant: &Tenant,
+    erases: &[Erasure],
+    kind: &str,
+) -> Result<(), StoreError> {
+    for erase in erases {
+        let Some(head) = copy.log(tenant, &erase.log).await? else { continue };
+        if is_erased(copy, tenant, &head, erase).await? {
+            continue;
+        }
+        let append = Append::new(erase.log.clone()).record(notice(erase, kind));
+        let mut sealed = seal(keys, Batch::new(tenant.clone()).append(append))?;
+        sealed.erases = vec![erase.clone()];
+        for append in &mut sealed.appends {
+            append.guard = Guard::Operator;
+        }
+        copy.commit(sealed).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether everything in `erase` was destroyed before.
+async fn is_erased(
+    copy: &dyn Backend,
+    tenant: &Tenant,
+    head: &LogHead,
+    erase: &Erasure,
+) -> Result<bool, StoreError> {
+    let Some(seqs) = &erase.seqs else { return Ok(head.gone.is_some()) };
+    for seq in seqs {
+        let span = Span { after: seq.saturating_sub(1), up_to: *seq, limit: 1 };
+        let rows = copy.rows(tenant, &erase.log, span).await?;
+        if rows.first().is_some_and(|row| row.erased.is_none()) {
+            return Ok(false);
+        }
+    }
+    Ok(!erase.checkpoints || copy.checkpoint(tenant, &erase.log, u64::MAX).await?.is_none())
+}

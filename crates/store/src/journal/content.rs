@@ -1,0 +1,138 @@
+//! Reads records through forks and opens their contents.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use throughline_core::{Content, LogId, Record, StoreError, Tenant};
+
+use crate::cipher::{self, SaltBytes};
+use crate::journal::Journal;
+use crate::query::Span;
+use crate::row::{ErasureReason, Row};
+
+impl Journal {
+    /// Returns the records of a log in `span`, including those shared through forks.
+    pub(super) async fn rows(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        span: Span,
+    ) -> Result<Vec<Row>, StoreError> {
+        let own = self.backend.rows(tenant, log, span).await?;
+        if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
+            return Ok(own);
+        }
+        // The first requested record is not the log's own: it belongs to a parent or does not
+        // exist.
+        let mut places = self.lineage(tenant, log, span.after).await?;
+        if places.len() == 1 {
+            return Ok(own);
+        }
+        let mut rows: Vec<Row> = Vec::new();
+        while let Some((log, end)) = places.pop() {
+            let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+            let after = rows.last().map_or(span.after, |row| row.seq);
+            let (up_to, limit) = (span.up_to.min(end), span.limit.saturating_sub(read));
+            if limit == 0 || after >= span.up_to {
+                break;
+            }
+            rows.extend(self.backend.rows(tenant, &log, Span { after, up_to, limit }).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Returns the log and its ancestors, as far as they have records after `after`. Each comes
+    /// with its last record that counts.
+    pub(super) async fn lineage(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        after: u64,
+    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+        let mut places = Vec::new();
+        let mut next = Some((log.clone(), u64::MAX));
+        while let Some((log, end)) = next {
+            let Some(head) = self.backend.log(tenant, &log).await? else {
+                return Err(StoreError::NotFound { what: "log", name: log.0 });
+            };
+            places.push((log, end));
+            let fork = head.fork.filter(|fork| fork.at > after);
+            next = fork.map(|fork| (fork.log, end.min(fork.at)));
+        }
+        Ok(places)
+    }
+
+    /// Opens a stored record.
+    pub(super) async fn open_row(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        row: &Row,
+    ) -> Result<Record, StoreError> {
+        let content = match self.content_or_erasure(tenant, log, row).await? {
+            Ok((content, _)) => Content::Here(content),
+            Err(erased) => Content::Gone(erased.to_elision_reason()),
+        };
+        let events = row
+            .last_event
+            .map(|last| (last.saturating_sub(u64::from(row.events)).saturating_add(1), last));
+        Ok(Record {
+            seq: row.seq,
+            kind: row.kind.clone(),
+            at: Timestamp::from_millisecond(row.at).unwrap_or(Timestamp::MIN),
+            events,
+            content,
+        })
+    }
+
+    /// Returns the content of a row with its salt, or the reason for its erasure. The content may
+    /// be destroyed after the row was read.
+    pub(super) async fn content_or_erasure(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        row: &Row,
+    ) -> Result<Result<(Bytes, SaltBytes), ErasureReason>, StoreError> {
+        if let Some(erased) = row.erased {
+            return Ok(Err(erased));
+        }
+        match self.content(tenant, row).await {
+            Ok(content) => Ok(Ok(content)),
+            Err(StoreError::Corrupt(problem)) => {
+                let after = row.seq.saturating_sub(1);
+                let span = Span { after, up_to: row.seq, limit: 1 };
+                let again = self.rows(tenant, log, span).await?;
+                match again.first().and_then(|row| row.erased) {
+                    Some(erased) => Ok(Err(erased)),
+                    None => Err(StoreError::Corrupt(problem)),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the content of a row and the salt that opens it.
+    pub(super) async fn content(
+        &self,
+        tenant: &Tenant,
+        row: &Row,
+    ) -> Result<(Bytes, SaltBytes), StoreError> {
+        let missing =
+            |what: &str| StoreError::Corrupt(format!("record {} has no {what}", row.seq).into());
+        let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
+        let sealed = row.content.as_ref().ok_or_else(|| missing("content"))?;
+        let salt = self.keys.unwrap(salt)?;
+        let opened = cipher::open(&salt, sealed)?;
+        let Some(blob) = row.blob else { return Ok((opened, salt)) };
+        let key = <[u8; 32]>::try_from(&*opened).map_err(|_| missing("key of its content"))?;
+        let (name, blob) =
+            self.backend.blob(tenant, blob).await?.ok_or_else(|| missing("large content"))?;
+        let content = cipher::open_under(&cipher::Secret::new(key), &blob)?;
+        // A blob under a wrong name would later be used as the content of that name.
+        if self.keys.blob(tenant, &content).0 != name {
+            return Err(StoreError::Corrupt(
+                "a large content is stored under the name of another".into(),
+            ));
+        }
+        Ok((content, salt))
+    }
+}

@@ -1,0 +1,90 @@
+//! Notes about destroyed contents: the record in each log, and the internal value that lists the
+//! remaining cleanup.
+
+use bytes::Bytes;
+use throughline_core::{LogId, Name, NewRecord, Node, StoreError, Tenant, Tree, json, kind};
+
+use crate::cipher;
+use crate::hex::hex;
+use crate::row::ErasureReason;
+use crate::sealed_batch::Erasure;
+
+/// Name prefix of a note about destroyed contents that some file may still contain.
+pub(super) const DESTROYED: &str = "destroyed ";
+
+/// Name prefix of a note about destroyed contents that an unreachable backup still contains.
+pub(super) const UNREACHED: &str = "unreached ";
+
+/// Builds the record that lists the destroyed contents.
+pub(super) fn notice(erase: &Erasure, kind: &str) -> NewRecord {
+    let entry = json::object(|entry| write_erasure(entry, erase));
+    NewRecord::new(kind, entry.bytes().clone())
+}
+
+/// Writes the fields of an erasure.
+fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
+    match &erase.seqs {
+        None => {
+            entry.bool("all", true);
+        }
+        Some(seqs) => {
+            entry.array("seqs", |list| {
+                for seq in seqs {
+                    list.number(*seq);
+                }
+            });
+        }
+    }
+    if erase.checkpoints {
+        entry.bool("checkpoints", true);
+    }
+}
+
+/// Builds the note that is stored until destroyed contents are gone from all files: a unique name
+/// and the list of contents.
+pub(super) fn note(
+    tenant: &Tenant,
+    erases: &[Erasure],
+    kind: &str,
+) -> Result<(String, Bytes), StoreError> {
+    let note = json::object(|note| {
+        note.string("tenant", &tenant.0).string("kind", kind);
+        note.array("logs", |list| {
+            for erase in erases {
+                list.object(|entry| {
+                    entry.string("log", &erase.log.0);
+                    write_erasure(entry, erase);
+                });
+            }
+        });
+    });
+    let name = format!("{DESTROYED}{}", hex(&cipher::random::<8>()?));
+    Ok((name, note.bytes().clone()))
+}
+
+/// Parses a stored note.
+pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>, Name), StoreError> {
+    let damaged =
+        || StoreError::Corrupt("a stored note about destroyed contents is damaged".into());
+    parse_note(note).ok_or_else(damaged)
+}
+
+fn parse_note(note: &Bytes) -> Option<(Tenant, Vec<Erasure>, Name)> {
+    let tree = Tree::parse(note.clone()).ok()?;
+    let root = tree.root();
+    let kind = root.name_of("kind")?;
+    let why = match &*kind {
+        kind::FORGOTTEN => ErasureReason::Forgotten,
+        kind::EXPIRED => ErasureReason::Expired,
+        _ => return None,
+    };
+    let erase = |entry: Node<'_>| {
+        let log = LogId(entry.name_of("log")?);
+        let Some(seqs) = entry.get("seqs") else { return Some(Erasure::all(log, why)) };
+        let seqs = seqs.elements().map(Node::u64).collect::<Option<_>>()?;
+        let checkpoints = entry.get("checkpoints").and_then(Node::bool).unwrap_or(false);
+        Some(Erasure { checkpoints, ..Erasure::records(log, seqs, why) })
+    };
+    let erases = root.get("logs")?.elements().map(erase).collect::<Option<_>>()?;
+    Some((Tenant(root.name_of("tenant")?), erases, kind))
+}

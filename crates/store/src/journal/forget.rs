@@ -1,0 +1,505 @@
+//! Forgetting: destroys contents permanently and records the erasure in the Journal.
+//!
+//! An erasure deletes the salt, without which a content cannot be opened, the sealed bytes, and
+//! large contents without further references. The record itself stays, so the chain remains valid.
+//! A fork shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
+//! too, because they contain the folded contents; a record in each log informs readers that fold
+//! further. Copies that repeat other records of the Thread are also destroyed.
+//!
+//! Other processes keep writing. Records that they add to a log before its erasure are destroyed
+//! with it. If they start a run or fork of the log, the erasure reads the log again and retries.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throughline_core::{
+    Append, Batch, Json, LogHead, LogId, LogKind, Name, Store, StoreError, Tenant, Tree,
+    holds_siblings, kind, restore_items,
+};
+
+use crate::journal::Journal;
+use crate::journal::erasure_note::{note, notice};
+use crate::journal::listing::{Family, shares};
+use crate::query::Span;
+use crate::row::{ErasureReason, Row};
+use crate::sealed_batch::Erasure;
+
+/// Delay between deleting a run and removing its content from files and key files. PostgreSQL
+/// rewrites whole tables for this, so it does not happen for each run.
+const CLEANUP_DELAY: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_mins(10) };
+
+/// The result of an erasure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErasureReport {
+    /// The logs that lost contents.
+    pub logs: Vec<LogId>,
+    /// Number of records that lost their content.
+    pub records: u64,
+    /// Number of content bytes destroyed.
+    pub bytes: u64,
+    /// Backups that could not be reached and may still contain the contents.
+    pub unreached: Vec<Name>,
+    /// Number of records that were searched but cannot be opened, so their content is unknown.
+    pub damaged: u64,
+}
+
+/// Returns the name of a Thread's Item for
+/// [`NewRecord::about`](throughline_core::NewRecord::about).
+pub fn about_item(thread: &LogId, item: &str) -> Name {
+    Name::from(format!("{thread}/{item}"))
+}
+
+/// Returns the number of the message to which a stored Item belongs.
+fn message_in(stored: &Json) -> Option<u64> {
+    stored.tree().root().get("at")?.elements().next()?.u64()
+}
+
+impl Journal {
+    /// Destroys the content of a Thread, or of one of its Items, permanently.
+    pub async fn forget(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+        item: Option<&str>,
+    ) -> Result<ErasureReport, StoreError> {
+        // Maximum number of retries after another process started a run or fork of the Thread.
+        const TRIES: u32 = 16;
+        // After this many retries, destroy what was found so far and then the rest. This stops a
+        // client that keeps starting runs.
+        const HASTE: u32 = 4;
+        let mut destroyed = ErasureReport::default();
+        let mut tries = 0;
+        loop {
+            let mut erases = match item {
+                None => self.thread_erasures(tenant, thread).await?,
+                Some(item) => {
+                    let found = self.item_erasures(tenant, thread, item).await;
+                    // Contents destroyed by an earlier retry are not found again.
+                    let is_done = tries > 0 && matches!(found, Err(StoreError::NotFound { .. }));
+                    if is_done && destroyed.records > 0 {
+                        break;
+                    }
+                    let (erases, damaged) = found?;
+                    destroyed.damaged = damaged;
+                    erases
+                }
+            };
+            tries += 1;
+            if tries == HASTE {
+                for erase in &mut erases {
+                    erase.kin = None;
+                }
+            }
+            match self.destroy(tenant, &erases, &[], kind::FORGOTTEN).await {
+                Err(StoreError::Conflict { .. }) if tries < TRIES => {}
+                done => {
+                    destroyed.add(done?);
+                    if tries != HASTE {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut finished = self.complete_erasures().await;
+        if matches!(finished, Err(StoreError::Full)) {
+            self.backend.make_room().await?;
+            finished = self.complete_erasures().await;
+        }
+        destroyed.unreached = finished?;
+        self.backend.keep_reserve().await?;
+        Ok(destroyed)
+    }
+
+    /// Destroys the content of a run. Cleaning files and key files of backups can take long and the
+    /// caller waits for this call, so it happens later in the background.
+    pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<(), StoreError> {
+        let head = self.log(tenant, run).await?;
+        if head.is_none_or(|head| head.kind != LogKind::Run) {
+            return Err(StoreError::NotFound { what: "run", name: run.0.clone() });
+        }
+        let erase = Erasure::all(run.clone(), ErasureReason::Forgotten);
+        self.destroy(tenant, &[erase], &[], kind::FORGOTTEN).await?;
+        self.schedule_cleanup();
+        Ok(())
+    }
+
+    /// Removes destroyed contents from all files after [`CLEANUP_DELAY`], together with those of
+    /// all runs deleted until then. If the process ends first, the next process that opens the
+    /// store
+    /// does this.
+    fn schedule_cleanup(&self) {
+        if self.finishes.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The store may be closed in the meantime.
+        let backend = Arc::downgrade(&self.backend);
+        let (keys, signer) = (Arc::clone(&self.keys), Arc::clone(&self.signer));
+        let (finishes, url) = (Arc::clone(&self.finishes), self.url.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(CLEANUP_DELAY).await;
+            finishes.store(false, Ordering::Release);
+            let Some(backend) = backend.upgrade() else { return };
+            let journal = Journal { backend, keys, signer, finishes, url };
+            // A failed cleanup is left to the next process that opens the store.
+            drop(journal.complete_erasures().await);
+        });
+    }
+
+    /// Builds the erasures of a whole Thread, which must exist.
+    async fn thread_erasures(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+    ) -> Result<Vec<Erasure>, StoreError> {
+        let Some(head) = self.log(tenant, thread).await? else {
+            return Err(StoreError::NotFound { what: "thread", name: thread.0.clone() });
+        };
+        if head.kind != LogKind::Thread {
+            let problem = format!("{thread} is a run: forget its thread, or one item of it");
+            return Err(StoreError::invalid(problem));
+        }
+        let family = self.family(tenant, thread).await?;
+        Ok(family_erases(&head, &family, ErasureReason::Forgotten))
+    }
+
+    /// Builds the erasures of every record about the Item in any log, and of the checkpoints after
+    /// it. Also returns the number of damaged records, whose subject is unknown.
+    async fn item_erasures(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+        item: &str,
+    ) -> Result<(Vec<Erasure>, u64), StoreError> {
+        let why = ErasureReason::Forgotten;
+        let (mut erases, mut damaged) = (Vec::new(), 0);
+        let mut place = Some((thread.clone(), u64::MAX));
+        // A fork may share the Item with its parent, and both may contain it.
+        while let Some((log, end)) = place {
+            let Some(head) = self.log(tenant, &log).await? else {
+                return Err(StoreError::NotFound { what: "thread", name: log.0 });
+            };
+            let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
+            for (place, seq) in &found {
+                add(&mut erases, place, *seq, why);
+                if let Some(holder) = self.find_message_holder(tenant, place, *seq).await? {
+                    add(&mut erases, place, holder, why);
+                }
+            }
+            if !found.is_empty() {
+                let family = self.family(tenant, &log).await?;
+                for (place, seq) in self.copies(tenant, &log, &family).await? {
+                    add(&mut erases, &place, seq, why);
+                }
+                add_checkpoints(&mut erases, &log, &family, why);
+            }
+            place = head.fork.map(|fork| (fork.log, end.min(fork.at)));
+        }
+        match (erases.is_empty(), damaged) {
+            (false, _) => Ok((erases, damaged)),
+            (true, 0) => Err(StoreError::NotFound { what: "item", name: Name::from(item) }),
+            (true, _) => {
+                let problem =
+                    format!("{item} was not found, and {damaged} records cannot be opened");
+                Err(StoreError::Corrupt(problem.into()))
+            }
+        }
+    }
+
+    /// Returns the copies of records of a Thread and its forks, in any log. Imported copies are
+    /// recognised by their kind.
+    async fn copies(
+        &self,
+        tenant: &Tenant,
+        thread: &LogId,
+        family: &Family,
+    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+        const PAGE: u32 = 256;
+        let mut copies = Vec::new();
+        let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
+        for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
+            let mut abouts = vec![self.keys.about(tenant, &about_item(log, ""))];
+            let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
+            while let Some(span) = next {
+                let rows = self.backend.rows(tenant, log, span).await?;
+                for row in rows.iter().filter(|row| *row.kind == *kind::COPY) {
+                    copies.push((log.clone(), row.seq));
+                    abouts.extend(row.about.filter(|about| !abouts.contains(about)));
+                }
+                next = span.following(&rows);
+            }
+            for about in abouts {
+                copies.extend(self.backend.about(tenant, about).await?);
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Finds the earlier record that contains the whole message of this one. Some wires write
+    /// messages that cannot be split, so the first Item contains the text of all of them and is
+    /// destroyed with them.
+    async fn find_message_holder(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        seq: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        const MOST: u32 = 256;
+        let span = Span { after: seq.saturating_sub(u64::from(MOST)), up_to: seq, limit: MOST };
+        let rows = self.backend.rows(tenant, log, span).await?;
+        let Some(own) = rows.iter().find(|row| row.seq == seq) else { return Ok(None) };
+        let Some(message) = self.message_of(tenant, log, own).await else { return Ok(None) };
+        let before = rows.iter().rev().skip_while(|row| row.seq >= seq);
+        for row in before.take_while(|row| *row.kind == *kind::ITEM) {
+            let Ok(Ok((content, _))) = self.content_or_erasure(tenant, log, row).await else {
+                continue;
+            };
+            let Ok(stored) = Json::parse(content) else { continue };
+            if message_in(&stored) != Some(message) {
+                return Ok(None);
+            }
+            if holds_siblings(&stored) {
+                return Ok(Some(row.seq));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the message to which a stored Item belongs.
+    async fn message_of(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Option<u64> {
+        let Ok(Ok((content, _))) = self.content_or_erasure(tenant, log, row).await else {
+            return None;
+        };
+        message_in(&Json::parse(content).ok()?)
+    }
+
+    /// Returns the records about the Item. Imported records, and records without `about`, are
+    /// matched by content. Records that a parent wrote after `end` do not belong to its fork.
+    async fn records_about(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        end: u64,
+        item: &str,
+        damaged: &mut u64,
+    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+        const PAGE: u32 = 256;
+        let about = self.keys.about(tenant, &about_item(log, item));
+        let mut found = self.backend.about(tenant, about).await?;
+        let mut own =
+            found.iter().filter(|(place, _)| place == log).map(|(_, seq)| *seq).peekable();
+        if own.peek().is_some() && !own.any(|seq| seq <= end) {
+            // This match is a different Item with the same name.
+            found.clear();
+        }
+        let mut next = Some(Span { after: 0, up_to: end, limit: PAGE });
+        while let Some(span) = next {
+            let rows = self.backend.rows(tenant, log, span).await?;
+            for row in rows.iter().filter(|row| *row.kind == *kind::ITEM) {
+                let content = match self.content_or_erasure(tenant, log, row).await {
+                    Ok(Ok((content, _))) => content,
+                    Ok(Err(_)) => continue,
+                    Err(StoreError::Corrupt(_)) => {
+                        *damaged += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                if !is_item(&content, item) {
+                    continue;
+                }
+                found.push((log.clone(), row.seq));
+                if let Some(about) = row.about {
+                    found.extend(self.backend.about(tenant, about).await?);
+                }
+            }
+            next = span.following(&rows);
+        }
+        Ok(found)
+    }
+
+    /// Destroys contents and records the erasure in each log. Each log in `expects` must still end
+    /// where the caller read. On a full disk, uses the reserved space, and erases in pieces if that
+    /// does not suffice for everything at once.
+    pub(super) async fn destroy(
+        &self,
+        tenant: &Tenant,
+        erases: &[Erasure],
+        expects: &[(LogId, u64)],
+        kind: &str,
+    ) -> Result<ErasureReport, StoreError> {
+        let mut destroyed = ErasureReport::default();
+        let mut done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+        if matches!(done, Err(StoreError::Full)) {
+            self.backend.make_room().await?;
+            done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+        }
+        if matches!(done, Err(StoreError::Full)) && expects.is_empty() {
+            for erase in erases {
+                for piece in self.pieces(tenant, erase).await? {
+                    self.backend.make_room().await?;
+                    let done = self.destroy_in_one_batch(tenant, &[piece], &[], kind).await?;
+                    destroyed.add(done);
+                }
+            }
+            self.backend.make_room().await?;
+            done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+        }
+        destroyed.add(done?);
+        Ok(destroyed)
+    }
+
+    /// Splits an erasure into parts that each change only a few pages of the database.
+    async fn pieces(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<Erasure>, StoreError> {
+        const RECORDS: usize = 16;
+        const BYTES: u64 = 32 << 10;
+        let mut pieces = Vec::new();
+        let (mut seqs, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: 256 });
+        while let Some(span) = next {
+            let rows = self.backend.rows(tenant, &erase.log, span).await?;
+            for row in rows.iter().filter(|row| is_erased_by(erase, row)) {
+                if seqs.len() >= RECORDS || bytes + row.size > BYTES {
+                    let seqs = std::mem::take(&mut seqs);
+                    pieces.push(Erasure::records(erase.log.clone(), seqs, erase.why));
+                    bytes = 0;
+                }
+                seqs.push(row.seq);
+                bytes += row.size;
+            }
+            next = span.following(&rows);
+        }
+        pieces.push(Erasure::records(erase.log.clone(), seqs, erase.why));
+        pieces.retain(|piece| piece.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty()));
+        Ok(pieces)
+    }
+
+    async fn destroy_in_one_batch(
+        &self,
+        tenant: &Tenant,
+        erases: &[Erasure],
+        expects: &[(LogId, u64)],
+        kind: &str,
+    ) -> Result<ErasureReport, StoreError> {
+        let mut destroyed = ErasureReport::default();
+        let mut batch = Batch::new(tenant.clone());
+        for erase in erases {
+            let (records, bytes) = self.measure(tenant, erase).await?;
+            if records > 0 || erase.seqs.is_none() {
+                destroyed.logs.push(erase.log.clone());
+            }
+            destroyed.records += records;
+            destroyed.bytes += bytes;
+            let mut append = Append::new(erase.log.clone()).record(notice(erase, kind));
+            append.expect =
+                expects.iter().find(|(log, _)| *log == erase.log).map(|(_, last)| *last);
+            batch = batch.append(append);
+        }
+        let mut noted = erases.to_vec();
+        if let Some(first) = noted.first_mut() {
+            first.note = Some(note(tenant, erases, kind)?);
+        }
+        self.commit_as_operator(batch, noted).await?;
+        Ok(destroyed)
+    }
+
+    /// Returns the number of records that lose their content, and its size in bytes.
+    async fn measure(&self, tenant: &Tenant, erase: &Erasure) -> Result<(u64, u64), StoreError> {
+        const PAGE: u32 = 1024;
+        let (mut records, mut bytes) = (0, 0);
+        let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
+        while let Some(span) = next {
+            let rows = self.backend.rows(tenant, &erase.log, span).await?;
+            for row in rows.iter().filter(|row| is_erased_by(erase, row)) {
+                records += 1;
+                bytes += row.size;
+            }
+            next = span.following(&rows);
+        }
+        Ok((records, bytes))
+    }
+}
+
+/// Returns whether a record loses its content: it has one, and it is not an erasure record.
+fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
+    let is_meant = erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
+        || (erase.checkpoints && *row.kind == *kind::CHECKPOINT);
+    let is_notice = *row.kind == *kind::FORGOTTEN || *row.kind == *kind::EXPIRED;
+    row.erased.is_none() && is_meant && !is_notice
+}
+
+/// Returns whether a record contains the Item with this name.
+fn is_item(content: &Bytes, item: &str) -> bool {
+    let stored = restore_items([Some(content.clone())]).ok();
+    let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
+    let said = || Tree::parse(content.clone()).ok()?.root().name_of("id");
+    stored.or_else(said).as_deref() == Some(item)
+}
+
+/// Builds the erasures of a whole Thread: all its own records, those of its runs, and the
+/// checkpoints of its forks.
+pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReason) -> Vec<Erasure> {
+    let mut erases = vec![Erasure::all(thread.log.clone(), why)];
+    let own_runs = family.runs.iter().filter(|(of, _)| *of == thread.log);
+    erases.extend(own_runs.map(|(_, run)| Erasure::all(run.log.clone(), why)));
+    add_checkpoints(&mut erases, &thread.log, family, why);
+    erases
+}
+
+/// Adds the checkpoints of a Thread and its forks, which may contain destroyed contents. Also makes
+/// the commit fail if a run or fork starts in the meantime.
+fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, why: ErasureReason) {
+    let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
+    for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
+        update_erasure(erases, log, why, |erase| erase.kin = Some(family.kin(log)));
+    }
+    // A run that loses records may have folded them; erasing all records includes the checkpoints.
+    for erase in erases.iter_mut() {
+        erase.checkpoints |= erase.seqs.is_some();
+    }
+}
+
+/// Applies `change` to the erasure of a log, and adds an empty one if there is none.
+fn update_erasure(
+    erases: &mut Vec<Erasure>,
+    log: &LogId,
+    why: ErasureReason,
+    change: impl FnOnce(&mut Erasure),
+) {
+    match erases.iter_mut().find(|erase| erase.log == *log) {
+        Some(erase) => change(erase),
+        None => {
+            let mut erase = Erasure::records(log.clone(), Vec::new(), why);
+            change(&mut erase);
+            erases.push(erase);
+        }
+    }
+}
+
+impl ErasureReport {
+    pub(super) fn add(&mut self, other: ErasureReport) {
+        for log in other.logs {
+            if !self.logs.contains(&log) {
+                self.logs.push(log);
+            }
+        }
+        self.records += other.records;
+        self.bytes += other.bytes;
+    }
+}
+
+fn add(erases: &mut Vec<Erasure>, log: &LogId, seq: u64, why: ErasureReason) {
+    update_erasure(erases, log, why, |erase| {
+        if let Some(seqs) = &mut erase.seqs
+            && !seqs.contains(&seq)
+        {
+            seqs.push(seq);
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "forget_tests.rs"]
+mod forget_tests;

@@ -1,0 +1,569 @@
+//! Verifies an export and imports its Threads into a store.
+
+use std::io::BufRead;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use throughline_core::{
+    Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
+    StoreError, Tenant, Tree, json, kind,
+};
+
+use crate::chain::nature;
+use crate::cipher;
+use crate::hex::{hex, parse_digest};
+use crate::journal::Journal;
+use crate::journal::erasure_note::notice;
+use crate::journal::export::{FORMAT, VERSION, manifest_line};
+use crate::journal::seal::seal;
+use crate::manifest::Manifest;
+use crate::row::{ErasureReason, Row};
+use crate::sealed_batch::{Erasure, Guard};
+
+/// Contents of an export that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportSummary {
+    /// The tenant from which it was exported.
+    pub tenant: String,
+    /// The public key of the store that signed it.
+    pub store: String,
+    /// The imported Threads.
+    pub threads: Vec<LogId>,
+    /// Number of runs.
+    pub runs: u64,
+    /// Number of records.
+    pub records: u64,
+    /// Number of records whose content is redacted or was destroyed.
+    pub without_content: u64,
+    /// Whether the export is redacted. A redacted export can be verified but not imported.
+    pub redacted: bool,
+}
+
+impl ImportSummary {
+    /// Rejects a redacted export. Its contents are not the recorded ones, so a provider would not
+    /// get back what it issued.
+    pub fn must_be_full(&self) -> Result<(), StoreError> {
+        if !self.redacted {
+            return Ok(());
+        }
+        Err(StoreError::invalid(
+            "line 1 begins a redacted export, which cannot be imported: write a full one with \
+             `throughline export --full`",
+        ))
+    }
+}
+
+/// One line of an export.
+enum ExportLine {
+    Log(ImportedLog),
+    Record(Box<ImportedRecord>),
+    Manifest,
+}
+
+struct ImportedLog {
+    name: LogId,
+    kind: LogKind,
+    of: Option<LogId>,
+    fork: Option<ForkPoint>,
+    status: Option<Name>,
+    rewinds: Vec<(u64, u64)>,
+    gone: Option<ErasureReason>,
+    /// Records up to this number belong to a parent that is not imported. The parent's records list
+    /// what was destroyed in them.
+    orphaned: u64,
+    /// Destroyed contents among those records; `at` is the time of the last record.
+    untold: Vec<(u64, ErasureReason)>,
+    at: Option<i64>,
+    /// The last imported record, once the log was opened.
+    last: Option<u64>,
+}
+
+struct ImportedRecord {
+    row: Row,
+    content: Option<Bytes>,
+    salt: Option<Vec<u8>>,
+    redacted: bool,
+    gone: Option<ErasureReason>,
+}
+
+/// Verifies an export without a store: every content against its commitment, consecutive links, and
+/// the signature over all lines.
+pub fn verify_export(from: &mut dyn BufRead) -> Result<ImportSummary, StoreError> {
+    Ok(proven(from)?.0)
+}
+
+/// Verifies an export and returns its contents, the names of its logs, and a digest that identifies
+/// it.
+fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest), StoreError> {
+    let mut reader = ExportReader::new(from)?;
+    let mut logs = Vec::new();
+    while let Some(line) = reader.next()? {
+        if let ExportLine::Log(log) = line {
+            logs.push(log.name);
+        }
+    }
+    Ok((reader.seen, logs, reader.covers))
+}
+
+impl Journal {
+    /// Imports an export's Threads into the tenant, under their own names. Existing data is not
+    /// changed. The whole export is verified first, so `from` is read twice: `open` opens it.
+    ///
+    /// Each part is imported exactly once. An interrupted import therefore continues when the same
+    /// export is imported again, and concurrent imports of it do not conflict.
+    pub async fn import<R: BufRead + Send>(
+        &self,
+        tenant: &Tenant,
+        mut open: impl FnMut() -> Result<R, StoreError>,
+    ) -> Result<ImportSummary, StoreError> {
+        const PAGE: usize = 256;
+        let (proven, logs, digest) = proven(&mut open()?)?;
+        proven.must_be_full()?;
+        let digest = hex(&digest);
+        let begun = format!("import {digest} {tenant}");
+        if !self.backend.kept(&begun).await?.iter().any(|(name, _)| *name == begun) {
+            for log in logs {
+                if let Some(head) = self.log(tenant, &log).await? {
+                    return Err(StoreError::Conflict { log, expected: 0, found: head.last });
+                }
+            }
+            self.backend.keep(&begun, Bytes::new()).await?;
+        }
+        let mut source = open()?;
+        let mut reader = ExportReader::new(&mut source)?;
+        let mut log: Option<ImportedLog> = None;
+        let mut records: Vec<ImportedRecord> = Vec::new();
+        loop {
+            let line = reader.next()?;
+            let ended = !matches!(line, Some(ExportLine::Record(_)));
+            if (ended || records.len() >= PAGE)
+                && let Some(log) = &mut log
+            {
+                self.bring(tenant, log, std::mem::take(&mut records), &digest).await?;
+                if ended {
+                    self.tell(tenant, log, &digest).await?;
+                }
+            }
+            match line {
+                None => {
+                    self.backend.discard(&begun).await?;
+                    return Ok(proven);
+                }
+                Some(ExportLine::Log(mut next)) => {
+                    // A fork whose parent is not imported becomes an independent Thread with its
+                    // full history.
+                    let comes = |fork: &ForkPoint| proven.threads.contains(&fork.log);
+                    let alone = next.fork.as_ref().filter(|fork| !comes(fork));
+                    next.orphaned = alone.map_or(0, |fork| fork.at);
+                    next.fork = next.fork.filter(comes);
+                    log = Some(next);
+                }
+                Some(ExportLine::Record(record)) => records.push(*record),
+                Some(ExportLine::Manifest) => log = None,
+            }
+        }
+    }
+
+    /// Appends records to the log, which is opened with the first append.
+    async fn bring(
+        &self,
+        tenant: &Tenant,
+        log: &mut ImportedLog,
+        mut records: Vec<ImportedRecord>,
+        digest: &str,
+    ) -> Result<(), StoreError> {
+        // Shared records belong to the parent.
+        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+        records.retain(|taken| taken.row.seq > shared);
+        let mut records = records.into_iter().peekable();
+        while log.last.is_none() || records.peek().is_some() {
+            let rewind_to = records.peek().and_then(|taken| log.rewind_at(taken.row.seq));
+            let mut together = Vec::new();
+            while let Some(taken) = records
+                .next_if(|taken| together.is_empty() || log.rewind_at(taken.row.seq).is_none())
+            {
+                together.push(taken);
+            }
+            self.commit_records(tenant, log, &together, rewind_to, digest).await?;
+        }
+        Ok(())
+    }
+
+    /// Records and marks what was destroyed in the history of a fork whose parent is not imported.
+    async fn tell(
+        &self,
+        tenant: &Tenant,
+        log: &ImportedLog,
+        digest: &str,
+    ) -> Result<(), StoreError> {
+        let mut append = Append::new(log.name.clone());
+        append.expect = log.last;
+        let mut erases = Vec::new();
+        for (why, kind) in
+            [(ErasureReason::Forgotten, kind::FORGOTTEN), (ErasureReason::Expired, kind::EXPIRED)]
+        {
+            let gone = log.untold.iter().filter(|(_, gone)| *gone == why);
+            let seqs: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
+            if !seqs.is_empty() {
+                let erase = Erasure::records(log.name.clone(), seqs, why);
+                let at = log.at.and_then(|at| Timestamp::from_millisecond(at).ok());
+                append = append.record(NewRecord { at, ..notice(&erase, kind) });
+                erases.push(erase);
+            }
+        }
+        if erases.is_empty() {
+            return Ok(());
+        }
+        let name = format!("import {digest} {} told", log.name);
+        self.commit_part(tenant, append, erases, None, name).await
+    }
+
+    /// Writes a part of an export, unless it was written before.
+    async fn commit_part(
+        &self,
+        tenant: &Tenant,
+        append: Append,
+        erases: Vec<Erasure>,
+        rewind_to: Option<u64>,
+        name: String,
+    ) -> Result<(), StoreError> {
+        let _sealing = self.keys.sealing().await;
+        let mut sealed =
+            seal(&self.keys, Batch::new(tenant.clone()).append(append).with_idempotency_key(name))?;
+        sealed.erases = erases;
+        for append in &mut sealed.appends {
+            append.rewind_to = rewind_to;
+            append.guard = Guard::Operator;
+        }
+        self.backend.commit(sealed).await?;
+        Ok(())
+    }
+
+    /// Appends records of which only the first can be a rewind.
+    async fn commit_records(
+        &self,
+        tenant: &Tenant,
+        log: &mut ImportedLog,
+        records: &[ImportedRecord],
+        rewind_to: Option<u64>,
+        digest: &str,
+    ) -> Result<(), StoreError> {
+        let mut append = Append::new(log.name.clone());
+        append.records = records.iter().map(ImportedRecord::record).collect();
+        let mut erases = Vec::new();
+        // No other process may have added records.
+        append.expect = log.last;
+        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+        let last = records.last().map_or(log.last.unwrap_or(shared), |taken| taken.row.seq);
+        let name = format!("import {digest} {} {last}", log.name);
+        let begins = log.last.replace(last).is_none();
+        if begins {
+            let (of, fork) = (log.of.clone(), log.fork.clone());
+            append = append.opening(LogOpening { kind: log.kind, of, fork });
+            append.status.clone_from(&log.status);
+        }
+        log.at = records.last().map_or(log.at, |taken| Some(taken.row.at));
+        // The parent's records list what was destroyed in the history of a fork.
+        let orphaned = |taken: &&ImportedRecord| taken.row.seq <= log.orphaned;
+        let untold = records.iter().filter(orphaned);
+        let untold = untold.filter_map(|taken| Some((taken.row.seq, taken.gone?)));
+        log.untold.extend(untold);
+        for why in [ErasureReason::Forgotten, ErasureReason::Expired] {
+            let own = records.iter().filter(|taken| taken.row.seq > log.orphaned);
+            let gone = own.filter(|taken| taken.gone == Some(why));
+            let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
+            if !seqs.is_empty() {
+                erases.push(Erasure::records(log.name.clone(), seqs, why));
+            }
+        }
+        // The log's own reason is applied last, so each record keeps its own reason.
+        let gone = log.gone.filter(|_| begins);
+        erases.extend(gone.map(|why| Erasure::all(log.name.clone(), why)));
+        self.commit_part(tenant, append, erases, rewind_to, name).await
+    }
+}
+
+impl ImportedLog {
+    /// Returns the target of the rewind at this record, if it is one.
+    fn rewind_at(&self, seq: u64) -> Option<u64> {
+        self.rewinds.iter().find(|(at, _)| *at == seq).map(|(_, to)| *to)
+    }
+}
+
+impl ImportedRecord {
+    /// Returns the record to import: the content, or a note with the reason for its absence.
+    fn record(&self) -> NewRecord {
+        let content = self.content.clone().unwrap_or_else(|| {
+            let why = self
+                .gone
+                .map_or("not exported".to_owned(), |gone| gone.to_elision_reason().to_string());
+            let note = json::object(|note| {
+                note.string("gone", &why);
+            });
+            note.bytes().clone()
+        });
+        NewRecord {
+            kind: self.row.kind.clone(),
+            content,
+            events: self.row.events,
+            // The hash is not valid in this store, but records with the same subject must stay
+            // related.
+            about: self.row.about.map(|about| Name::from(format!("imported {about}"))),
+            at: Timestamp::from_millisecond(self.row.at).ok(),
+        }
+    }
+}
+
+/// Reads and verifies an export line by line.
+struct ExportReader<'r> {
+    from: &'r mut dyn BufRead,
+    hash: Sha256,
+    line: u64,
+    seen: ImportSummary,
+    /// The previous record. The next one is verified against it if both are consecutive in one
+    /// chain.
+    last: Option<Row>,
+    /// The current log: its name, its kind and lineage, and the number of records shared with its
+    /// parent.
+    log: Option<(LogId, String, u64)>,
+    redacted: bool,
+    signed: bool,
+    /// The digest that the signature covers.
+    covers: Digest,
+}
+
+impl<'r> ExportReader<'r> {
+    fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
+        let (hash, seen) = (Sha256::new(), ImportSummary::default());
+        let (last, log, redacted, signed) = (None, None, false, false);
+        let covers = Digest::default();
+        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed, covers };
+        let Some((first, text)) = reader.read()? else {
+            return Err(reader.wrong("is missing: the file is empty"));
+        };
+        let root = first.root();
+        if !root.get("format").is_some_and(|format| format.is(FORMAT)) {
+            return Err(reader.wrong("is not the header of a Throughline export"));
+        }
+        match root.get("version").and_then(Node::u64) {
+            Some(VERSION) => {}
+            Some(version) => {
+                let problem = format!("has version {version}, but this program supports {VERSION}");
+                return Err(reader.wrong(&problem));
+            }
+            None => return Err(reader.wrong("has no version")),
+        }
+        let word = |key| root.text_of(key).unwrap_or_default().into_owned();
+        (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
+        reader.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
+        reader.seen.redacted = reader.redacted;
+        reader.hash.update(text);
+        Ok(reader)
+    }
+
+    /// Returns the next line, verified as far as possible.
+    fn next(&mut self) -> Result<Option<ExportLine>, StoreError> {
+        let Some((tree, text)) = self.read()? else {
+            if !self.signed {
+                return Err(self.wrong("is missing: the export was truncated before its signature"));
+            }
+            return Ok(None);
+        };
+        if self.signed {
+            return Err(self.wrong("follows the signature"));
+        }
+        let root = tree.root();
+        if let Some(manifest) = root.get("manifest") {
+            self.manifest(manifest, &text)?;
+            return Ok(Some(ExportLine::Manifest));
+        }
+        self.hash.update(&text);
+        if root.get("log").is_some() {
+            let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
+            match log.kind {
+                LogKind::Thread => self.seen.threads.push(log.name.clone()),
+                LogKind::Run => self.seen.runs += 1,
+            }
+            let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+            let nature = nature(log.kind, log.of.as_ref(), log.fork.as_ref());
+            self.log = Some((log.name.clone(), nature, shared));
+            return Ok(Some(ExportLine::Log(log)));
+        }
+        let record = record_of(root).ok_or_else(|| self.wrong("is not a record"))?;
+        self.prove(&record)?;
+        Ok(Some(ExportLine::Record(Box::new(record))))
+    }
+
+    fn prove(&mut self, record: &ImportedRecord) -> Result<(), StoreError> {
+        let row = &record.row;
+        let Some((log, nature, shared)) = self.log.clone() else {
+            return Err(self.wrong("is a record before any log"));
+        };
+        self.seen.records += 1;
+        match (&record.content, &record.salt) {
+            (Some(content), Some(salt)) if !record.redacted => {
+                let salt = <[u8; cipher::SALT]>::try_from(salt.as_slice())
+                    .map_err(|_| self.wrong("has a salt of the wrong length"))?;
+                if cipher::commitment(&salt, content) != row.commitment {
+                    return Err(self.wrong("has content that does not match its commitment"));
+                }
+            }
+            (Some(_), None) if record.redacted && self.redacted => self.seen.without_content += 1,
+            (None, _) if record.gone.is_some() => self.seen.without_content += 1,
+            (_, _) => return Err(self.wrong("has no content and no reason for its absence")),
+        }
+        // Links of other logs may be missing here, so only consecutive records of one chain are
+        // checked. Shared records of a fork were linked under the parent's name.
+        let last = self.last.replace(row.clone());
+        let follows = |last: &Row| last.writer == row.writer && last.position + 1 == row.position;
+        if row.seq > shared
+            && let Some(last) = last.filter(follows)
+        {
+            let tenant = Tenant::from(&*self.seen.tenant);
+            let header = row.header(&tenant, &log, &nature);
+            if header.link(&last.link, &row.commitment) != row.link {
+                return Err(self.wrong("breaks the chain"));
+            }
+        }
+        Ok(())
+    }
+
+    fn manifest(&mut self, node: Node<'_>, text: &[u8]) -> Result<(), StoreError> {
+        let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
+        if text.strip_suffix(b"\n") != Some(manifest_line(&manifest).bytes()) {
+            return Err(self.wrong("is not formatted as a manifest"));
+        }
+        if !manifest.is_signed_by(&self.seen.store) {
+            return Err(self.wrong("has an invalid signature"));
+        }
+        let covers: Digest = self.hash.clone().finalize().into();
+        if manifest.statement().and_then(|said| said.covers) != Some(covers) {
+            return Err(self.wrong("does not cover these lines: a line before it was changed"));
+        }
+        (self.signed, self.covers) = (true, covers);
+        Ok(())
+    }
+
+    /// Reads the next line. Returns it parsed, and as text with its line break.
+    fn read(&mut self) -> Result<Option<(Tree, Bytes)>, StoreError> {
+        let mut text = Vec::new();
+        self.line += 1;
+        let read = self.from.read_until(b'\n', &mut text);
+        read.map_err(|error| self.wrong(&format!("cannot be read: {error}")))?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let text = Bytes::from(text);
+        let tree = Tree::parse(text.clone());
+        let tree = tree.map_err(|error| self.wrong(&format!("is not JSON: {error}")))?;
+        Ok(Some((tree, text)))
+    }
+
+    fn wrong(&self, problem: &str) -> StoreError {
+        StoreError::invalid(format!("line {} {problem}", self.line))
+    }
+}
+
+/// Parses the manifest in a JSON line.
+pub fn parse_manifest(line: &[u8]) -> Option<Manifest> {
+    let tree = Tree::parse(line.to_vec()).ok()?;
+    read_manifest(tree.root().get("manifest")?)
+}
+
+fn read_manifest(node: Node<'_>) -> Option<Manifest> {
+    let body = node.text_of("body")?.into_owned();
+    let signature = node.text_of("signature")?;
+    let (first, second) = signature.split_at_checked(64)?;
+    let mut bytes = [0; 64];
+    let halves = [parse_digest(first)?, parse_digest(second)?].concat();
+    bytes.copy_from_slice(halves.get(..64)?);
+    Some(Manifest { body, signature: bytes })
+}
+
+fn log_of(root: Node<'_>) -> Option<ImportedLog> {
+    let kind = match &*root.text_of("kind")? {
+        "thread" => LogKind::Thread,
+        "run" => LogKind::Run,
+        _ => return None,
+    };
+    let fork = match root.get("fork") {
+        None => None,
+        Some(fork) => {
+            Some(ForkPoint { log: LogId(fork.name_of("log")?), at: fork.get("at")?.u64()? })
+        }
+    };
+    let pair = |pair: Node<'_>| Some((pair.get("at")?.u64()?, pair.get("to")?.u64()?));
+    let rewinds = match root.get("rewinds") {
+        None => Vec::new(),
+        Some(list) => list.elements().map(pair).collect::<Option<_>>()?,
+    };
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(parse_erasure_reason(&word)?),
+    };
+    Some(ImportedLog {
+        name: LogId(root.name_of("log")?),
+        kind,
+        of: root.name_of("of").map(LogId),
+        fork,
+        status: root.name_of("status"),
+        rewinds,
+        gone,
+        orphaned: 0,
+        untold: Vec::new(),
+        at: None,
+        last: None,
+    })
+}
+
+fn record_of(root: Node<'_>) -> Option<ImportedRecord> {
+    let content = match (root.get("text"), root.get("base64")) {
+        (Some(text), _) => Some(Bytes::from(text.text()?.into_owned())),
+        (None, Some(base64)) => Some(Bytes::from(STANDARD.decode(&*base64.text()?).ok()?)),
+        (None, None) => None,
+    };
+    let salt = match root.text_of("salt") {
+        None => None,
+        Some(salt) => Some(decode_hex(&salt)?),
+    };
+    let row = Row {
+        seq: root.get("seq")?.u64()?,
+        kind: root.name_of("kind")?,
+        at: root.text_of("at")?.parse().ok()?,
+        events: u32::try_from(root.get("events").map_or(Some(0), Node::u64)?).ok()?,
+        last_event: root.get("last_event").and_then(Node::u64),
+        about: match root.text_of("about") {
+            None => None,
+            Some(about) => Some(about.parse().ok()?),
+        },
+        size: root.get("size")?.u64()?,
+        commitment: parse_digest(&root.text_of("commitment")?)?,
+        link: parse_digest(&root.text_of("link")?)?,
+        writer: root.name_of("writer")?,
+        position: root.get("position")?.u64()?,
+        blob: None,
+        content: None,
+        salt: None,
+        erased: None,
+    };
+    let redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
+    let gone = match root.text_of("gone") {
+        None => None,
+        Some(word) => Some(parse_erasure_reason(&word)?),
+    };
+    Some(ImportedRecord { row, content, salt, redacted, gone })
+}
+
+/// Parses the reason for an erasure.
+fn parse_erasure_reason(word: &str) -> Option<ErasureReason> {
+    let known = [ErasureReason::Forgotten, ErasureReason::Expired];
+    known.into_iter().find(|why| why.to_elision_reason().to_string() == word)
+}
+
+fn decode_hex(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}

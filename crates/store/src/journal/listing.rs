@@ -1,0 +1,119 @@
+//! Lists Threads and runs, and forks Threads.
+
+use throughline_core::{
+    Append, Batch, LogHead, LogId, LogKind, LogOpening, Receipt, Store, StoreError, Tenant,
+};
+
+use crate::journal::Journal;
+use crate::query::{Listing, Order, Stats};
+
+/// One page of a list of logs.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Continues after this log.
+    pub after: Option<LogId>,
+    /// Maximum number of logs.
+    pub limit: u32,
+    /// The order of the logs.
+    pub order: Order,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { after: None, limit: 50, order: Order::Newest }
+    }
+}
+
+impl Journal {
+    /// Lists the tenant's Threads.
+    pub async fn threads(&self, tenant: &Tenant, page: Page) -> Result<Vec<LogHead>, StoreError> {
+        self.backend.logs(tenant, page.listing(Some(LogKind::Thread))).await
+    }
+
+    /// Lists the tenant's runs, of one Thread or of all.
+    pub async fn runs(
+        &self,
+        tenant: &Tenant,
+        of: Option<&LogId>,
+        page: Page,
+    ) -> Result<Vec<LogHead>, StoreError> {
+        let listing = Listing { of: of.cloned(), ..page.listing(Some(LogKind::Run)) };
+        self.backend.logs(tenant, listing).await
+    }
+
+    /// Returns all runs and forks of a log, recursively.
+    pub(super) async fn family(&self, tenant: &Tenant, log: &LogId) -> Result<Family, StoreError> {
+        let mut family = Family { runs: Vec::new(), forks: Vec::new() };
+        let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
+        let mut left = vec![log.clone()];
+        while let Some(log) = left.pop() {
+            let runs = self.runs(tenant, Some(&log), everything.clone()).await?;
+            let listing =
+                Listing { forks_of: Some(log.clone()), ..everything.clone().listing(None) };
+            let forks = self.backend.logs(tenant, listing).await?;
+            // A fork that shares no records is not part of the family.
+            left.extend(forks.iter().filter(|fork| shares(fork)).map(|fork| fork.log.clone()));
+            family.runs.extend(runs.into_iter().map(|run| (log.clone(), run)));
+            family.forks.extend(forks);
+        }
+        Ok(family)
+    }
+
+    /// Starts a Thread that shares the history of `of` up to `at`, or all of it.
+    pub async fn fork(
+        &self,
+        tenant: &Tenant,
+        of: &LogId,
+        at: Option<u64>,
+        new: &LogId,
+    ) -> Result<Receipt, StoreError> {
+        let Some(head) = self.log(tenant, of).await? else {
+            return Err(StoreError::NotFound { what: "thread", name: of.0.clone() });
+        };
+        if head.kind != LogKind::Thread {
+            return Err(StoreError::invalid(format!("{of} is a run: only threads can be forked")));
+        }
+        let opening = LogOpening::fork(of.clone(), at.unwrap_or(head.last));
+        self.commit(Batch::new(tenant.clone()).append(Append::new(new.clone()).opening(opening)))
+            .await
+    }
+
+    /// Lists all tenants.
+    pub async fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
+        self.backend.tenants().await
+    }
+
+    /// Returns row counts and sizes.
+    pub async fn stats(&self) -> Result<Stats, StoreError> {
+        self.backend.stats().await
+    }
+}
+
+/// Returns whether a fork shares records with its parent.
+pub(super) fn shares(fork: &LogHead) -> bool {
+    fork.fork.as_ref().is_some_and(|fork| fork.at > 0)
+}
+
+/// The runs and forks of a Thread, recursively.
+pub(super) struct Family {
+    /// The runs, each with its Thread.
+    pub(super) runs: Vec<(LogId, LogHead)>,
+    pub(super) forks: Vec<LogHead>,
+}
+
+impl Family {
+    /// Returns the number of direct runs and forks of a Thread in the family.
+    pub(super) fn kin(&self, thread: &LogId) -> u64 {
+        let runs = self.runs.iter().filter(|(of, _)| of == thread).count();
+        let is_own = |fork: &&LogHead| fork.fork.as_ref().is_some_and(|fork| fork.log == *thread);
+        let forks = self.forks.iter().filter(is_own).count();
+        u64::try_from(runs + forks).unwrap_or(u64::MAX)
+    }
+}
+
+impl Page {
+    pub(super) fn listing(self, kind: Option<LogKind>) -> Listing {
+        let Page { after, limit, order } = self;
+        Listing { kind, of: None, forks_of: None, order, after, limit }
+    }
+}

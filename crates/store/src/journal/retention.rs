@@ -1,0 +1,191 @@
+//! Retention: destroys expired Threads, unless they are used in the meantime.
+//!
+//! A fork shares its parent's records, so a Thread is in use while one of its forks is. Forks
+//! expire before their parents. One read of all Threads selects the expired ones. Before each
+//! erasure the Thread is read again, and the database rejects the erasure if the Thread was written
+//! to since.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use throughline_core::{LogHead, LogId, Store, StoreError, Tenant, kind};
+
+use crate::journal::Journal;
+use crate::journal::forget::{ErasureReport, family_erases};
+use crate::journal::listing::Page;
+use crate::query::{Order, Progress};
+use crate::row::ErasureReason;
+
+/// The retention policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Threads expire when they were not written to for longer than this.
+    pub older_than: Option<std::time::Duration>,
+    /// The oldest Threads expire until the remaining contents have at most this many bytes.
+    pub at_most_bytes: Option<u64>,
+}
+
+/// A Thread with its age and size, as of one read.
+struct ExpiredThread {
+    thread: LogHead,
+    /// The content bytes of the Thread and its runs.
+    bytes: u64,
+    /// The last write to the Thread, one of its runs or one of its forks.
+    used: Timestamp,
+    /// The number of forks from the root Thread to this one.
+    depth: usize,
+}
+
+impl Journal {
+    /// Destroys the content of expired Threads. A Thread that is used in the meantime stays.
+    pub async fn prune(
+        &self,
+        tenant: &Tenant,
+        retention: Retention,
+        now: Timestamp,
+        progress: Progress<'_>,
+    ) -> Result<ErasureReport, StoreError> {
+        let mut destroyed = ErasureReport::default();
+        let expiring = self.aged(tenant, retention, now).await?;
+        let count = expiring.len().max(1);
+        for (done, aged) in expiring.iter().enumerate() {
+            destroyed.add(self.expire(tenant, aged).await?);
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "an approximate share for a progress bar"
+            )]
+            progress((done + 1) as f64 / count as f64);
+        }
+        destroyed.unreached = self.complete_erasures().await?;
+        Ok(destroyed)
+    }
+
+    /// Returns the expired Threads that [`Journal::prune`] would destroy, each with the content
+    /// bytes of the Thread and its runs.
+    pub async fn expiring(
+        &self,
+        tenant: &Tenant,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Vec<(LogHead, u64)>, StoreError> {
+        let expiring = self.aged(tenant, retention, now).await?;
+        Ok(expiring.into_iter().map(|aged| (aged.thread, aged.bytes)).collect())
+    }
+
+    async fn aged(
+        &self,
+        tenant: &Tenant,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Vec<ExpiredThread>, StoreError> {
+        let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
+        let threads = self.threads(tenant, everything.clone()).await?;
+        let runs = self.runs(tenant, None, everything).await?;
+        Ok(chosen(ages(threads, &runs), retention, now))
+    }
+
+    /// Destroys a Thread that was not used since it was selected.
+    async fn expire(
+        &self,
+        tenant: &Tenant,
+        aged: &ExpiredThread,
+    ) -> Result<ErasureReport, StoreError> {
+        let nothing = ErasureReport::default();
+        let Some(head) = self.log(tenant, &aged.thread.log).await? else { return Ok(nothing) };
+        let family = self.family(tenant, &head.log).await?;
+        let runs: Vec<LogHead> = family.runs.iter().map(|(_, run)| run.clone()).collect();
+        let threads = std::iter::once(head.clone()).chain(family.forks.iter().cloned()).collect();
+        let now = ages(threads, &runs).into_iter().find(|now| now.thread.log == head.log);
+        if now.is_none_or(|now| now.used > aged.used) {
+            return Ok(nothing);
+        }
+        let own_runs = family.runs.iter().filter(|(of, _)| *of == head.log).map(|(_, run)| run);
+        let expects: Vec<(LogId, u64)> = std::iter::once(&head)
+            .chain(own_runs)
+            .map(|head| (head.log.clone(), head.last))
+            .collect();
+        let erases = family_erases(&head, &family, ErasureReason::Expired);
+        match self.destroy(tenant, &erases, &expects, kind::EXPIRED).await {
+            // The Thread was used in the meantime.
+            Err(StoreError::Conflict { .. }) => Ok(nothing),
+            done => done,
+        }
+    }
+}
+
+/// Returns the Threads that still have content: least recently used first, and forks before
+/// parents.
+fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
+    let mut own: HashMap<LogId, (Timestamp, u64)> = HashMap::new();
+    for head in threads.iter().chain(runs).filter(|head| head.gone.is_none()) {
+        let thread = head.of.as_ref().unwrap_or(&head.log);
+        let (used, bytes) = own.entry(thread.clone()).or_insert((Timestamp::MIN, 0));
+        (*used, *bytes) = ((*used).max(head.updated), *bytes + head.bytes);
+    }
+    let parents = parents(&threads);
+    let mut used: HashMap<LogId, Timestamp> = HashMap::new();
+    let mut depths: HashMap<LogId, usize> = HashMap::new();
+    for thread in threads.iter().filter(|thread| thread.gone.is_none()) {
+        let time = own.get(&thread.log).map_or(thread.updated, |(used, _)| *used);
+        let line = line(&parents, &thread.log);
+        depths.insert(thread.log.clone(), line.len());
+        for log in line {
+            let latest = used.entry(log).or_insert(time);
+            *latest = time.max(*latest);
+        }
+    }
+    let mut ages: Vec<ExpiredThread> = threads
+        .into_iter()
+        .filter(|thread| thread.gone.is_none())
+        .map(|thread| ExpiredThread {
+            bytes: own.get(&thread.log).map_or(0, |(_, bytes)| *bytes),
+            used: used.get(&thread.log).copied().unwrap_or(thread.updated),
+            depth: depths.get(&thread.log).copied().unwrap_or_default(),
+            thread,
+        })
+        .collect();
+    ages.sort_by_key(|aged| (aged.used, Reverse(aged.depth)));
+    ages
+}
+
+/// Maps each fork that shares records to its parent.
+fn parents(threads: &[LogHead]) -> HashMap<LogId, LogId> {
+    let shares = |head: &LogHead| head.fork.clone().filter(|fork| fork.at > 0);
+    let pair = |head: &LogHead| Some((head.log.clone(), shares(head)?.log));
+    threads.iter().filter_map(pair).collect()
+}
+
+/// Returns a Thread and its ancestors.
+fn line(parents: &HashMap<LogId, LogId>, thread: &LogId) -> Vec<LogId> {
+    let next = |log: &LogId| parents.get(log).cloned();
+    std::iter::successors(Some(thread.clone()), next).collect()
+}
+
+/// Returns the expired Threads.
+fn chosen(
+    mut ages: Vec<ExpiredThread>,
+    retention: Retention,
+    now: Timestamp,
+) -> Vec<ExpiredThread> {
+    let mut kept: u64 = ages.iter().map(|aged| aged.bytes).sum();
+    let oldest = retention.older_than.and_then(|age| {
+        let age = jiff::SignedDuration::try_from(age).ok()?;
+        now.checked_sub(age).ok()
+    });
+    let mut up: HashSet<LogId> = HashSet::new();
+    for ExpiredThread { thread, bytes, used, .. } in &ages {
+        let old = oldest.is_some_and(|oldest| *used < oldest);
+        // A Thread without its own contents frees no space.
+        let much = *bytes > 0 && retention.at_most_bytes.is_some_and(|most| kept > most);
+        if old || much {
+            kept = kept.saturating_sub(*bytes);
+            up.insert(thread.log.clone());
+        }
+    }
+    // A fork without its own contents expires with its parent.
+    let heads: Vec<LogHead> = ages.iter().map(|aged| aged.thread.clone()).collect();
+    let parents = parents(&heads);
+    ages.retain(|aged| line(&parents, &aged.thread.log).iter().any(|log| up.contains(log)));
+    ages
+}

@@ -1,0 +1,57 @@
+//! Rotates the master key while the store is in use.
+
+use throughline_core::StoreError;
+
+use crate::journal::Journal;
+use crate::master_key::MasterKey;
+use crate::query::Progress;
+use crate::row::SaltRow;
+
+/// The result of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotationReport {
+    /// Number of salts that were wrapped again.
+    pub wrapped: u64,
+    /// Whether some salts are still wrapped under another master key, because a process without the
+    /// new key wrote in the meantime. Restart that process with the new key and rotate again.
+    pub is_behind: bool,
+}
+
+impl Journal {
+    /// Wraps everything under the master key `to`. Other processes need the new key, and the
+    /// previous one as a retired key, until all of them were restarted.
+    pub async fn rotate(
+        &self,
+        to: &MasterKey,
+        progress: Progress<'_>,
+    ) -> Result<RotationReport, StoreError> {
+        const PAGE: u32 = 500;
+        let epoch = self.keys.begin_epoch(&*self.backend, to).await?;
+        // Processes with the new key wrap all later records under it. This loop does not follow the
+        // others.
+        let last = self.backend.last_record().await?;
+        let total = self.backend.stats().await?.records.max(1);
+        let mut wrapped = 0_u64;
+        let mut after = i64::MIN;
+        loop {
+            let salts = self.backend.salts_not_of(epoch, after, last, PAGE).await?;
+            let Some(end) = salts.last() else { break };
+            after = end.record;
+            wrapped += u64::try_from(salts.len()).unwrap_or(0);
+            let anew = salts.into_iter().map(|SaltRow { record, salt }| {
+                let salt = self.keys.wrap(&self.keys.unwrap(&salt)?)?;
+                Ok(SaltRow { record, salt })
+            });
+            self.backend.rewrap(anew.collect::<Result<_, StoreError>>()?).await?;
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "an approximate share for a progress bar"
+            )]
+            progress((wrapped as f64 / total as f64).min(1.0));
+        }
+        // Removes the old salts from all files.
+        self.backend.scrub().await?;
+        let behind = self.backend.salts_not_of(epoch, i64::MIN, i64::MAX, 1).await?;
+        Ok(RotationReport { wrapped, is_behind: !behind.is_empty() })
+    }
+}

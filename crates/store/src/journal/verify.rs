@@ -1,0 +1,512 @@
+//! Verifies every link, commitment, manifest, log and index row, and reports the first failure.
+//!
+//! Other processes may write and erase in the meantime, faster than this code reads, so no loop
+//! waits for the end of new data. All data written before the start is verified. Later data is read
+//! only where a log's row requires it.
+
+mod index_rows;
+mod logs;
+
+use std::collections::HashMap;
+
+use throughline_core::{Digest, LogId, Name, StoreError, Tenant};
+
+use crate::chain::{GENESIS, Link};
+use crate::cipher;
+use crate::hex::hex;
+use crate::journal::Journal;
+use crate::journal::verify::logs::LogSummary;
+use crate::manifest::Manifest;
+use crate::query::Progress;
+use crate::row::ChainRow;
+use crate::row_mac::{RowState, STORE_TABLES, TENANT_TABLES};
+
+/// The result of a verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Number of records with valid links.
+    pub records: u64,
+    /// Number of these records whose content was destroyed with a matching erasure record.
+    pub gone: u64,
+    /// Number of chain segments.
+    pub segments: u64,
+    /// Number of manifests with valid signatures.
+    pub manifests: u64,
+    /// The first failure; `None` if the store is intact.
+    pub broken: Option<VerifyFailure>,
+    /// The tables whose rows are verified. Leases, creation times and the last change of a log are
+    /// not covered.
+    pub tables: Vec<&'static str>,
+    /// Limitations of the verification.
+    pub warnings: Vec<Warning>,
+}
+
+/// A limitation of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// There is no master key, so the signing key is stored beside the data.
+    KeyBesideData,
+    /// There is no signed manifest.
+    NoManifest,
+    /// The store has schema version 1, whose index rows have no MACs.
+    RowsWithoutMacs,
+}
+
+impl Warning {
+    /// Returns the machine-readable name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Warning::KeyBesideData => "key-beside-data",
+            Warning::NoManifest => "no-manifest",
+            Warning::RowsWithoutMacs => "rows-without-macs",
+        }
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Warning::KeyBesideData => {
+                "the signing key is stored beside the data: anyone who can write to the store can \
+                 sign changes. Use a master key, or keep a manifest elsewhere"
+            }
+            Warning::NoManifest => {
+                "there is no signed manifest: truncation at the end is not detected. \
+                 Keep a manifest elsewhere, with --write-manifest"
+            }
+            Warning::RowsWithoutMacs => {
+                "the store has schema version 1: only records and what they prove are covered. Open \
+                 it once for writing, which adds the MACs of the other tables"
+            }
+        })
+    }
+}
+
+/// A failed check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyFailure {
+    /// The location, for example `record 7 of thread_1 (tenant default)`.
+    pub place: String,
+    /// The problem, worded as the end of a sentence.
+    pub problem: String,
+}
+
+impl std::fmt::Display for VerifyFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.place, self.problem)
+    }
+}
+
+/// Returns the names of the tables whose rows are verified.
+fn tables(has_macs: bool) -> Vec<&'static str> {
+    let by_records = ["records", "salts", "blobs", "segments"];
+    let by_macs = TENANT_TABLES.iter().chain(&STORE_TABLES).filter(|_| has_macs);
+    let by_macs = by_macs.map(|table| table.name).filter(|name| !by_records.contains(name));
+    by_records.into_iter().chain(by_macs).collect()
+}
+
+/// The tenant and writer of a chain segment.
+type ChainKey = (Tenant, Name);
+
+/// The state of a running verification.
+#[derive(Default)]
+struct Ledger {
+    proof: Counts,
+    chains: HashMap<ChainKey, (u64, Link)>,
+    /// The ends of the chains when the verification began.
+    heads: HashMap<(ChainKey, u64), Link>,
+    /// Links that signed manifests confirm.
+    vouched: HashMap<(ChainKey, u64), Link>,
+    /// The state of each log according to its records.
+    logs: HashMap<(Tenant, LogId), LogSummary>,
+    /// The tenant whose chains are verified; `None` verifies all.
+    scope: Option<Tenant>,
+    /// The minimum state of the sums of index rows, according to manifests.
+    rows: HashMap<Option<ChainKey>, (i64, Digest)>,
+}
+
+#[derive(Default)]
+struct Counts {
+    records: u64,
+    gone: u64,
+    manifests: u64,
+}
+
+impl Journal {
+    /// Verifies everything written before the call; other processes may continue. `witness` is a
+    /// manifest that was exported earlier; with it, truncation is detected too.
+    pub async fn verify(
+        &self,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<VerifyReport, StoreError> {
+        self.verify_within(Ledger::default(), witness, progress).await
+    }
+
+    /// Verifies the chains, logs and index rows of one tenant. Problems elsewhere are neither
+    /// searched nor reported.
+    pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<VerifyReport, StoreError> {
+        let ledger = Ledger { scope: Some(tenant.clone()), ..Ledger::default() };
+        self.verify_within(ledger, None, &|_| {}).await
+    }
+
+    async fn verify_within(
+        &self,
+        mut ledger: Ledger,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<VerifyReport, StoreError> {
+        let outcome = self.prove(&mut ledger, witness, progress).await;
+        let broken = match outcome {
+            Ok(()) => None,
+            Err(VerifyError::Broken(broken)) => Some(broken),
+            Err(VerifyError::Store(StoreError::Corrupt(problem))) => {
+                Some(broken("the store", &problem))
+            }
+            Err(VerifyError::Store(StoreError::Database(error))) => {
+                Some(broken("the store", &format!("cannot be read: {error}")))
+            }
+            Err(VerifyError::Store(error)) => return Err(error),
+        };
+        if !self.backend.is_stable() {
+            return Err(StoreError::Locked(self.url().into()));
+        }
+        let segments = u64::try_from(ledger.chains.len()).unwrap_or(u64::MAX);
+        let Counts { records, gone, manifests } = ledger.proof;
+        let has_macs = self.backend.version().await? > 1;
+        let (tables, warnings) = (tables(has_macs), self.warnings(manifests, has_macs));
+        Ok(VerifyReport { records, gone, segments, manifests, broken, tables, warnings })
+    }
+
+    fn warnings(&self, manifests: u64, has_macs: bool) -> Vec<Warning> {
+        let warnings = [
+            (self.keys.epoch() == 0, Warning::KeyBesideData),
+            (manifests == 0, Warning::NoManifest),
+            (!has_macs, Warning::RowsWithoutMacs),
+        ];
+        warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning).collect()
+    }
+
+    async fn prove(
+        &self,
+        ledger: &mut Ledger,
+        witness: Option<&Manifest>,
+        progress: Progress<'_>,
+    ) -> Result<(), VerifyError> {
+        self.verify_manifests(ledger, witness).await?;
+        ledger.expect(self.backend.heads(ledger.scope.as_ref()).await?);
+        let total = match ledger.scope {
+            None => self.backend.stats().await?.records.max(1),
+            // A tenant's verification reports no progress and does not count records of others.
+            Some(_) => 1,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "an approximate share for a progress bar")]
+        let progress = |records: u64| progress((records as f64 / total as f64).min(1.0));
+        let last = self.backend.last_record().await?;
+        self.verify_records(ledger, last, &progress).await?;
+        self.verify_missing(ledger).await?;
+        self.verify_heads(ledger).await?;
+        self.verify_logs(ledger).await?;
+        match self.backend.version().await? {
+            0 | 1 => Ok(()),
+            2.. => self.verify_rows(ledger).await,
+        }
+    }
+
+    /// Verifies the records up to `up_to`, in commit order.
+    async fn verify_records(
+        &self,
+        ledger: &mut Ledger,
+        up_to: i64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), VerifyError> {
+        const PAGE: u32 = 500;
+        let mut after = i64::MIN;
+        loop {
+            let rows = self.backend.chain(ledger.scope.as_ref(), after, up_to, PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.id;
+            for row in &rows {
+                self.load_log(ledger, row).await?;
+                ledger.link(row)?;
+                self.verify_content(ledger, row).await?;
+                ledger.proof.records += 1;
+            }
+            progress(ledger.proof.records);
+        }
+    }
+
+    /// Loads the kind and lineage of the record's log from the log's row.
+    async fn load_log(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), VerifyError> {
+        let ChainRow { tenant, log, .. } = chain;
+        let key = (tenant.clone(), log.clone());
+        if ledger.logs.contains_key(&key) {
+            return Ok(());
+        }
+        let Some(head) = self.backend.log(tenant, log).await? else {
+            return Err(
+                broken(&place(chain), "belongs to a log that the tenant does not have").into()
+            );
+        };
+        ledger.logs.insert(key, LogSummary::before(&head));
+        Ok(())
+    }
+
+    /// Verifies the signature and order of every manifest. The links that they confirm are checked
+    /// later.
+    async fn verify_manifests(
+        &self,
+        ledger: &mut Ledger,
+        witness: Option<&Manifest>,
+    ) -> Result<(), VerifyError> {
+        const PAGE: u32 = 500;
+        let store = self.signer.store();
+        let mut series: HashMap<Name, (u64, Digest)> = HashMap::new();
+        let mut after = i64::MIN;
+        loop {
+            let manifests = self.backend.manifests(after, PAGE).await?;
+            for (id, manifest) in &manifests {
+                after = *id;
+                let place = format!("manifest {id}");
+                if !manifest.is_signed_by(&store) {
+                    return Err(broken(&place, "has an invalid signature").into());
+                }
+                let Some(said) = manifest.statement() else {
+                    return Err(broken(&place, "cannot be read").into());
+                };
+                let (number, digest) = series.entry(said.writer.clone()).or_insert((0, [0; 32]));
+                if said.number != *number + 1 || said.previous != *digest {
+                    let problem = format!("does not follow manifest {number} of {}", said.writer);
+                    return Err(broken(&place, &problem).into());
+                }
+                (*number, *digest) = (said.number, manifest.digest());
+                let concerns = said.heads.iter().any(|head| ledger.concerns(&head.tenant));
+                ledger.proof.manifests += u64::from(concerns);
+                ledger.confirm_rows(said.rows);
+                ledger.vouch(said.heads);
+            }
+            // Other processes sign in the meantime.
+            let was_all = u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE);
+            if was_all {
+                break;
+            }
+        }
+        if let Some(witness) = witness {
+            if !witness.is_signed_by(&store) {
+                let problem = "was not signed by this store";
+                return Err(broken("the given manifest", problem).into());
+            }
+            let Some(said) = witness.statement() else {
+                return Err(broken("the given manifest", "cannot be read").into());
+            };
+            ledger.confirm_rows(said.rows);
+            ledger.vouch(said.heads);
+        }
+        Ok(())
+    }
+
+    /// Verifies the content against its commitment, or notes that it was destroyed.
+    async fn verify_content(
+        &self,
+        ledger: &mut Ledger,
+        chain: &ChainRow,
+    ) -> Result<(), VerifyError> {
+        let ChainRow { tenant, log, row, .. } = chain;
+        let content = self.content_or_erasure(tenant, log, row).await;
+        let gone = match &content {
+            Ok(Err(why)) => Some(*why),
+            Ok(Ok(_)) | Err(_) => row.erased,
+        };
+        if let Some(why) = gone {
+            let is_there = row.content.is_some() || row.salt.is_some() || row.blob.is_some();
+            if row.erased.is_some() && is_there {
+                let problem = "is marked as destroyed, but its content still exists";
+                return Err(broken(&place(chain), problem).into());
+            }
+            ledger.proof.gone += 1;
+            if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
+                summary.lose(row, why);
+            }
+            return Ok(());
+        }
+        let content = match content {
+            Ok(Ok((content, salt))) if cipher::commitment(&salt, &content) == row.commitment => {
+                content
+            }
+            Ok(_) => {
+                let problem = "has content that does not match its commitment";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Err(StoreError::Corrupt(problem)) => {
+                return Err(broken(&place(chain), &format!("is damaged: {problem}")).into());
+            }
+            Err(StoreError::WrongKey) => {
+                let problem = "is sealed under a master key that was not provided";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if u64::try_from(content.len()).ok() != Some(row.size) {
+            return Err(broken(&place(chain), "does not have its recorded length").into());
+        }
+        if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
+            summary.apply_content(row, &content);
+        }
+        Ok(())
+    }
+
+    /// Verifies that the chains end where the store states, or continued during the verification.
+    async fn verify_heads(&self, ledger: &mut Ledger) -> Result<(), VerifyError> {
+        let unseen = ledger.heads.iter().min_by_key(|((_, position), _)| *position);
+        if let Some((((tenant, writer), position), _)) = unseen {
+            let end = ledger.chains.get(&(tenant.clone(), writer.clone()));
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            let end = end.map_or(0, |(end, _)| *end);
+            let problem = format!("ends at {end} but should end at {position}");
+            return Err(broken(&place, &problem).into());
+        }
+        let heads = self.backend.heads(ledger.scope.as_ref()).await?;
+        let known: HashMap<ChainKey, (u64, Link)> = heads
+            .into_iter()
+            .map(|head| ((head.tenant, head.writer), (head.position, head.link)))
+            .collect();
+        for (chain, (end, link)) in &ledger.chains {
+            let (tenant, writer) = chain;
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            match known.get(chain) {
+                None => return Err(broken(&place, "is not registered in the store").into()),
+                Some((position, head)) if position < end || (position == end && head != link) => {
+                    let problem = format!("ends at {end} but should end at {position}");
+                    return Err(broken(&place, &problem).into());
+                }
+                Some(_) => {}
+            }
+        }
+        let unseen = ledger.vouched.iter().min_by_key(|((_, position), _)| *position);
+        if let Some((((tenant, writer), position), link)) = unseen {
+            let place = format!("the chain of {writer} (tenant {tenant})");
+            let problem = format!(
+                "was truncated: a signed manifest lists link {position}, {}…",
+                hex(link).get(..16).unwrap_or_default()
+            );
+            return Err(broken(&place, &problem).into());
+        }
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// Returns whether the tenant's data is verified.
+    fn concerns(&self, tenant: &Tenant) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope == tenant)
+    }
+
+    /// Adds the heads that the chains must reach.
+    fn expect(&mut self, heads: Vec<crate::chain::Head>) {
+        for head in heads.into_iter().filter(|head| head.position > 0) {
+            if !self.concerns(&head.tenant) {
+                continue;
+            }
+            self.heads.insert(((head.tenant, head.writer), head.position), head.link);
+        }
+    }
+
+    fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
+        for head in heads.into_iter().filter(|head| head.position > 0) {
+            if !self.concerns(&head.tenant) {
+                continue;
+            }
+            self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
+        }
+    }
+
+    /// Records the latest sums in manifests; stored sums must not be older.
+    fn confirm_rows(&mut self, states: Vec<RowState>) {
+        for RowState { segment, changes, digest } in states {
+            let concerns = match &segment {
+                Some((tenant, _)) => self.concerns(tenant),
+                None => self.scope.is_none(),
+            };
+            if !concerns {
+                continue;
+            }
+            let known = self.rows.entry(segment).or_insert((changes, digest));
+            if known.0 < changes {
+                *known = (changes, digest);
+            }
+        }
+    }
+
+    /// Verifies that the record is the next of its chain and of its log, and that its link is
+    /// valid.
+    fn link(&mut self, chain: &ChainRow) -> Result<(), VerifyError> {
+        let ChainRow { tenant, log, row, .. } = chain;
+        if chain.id < 1 {
+            return Err(
+                broken(&place(chain), "has a number that the database never assigns").into()
+            );
+        }
+        let nature = self.logs.get(&(tenant.clone(), log.clone())).map(|log| log.nature.as_str());
+        let key = (tenant.clone(), row.writer.clone());
+        let (position, link) = self.chains.entry(key.clone()).or_insert((0, GENESIS));
+        if row.position != *position + 1 {
+            let problem = format!(
+                "is link {} of the chain of {} where {} should be",
+                row.position,
+                row.writer,
+                *position + 1
+            );
+            return Err(broken(&place(chain), &problem).into());
+        }
+        let header = row.header(tenant, log, nature.unwrap_or_default());
+        if header.link(link, &row.commitment) != row.link {
+            let problem = format!("breaks the chain of {} at link {}", row.writer, row.position);
+            return Err(broken(&place(chain), &problem).into());
+        }
+        (*position, *link) = (row.position, row.link);
+        let key = (key, row.position);
+        match self.heads.remove(&key) {
+            Some(head) if head != row.link => {
+                let problem = "has a link that differs from the end of its chain";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Some(_) | None => {}
+        }
+        match self.vouched.remove(&key) {
+            Some(vouched) if vouched != row.link => {
+                let problem = "has a link that differs from a signed manifest";
+                return Err(broken(&place(chain), problem).into());
+            }
+            Some(_) | None => {}
+        }
+        let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) else {
+            return Ok(());
+        };
+        summary.add(row).map_err(|problem| broken(&place(chain), &problem).into())
+    }
+}
+
+enum VerifyError {
+    Broken(VerifyFailure),
+    Store(StoreError),
+}
+
+impl From<VerifyFailure> for VerifyError {
+    fn from(broken: VerifyFailure) -> Self {
+        VerifyError::Broken(broken)
+    }
+}
+
+impl From<StoreError> for VerifyError {
+    fn from(error: StoreError) -> Self {
+        VerifyError::Store(error)
+    }
+}
+
+fn place(chain: &ChainRow) -> String {
+    format!("record {} of {} (tenant {})", chain.row.seq, chain.log, chain.tenant)
+}
+
+fn broken(place: &str, problem: &str) -> VerifyFailure {
+    VerifyFailure { place: place.to_owned(), problem: problem.to_owned() }
+}

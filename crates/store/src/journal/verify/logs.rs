@@ -1,0 +1,299 @@
+//! Verifies that a log's row matches its records, and that every destroyed content has an erasure
+//! record.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use throughline_core::{LogHead, LogId, Node, Rewind, Tenant, Tree, kind};
+
+use crate::chain::nature;
+use crate::journal::Journal;
+use crate::journal::verify::{Ledger, VerifyError, broken};
+use crate::query::{Listing, Order, Span};
+use crate::row::{ErasureReason, Row};
+
+/// The state of a log according to its records.
+pub(super) struct LogSummary {
+    /// The kind and lineage according to the row, which each record proves.
+    pub(super) nature: String,
+    /// The last record that was added.
+    last: u64,
+    events: u64,
+    bytes: u64,
+    /// The records that rewound, with their targets. The target is unknown if the content was
+    /// destroyed.
+    rewinds: Vec<(u64, Option<u64>)>,
+    /// Destroyed contents that need an erasure record.
+    missing: Vec<MissingContent>,
+    said: RecordedErasures,
+}
+
+/// A record whose content was destroyed.
+struct MissingContent {
+    seq: u64,
+    why: ErasureReason,
+    is_checkpoint: bool,
+}
+
+/// The erasures that records list: single records, all records before one, or all checkpoints
+/// before one.
+#[derive(Default)]
+struct RecordedErasures {
+    /// The record before which everything was destroyed, by reason.
+    all_before: HashMap<ErasureReason, u64>,
+    checkpoints_before: HashMap<ErasureReason, u64>,
+    seqs: HashSet<(u64, ErasureReason)>,
+    /// The last erasure record.
+    last: u64,
+}
+
+impl LogSummary {
+    /// Starts the summary of a log before its first own record.
+    pub(super) fn before(head: &LogHead) -> Self {
+        Self {
+            nature: nature(head.kind, head.of.as_ref(), head.fork.as_ref()),
+            last: head.fork.as_ref().map_or(0, |fork| fork.at),
+            events: 0,
+            bytes: 0,
+            rewinds: Vec::new(),
+            missing: Vec::new(),
+            said: RecordedErasures::default(),
+        }
+    }
+
+    /// Adds the metadata of the next record; its content is handled separately.
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), String> {
+        if row.seq != self.last + 1 {
+            return Err(format!("is in the position of record {}", self.last + 1));
+        }
+        self.last = row.seq;
+        self.events = row.last_event.unwrap_or(self.events);
+        self.bytes += row.size;
+        Ok(())
+    }
+
+    /// Notes that the content of a record was destroyed.
+    pub(super) fn lose(&mut self, row: &Row, why: ErasureReason) {
+        self.bytes = self.bytes.saturating_sub(row.size);
+        let is_checkpoint = *row.kind == *kind::CHECKPOINT;
+        self.missing.push(MissingContent { seq: row.seq, why, is_checkpoint });
+        if *row.kind == *kind::REWIND {
+            self.rewinds.push((row.seq, None));
+        }
+    }
+
+    /// Evaluates the content of a rewind or erasure record.
+    pub(super) fn apply_content(&mut self, row: &Row, content: &Bytes) {
+        let why = match &*row.kind {
+            kind::REWIND => {
+                let entry = Tree::parse(content.clone()).ok();
+                let to = entry.and_then(|entry| entry.root().present("to").and_then(Node::u64));
+                self.rewinds.push((row.seq, to));
+                return;
+            }
+            kind::FORGOTTEN => ErasureReason::Forgotten,
+            kind::EXPIRED => ErasureReason::Expired,
+            _ => return,
+        };
+        self.said.hear(row.seq, why, content);
+    }
+
+    /// Returns a record whose content was destroyed without a matching erasure record.
+    fn unsaid(&self, said: &RecordedErasures) -> Option<u64> {
+        self.missing.iter().find(|missing| !said.covers(missing)).map(|missing| missing.seq)
+    }
+
+    /// Describes a difference between the log's row and its records.
+    fn differs(&self, head: &LogHead, parent: Option<&LogHead>) -> Option<String> {
+        for (what, found, said) in [
+            ("ends at", self.last, head.last),
+            ("has as last event", self.events, head.events),
+            ("has in bytes", self.bytes, head.bytes),
+        ] {
+            if found != said {
+                return Some(format!("{what} {found}, but its row states {said}"));
+            }
+        }
+        let before = head.fork.as_ref().map_or(0, |fork| fork.at);
+        let (shared, own): (Vec<Rewind>, Vec<Rewind>) =
+            head.rewinds.iter().partition(|rewind| rewind.at <= before);
+        let inherited = parent.map(|parent| parent.rewinds.as_slice()).unwrap_or_default();
+        let inherited = inherited.iter().filter(|rewind| rewind.at <= before);
+        let is_same = |(rewind, (at, to)): (&Rewind, &(u64, Option<u64>))| {
+            rewind.at == *at && to.is_none_or(|to| rewind.to == to)
+        };
+        if !shared.iter().eq(inherited)
+            || own.len() != self.rewinds.len()
+            || !own.iter().zip(&self.rewinds).all(is_same)
+        {
+            return Some("has rewinds that differ from its row".to_owned());
+        }
+        // The row shows the latest erasure.
+        let gone = self.said.all_before.iter().max_by_key(|(_, before)| **before);
+        if head.gone != gone.map(|(why, _)| why.to_elision_reason()) {
+            return Some("has an erasure state that differs from its row".to_owned());
+        }
+        None
+    }
+}
+
+impl RecordedErasures {
+    fn hear(&mut self, at: u64, why: ErasureReason, content: &Bytes) {
+        self.last = at;
+        let Ok(entry) = Tree::parse(content.clone()) else { return };
+        if entry.root().present("all").and_then(Node::bool) == Some(true) {
+            self.all_before.insert(why, at);
+        }
+        if entry.root().present("checkpoints").and_then(Node::bool) == Some(true) {
+            self.checkpoints_before.insert(why, at);
+        }
+        if let Some(seqs) = entry.root().present("seqs") {
+            self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, why)));
+        }
+    }
+
+    fn covers(&self, MissingContent { seq, why, is_checkpoint }: &MissingContent) -> bool {
+        let before =
+            |places: &HashMap<ErasureReason, u64>| places.get(why).is_some_and(|place| seq < place);
+        before(&self.all_before)
+            || (*is_checkpoint && before(&self.checkpoints_before))
+            || self.seqs.contains(&(*seq, *why))
+    }
+}
+
+/// Maximum number of reads of a log during concurrent erasures.
+const MAX_READS: u32 = 8;
+
+impl Journal {
+    /// Verifies that every missing content has an erasure record.
+    pub(super) async fn verify_missing(&self, ledger: &Ledger) -> Result<(), VerifyError> {
+        let mut unsaid: Vec<_> =
+            ledger.logs.iter().filter(|(_, log)| log.unsaid(&log.said).is_some()).collect();
+        unsaid.sort_by_key(|(key, _)| *key);
+        for ((tenant, log), summary) in unsaid {
+            // An erasure after the start of the verification has its record after the verified
+            // range.
+            let said = match self.backend.log(tenant, log).await? {
+                Some(head) => self.current_summary(tenant, &head).await?.said,
+                None => RecordedErasures::default(),
+            };
+            if let Some(seq) = summary.unsaid(&said) {
+                let place = format!("record {seq} of {log} (tenant {tenant})");
+                let problem = "has no content and no record of its destruction";
+                return Err(broken(&place, problem).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies that every log's row matches its records.
+    pub(super) async fn verify_logs(&self, ledger: &Ledger) -> Result<(), VerifyError> {
+        let mut seen = 0;
+        let mut tenants = self.backend.tenants().await?;
+        tenants.retain(|tenant| ledger.concerns(tenant));
+        for tenant in tenants {
+            let everything = Listing {
+                kind: None,
+                of: None,
+                forks_of: None,
+                order: Order::Oldest,
+                after: None,
+                limit: u32::MAX >> 1,
+            };
+            for head in self.backend.logs(&tenant, everything).await? {
+                let key = (tenant.clone(), head.log.clone());
+                let proven = ledger.logs.get(&key);
+                seen += usize::from(proven.is_some());
+                self.verify_log(&tenant, head, proven).await?;
+            }
+        }
+        if seen != ledger.logs.len() {
+            return Err(broken("some log", "has records but no row").into());
+        }
+        // Problems inside the database concern only its operator.
+        if ledger.scope.is_some() {
+            return Ok(());
+        }
+        let problems = self.backend.check().await?;
+        match problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(broken("the database:", problem).into()),
+        }
+    }
+
+    /// Verifies that a log's row matches its records. A log without its own records proves nothing
+    /// yet.
+    async fn verify_log(
+        &self,
+        tenant: &Tenant,
+        mut head: LogHead,
+        proven: Option<&LogSummary>,
+    ) -> Result<(), VerifyError> {
+        let parent = match &head.fork {
+            None => None,
+            Some(fork) => self.backend.log(tenant, &fork.log).await?,
+        };
+        let nothing = LogSummary::before(&head);
+        let proven = proven.unwrap_or(&nothing);
+        if head.last <= proven.last {
+            let problem = proven.differs(&head, parent.as_ref());
+            return problem.map_or(Ok(()), |problem| Err(differs(tenant, &head.log, &problem)));
+        }
+        // The log changed: other processes wrote to it or destroyed verified contents.
+        let mut summary = self.current_summary(tenant, &head).await?;
+        for _ in 0..MAX_READS {
+            let Some(problem) = summary.differs(&head, parent.as_ref()) else { return Ok(()) };
+            let Some(now) = self.backend.log(tenant, &head.log).await? else {
+                return Err(differs(tenant, &head.log, &problem));
+            };
+            // Only an erasure between the two reads explains the difference; its record follows the
+            // row's end.
+            let anew = self.current_summary(tenant, &now).await?;
+            if anew.said.last <= head.last {
+                return Err(differs(tenant, &head.log, &problem));
+            }
+            (head, summary) = (now, anew);
+        }
+        // Another process erases continuously; the next verification covers this log.
+        Ok(())
+    }
+
+    /// Summarises the log's own records up to the end that its row states.
+    async fn current_summary(
+        &self,
+        tenant: &Tenant,
+        head: &LogHead,
+    ) -> Result<LogSummary, VerifyError> {
+        const PAGE: u32 = 500;
+        let mut summary = LogSummary::before(head);
+        loop {
+            let span = Span { after: summary.last, up_to: head.last, limit: PAGE };
+            let rows = self.backend.rows(tenant, &head.log, span).await?;
+            if rows.is_empty() {
+                return Ok(summary);
+            }
+            for row in &rows {
+                let added = summary.add(row);
+                added.map_err(|problem| {
+                    broken(
+                        &format!("record {} of {} (tenant {tenant})", row.seq, head.log),
+                        &problem,
+                    )
+                })?;
+                let tells = [kind::REWIND, kind::FORGOTTEN, kind::EXPIRED].contains(&&*row.kind);
+                match row.erased {
+                    Some(why) => summary.lose(row, why),
+                    None if !tells => {}
+                    None => match self.content_or_erasure(tenant, &head.log, row).await? {
+                        Ok((content, _)) => summary.apply_content(row, &content),
+                        Err(why) => summary.lose(row, why),
+                    },
+                }
+            }
+        }
+    }
+}
+
+fn differs(tenant: &Tenant, log: &LogId, problem: &str) -> VerifyError {
+    broken(&format!("{log} (tenant {tenant})"), problem).into()
+}

@@ -1,0 +1,76 @@
+//! The protection of index rows: the keys of their MACs, and the migration that adds the MACs.
+
+use bytes::Bytes;
+use throughline_core::Digest;
+
+use crate::cipher::Secret;
+use crate::row::ApiKeyRow;
+use crate::row_mac::RowKey;
+
+/// The name of the store's secret.
+pub(crate) const SECRET: &str = "secret";
+
+/// The writer of the segments with the first sums of a migrated store.
+pub(crate) const MIGRATION_WRITER: &str = "first-count";
+
+/// The keys and state that a backend needs to maintain the MACs of index rows.
+#[derive(Clone)]
+pub(crate) struct Protection {
+    pub(crate) key: RowKey,
+    pub(crate) api_keys: ApiKeyMac,
+    /// Whether the store's secret carries the mark that the rows have MACs.
+    pub(crate) is_marked: bool,
+    /// The store's secret with that mark, stored when the MACs are first computed. `None` for a
+    /// backup, which keeps its own secret.
+    pub(crate) marked: Option<Bytes>,
+}
+
+/// Derives the key of row MACs from the store's secret.
+pub(crate) fn row_key(secret: &Secret) -> RowKey {
+    RowKey::new(Secret::new(blake3::derive_key("throughline 2026 store row macs", &**secret)))
+}
+
+/// Computes the MACs of API key rows, which are checked when a key is used. Its key never goes to a
+/// database.
+#[derive(Clone)]
+pub(crate) struct ApiKeyMac(Secret);
+
+impl ApiKeyMac {
+    pub(crate) fn new(secret: &Secret) -> Self {
+        Self(Secret::new(blake3::derive_key("throughline 2026 store api key rows", &**secret)))
+    }
+
+    /// Returns the MAC of an API key's row. It covers all fields except the creation time and the
+    /// MAC.
+    pub(crate) fn mac(&self, row: &ApiKeyRow) -> Digest {
+        let ApiKeyRow { tenant, id, label, limits, hash, created: _, revoked, mac: _ } = row;
+        let revoked = revoked.map(|at| at.to_string()).unwrap_or_default();
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        let texts = [&*tenant.0, &**id, &**label, &**limits, &*revoked].map(str::as_bytes);
+        for field in texts.into_iter().chain([hash.as_slice()]) {
+            hasher.update(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(field);
+        }
+        *hasher.finalize().as_bytes()
+    }
+}
+
+/// Prints the start of a migration from schema version 1, with the number of records, or its end.
+#[expect(
+    clippy::print_stderr,
+    reason = "a large store takes minutes, and this crate has no logger"
+)]
+pub(crate) fn report_migration(store: &str, records: Option<i64>) {
+    match records {
+        Some(records) => eprintln!("migrating {store} to schema version 2: {records} records"),
+        None => eprintln!("migrated {store} to schema version 2"),
+    }
+}
+
+/// Returns a protection for tests that open no store.
+#[cfg(test)]
+pub(crate) fn test_protection() -> Protection {
+    let secret = Secret::new([5; 32]);
+    let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
+    Protection { key, api_keys, is_marked: false, marked: Some(Bytes::from_static(b"marked")) }
+}

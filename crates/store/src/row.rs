@@ -1,0 +1,145 @@
+//! Rows as the database stores them: records, salts and API keys.
+
+use bytes::Bytes;
+use throughline_core::{Digest, ForkPoint, LogId, Name, Tenant};
+
+use crate::chain::{Header, Link};
+use crate::row_mac::Field;
+
+/// A stored record.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) seq: u64,
+    pub(crate) kind: Name,
+    pub(crate) at: i64,
+    /// The number of events in the record; `last_event` is the number of the last one.
+    pub(crate) events: u32,
+    pub(crate) last_event: Option<u64>,
+    pub(crate) about: Option<i64>,
+    pub(crate) size: u64,
+    pub(crate) commitment: Digest,
+    pub(crate) link: Link,
+    pub(crate) writer: Name,
+    pub(crate) position: u64,
+    pub(crate) blob: Option<i64>,
+    pub(crate) content: Option<Bytes>,
+    pub(crate) salt: Option<Salt>,
+    pub(crate) erased: Option<ErasureReason>,
+}
+
+impl Row {
+    /// Returns the metadata that the chain covers.
+    pub(crate) fn header<'r>(
+        &'r self,
+        tenant: &'r Tenant,
+        log: &'r LogId,
+        nature: &'r str,
+    ) -> Header<'r> {
+        Header {
+            tenant,
+            log,
+            nature,
+            seq: self.seq,
+            kind: &self.kind,
+            at: self.at,
+            events: self.events,
+            last_event: self.last_event,
+            about: self.about,
+            size: self.size,
+            writer: &self.writer,
+            position: self.position,
+        }
+    }
+}
+
+/// A record with its position in the store.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainRow {
+    /// Increases in commit order.
+    pub(crate) id: i64,
+    pub(crate) tenant: Tenant,
+    pub(crate) log: LogId,
+    pub(crate) row: Row,
+}
+
+/// A salt and the record to which it belongs.
+#[derive(Clone, Debug)]
+pub(crate) struct SaltRow {
+    pub(crate) record: i64,
+    pub(crate) salt: Salt,
+}
+
+/// A stored API key. The store keeps only a keyed hash of the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiKeyRow {
+    pub(crate) tenant: Tenant,
+    pub(crate) id: Name,
+    pub(crate) label: Name,
+    /// JSON text.
+    pub(crate) limits: Name,
+    pub(crate) hash: Digest,
+    pub(crate) created: i64,
+    pub(crate) revoked: Option<i64>,
+    /// Covers all fields except `created`.
+    pub(crate) mac: Option<Digest>,
+}
+
+impl ApiKeyRow {
+    /// Returns the fields that the row's MAC covers.
+    pub(crate) fn fields(&self, tenant: i64) -> [Field<'_>; 7] {
+        [
+            tenant.into(),
+            (&*self.id).into(),
+            (&*self.label).into(),
+            (&*self.limits).into(),
+            self.hash.as_slice().into(),
+            self.revoked.into(),
+            self.mac.as_ref().map(<[u8; 32]>::as_slice).into(),
+        ]
+    }
+}
+
+/// A stored salt: wrapped under a master key epoch, or plain in epoch 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Salt {
+    pub(crate) epoch: u32,
+    pub(crate) bytes: Bytes,
+}
+
+/// The reason why contents are destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ErasureReason {
+    Forgotten,
+    Expired,
+}
+
+impl ErasureReason {
+    /// Returns the stored number.
+    pub(crate) fn number(self) -> i16 {
+        match self {
+            ErasureReason::Forgotten => 1,
+            ErasureReason::Expired => 2,
+        }
+    }
+
+    pub(crate) fn from_number(number: Option<i16>) -> Option<Self> {
+        match number {
+            Some(1) => Some(ErasureReason::Forgotten),
+            Some(2) => Some(ErasureReason::Expired),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Returns the reason as a Fate reports it.
+    pub(crate) fn to_elision_reason(self) -> throughline_core::ElisionReason {
+        match self {
+            ErasureReason::Forgotten => throughline_core::ElisionReason::Forgotten,
+            ErasureReason::Expired => throughline_core::ElisionReason::Expired,
+        }
+    }
+}
+
+/// Builds the fork point of a log from its two columns.
+pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> {
+    Some(ForkPoint { log: log?, at: at? })
+}

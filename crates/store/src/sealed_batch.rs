@@ -1,0 +1,150 @@
+//! A batch as a backend receives it: sealed contents, keyed hashes, and erasures.
+
+use bytes::Bytes;
+use throughline_core::{Digest, Fence, LogId, LogOpening, Name, PendingRequest, Tenant, TurnId};
+
+use crate::row::{ApiKeyRow, ErasureReason, Salt};
+
+/// A batch whose contents are sealed.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedBatch {
+    pub(crate) tenant: Tenant,
+    /// Keyed hashes of the idempotency names, with the names themselves for error messages.
+    pub(crate) once: Vec<(Hash16, Name)>,
+    pub(crate) appends: Vec<SealedAppend>,
+    pub(crate) vault: Vec<SealedTurn>,
+    pub(crate) asks: Vec<PendingRequest>,
+    pub(crate) takes: Vec<Name>,
+    /// Contents to destroy after everything else is written.
+    pub(crate) erases: Vec<Erasure>,
+    /// API keys to add or revoke.
+    pub(crate) keys: Vec<KeyChange>,
+}
+
+/// A change to an API key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyChange {
+    /// Adds a key. The database sets the creation time.
+    Add(ApiKeyRow),
+    /// Revokes a key. Fails with a conflict if the key was already revoked.
+    Revoke { id: Name, at: i64, mac: Digest },
+}
+
+/// An append to one log, with sealed contents.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedAppend {
+    pub(crate) log: LogId,
+    pub(crate) opening: Option<LogOpening>,
+    pub(crate) expect: Option<u64>,
+    /// The permission check for this write.
+    pub(crate) guard: Guard,
+    pub(crate) records: Vec<SealedRecord>,
+    /// The position to which the first record rewinds.
+    pub(crate) rewind_to: Option<u64>,
+    pub(crate) status: Option<Name>,
+}
+
+/// The permission under which a batch writes to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// No lease may be active on the log.
+    Free,
+    /// The lease with this fence must be active.
+    Behind(Fence),
+    /// The batch is an operator command. Forgetting and expiring do not wait for a lease.
+    Operator,
+}
+
+/// A record to store, with sealed content.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedRecord {
+    pub(crate) kind: Name,
+    /// Milliseconds since 1970; `None` uses the database's clock.
+    pub(crate) at: Option<i64>,
+    pub(crate) events: u32,
+    /// A keyed hash of the subject of the record.
+    pub(crate) about: Option<i64>,
+    /// The length of the unsealed content in bytes.
+    pub(crate) size: u64,
+    pub(crate) commitment: Digest,
+    /// The sealed content. For a large content, the sealed key of its blob.
+    pub(crate) content: Bytes,
+    pub(crate) salt: Salt,
+    pub(crate) blob: Option<SealedBlob>,
+}
+
+/// A large content, stored once per tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedBlob {
+    /// A keyed hash of the content.
+    pub(crate) id: Digest,
+    pub(crate) content: Bytes,
+}
+
+/// A keyed hash of a name.
+pub(crate) type Hash16 = [u8; 16];
+
+/// A captured turn to store.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedTurn {
+    pub(crate) id: TurnId,
+    pub(crate) parent: Option<TurnId>,
+    pub(crate) keys: Vec<SealedKey>,
+    pub(crate) log: LogId,
+    pub(crate) prefix: Option<Digest>,
+}
+
+/// The keyed hash of a Vault key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SealedKey {
+    pub(crate) kind: KeyKind,
+    pub(crate) hash: Hash16,
+}
+
+/// The kind of key under which a captured turn can be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum KeyKind {
+    Claim,
+    Id,
+    Chain,
+}
+
+impl KeyKind {
+    /// Returns the stored number.
+    pub(crate) fn number(self) -> i16 {
+        match self {
+            KeyKind::Claim => 1,
+            KeyKind::Id => 2,
+            KeyKind::Chain => 3,
+        }
+    }
+}
+
+/// An order to destroy contents: salts, sealed bytes, and blobs without further references.
+#[derive(Clone, Debug)]
+pub(crate) struct Erasure {
+    pub(crate) log: LogId,
+    /// The records to destroy; `None` destroys all own records.
+    pub(crate) seqs: Option<Vec<u64>>,
+    /// Also destroys all own checkpoints, including those written after the caller's last read.
+    pub(crate) checkpoints: bool,
+    /// The reason with which the log and its turns are marked.
+    pub(crate) why: ErasureReason,
+    /// The expected number of runs and forks. A different number is a conflict, because a run or
+    /// fork was started since the caller's last read.
+    pub(crate) kin: Option<u64>,
+    /// A small internal value, stored in the same transaction, that lists the remaining cleanup.
+    pub(crate) note: Option<(String, Bytes)>,
+}
+
+impl Erasure {
+    /// Destroys all own records.
+    pub(crate) fn all(log: LogId, why: ErasureReason) -> Self {
+        Self { log, seqs: None, checkpoints: false, why, kin: None, note: None }
+    }
+
+    /// Destroys the given records.
+    pub(crate) fn records(log: LogId, seqs: Vec<u64>, why: ErasureReason) -> Self {
+        Self { log, seqs: Some(seqs), checkpoints: false, why, kin: None, note: None }
+    }
+}
