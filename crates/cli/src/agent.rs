@@ -62,7 +62,7 @@ pub(crate) enum ModelAccess {
     /// The configured models and the simulators.
     Models,
     /// None: the command only sends commands to runs.
-    Nobody,
+    NoModels,
 }
 
 /// Opens the store, calls `work`, and closes the store on every outcome.
@@ -100,7 +100,7 @@ impl AgentContext {
         let journal = open(&url, &options).await.map_err(|error| open_failure(error, &url))?;
         let mut traced = None;
         let (mut runner, simulator) = match asks {
-            ModelAccess::Nobody => {
+            ModelAccess::NoModels => {
                 let store = Arc::new(journal.clone());
                 (Runner::new(store, Arc::new(NoModels), store_ports(&journal)), None)
             }

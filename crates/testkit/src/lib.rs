@@ -22,6 +22,7 @@ mod python;
 mod recordings;
 mod report;
 mod rng;
+mod seal_location;
 mod split;
 mod workspace;
 
@@ -31,13 +32,12 @@ pub use crate::disk::on_small_disk;
 pub use crate::folder::Folder;
 pub use crate::growth::{assert_linear_growth, processor_time};
 pub use crate::large::{LARGE_REQUESTS, LargeRequest};
-pub use crate::mutate::{
-    MUTATIONS, Mutation, MutationTarget, SealLocation, Shape, is_result, seals,
-};
+pub use crate::mutate::{MUTATIONS, Mutation, MutationTarget, Shape, is_result};
 pub use crate::postgres::{Cluster, has_postgres, postgres_database, postgres_url};
 pub use crate::python::python;
 pub use crate::recordings::{Capture, Exchange, Recording, captures, recordings};
 pub use crate::report::{figure, pictures, skip};
 pub use crate::rng::TestRng;
+pub use crate::seal_location::{SealLocation, seals};
 pub use crate::split::{chunks, split};
 pub use crate::workspace::workspace_root;

@@ -55,7 +55,7 @@ pub(crate) fn answer(options: &Answer) -> Result<(), Failure> {
 }
 
 pub(crate) fn cancel(options: &Cancel) -> Result<(), Failure> {
-    agent::with(&options.at, ModelAccess::Nobody, Tools::default(), async |house| {
+    agent::with(&options.at, ModelAccess::NoModels, Tools::default(), async |house| {
         let run = LogId::from(options.run.as_str());
         let word = RunCommand::Cancel(options.reason.as_deref().map(Name::from));
         let told = house.runner.send_command(&house.tenant, &run, word).await;
@@ -71,7 +71,7 @@ fn send_decision(
     kind: &str,
     make: impl FnOnce(&State, &Name) -> Result<RunCommand, Failure>,
 ) -> Result<(), Failure> {
-    agent::with(at, ModelAccess::Nobody, Tools::default(), async |house| {
+    agent::with(at, ModelAccess::NoModels, Tools::default(), async |house| {
         let run = waiting(house, id, kind).await?;
         let state = house.runner.state(&house.tenant, &run).await;
         let state = state.map_err(|error| house.to_failure(error))?;

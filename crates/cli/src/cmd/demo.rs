@@ -177,7 +177,7 @@ impl DemoRun<'_> {
             self.teller.with_spinner("replaying the conversation with a lossy client", || {
                 agent::with(
                     &stage.store_args(),
-                    ModelAccess::Nobody,
+                    ModelAccess::NoModels,
                     Tools::default(),
                     async |house| naive::play(stage, house, thread).await,
                 )
@@ -194,7 +194,7 @@ impl DemoRun<'_> {
         let (stage, thread) = (&self.stage, &self.thread);
         let totals = agent::with(
             &stage.store_args(),
-            ModelAccess::Nobody,
+            ModelAccess::NoModels,
             Tools::default(),
             async |house| totals::count(house, thread, &stage.ledger(), naive).await,
         )?;

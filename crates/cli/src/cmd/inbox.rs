@@ -19,7 +19,7 @@ use crate::print::listing::put_string_or_null;
 use crate::print::text::{self, minute, one_line, plain, push_line, width};
 
 pub(crate) fn run(options: &Inbox) -> Result<(), Failure> {
-    agent::with(&options.at, ModelAccess::Nobody, Tools::default(), async |house| {
+    agent::with(&options.at, ModelAccess::NoModels, Tools::default(), async |house| {
         let run = options.run.as_deref().map(LogId::from);
         let waiting = waiting(house, run.as_ref()).await?;
         text::answer(

@@ -26,7 +26,7 @@ pub(crate) fn export(options: &TracesExport) -> Result<(), Failure> {
     }
     let mut telling = tracing::trace_options(&settings, policy);
     telling.log_data = telling.log_data && !options.no_data;
-    agent::with(&options.at, ModelAccess::Nobody, Tools::default(), async |house| {
+    agent::with(&options.at, ModelAccess::NoModels, Tools::default(), async |house| {
         let run = LogId::from(options.run.as_str());
         // Threads and other logs have no trace.
         house.runner.status(&house.tenant, &run).await.map_err(|error| house.to_failure(error))?;
