@@ -35,10 +35,12 @@ export function RunPage({ run }: { run: string }) {
   useEffect(() => {
     let frame = 0;
     let queue: Parameters<Timeline["apply"]>[0][] = [];
+    let latest: Connection = "opening";
     const flush = () => {
       frame = 0;
       for (const event of queue.splice(0, AT_ONCE)) timeline.current.apply(event);
       if (queue.length) frame = requestAnimationFrame(flush);
+      else setConnection(latest);
       draw(undefined as never);
     };
     const stop = follow(
@@ -47,7 +49,11 @@ export function RunPage({ run }: { run: string }) {
         queue = queue.concat(events);
         if (!frame) frame = requestAnimationFrame(flush);
       },
-      setConnection,
+      (connection) => {
+        latest = connection;
+        // The page shows "ended" only after it has drawn every event.
+        if (!frame) setConnection(latest);
+      },
     );
     return () => {
       stop();

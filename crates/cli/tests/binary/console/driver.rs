@@ -12,11 +12,37 @@ use throughline_testkit::Folder;
 /// Maximum time in milliseconds until an expected state appears.
 const PATIENCE: u64 = 30_000;
 
+/// How often the driver is started: it exits if its port is taken on one of the two IP versions.
+const DRIVER_STARTS: u32 = 5;
+
+/// Starts chromedriver and returns it with its output and its port; `None` if it is not installed.
+fn start_driver(temporary: &Path) -> Option<(Child, Lines<BufReader<ChildStdout>>, String)> {
+    for _ in 0..DRIVER_STARTS {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .env("TMPDIR", temporary)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut output = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = output.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
+        });
+        if let Some(port) = port {
+            return Some((driver, output, port));
+        }
+        driver.wait().unwrap();
+    }
+    panic!("chromedriver exited {DRIVER_STARTS} times before it printed its port");
+}
+
 /// A browser with one window.
 pub(crate) struct Browser {
     driver: Child,
     /// Kept open: the driver fails to print if its standard output is closed.
-    _told: Lines<BufReader<ChildStdout>>,
+    _output: Lines<BufReader<ChildStdout>>,
     address: String,
     session: String,
     /// Temporary files of the browser, deleted on drop.
@@ -27,21 +53,10 @@ impl Browser {
     /// Starts a browser; `None` if there is no driver.
     pub(crate) fn start() -> Option<Self> {
         let folder = Folder::new("chromium");
-        let driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .env("TMPDIR", &*folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut driver = driver.ok()?;
-        let mut told = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = told.by_ref().map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        let address = format!("127.0.0.1:{}", port.expect("chromedriver tells its port"));
+        let (driver, output, port) = start_driver(&folder)?;
+        let address = format!("127.0.0.1:{port}");
         let mut browser =
-            Self { driver, _told: told, address, session: String::new(), _folder: folder };
+            Self { driver, _output: output, address, session: String::new(), _folder: folder };
         let arguments = [
             "--headless=new",
             "--no-sandbox",
