@@ -40,6 +40,7 @@ mod gemini;
 mod message_groups;
 mod prefix;
 mod prefix_freeze;
+mod prepare;
 mod repair;
 mod report;
 mod responses;
@@ -69,7 +70,8 @@ pub use crate::events::{StreamDecoder, StreamEncoder, events_from_reply};
 pub use crate::frame::{Frame, FrameError, FrameWriter, Framer, Framing};
 pub use crate::gemini::Gemini;
 pub use crate::prefix_freeze::{first_prefix_change, restore_prefix_bytes};
-pub use crate::repair::{AppliedFix, Repair, RepairLevel, refresh_fates, repair};
+pub use crate::prepare::{AuditOutcome, Preparation, PreparedCall};
+pub use crate::repair::{AppliedFix, Repair, RepairLevel, repair};
 pub use crate::report::{
     applied_fixes_json, audit_json, describe, fates_json, put_evidence, shorten_opaque_words, size,
 };

@@ -117,7 +117,7 @@ fn repair_at(
 
 /// Replaces the encoded request with a repaired one and updates the Fates of removed reasoning.
 /// Returns whether the repaired request contains less: removed content, or reasoning switched off.
-pub fn refresh_fates(
+pub(crate) fn refresh_fates(
     to: &dyn Codec,
     target: &Target,
     encoded: &mut EncodedRequest,

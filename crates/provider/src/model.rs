@@ -8,8 +8,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use throughline_codec::{
-    Codec, DecodeContext, Framing, RepairLevel, Severity, Transcript, codec, events_from_reply,
-    refresh_fates, repair,
+    Codec, DecodeContext, Framing, Preparation, Severity, codec, events_from_reply,
 };
 use throughline_core::{
     Call, EncodedRequest, Event, EventStream, Model, ModelError, ModelErrorKind, ModelFuture,
@@ -92,26 +91,18 @@ impl EndpointModel {
 
     /// Encodes a Call and fixes what the provider would reject.
     fn prepare(&self, call: &Call) -> Result<EncodedRequest, ModelError> {
-        let mut encoded = self.codec.encode(call).map_err(|error| from_codec(&error))?;
-        let transcript = Transcript::new(self.codec, &encoded.request);
-        let transcript = Transcript { knows_headers: true, ..transcript };
-        let repaired = repair(&transcript, &self.target, RepairLevel::Refused);
-        let repaired = repaired.map_err(|error| from_codec(&error))?;
-        let refused = repaired.audit.findings.iter();
-        if let Some(finding) =
-            refused.into_iter().find(|finding| finding.severity == Severity::Refuse)
-        {
-            let (endpoint, rule) = (&self.endpoint, finding.rule.id);
-            let message = redact(&finding.message);
-            return Err(other_error(format!(
-                "{endpoint} would reject this request: [{rule}] {message}"
-            )));
+        let prepared = Preparation::new(self.codec, &self.target).encode(call);
+        let prepared = prepared.map_err(|error| from_codec(&error))?;
+        let mut findings = prepared.outcome.findings.iter();
+        match findings.find(|finding| finding.severity == Severity::Refuse) {
+            Some(finding) => {
+                let (endpoint, rule) = (&self.endpoint, finding.rule.id);
+                let message = redact(&finding.message);
+                let message = format!("{endpoint} would reject this request: [{rule}] {message}");
+                Err(other_error(message))
+            }
+            None => Ok(prepared.encoded),
         }
-        if !repaired.mended.is_empty() {
-            refresh_fates(self.codec, &self.target, &mut encoded, repaired.request)
-                .map_err(|error| from_codec(&error))?;
-        }
-        Ok(encoded)
     }
 
     /// Converts an error response to a [`ModelError`].

@@ -63,7 +63,7 @@ pub use crate::stored::{
     record as response_record,
 };
 pub use crate::story::{
-    AuditOutcome, Bodies, CallLog, CallRecord, DeltaBase, DisconnectLimiter,
-    account as report_json, tell as call_json,
+    Bodies, CallLog, CallRecord, DeltaBase, DisconnectLimiter, account as report_json,
+    tell as call_json,
 };
 pub use crate::turn::{ParentTurn, STORY, TURN, response_log};

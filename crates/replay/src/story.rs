@@ -38,7 +38,7 @@ use throughline_core::{
 };
 use tokio::time::Instant;
 
-pub use crate::story::account::{AuditOutcome, account};
+pub use crate::story::account::account;
 pub use crate::story::left::DisconnectLimiter;
 pub(crate) use crate::story::stories::BaseLocation;
 pub use crate::story::stories::CallLog;

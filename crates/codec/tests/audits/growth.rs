@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use throughline_codec::{DecodeContext, RepairLevel, Transcript, refresh_fates, repair};
+use throughline_codec::{DecodeContext, Preparation};
 use throughline_core::{Tree, work};
 use throughline_testkit::{LARGE_REQUESTS, LargeRequest, figure, processor_time};
 
@@ -51,12 +51,8 @@ fn cost(shape: &LargeRequest, size: usize) -> Cost {
     let (steps, processor) = (work::total(), processor_time());
     let tree = Tree::parse(request.body.clone()).unwrap();
     let call = codec.decode_parsed(&request, &tree, &DecodeContext::of(target.clone())).unwrap();
-    let mut encoded = codec.encode(&call).unwrap();
-    let transcript = Transcript { parsed: Some(&tree), ..Transcript::new(codec, &request) };
-    let repaired = repair(&transcript, &target, RepairLevel::Refused).unwrap();
-    if !repaired.mended.is_empty() {
-        refresh_fates(codec, &target, &mut encoded, repaired.request).unwrap();
-    }
+    let preparation = Preparation { parsed: Some(&tree), ..Preparation::new(codec, &target) };
+    preparation.encode(&call).unwrap();
     let processor =
         processor.zip(processor_time()).map(|(before, after)| after.saturating_sub(before));
     Cost { steps: work::total() - steps, processor }

@@ -1,38 +1,16 @@
 //! The report of a call: Fates of its Items, findings and repairs.
 
-use throughline_codec::{AppliedFix, Finding, Verdict};
+use throughline_codec::AuditOutcome;
 use throughline_core::{Disposition, EncodedRequest, Json, Node, json};
 
-use crate::finding;
+use crate::finding::Finding;
 
 /// Maximum number of findings and repairs of each kind in a call record; the rest is only counted.
 const MAX_LISTED: usize = 256;
 
-/// The outcome of auditing and repairing a request.
-#[derive(Debug)]
-pub struct AuditOutcome {
-    /// The verdict on the request.
-    pub verdict: Verdict,
-    /// The rules that the request breaks.
-    pub findings: Vec<Finding>,
-    /// The repairs that were applied.
-    pub mended: Vec<AppliedFix>,
-}
-
-impl AuditOutcome {
-    /// The outcome if the audit was skipped.
-    pub fn at_nothing() -> Self {
-        Self { verdict: Verdict::Accept, findings: Vec::new(), mended: Vec::new() }
-    }
-}
-
 /// The report of a call as JSON. Each distinct outcome is written once and referenced by number:
 /// from call to call, outcomes often change for all Items at once, and the delta then stays small.
-pub fn account(
-    encoded: &EncodedRequest,
-    restored: &[finding::Finding],
-    looked: &AuditOutcome,
-) -> Json {
+pub fn account(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
     let mut dids: Vec<&Disposition> = Vec::new();
     let mut number = |did| {
         let known = dids.iter().position(|known| *known == did);

@@ -73,10 +73,9 @@ impl Exchange<'_> {
             let DecodedRequest { call, target, tenant } = self.decode(&inner, body, &reached)?;
             let to = codec_for(&target.origin.wire)?;
             let found = self.restore_and_encode(to, call, end_user.as_deref(), &tenant).await?;
-            let (mut encoded, found) = (found.encoded, found.replayed);
-            let issued = found.as_ref().map(|found| &found.issued);
-            self.audit_and_repair(to, &mut encoded, body, &target, issued)?;
-            Ok::<_, GatewayError>((target, to, encoded.request))
+            let issued = found.replayed.as_ref().map(|replayed| &replayed.issued);
+            let checked = self.audit_and_repair(to, found.encoded, body, &target, issued)?;
+            Ok::<_, GatewayError>((target, to, checked.encoded.request))
         };
         let heavy = &self.gateway.operations.heavy;
         let prepared = heavy.run(&self.caller, inner.body.len(), Box::pin(preparing)).await?;

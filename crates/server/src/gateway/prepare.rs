@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use throughline_codec::{
-    Codec, CodecError, DecodeContext, IssuedSeals, RepairLevel, Transcript, Verdict, audit,
-    refresh_fates, repair,
+    AuditOutcome, Codec, DecodeContext, IssuedSeals, Preparation, PreparedCall, RepairLevel,
+    Verdict,
 };
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, Name, Request, Target,
@@ -22,9 +22,9 @@ use crate::gateway::references::ResolvedReferences;
 use crate::gateway::telling::store_unreadable;
 use crate::routing::RouteTarget;
 use crate::telemetry::store_timeout;
-use throughline_replay::StoredResponse;
-use throughline_replay::{AuditOutcome, CallRecord};
-use throughline_replay::{CapturedSeals, Claims, Conversation, Finding, RestoredCall};
+use throughline_replay::{
+    CallRecord, CapturedSeals, Claims, Conversation, Finding, RestoredCall, StoredResponse,
+};
 
 /// Time limit for reading lost reasoning from the store.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -169,7 +169,8 @@ impl Exchange<'_> {
         }
         refuse_lost_reference(&encoded.warnings, body)?;
         let issued = restored.as_ref().map(|replayed| &replayed.issued);
-        let mut looked = self.audit_and_repair(to, &mut encoded, body, &target, issued)?;
+        let PreparedCall { encoded, outcome: mut looked } =
+            self.audit_and_repair(to, encoded, body, &target, issued)?;
         if loses_content || loses_setting(&encoded.warnings) || is_unrestored {
             looked.verdict = looked.verdict.max(Verdict::Degrade);
         }
@@ -296,34 +297,21 @@ impl Exchange<'_> {
     pub(crate) fn audit_and_repair(
         &self,
         to: &dyn Codec,
-        encoded: &mut EncodedRequest,
-        body: Option<&Tree>,
+        encoded: EncodedRequest,
+        parsed: Option<&Tree>,
         target: &Target,
         issued: Option<&CapturedSeals>,
-    ) -> Result<AuditOutcome, GatewayError> {
-        let transcript = Transcript::new(to, &encoded.request);
+    ) -> Result<PreparedCall, GatewayError> {
+        let level = match self.gateway.mode {
+            ReplayMode::Off => {
+                return Ok(PreparedCall { encoded, outcome: AuditOutcome::skipped() });
+            }
+            ReplayMode::Repair => Some(RepairLevel::Refused),
+            ReplayMode::Observe | ReplayMode::Enforce => None,
+        };
         let issued = issued.map(|issued| issued as &dyn IssuedSeals);
-        let transcript = Transcript { knows_headers: true, parsed: body, issued, ..transcript };
-        let failed = |error: CodecError| GatewayError::from_codec(&error);
-        match self.gateway.mode {
-            ReplayMode::Off => Ok(AuditOutcome::at_nothing()),
-            ReplayMode::Repair => {
-                let repair = repair(&transcript, target, RepairLevel::Refused).map_err(failed)?;
-                let mut verdict = repair.audit.verdict();
-                if !repair.mended.is_empty()
-                    && refresh_fates(to, target, encoded, repair.request).map_err(failed)?
-                {
-                    verdict = verdict.max(Verdict::Degrade);
-                }
-                let mended = repair.mended;
-                Ok(AuditOutcome { verdict, findings: repair.audit.findings, mended })
-            }
-            ReplayMode::Observe | ReplayMode::Enforce => {
-                let looked = audit(&transcript, target).map_err(failed)?;
-                let verdict = looked.verdict();
-                Ok(AuditOutcome { verdict, findings: looked.findings, mended: Vec::new() })
-            }
-        }
+        let preparation = Preparation { level, parsed, issued, ..Preparation::new(to, target) };
+        preparation.check(encoded).map_err(|error| GatewayError::from_codec(&error))
     }
 
     /// In the mode `enforce`, refuses what the provider would refuse. The error names the rule and

@@ -1,0 +1,85 @@
+//! Prepares a request for its provider: encodes a Call, audits the request, repairs it, and updates
+//! the Fates.
+
+use throughline_core::{Call, EncodedRequest, Target, Tree};
+
+use crate::audit::{Finding, IssuedSeals, Transcript, Verdict, audit};
+use crate::repair::{AppliedFix, RepairLevel, refresh_fates, repair};
+use crate::{Codec, CodecError};
+
+/// The context in which a request is prepared.
+#[derive(Clone, Copy)]
+pub struct Preparation<'a> {
+    /// The codec of the target's wire.
+    pub codec: &'a dyn Codec,
+    /// The target of the request.
+    pub target: &'a Target,
+    /// The level of repair; `None` if the request is only audited.
+    pub level: Option<RepairLevel>,
+    /// A parsed body, which is not parsed again if the request has the same body.
+    pub parsed: Option<&'a Tree>,
+    /// Seals that the target is known to have issued.
+    pub issued: Option<&'a dyn IssuedSeals>,
+}
+
+/// A request that can be sent, and its audit.
+#[derive(Debug)]
+pub struct PreparedCall {
+    /// The request, with its Fates after the repair.
+    pub encoded: EncodedRequest,
+    /// The audit of the request.
+    pub outcome: AuditOutcome,
+}
+
+/// The outcome of auditing and repairing a request.
+#[derive(Debug)]
+pub struct AuditOutcome {
+    /// The verdict on the request. It is at least [`Verdict::Degrade`] if a repair removed content.
+    pub verdict: Verdict,
+    /// The rules that the request breaks.
+    pub findings: Vec<Finding>,
+    /// The repairs that were applied.
+    pub mended: Vec<AppliedFix>,
+}
+
+impl AuditOutcome {
+    /// The outcome if the audit was skipped.
+    pub fn skipped() -> Self {
+        Self { verdict: Verdict::Accept, findings: Vec::new(), mended: Vec::new() }
+    }
+}
+
+impl<'a> Preparation<'a> {
+    /// Prepares requests to `target`, and repairs what it would reject.
+    pub fn new(codec: &'a dyn Codec, target: &'a Target) -> Self {
+        Self { codec, target, level: Some(RepairLevel::Refused), parsed: None, issued: None }
+    }
+
+    /// Encodes a Call, and audits and repairs the request.
+    pub fn encode(&self, call: &Call) -> Result<PreparedCall, CodecError> {
+        self.check(self.codec.encode(call)?)
+    }
+
+    /// Audits and repairs an encoded request.
+    pub fn check(&self, mut encoded: EncodedRequest) -> Result<PreparedCall, CodecError> {
+        let transcript = Transcript::new(self.codec, &encoded.request);
+        let Self { parsed, issued, .. } = *self;
+        let transcript = Transcript { knows_headers: true, parsed, issued, ..transcript };
+        let Some(level) = self.level else {
+            let audit = audit(&transcript, self.target)?;
+            let verdict = audit.verdict();
+            let outcome = AuditOutcome { verdict, findings: audit.findings, mended: Vec::new() };
+            return Ok(PreparedCall { encoded, outcome });
+        };
+        let repair = repair(&transcript, self.target, level)?;
+        let mut verdict = repair.audit.verdict();
+        if !repair.mended.is_empty()
+            && refresh_fates(self.codec, self.target, &mut encoded, repair.request)?
+        {
+            verdict = verdict.max(Verdict::Degrade);
+        }
+        let outcome =
+            AuditOutcome { verdict, findings: repair.audit.findings, mended: repair.mended };
+        Ok(PreparedCall { encoded, outcome })
+    }
+}
