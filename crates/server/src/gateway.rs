@@ -106,7 +106,7 @@ pub struct Gateway {
 pub(crate) async fn receive(
     gateway: &Gateway,
     caller: &Caller,
-    ticket: &RequestScope,
+    scope: &RequestScope,
     body: Body,
 ) -> Result<(Bytes, Option<Tree>), GatewayError> {
     let operations = &gateway.operations;
@@ -115,7 +115,7 @@ pub(crate) async fn receive(
     let parsing = async { limited_tree(&body, gateway.depth_limit, &operations.limits.sizes) };
     let tree = operations.heavy.run(caller, body.len(), parsing).await??;
     room.reserve_entries(tree.as_ref().map_or(0, Tree::entries)).await?;
-    ticket.hold_memory(room);
+    scope.hold_memory(room);
     Ok((body, tree))
 }
 

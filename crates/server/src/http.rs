@@ -121,15 +121,15 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
         | GatewayRoute::Response(..)
         | GatewayRoute::Other(_) => {}
     }
-    let ticket = match gateway.operations.begin_request(&caller, &wire).await {
-        Ok(ticket) => ticket,
+    let scope = match gateway.operations.begin_request(&caller, &wire).await {
+        Ok(scope) => scope,
         Err(problem) => return reject(gateway, &wire, &problem),
     };
-    ticket.start_span(&mut request.headers);
+    scope.start_span(&mut request.headers);
     let answered = async {
-        let (bytes, json) = Box::pin(receive(gateway, &caller, &ticket, body)).await?;
+        let (bytes, json) = Box::pin(receive(gateway, &caller, &scope, body)).await?;
         request.body = bytes;
-        let exchange = Exchange::new(gateway, caller, wire.clone(), Arc::clone(&ticket), json);
+        let exchange = Exchange::new(gateway, caller, wire.clone(), Arc::clone(&scope), json);
         // Most requests are model calls, and thousands run at once. The other futures are boxed, so
         // they do not enlarge the future of a model call.
         match door {
@@ -148,11 +148,11 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     };
     match answered.await {
         Ok(answered) => {
-            ticket.note(|facts| facts.status = answered.status);
+            scope.note(|facts| facts.status = answered.status);
             answered.into_response()
         }
         Err(problem) => {
-            ticket.record_error(&problem);
+            scope.record_error(&problem);
             refused(&wire, &problem)
         }
     }
@@ -176,12 +176,12 @@ async fn handle_agent_request(
 ) -> Response {
     let answered = async {
         let caller = caller?;
-        let ticket = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
-        let body = receive(gateway, &caller, &ticket, body).await?;
+        let scope = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
+        let body = receive(gateway, &caller, &scope, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
-        ticket.note(|facts| facts.status = status);
-        answered.map(|answered| hold_ticket(answered, ticket))
+        scope.note(|facts| facts.status = status);
+        answered.map(|answered| hold_scope(answered, scope))
     };
     match answered.await {
         Ok(answered) => answered.into_response(),
@@ -199,12 +199,12 @@ fn refused(wire: &Wire, problem: &GatewayError) -> Response {
     problem.told(wire).into_response()
 }
 
-/// Keeps the ticket alive until a streamed body ends.
-fn hold_ticket(answered: GatewayResponse, ticket: Arc<RequestScope>) -> GatewayResponse {
+/// Keeps the scope alive until a streamed body ends.
+fn hold_scope(answered: GatewayResponse, scope: Arc<RequestScope>) -> GatewayResponse {
     let ResponseBody::Stream(stream) = answered.body else { return answered };
-    ticket.record_stream();
-    // The closure owns the ticket, so the ticket lives as long as the stream.
-    let stream = stream.inspect(move |_| ticket.note(|facts| facts.is_stream = true));
+    scope.record_stream();
+    // The closure owns the scope, so the scope lives as long as the stream.
+    let stream = stream.inspect(move |_| scope.note(|facts| facts.is_stream = true));
     GatewayResponse { body: ResponseBody::Stream(Box::pin(stream)), ..answered }
 }
 

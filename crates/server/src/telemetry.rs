@@ -6,7 +6,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `ticket.rs` | the facts of one call |
+//! | `scope.rs` | the facts of one call |
 //! | `usage.rs` | usage and prices, and how usage is stored |
 //! | `meter.rs` | the usage ledger: in memory at once, in the shared store after about 1 s |
 //! | `allowance.rs` | the limits of a key, and the errors when they are reached |
@@ -27,8 +27,8 @@ mod meter;
 mod metrics;
 mod outage;
 mod room;
+mod scope;
 mod shares;
-mod ticket;
 mod trace;
 mod usage;
 
@@ -47,8 +47,8 @@ pub(crate) use crate::telemetry::metrics::Metrics;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::outage::{RETRY_STORE, store_timeout};
 pub(crate) use crate::telemetry::room::MemoryReservation;
+pub(crate) use crate::telemetry::scope::{Capture, FateCounts, RequestScope};
 use crate::telemetry::shares::{FairPool, OverSharePolicy};
-pub(crate) use crate::telemetry::ticket::{Capture, FateCounts, RequestScope};
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
     NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,

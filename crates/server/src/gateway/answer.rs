@@ -37,7 +37,7 @@ impl Exchange<'_> {
         asked: &Request,
         story: CallRecord,
     ) -> Result<GatewayResponse, GatewayError> {
-        self.ticket.record_first_byte();
+        self.scope.record_first_byte();
         let is_same = ready.target.origin.wire == self.wire;
         let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
         let changed = story.prefix_changed.as_deref().map(Name::from);
@@ -46,7 +46,7 @@ impl Exchange<'_> {
             headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
         }
         let status = answer.status;
-        self.ticket.note(|facts| facts.status = status);
+        self.scope.note(|facts| facts.status = status);
         let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, is_same));
         headers.extend(passed.cloned());
         let asked_model = dialect::names(&self.wire, &asked.path, self.body.as_ref()).model;
@@ -64,7 +64,7 @@ impl Exchange<'_> {
             open: ready.conversation.map(|conversation| OpenCall { conversation, story }),
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
-            ticket: Arc::clone(&self.ticket),
+            scope: Arc::clone(&self.scope),
             owner: self.id_owner(asked),
         };
         if let Err(problem) = refuse_redirect(&answer, reached) {
@@ -76,7 +76,7 @@ impl Exchange<'_> {
             let framing = dialect::framing(&self.wire, asked);
             let from = codec_for(&said.target.origin.wire)?;
             let to = codec_for(&self.wire)?;
-            self.ticket.record_stream();
+            self.scope.record_stream();
             let slow_reader = self.gateway.operations.limits.slow_reader;
             if model.is_some() {
                 headers.retain(|(name, _)| !is_content_encoding(name));
@@ -190,7 +190,7 @@ impl Exchange<'_> {
             // A response that cannot be decoded still passes, since the caller may be able to read
             // it.
             (Err(error), None) => {
-                self.ticket.note(|facts| {
+                self.scope.note(|facts| {
                     facts.capture = Capture::Lost(UNREADABLE.to_owned());
                     facts.heard = body.len() as u64;
                 });
@@ -198,7 +198,7 @@ impl Exchange<'_> {
                 Ok((body, false))
             }
             (Err(error), Some(_)) => {
-                self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+                self.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
                 Err(GatewayError::new(502, error))
             }
         }

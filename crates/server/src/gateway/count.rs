@@ -80,7 +80,7 @@ impl Exchange<'_> {
         let heavy = &self.gateway.operations.heavy;
         let prepared = heavy.run(&self.caller, inner.body.len(), Box::pin(preparing)).await?;
         let (target, to, ready) = prepared?;
-        self.ticket.release_preparation_memory();
+        self.scope.release_preparation_memory();
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;
         let Some(path) = counting(wire, &to.path(&target, false)) else {
@@ -93,7 +93,7 @@ impl Exchange<'_> {
             (true, false) | (false, _) => countable_body(wire, &ready.body, target.model()),
         };
         self.check_body_ownership(&target.origin, &body, None).await?;
-        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
+        self.scope.note(|facts| facts.provider = Some(reached.account.clone()));
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
             model: Some(reached.model.clone()),
@@ -105,7 +105,7 @@ impl Exchange<'_> {
         };
         let answer = self.gateway.upstream.send(sent).await;
         let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
-        self.ticket.record_first_byte();
+        self.scope.record_first_byte();
         match answer.status {
             // Not every provider of a wire has a counting endpoint.
             404 | 405 | 501 => Ok(told(&self.wire, estimate.max(1), "estimated")),

@@ -34,7 +34,7 @@ pub(crate) struct Exchange<'g> {
     pub(crate) gateway: &'g Gateway,
     pub(crate) caller: Caller,
     pub(crate) wire: Wire,
-    pub(crate) ticket: Arc<RequestScope>,
+    pub(crate) scope: Arc<RequestScope>,
     /// The parsed body, if it is JSON.
     pub(crate) body: Option<Tree>,
 }
@@ -44,24 +44,24 @@ impl<'g> Exchange<'g> {
         gateway: &'g Gateway,
         caller: Caller,
         wire: Wire,
-        ticket: Arc<RequestScope>,
+        scope: Arc<RequestScope>,
         body: Option<Tree>,
     ) -> Self {
-        Self { gateway, caller, wire, ticket, body }
+        Self { gateway, caller, wire, scope, body }
     }
 
     /// Calls a model and records the call whatever its outcome.
     pub(crate) async fn call(&self, request: Request) -> Result<GatewayResponse, GatewayError> {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
-        self.ticket.note(|facts| facts.call = Some(node.0.clone()));
+        self.scope.note(|facts| facts.call = Some(node.0.clone()));
         let mut story = CallRecord::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
         let answered = match self.try_targets(&request, &mut story).await {
             Ok((ready, reached, answer)) => {
                 Box::pin(self.answer(ready, &reached, answer, &request, story)).await
             }
             Err(problem) => {
-                self.ticket.record_error(&problem);
+                self.scope.record_error(&problem);
                 story.fails(problem.status, &*problem.message);
                 // The bodies of a request that was never decoded are not worth storing.
                 if story.is_unprocessed() {
@@ -117,7 +117,7 @@ impl<'g> Exchange<'g> {
             let sent = &ready.encoded.request.body;
             self.check_body_ownership(&ready.target.origin, sent, body).await?;
             self.note(&ready, &reached, place);
-            self.ticket.release_preparation_memory();
+            self.scope.release_preparation_memory();
             let (answer, base) =
                 join(self.send(&ready, &reached, request, story), self.load_delta_base(&ready))
                     .await;
@@ -144,7 +144,7 @@ impl<'g> Exchange<'g> {
 
     /// Records the target, the Fates and the verdict of a prepared request.
     fn note(&self, ready: &PreparedRequest, reached: &RouteTarget, place: usize) {
-        self.ticket.note(|facts| {
+        self.scope.note(|facts| {
             facts.tenant = Some(ready.tenant.clone());
             facts.provider = Some(reached.account.clone());
             facts.model = Some(reached.model.clone());
@@ -156,7 +156,7 @@ impl<'g> Exchange<'g> {
     }
 
     pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
-        self.ticket.note(|facts| facts.problem = Some(error.to_string()));
+        self.scope.note(|facts| facts.problem = Some(error.to_string()));
         GatewayError::from_upstream(error)
     }
 

@@ -265,10 +265,10 @@ impl Exchange<'_> {
             body: request.body,
             credential: self.caller.credential.clone(),
         };
-        self.ticket.note(|facts| facts.provider = Some(reached.account.clone()));
+        self.scope.note(|facts| facts.provider = Some(reached.account.clone()));
         let answer = self.gateway.upstream.send(sent).await;
         let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
-        self.ticket.record_first_byte();
+        self.scope.record_first_byte();
         refuse_redirect(&answer, reached)?;
         Ok(answer)
     }
@@ -276,10 +276,10 @@ impl Exchange<'_> {
     /// Relays a response without changes.
     fn passed(&self, answer: UpstreamResponse) -> GatewayResponse {
         let (status, headers) = (answer.status, forwarded_headers(&answer));
-        let ticket = Arc::clone(&self.ticket);
+        let scope = Arc::clone(&self.scope);
         let body = answer.body.map(move |chunk| {
             chunk.map_err(|error| {
-                ticket.note(|facts| facts.problem = Some(error.to_string()));
+                scope.note(|facts| facts.problem = Some(error.to_string()));
                 StreamAborted(error.to_string())
             })
         });

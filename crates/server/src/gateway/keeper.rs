@@ -26,7 +26,7 @@ pub(crate) struct CaptureHandle {
     pub(crate) prefix: Option<Digest>,
     /// How long the end of a response waits for the capture.
     pub(crate) longest: Duration,
-    pub(crate) ticket: Arc<RequestScope>,
+    pub(crate) scope: Arc<RequestScope>,
     /// The tenant that owns the ids in the response, if the caller has a gateway key.
     pub(crate) owner: Option<IdOwner>,
 }
@@ -58,7 +58,7 @@ impl CaptureHandle {
     /// caller still gets the response and the loss is reported. `shown` is the response as the
     /// caller sees it.
     pub(crate) async fn capture(&mut self, reply: Reply, shown: Option<Bytes>) {
-        self.ticket.note(|facts| {
+        self.scope.note(|facts| {
             facts.usage = Some(reply.usage);
             facts.is_whole = reply.stop != StopReason::Cut;
         });
@@ -71,7 +71,7 @@ impl CaptureHandle {
         }
         let Some(OpenCall { conversation, mut story }) = self.open.take() else { return };
         story.ends(&reply);
-        story.cost = self.ticket.cost(&reply.usage);
+        story.cost = self.scope.cost(&reply.usage);
         let response = shown.filter(|_| story.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
@@ -96,16 +96,16 @@ impl CaptureHandle {
         });
         let prefix = self.prefix;
         let answered = Box::new(OwnedTurn { story, conversation, reply, prefix, response });
-        let ticket = Arc::clone(&self.ticket);
+        let scope = Arc::clone(&self.scope);
         let tell = move |kept: Result<Option<TurnId>, StoreError>| {
             if let (Err(_), Some((replay, tenant, account, ids))) = (&kept, &owned) {
                 replay.cache_unrecorded(tenant, account, ids);
             }
-            ticket.record_capture(&kept);
+            scope.record_capture(&kept);
         };
         let keeping = Box::pin(self.replay.keep(answered, tell));
         if timeout(self.longest, keeping).await.is_err() {
-            self.ticket.record_capture::<TurnId>(&Err(store_timeout()));
+            self.scope.record_capture::<TurnId>(&Err(store_timeout()));
         }
     }
 
@@ -138,7 +138,7 @@ impl CaptureHandle {
         };
         self.replay.cache_unrecorded(&owner.tenant, account, &ids);
         let lost = format!("the owner of the answer's ids was not recorded: {failed}");
-        self.ticket.note(|facts| facts.capture = Capture::Lost(lost));
+        self.scope.note(|facts| facts.capture = Capture::Lost(lost));
     }
 
     /// Stores the record of a call that failed.

@@ -147,7 +147,7 @@ struct StreamRelay {
     renamer: Option<ModelNameStream>,
     model: Option<ModelName>,
     keeper: CaptureHandle,
-    ticket: Arc<RequestScope>,
+    scope: Arc<RequestScope>,
     out: ClientSink,
     is_kept: bool,
     /// Set after a decode error: the rest is neither decoded nor captured.
@@ -200,7 +200,7 @@ impl StreamRelay {
             }),
             renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
             model,
-            ticket: Arc::clone(&keeper.ticket),
+            scope: Arc::clone(&keeper.scope),
             keeper,
             out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
             is_kept: false,
@@ -262,7 +262,7 @@ impl StreamRelay {
     async fn stop_decoding(&mut self, bytes: &Bytes, from: usize) -> RelayResult {
         self.is_unreadable = true;
         if !self.is_kept {
-            self.ticket.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+            self.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
         }
         if let Some(mut renamer) = self.renamer.take() {
             if !matches!(self.inflater, Inflater::Plain) {
@@ -328,7 +328,7 @@ impl StreamRelay {
             }
         }
         if let Some(problem) = &broke {
-            self.ticket.note(|facts| facts.problem = Some(problem.clone()));
+            self.scope.note(|facts| facts.problem = Some(problem.clone()));
         }
         if let Some(renamer) = &mut self.renamer {
             renamer.finish(&mut written);
@@ -363,7 +363,7 @@ impl StreamRelay {
         broke: Option<&str>,
         written: &mut Vec<u8>,
     ) {
-        note(&self.ticket, &events, &mut self.heard);
+        note(&self.scope, &events, &mut self.heard);
         for event in events {
             if let Event::Began { id, origin } = &event {
                 self.keeper.record_early_id(id.as_ref(), origin).await;
@@ -412,7 +412,7 @@ fn shown(writer: Option<&mut ReplyWriter>, to: &dyn Codec, reply: &Reply) -> Opt
 
 /// Records usage and the length of the received text, which is billed if the provider sends no
 /// usage.
-fn note(ticket: &RequestScope, events: &[Event], heard: &mut u64) {
+fn note(scope: &RequestScope, events: &[Event], heard: &mut u64) {
     let mut usage = None;
     for event in events {
         match event {
@@ -432,7 +432,7 @@ fn note(ticket: &RequestScope, events: &[Event], heard: &mut u64) {
             | Event::Alien(_) => {}
         }
     }
-    ticket.note(|facts| {
+    scope.note(|facts| {
         facts.heard = *heard;
         facts.usage = usage.or(facts.usage);
     });

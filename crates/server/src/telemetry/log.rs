@@ -2,7 +2,7 @@
 
 use throughline_core::{Json, json};
 
-use crate::telemetry::ticket::{Capture, RequestFacts};
+use crate::telemetry::scope::{Capture, RequestFacts};
 
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use throughline_core::{Name, Wire};
 
-use crate::telemetry::ticket::{Capture, FateCounts, RequestFacts};
+use crate::telemetry::scope::{Capture, FateCounts, RequestFacts};
 use crate::telemetry::usage::UsageAmount;
 
 /// How many models have their own label. Callers choose model names, so the rest share one label.

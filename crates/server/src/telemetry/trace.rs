@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use throughline_core::{CompletedCall, Name, TraceParent};
 
-use crate::telemetry::ticket::RequestFacts;
+use crate::telemetry::scope::RequestFacts;
 
 /// Receives each call when it has ended.
 pub trait CallTraces: Send + Sync {
