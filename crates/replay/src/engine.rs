@@ -129,7 +129,7 @@ impl Replay {
         let replay = Arc::clone(self);
         tokio::spawn(async move {
             tell(replay.capture_as(&answered.story.tenant, &answered.turn(), marks).await);
-            drop(coming);
+            coming.complete();
         });
     }
 

@@ -12,7 +12,6 @@ use axum::http::Version;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use throughline_core::{Name, Request, Tree, Wire};
 
 use crate::access::Caller;
@@ -24,7 +23,6 @@ use crate::gateway::{
     method_not_allowed, models, receive, without_key,
 };
 use crate::response::{GatewayResponse, ResponseBody};
-use crate::telemetry::RequestScope;
 use crate::{health, letta, redact};
 
 /// The gateway and, if it is enabled, the agent API, on one port.
@@ -146,7 +144,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
             | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(&method, request)).await,
         }
     };
-    match answered.await {
+    let response = match answered.await {
         Ok(answered) => {
             scope.note(|facts| facts.status = answered.status);
             answered.into_response()
@@ -155,7 +153,9 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
             scope.record_error(&problem);
             refused(&wire, &problem)
         }
-    }
+    };
+    scope.end();
+    response
 }
 
 /// Rejects a method that the gateway never forwards.
@@ -181,7 +181,17 @@ async fn handle_agent_request(
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
         scope.note(|facts| facts.status = status);
-        answered.map(|answered| hold_scope(answered, scope))
+        match answered {
+            Ok(GatewayResponse { status, headers, body: ResponseBody::Stream(stream) }) => {
+                scope.record_stream();
+                let stream = ResponseBody::Stream(Box::pin(scope.end_after(stream)));
+                Ok(GatewayResponse { status, headers, body: stream })
+            }
+            answered => {
+                scope.end();
+                answered
+            }
+        }
     };
     match answered.await {
         Ok(answered) => answered.into_response(),
@@ -197,15 +207,6 @@ fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> Response {
 
 fn refused(wire: &Wire, problem: &GatewayError) -> Response {
     problem.told(wire).into_response()
-}
-
-/// Keeps the scope alive until a streamed body ends.
-fn hold_scope(answered: GatewayResponse, scope: Arc<RequestScope>) -> GatewayResponse {
-    let ResponseBody::Stream(stream) = answered.body else { return answered };
-    scope.record_stream();
-    // The closure owns the scope, so the scope lives as long as the stream.
-    let stream = stream.inspect(move |_| scope.note(|facts| facts.is_stream = true));
-    GatewayResponse { body: ResponseBody::Stream(Box::pin(stream)), ..answered }
 }
 
 /// Handles a request that matched a route.

@@ -2,7 +2,9 @@
 //!
 //! A [`RequestScope`] accompanies each call from its arrival to the last byte of its response, and
 //! records the facts of the call. When the call ends, it is counted in the [`Metrics`], written to
-//! the [`Log`] as one line, and its usage is added to the [`Meter`].
+//! the [`Log`] as one line, and its usage is added to the [`Meter`]. The last task of a call does
+//! this. If that task is cancelled, for example because the client disconnects, its destructor
+//! only sends the facts to the telemetry task.
 //!
 //! | file | contents |
 //! |---|---|
@@ -32,12 +34,13 @@ mod shares;
 mod trace;
 mod usage;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use throughline_core::json::SizeLimits;
 use throughline_core::{Name, Store, Wire, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::read_body;
 pub(crate) use crate::telemetry::heavy::{CpuPool, LARGE};
@@ -57,6 +60,7 @@ pub use crate::telemetry::usage::{
 use crate::access::Caller;
 use crate::error::GatewayError;
 use crate::telemetry::outage::StoreHealth;
+use crate::telemetry::scope::CallReport;
 use throughline_replay::{Claims, RandomnessError};
 
 /// The retry delay for a caller that finds the gateway full.
@@ -110,6 +114,8 @@ pub struct Telemetry {
     /// Receives each call as a span of a trace.
     traces: Option<Arc<dyn CallTraces>>,
     pub(crate) limits: Limits,
+    /// The queue of the telemetry task, which reports calls that were cancelled.
+    reports: OnceLock<UnboundedSender<CallReport>>,
     /// One unit for each concurrent response.
     slots: Arc<FairPool>,
     /// The memory for requests, in bytes.
@@ -139,6 +145,7 @@ impl Telemetry {
             log,
             traces: None,
             limits,
+            reports: OnceLock::new(),
             slots: FairPool::new(limits.streams as u64, OverSharePolicy::Refuse),
             memory: FairPool::new(limits.memory, OverSharePolicy::Wait),
             heavy: CpuPool::new(limits.queue),
@@ -186,7 +193,8 @@ impl Telemetry {
             o.string("event", "asked").string("dialect", dialect.as_str());
             o.number("slots", self.slots.free());
         });
-        Ok(RequestScope::new(Arc::clone(self), caller, dialect, slot))
+        let reports = self.reports.get_or_init(start_reporting).clone();
+        Ok(RequestScope::new(Arc::clone(self), reports, caller, dialect, slot))
     }
 
     /// Starts the memory reservation for a request of this caller.
@@ -222,7 +230,7 @@ impl Telemetry {
         blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
     }
 
-    /// Waits until no response is in progress, then stores the usage.
+    /// Waits until no response is in progress and every call is reported, then stores the usage.
     pub(crate) async fn finish(&self) {
         drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
         self.save_usage().await;
@@ -247,4 +255,15 @@ impl Telemetry {
             });
         }
     }
+}
+
+/// Starts the telemetry task. It ends when no [`Telemetry`] and no call is left.
+fn start_reporting() -> UnboundedSender<CallReport> {
+    let (reports, mut queue) = unbounded_channel::<CallReport>();
+    tokio::spawn(async move {
+        while let Some(report) = queue.recv().await {
+            report.write();
+        }
+    });
+    reports
 }

@@ -23,7 +23,7 @@ pub(super) struct PendingWrites {
 /// Hash of a tenant's key. A collision only causes a short unnecessary wait.
 type PendingKey = u64;
 
-/// A pending turn; dropping it marks the turn as stored.
+/// A pending turn. If it is dropped, lookups no longer wait for the turn.
 pub(super) struct PendingWrite {
     behind: PendingWrites,
     marks: Vec<PendingKey>,
@@ -86,7 +86,9 @@ impl PendingWrites {
         if coming.is_empty() {
             return None;
         }
-        coming.get(&self.mark(tenant, key))?.first().cloned()
+        let turns = coming.get(&self.mark(tenant, key))?;
+        // After a panic of its task, the channel of a turn is closed but still listed.
+        turns.iter().find(|kept| kept.has_changed().is_ok()).cloned()
     }
 
     fn mark(&self, tenant: &Tenant, key: &VaultKey) -> PendingKey {
@@ -99,8 +101,9 @@ impl PendingWrites {
     }
 }
 
-impl Drop for PendingWrite {
-    fn drop(&mut self) {
+impl PendingWrite {
+    /// Ends the wait of lookups for this turn.
+    pub(super) fn complete(self) {
         let mut coming = self.behind.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {
             let Some(turns) = coming.get_mut(mark) else { continue };

@@ -283,6 +283,7 @@ impl Exchange<'_> {
                 StreamAborted(error.to_string())
             })
         });
+        let body = Arc::clone(&self.scope).end_after(body);
         GatewayResponse { status, headers, body: ResponseBody::Stream(Box::pin(body)) }
     }
 

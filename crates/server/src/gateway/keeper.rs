@@ -102,6 +102,7 @@ impl CaptureHandle {
                 replay.cache_unrecorded(tenant, account, ids);
             }
             scope.record_capture(&kept);
+            scope.end();
         };
         let keeping = Box::pin(self.replay.keep(answered, tell));
         if timeout(self.longest, keeping).await.is_err() {

@@ -100,7 +100,7 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
     if !passage.is_kept {
         Box::pin(passage.keeper.record_failure(status, ended)).await;
     }
-    drop(passage);
+    passage.end();
     if let Some(leaving) = leaving {
         leaving.done().await;
     }
@@ -147,7 +147,6 @@ struct StreamRelay {
     renamer: Option<ModelNameStream>,
     model: Option<ModelName>,
     keeper: CaptureHandle,
-    scope: Arc<RequestScope>,
     out: ClientSink,
     is_kept: bool,
     /// Set after a decode error: the rest is neither decoded nor captured.
@@ -200,7 +199,6 @@ impl StreamRelay {
             }),
             renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
             model,
-            scope: Arc::clone(&keeper.scope),
             keeper,
             out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
             is_kept: false,
@@ -262,7 +260,7 @@ impl StreamRelay {
     async fn stop_decoding(&mut self, bytes: &Bytes, from: usize) -> RelayResult {
         self.is_unreadable = true;
         if !self.is_kept {
-            self.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+            self.keeper.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
         }
         if let Some(mut renamer) = self.renamer.take() {
             if !matches!(self.inflater, Inflater::Plain) {
@@ -328,7 +326,7 @@ impl StreamRelay {
             }
         }
         if let Some(problem) = &broke {
-            self.scope.note(|facts| facts.problem = Some(problem.clone()));
+            self.keeper.scope.note(|facts| facts.problem = Some(problem.clone()));
         }
         if let Some(renamer) = &mut self.renamer {
             renamer.finish(&mut written);
@@ -347,6 +345,12 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
+    /// Ends the call, and then the caller's stream.
+    fn end(self: Box<Self>) {
+        let Self { keeper, .. } = *self;
+        keeper.scope.end();
+    }
+
     /// Whether the caller gets other bytes than the provider sent.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
@@ -363,7 +367,7 @@ impl StreamRelay {
         broke: Option<&str>,
         written: &mut Vec<u8>,
     ) {
-        note(&self.scope, &events, &mut self.heard);
+        note(&self.keeper.scope, &events, &mut self.heard);
         for event in events {
             if let Event::Began { id, origin } = &event {
                 self.keeper.record_early_id(id.as_ref(), origin).await;

@@ -1,10 +1,13 @@
 //! Records the facts of one call, and reports them once when the call ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::{Stream, StreamExt as _, stream};
 use throughline_codec::Verdict;
 use throughline_core::{Disposition, Fate, Json, Name, StoreError, Tenant, Usage, Wire, json};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::access::Admission;
@@ -19,15 +22,25 @@ use crate::telemetry::{Telemetry, log};
 /// Bytes of text per token, used if the provider counted none.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// Accompanies one call. Every task of the call holds a reference; when the last one is dropped,
-/// the call is reported.
+/// Accompanies one call. Every task of the call holds a reference and [ends](Self::end) it; the
+/// last one reports the call. If the tasks are cancelled, the telemetry task reports the call.
 pub(crate) struct RequestScope {
     operations: Arc<Telemetry>,
+    reports: UnboundedSender<CallReport>,
     started: Instant,
     facts: Mutex<RequestFacts>,
-    _slot: PoolPermit,
+    /// The slot of the call; `None` once the call is reported.
+    slot: Option<PoolPermit>,
     /// The memory reserved for the request.
     room: Mutex<Option<MemoryReservation>>,
+}
+
+/// A call that has ended. It holds its slot until it is written, so that a shutdown waits for it.
+pub(super) struct CallReport {
+    telemetry: Arc<Telemetry>,
+    facts: RequestFacts,
+    took: Duration,
+    slot: PoolPermit,
 }
 
 /// The facts of one call.
@@ -119,6 +132,7 @@ impl std::fmt::Display for FateCounts {
 impl RequestScope {
     pub(super) fn new(
         operations: Arc<Telemetry>,
+        reports: UnboundedSender<CallReport>,
         caller: &Caller,
         dialect: &Wire,
         slot: PoolPermit,
@@ -134,8 +148,37 @@ impl RequestScope {
             ..RequestFacts::default()
         };
         let facts = Mutex::new(facts);
-        let (started, room) = (Instant::now(), Mutex::new(None));
-        Arc::new(Self { operations, started, facts, _slot: slot, room })
+        let (started, slot, room) = (Instant::now(), Some(slot), Mutex::new(None));
+        Arc::new(Self { operations, reports, started, facts, slot, room })
+    }
+
+    /// Ends one task of the call. The last task to end reports the call.
+    pub(crate) fn end(self: Arc<Self>) {
+        let report = Arc::into_inner(self).and_then(|mut scope| scope.take_report());
+        if let Some(report) = report {
+            report.write();
+        }
+    }
+
+    /// Ends the task that relays a stream at the end of the stream.
+    pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
+        let mut scope = Some(self);
+        stream.chain(stream::poll_fn(move |_| {
+            scope.take().map(Self::end);
+            Poll::Ready(None)
+        }))
+    }
+
+    fn take_report(&mut self) -> Option<CallReport> {
+        let slot = self.slot.take()?;
+        let telemetry = Arc::clone(&self.operations);
+        let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        Some(CallReport {
+            telemetry,
+            facts: std::mem::take(facts),
+            took: self.started.elapsed(),
+            slot,
+        })
     }
 
     /// Holds the memory of the request for as long as the call lasts.
@@ -231,31 +274,42 @@ impl RequestFacts {
     }
 }
 
-impl Drop for RequestScope {
-    fn drop(&mut self) {
-        let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let took = self.started.elapsed();
+impl CallReport {
+    /// Charges the usage, counts the call, ends its span and logs it. Then the slot of the call is
+    /// free.
+    pub(super) fn write(self) {
+        let Self { telemetry, mut facts, took, slot } = self;
         facts.usage = facts.used_tokens();
         let mut used = UsageAmount::default();
         if let (Some(usage), Some(tenant), Some(provider), Some(model)) =
             (facts.usage, &facts.tenant, &facts.provider, &facts.model)
         {
-            used = UsageAmount::for_one_call(usage, self.operations.meter.price(provider, model));
+            used = UsageAmount::for_one_call(usage, telemetry.meter.price(provider, model));
             let (tenant, key) = (tenant.clone(), facts.key.clone());
             let (provider, model) = (provider.clone(), model.clone());
-            self.operations.meter.charge(UsageKey { tenant, key, provider, model }, &used);
+            telemetry.meter.charge(UsageKey { tenant, key, provider, model }, &used);
         }
-        self.operations.metrics.count(facts, &used, took);
-        if let Some(traces) = &self.operations.traces
+        telemetry.metrics.count(&facts, &used, took);
+        if let Some(traces) = &telemetry.traces
             && let Some(ended) = facts.to_ended_call(took)
         {
             traces.call_ended(ended);
         }
-        let level = log::call_level(facts);
-        if self.operations.log.wants(level) {
+        let level = log::call_level(&facts);
+        if telemetry.log.wants(level) {
             let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            let line = log::line(facts, milliseconds, used.micro_usd());
-            self.operations.log.write(level, &line);
+            let line = log::line(&facts, milliseconds, used.micro_usd());
+            telemetry.log.write(level, &line);
+        }
+        drop(slot);
+    }
+}
+
+impl Drop for RequestScope {
+    fn drop(&mut self) {
+        if let Some(report) = self.take_report() {
+            // The queue is closed only when the runtime shuts down.
+            self.reports.send(report).ok();
         }
     }
 }

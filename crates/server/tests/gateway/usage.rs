@@ -1,5 +1,6 @@
 //! Usage is counted, stored and limited across calls, restarts and nodes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::house::{
@@ -242,6 +243,32 @@ async fn shutdown_lets_streams_finish() {
     house.stopped().await;
     let house = RawGateway::open(&provider, &journal, plan(Allowance::default()));
     assert_eq!(used(&house).await["used"]["output"], 20);
+    house.close().await;
+}
+
+/// A shutdown that aborts a call still stores its usage.
+#[tokio::test(flavor = "multi_thread")]
+async fn call_aborted_by_shutdown_is_billed() {
+    let provider = RawProvider::doing(async |mut stream| {
+        use tokio::io::AsyncReadExt as _;
+        // Until the gateway disconnects.
+        stream.read_u8().await.ok();
+    })
+    .await;
+    let folder = Folder::new("abort");
+    let journal = store(&folder).await;
+    let mut options = plan(Allowance::default());
+    options.limits.shutdown = Duration::from_millis(50);
+    let mut house = RawGateway::open(&provider, &journal, options);
+    let asked = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let _stream = house.begun(&asked).await;
+    until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    house.stop();
+    let lines = Arc::clone(&house.lines);
+    house.stopped().await;
+    assert_eq!(lines.calls().len(), 1);
+    let house = RawGateway::open(&provider, &journal, plan(Allowance::default()));
+    assert_eq!(used(&house).await["used"]["calls"], 1);
     house.close().await;
 }
 
