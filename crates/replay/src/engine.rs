@@ -3,28 +3,28 @@
 //! | file | contents |
 //! |---|---|
 //! | `chain.rs` | digests of the visible conversation |
-//! | `chains.rs` | cache of the chains of earlier requests |
+//! | `chain_cache.rs` | cache of the chains of earlier requests |
 //! | `capture.rs` | storing a reply as a turn of the Vault |
-//! | `behind.rs` | write-behind of turns |
+//! | `write_behind.rs` | write-behind of turns |
 //! | `restore.rs` | matching the turns of a request to captured turns |
-//! | `judge.rs` | comparison of a client's turn with the captured one |
+//! | `compare.rs` | comparison of a client's turn with the captured one |
 //! | `unmask.rs` | detection of thoughts that a client sends back as text |
 //! | `splice.rs` | replacement of a client's Items by captured ones |
 //! | `ownership.rs` | which tenant received which provider-held object |
 //! | `vault.rs` | a view of the Vault for one search |
-//! | `memo.rs` | cache of captured turns |
+//! | `turn_cache.rs` | cache of captured turns |
 
-mod behind;
 mod capture;
 mod chain;
-mod chains;
-mod judge;
-mod memo;
+mod chain_cache;
+mod compare;
 mod ownership;
 mod restore;
 mod splice;
+mod turn_cache;
 mod unmask;
 mod vault;
+mod write_behind;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,17 +35,17 @@ use throughline_core::{
     StoreError, Tenant, TurnId, VaultKey, VaultLookup,
 };
 
+use crate::call_record::CallLog;
 use crate::claim::Claims;
-use crate::engine::behind::PendingWrites;
 pub use crate::engine::capture::OwnedTurn;
 pub use crate::engine::capture::Turn;
 use crate::engine::capture::{PreparedTurn, TurnKeys};
 pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
-use crate::engine::chains::ChainCache;
-use crate::engine::memo::{Captured, TurnCache};
+use crate::engine::chain_cache::ChainCache;
+use crate::engine::turn_cache::{Captured, TurnCache};
+use crate::engine::write_behind::PendingWrites;
 use crate::finding::Finding;
 use crate::objects::OwnedIds;
-use crate::story::CallLog;
 use crate::turn::ParentTurn;
 
 /// Captures replies in the Vault and restores them into later requests.
@@ -53,27 +53,27 @@ pub struct Replay {
     store: Arc<dyn Store>,
     claims: Claims,
     chains: ChainCache,
-    memo: TurnCache,
-    stories: CallLog,
+    turns: TurnCache,
+    calls: CallLog,
     /// Cache of object ids whose owner is known.
     owned: OwnedIds,
     /// Set if replies do not wait for their capture.
-    behind: Option<PendingWrites>,
+    pending: Option<PendingWrites>,
 }
 
 impl Replay {
     /// Stores turns in this store and issues Claims with these keys.
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
-        let stories = CallLog::new(Arc::clone(&store));
-        let (chains, memo) = (ChainCache::default(), TurnCache::default());
-        Self { store, claims, chains, memo, stories, owned: OwnedIds::default(), behind: None }
+        let calls = CallLog::new(Arc::clone(&store));
+        let (chains, turns) = (ChainCache::default(), TurnCache::default());
+        Self { store, claims, chains, turns, calls, owned: OwnedIds::default(), pending: None }
     }
 
     /// Enables write-behind: a reply no longer waits for its capture. A reply that was already sent
     /// is lost if the process dies before the write.
     #[must_use]
     pub fn relaxed(self) -> Self {
-        Self { behind: Some(PendingWrites::default()), ..self }
+        Self { pending: Some(PendingWrites::default()), ..self }
     }
 
     /// Issues and verifies Claims.
@@ -87,8 +87,8 @@ impl Replay {
     }
 
     /// The records of calls.
-    pub fn stories(&self) -> &CallLog {
-        &self.stories
+    pub fn calls(&self) -> &CallLog {
+        &self.calls
     }
 
     /// Looks up these keys in one snapshot of the store, after pending writes of turns with these
@@ -104,31 +104,31 @@ impl Replay {
 
     /// Waits for pending writes of turns with these keys.
     pub async fn settled(&self, tenant: &Tenant, keys: &[VaultKey]) {
-        if let Some(behind) = &self.behind {
-            behind.settled(tenant, keys).await;
+        if let Some(pending) = &self.pending {
+            pending.settled(tenant, keys).await;
         }
     }
 
     /// Waits for all pending writes.
     pub async fn all_settled(&self) {
-        if let Some(behind) = &self.behind {
-            behind.all_settled().await;
+        if let Some(pending) = &self.pending {
+            pending.all_settled().await;
         }
     }
 
-    /// Stores a reply and passes the result to `tell`. With write-behind, this returns before the
-    /// write.
-    pub async fn keep(self: &Arc<Self>, answered: Box<OwnedTurn>, tell: impl OnStored) {
-        let Some(behind) = self.behind.as_ref().filter(|_| answered.turn().is_complete()) else {
-            tell(self.capture(&answered.story.tenant, &answered.turn()).await);
+    /// Stores a reply and passes the result to `on_stored`. With write-behind, this returns before
+    /// the write.
+    pub async fn keep(self: &Arc<Self>, answered: Box<OwnedTurn>, on_stored: impl OnStored) {
+        let Some(pending) = self.pending.as_ref().filter(|_| answered.turn().is_complete()) else {
+            on_stored(self.capture(&answered.record.tenant, &answered.turn()).await);
             return;
         };
-        let room = behind.room(answered.size()).await;
+        let room = pending.room(answered.size()).await;
         let marks = TurnKeys::of(&answered.turn());
-        let coming = behind.register(&answered.story.tenant, &marks.keys, room);
+        let coming = pending.register(&answered.record.tenant, &marks.keys, room);
         let replay = Arc::clone(self);
         tokio::spawn(async move {
-            tell(replay.capture_as(&answered.story.tenant, &answered.turn(), marks).await);
+            on_stored(replay.capture_as(&answered.record.tenant, &answered.turn(), marks).await);
             coming.complete();
         });
     }
@@ -156,7 +156,7 @@ impl Replay {
         // The next request probably continues this turn. An outdated epoch is safe: it only causes
         // a recheck.
         let captured = Arc::new(whole.remembered());
-        self.memo.insert(tenant, &kept, &captured, turn.conversation.era);
+        self.turns.insert(tenant, &kept, &captured, turn.conversation.era);
         Ok(Some(kept.id))
     }
 

@@ -33,9 +33,10 @@
 //! | `objects` | ids of provider-held objects and their owners |
 //! | `recent` | a cache with a limit in bytes |
 //! | `stored` | stored responses: `store` and `previous_response_id` |
-//! | `story` | the record of one call |
+//! | `call_record` | the record of one call |
 //! | `turn` | where a captured turn is stored |
 
+mod call_record;
 mod claim;
 mod claimed;
 mod engine;
@@ -43,9 +44,11 @@ mod finding;
 mod objects;
 mod recent;
 mod stored;
-mod story;
 mod turn;
 
+pub use crate::call_record::{
+    Bodies, CallLog, CallRecord, DeltaBase, DisconnectLimiter, call_json, report_json,
+};
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;
 pub use crate::engine::{
@@ -62,8 +65,4 @@ pub use crate::stored::{
     find as find_response, list as list_items, listed_position, read as read_response,
     record as response_record,
 };
-pub use crate::story::{
-    Bodies, CallLog, CallRecord, DeltaBase, DisconnectLimiter, account as report_json,
-    tell as call_json,
-};
-pub use crate::turn::{ParentTurn, STORY, TURN, response_log};
+pub use crate::turn::{CALL_RECORD, ParentTurn, TURN, response_log};

@@ -169,7 +169,7 @@ impl StoredResponse {
 
     /// The input of the response including the conversation before it; `None` if that was erased.
     pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
-        let tail = replay.stories().tail(&self.tenant, &self.parent, None).await?;
+        let tail = replay.calls().tail(&self.tenant, &self.parent, None).await?;
         let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }

@@ -6,7 +6,7 @@ use throughline_core::{LogId, TurnId};
 pub const TURN: &str = "turn";
 
 /// Kind of the record that describes a call without a reply.
-pub const STORY: &str = "story";
+pub const CALL_RECORD: &str = "story";
 
 /// The log of a stored response.
 pub fn response_log(node: &TurnId) -> LogId {

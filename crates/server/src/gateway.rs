@@ -7,30 +7,30 @@
 //! | `dialect.rs` | classification of a request by method, path and headers |
 //! | `exchange.rs` | one model call, from the request to the response |
 //! | `prepare.rs`, `prefix.rs`, `references.rs` | decoding, restoring, auditing and encoding a request |
-//! | `answer.rs`, `stream.rs`, `keeper.rs` | relaying and capturing a response |
+//! | `answer.rs`, `stream.rs`, `capture.rs` | relaying and capturing a response |
 //! | `compression.rs`, `model_name.rs` | compressed responses; the model name as the client wrote it |
-//! | `resumed.rs`, `telling.rs` | stored responses; records of calls |
+//! | `previous.rs`, `call_record.rs` | stored responses; records of calls |
 //! | `count.rs`, `models.rs`, `forward.rs` | token counts; model lists; every other path |
 //! | `objects.rs` | ownership of provider-held objects |
 
 mod admission;
 mod answer;
+mod call_record;
+mod capture;
 mod compression;
 mod count;
 mod dialect;
 mod exchange;
 mod forward;
 mod headers;
-mod keeper;
 mod model_name;
 pub(crate) mod models;
 mod objects;
 mod prefix;
 mod prepare;
+mod previous;
 mod references;
-mod resumed;
 mod stream;
-mod telling;
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     if parts.version == Version::HTTP_2 {
         // HTTP/2 clients can cancel a request without closing the connection, so the delay after
         // disconnects applies to each request.
-        gateway.replay.stories().disconnects().wait_until_drained().await;
+        gateway.replay.calls().disconnects().wait_until_drained().await;
     }
     let headers = forwarded_headers(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
@@ -115,7 +115,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
         }
         GatewayRoute::Call(_)
         | GatewayRoute::Count(_)
-        | GatewayRoute::Story(_)
+        | GatewayRoute::CallRecord(_)
         | GatewayRoute::Response(..)
         | GatewayRoute::Other(_) => {}
     }
@@ -133,7 +133,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
         match door {
             GatewayRoute::Call(_) => exchange.call(request).await,
             GatewayRoute::Count(_) => Box::pin(exchange.count(request)).await,
-            GatewayRoute::Story(call) => Box::pin(exchange.call_record(call)).await,
+            GatewayRoute::CallRecord(call) => Box::pin(exchange.call_record(call)).await,
             GatewayRoute::Response(id, wanted) => {
                 Box::pin(exchange.serve_response_op(&id, wanted, &method, request)).await
             }

@@ -73,7 +73,7 @@ pub async fn serve(
                 let connection = open.watch(connection);
                 let replay = Arc::clone(&replay);
                 connections.spawn(async move {
-                    replay.stories().disconnects().wait_until_drained().await;
+                    replay.calls().disconnects().wait_until_drained().await;
                     connection.await
                 });
             }

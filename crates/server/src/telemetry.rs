@@ -17,20 +17,20 @@
 //! | `outage.rs` | behaviour while the store fails, and the key cache for that time |
 //! | `trace.rs` | the span of a call in its caller's trace |
 //! | `body.rs` | receives request bodies within size and time limits |
-//! | `shares.rs` | pools that tenants share fairly: streams, request memory, processors |
-//! | `room.rs` | the estimated memory of one request, reserved from the pool |
-//! | `heavy.rs` | runs work on large bodies without blocking other requests |
+//! | `fair_pool.rs` | pools that tenants share fairly: streams, request memory, processors |
+//! | `memory.rs` | the estimated memory of one request, reserved from the pool |
+//! | `cpu_pool.rs` | runs work on large bodies without blocking other requests |
 
 mod allowance;
 mod body;
-mod heavy;
+mod cpu_pool;
+mod fair_pool;
 mod log;
+mod memory;
 mod meter;
 mod metrics;
 mod outage;
-mod room;
 mod scope;
-mod shares;
 mod trace;
 mod usage;
 
@@ -43,15 +43,15 @@ use throughline_core::{Name, Store, Wire, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::read_body;
-pub(crate) use crate::telemetry::heavy::{CpuPool, LARGE};
+pub(crate) use crate::telemetry::cpu_pool::{CpuPool, LARGE};
+use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 pub use crate::telemetry::log::{Level, Log, NullLog};
+pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
 pub(crate) use crate::telemetry::metrics::Metrics;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::outage::{RETRY_STORE, store_timeout};
-pub(crate) use crate::telemetry::room::MemoryReservation;
 pub(crate) use crate::telemetry::scope::{Capture, FateCounts, RequestScope};
-use crate::telemetry::shares::{FairPool, OverSharePolicy};
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
     NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,

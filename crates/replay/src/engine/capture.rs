@@ -8,12 +8,12 @@ use throughline_core::{
     kind, store_items,
 };
 
+use crate::call_record::{BaseLocation, CallRecord, DeltaBase};
 use crate::engine::chain::VisibleDigests;
-use crate::engine::memo::Captured;
-use crate::engine::{Conversation, Replay, chain, judge};
+use crate::engine::turn_cache::Captured;
+use crate::engine::{Conversation, Replay, chain, compare};
 use crate::objects;
-use crate::story::{BaseLocation, CallRecord, DeltaBase};
-use crate::turn::{STORY, TURN, response_log};
+use crate::turn::{CALL_RECORD, TURN, response_log};
 
 /// A reply to store as a turn.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Turn<'a> {
     /// Further ids under which the client saw the reply, other than [claims](crate::Claims).
     pub ids: &'a [Name],
     /// The record of the call, stored with the turn.
-    pub story: Option<&'a CallRecord>,
+    pub record: Option<&'a CallRecord>,
     /// The response as the caller received it, if it is stored for later retrieval.
     pub response: Option<&'a Json>,
 }
@@ -45,7 +45,7 @@ impl Turn<'_> {
 /// A reply to store, owning everything that its [`Turn`] borrows.
 pub struct OwnedTurn {
     /// The record of the call.
-    pub story: CallRecord,
+    pub record: CallRecord,
     /// The conversation that the reply belongs to.
     pub conversation: Conversation,
     /// The reply as the provider sent it.
@@ -60,12 +60,12 @@ impl OwnedTurn {
     /// Borrows the turn to capture.
     pub fn turn(&self) -> Turn<'_> {
         Turn {
-            node: self.story.node.clone(),
+            node: self.record.node.clone(),
             conversation: &self.conversation,
             reply: &self.reply,
             prefix: self.prefix,
             ids: &[],
-            story: Some(&self.story),
+            record: Some(&self.record),
             response: self.response.as_ref(),
         }
     }
@@ -73,7 +73,7 @@ impl OwnedTurn {
     /// The approximate size in bytes.
     pub fn size(&self) -> usize {
         let items = self.reply.items.iter().chain(&self.conversation.open);
-        self.story.texts.size() + items.map(size_of_item).sum::<usize>()
+        self.record.texts.size() + items.map(size_of_item).sum::<usize>()
     }
 }
 
@@ -152,8 +152,9 @@ async fn commit(
     let turn = whole.turn;
     let (batch, tail) = batch(tenant, whole, append, goes_on);
     let receipt = replay.store.commit(batch).await?;
-    if let (Some(story), Some(tail), Some(written)) = (turn.story, tail, receipt.written.first()) {
-        replay.stories.remember(story, tail, written.last, turn.conversation.era);
+    if let (Some(record), Some(tail), Some(written)) = (turn.record, tail, receipt.written.first())
+    {
+        replay.calls.remember(record, tail, written.last, turn.conversation.era);
     }
     Ok(receipt)
 }
@@ -169,8 +170,8 @@ fn batch(
         o.number("v", 1);
         o.number("turn", turns_before(turn) as u64).string("call", &turn.node.0);
         o.maybe_string("user", turn.conversation.end_user.as_deref());
-        if let Some(story) = turn.story {
-            o.raw(STORY, &story.account());
+        if let Some(record) = turn.record {
+            o.raw(CALL_RECORD, &record.account());
         }
     });
     append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
@@ -179,7 +180,7 @@ fn batch(
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
     // The bodies come last: a continuation finds them by the turn's last record.
-    let (said, tail) = turn.story.map(|story| story.bodies_record(&log, goes_on)).unzip();
+    let (said, tail) = turn.record.map(|record| record.bodies_record(&log, goes_on)).unzip();
     append.records.extend(said);
     let mut batch = Batch::new(tenant.clone()).append(append);
     if let Some(response) = turn.response {
@@ -235,7 +236,10 @@ impl TurnKeys {
         let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
         let ids = whole.chain(ids_in(&turn.reply.items));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
-        keys.extend(objects::keys_of_reply(turn.reply, turn.story.map(|story| &story.texts.came)));
+        keys.extend(objects::keys_of_reply(
+            turn.reply,
+            turn.record.map(|record| &record.texts.came),
+        ));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
         if let Some((digest, _)) = after {
@@ -264,7 +268,7 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
             call.into_iter().chain(part).filter(|id| is_globally_unique_id(id, tool)).cloned(),
         );
         ids.extend(item.seals.iter().map(|seal| {
-            let digest = judge::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
+            let digest = compare::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
             Name::from(format!("seal:{}", digest.to_hex()))
         }));
     }

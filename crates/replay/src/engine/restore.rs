@@ -12,9 +12,9 @@ use throughline_core::{
 use crate::claim::Claims;
 use crate::engine::capture;
 use crate::engine::chain::{self, ChainTurn};
-use crate::engine::judge::{self, Similarity};
-use crate::engine::memo::Captured;
+use crate::engine::compare::{self, Similarity};
 use crate::engine::splice::{self, Patch};
+use crate::engine::turn_cache::Captured;
 use crate::engine::unmask;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
 use crate::engine::{CapturedSeals, Conversation, Replay, RestoredCall};
@@ -205,7 +205,7 @@ impl TurnSearch<'_> {
     /// Whether the visible content of the current turn matches the captured one.
     fn fits(&self, turn: &ChainTurn, captured: &Captured) -> bool {
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        match judge::likeness(turn, items, captured) {
+        match compare::likeness(turn, items, captured) {
             Similarity::Same | Similarity::Grown => true,
             Similarity::Edited => turn.visible.acts.is_some(),
             Similarity::Other => false,
@@ -225,16 +225,17 @@ impl TurnSearch<'_> {
     /// Decides how to treat a matched turn, and reports alterations by the client.
     fn decide(&mut self, turn: &ChainTurn, captured: &Captured, target: &Target) -> TurnAction {
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        for item in judge::altered(items, captured) {
+        for item in compare::altered(items, captured) {
             self.report_on(&item.id, RestoreIssue::Altered);
         }
-        if judge::is_intact(items, captured, target) || !judge::is_from_target(captured, target) {
+        if compare::is_intact(items, captured, target) || !compare::is_from_target(captured, target)
+        {
             return TurnAction::Keep;
         }
-        let issued = match judge::likeness(turn, items, captured) {
+        let issued = match compare::likeness(turn, items, captured) {
             Similarity::Same => Some(captured.items.clone()),
             Similarity::Edited | Similarity::Grown | Similarity::Other => {
-                judge::edited(turn, items, captured)
+                compare::edited(turn, items, captured)
             }
         };
         match issued {
@@ -290,7 +291,7 @@ impl TurnSearch<'_> {
         let LoadedTurn::Here(captured) = self.vault.load(&standing).await? else {
             return Ok(false);
         };
-        if judge::altered(items, &captured).next().is_none() {
+        if compare::altered(items, &captured).next().is_none() {
             return Ok(false);
         }
         let named = self.turn_of_ids(items).await?;
@@ -360,7 +361,7 @@ impl TurnSearch<'_> {
         let Some(standing) = self.vault.current_turn(node).await? else { return Ok(None) };
         match self.vault.load(&standing).await? {
             LoadedTurn::Here(captured) => {
-                let fits = judge::likeness(turn, items, &captured) != Similarity::Other;
+                let fits = compare::likeness(turn, items, &captured) != Similarity::Other;
                 Ok(fits.then(|| self.matched(standing, captured, Evidence::Claim)))
             }
             LoadedTurn::Gone(why) => {
@@ -438,7 +439,7 @@ impl TurnSearch<'_> {
         let evidence = Evidence::Chain { siblings };
         match self.vault.load(&standing).await? {
             LoadedTurn::Here(captured) => {
-                let fits = judge::likeness(turn, items, &captured) == Similarity::Same;
+                let fits = compare::likeness(turn, items, &captured) == Similarity::Same;
                 Ok(fits.then(|| self.matched(standing, captured, evidence)))
             }
             LoadedTurn::Gone(why) => Ok(Some(self.accept_erased(standing, items, why, &evidence))),

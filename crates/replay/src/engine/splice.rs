@@ -10,7 +10,7 @@ use throughline_core::{
 
 use crate::claim::Claims;
 use crate::engine::LostParts;
-use crate::engine::judge;
+use crate::engine::compare;
 
 /// The replacement of one turn of a Call.
 pub(super) struct Patch {
@@ -155,7 +155,7 @@ fn unused(taken: &HashSet<CallId>, id: &CallId, node: &TurnId) -> CallId {
 /// Determines what the client had lost of an Item.
 fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
     let visible = match &item.body {
-        Body::Thought(_) => !judge::has_thought(lost, item),
+        Body::Thought(_) => !compare::has_thought(lost, item),
         Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             let kind = std::mem::discriminant(&item.body);
             !lost.iter().any(|other| std::mem::discriminant(&other.body) == kind)
@@ -165,7 +165,7 @@ fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
             false
         }
     };
-    let was_sent = |seal: &Seal| judge::seals(lost).any(|sent| judge::is_same(sent, seal));
+    let was_sent = |seal: &Seal| compare::seals(lost).any(|sent| compare::is_same(sent, seal));
     let seals = item.seals.iter().map(|seal| !was_sent(seal)).collect();
     LostParts { evidence: evidence.clone(), visible, seals }
 }
@@ -180,7 +180,7 @@ pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
             item.origin = Some(std::sync::Arc::clone(maker));
         }
         for seal in &mut item.seals {
-            if let Some(known) = issued().find(|known| judge::is_same(seal, known)) {
+            if let Some(known) = issued().find(|known| compare::is_same(seal, known)) {
                 seal.owner = std::sync::Arc::clone(&known.owner);
                 seal.bound = known.bound;
             }

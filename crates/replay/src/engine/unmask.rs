@@ -11,7 +11,7 @@ use throughline_core::{Body, Call, Item, Role, StoreError, Tenant, VaultKey};
 
 use crate::engine::Replay;
 use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
-use crate::engine::memo::Captured;
+use crate::engine::turn_cache::Captured;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
 
 /// The tags in which clients put thoughts.

@@ -10,7 +10,7 @@ use throughline_core::{
 
 use crate::engine::Replay;
 use crate::engine::chain::VisibleDigests;
-use crate::engine::memo::Captured;
+use crate::engine::turn_cache::Captured;
 use crate::turn::TURN;
 
 /// The Vault as one search sees it.
@@ -71,12 +71,12 @@ impl<'r> VaultSearch<'r> {
         if let Some(turn) = self.stands.get(node) {
             return Ok(Some(turn.clone()));
         }
-        let stood = |era| self.replay.memo.get_valid(self.tenant, node, era);
+        let stood = |era| self.replay.turns.get_valid(self.tenant, node, era);
         if let Some(turn) = self.era.and_then(stood) {
             return Ok(Some(turn));
         }
         let mut nodes = vec![node.clone()];
-        nodes.extend(self.replay.memo.ancestors(self.tenant, node));
+        nodes.extend(self.replay.turns.ancestors(self.tenant, node));
         let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
         let turns = self.query_store(&keys).await?.into_iter().flatten().map(|found| found.turn);
         self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
@@ -91,22 +91,22 @@ impl<'r> VaultSearch<'r> {
         let VaultLookup { found, era } = self.replay.find(self.tenant, keys).await?;
         self.era = Some(era);
         let turns = found.iter().flatten().map(|found| &found.turn);
-        self.replay.memo.mark_valid(self.tenant, turns.filter(|turn| turn.gone.is_none()), era);
+        self.replay.turns.mark_valid(self.tenant, turns.filter(|turn| turn.gone.is_none()), era);
         Ok(found)
     }
 
     pub(super) async fn load(&self, turn: &VaultTurn) -> Result<LoadedTurn, StoreError> {
         if let Some(why) = turn.gone {
-            self.replay.memo.drop(self.tenant, &turn.id);
+            self.replay.turns.drop(self.tenant, &turn.id);
             return Ok(LoadedTurn::Gone(why));
         }
-        let captured = match self.replay.memo.get(self.tenant, &turn.id) {
+        let captured = match self.replay.turns.get(self.tenant, &turn.id) {
             Some(captured) => captured,
             None => match self.read(turn).await? {
                 Ok(captured) => {
                     let captured = Arc::new(captured);
                     // The turn was seen in this epoch before it was read.
-                    self.replay.memo.insert(self.tenant, turn, &captured, self.era());
+                    self.replay.turns.insert(self.tenant, turn, &captured, self.era());
                     captured
                 }
                 Err(why) => return Ok(LoadedTurn::Gone(why)),

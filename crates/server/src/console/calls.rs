@@ -9,7 +9,7 @@ use throughline_core::{
 use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::console::{archive, parse_stored, redact};
 use crate::response::GatewayResponse;
-use throughline_replay::STORY;
+use throughline_replay::CALL_RECORD;
 use throughline_replay::TURN;
 
 /// How many of a thread's last records are read.
@@ -47,8 +47,8 @@ impl RecordedCall {
         let tree = parse_stored(record.content.bytes()?)?;
         let root = tree.root();
         let (id, account) = match &*record.kind {
-            TURN => (root.name_of("call")?, root.get(STORY)?.json()),
-            STORY => (Name::from(log.0.strip_prefix(UNANSWERED_PREFIX)?), root.json()),
+            TURN => (root.name_of("call")?, root.get(CALL_RECORD)?.json()),
+            CALL_RECORD => (Name::from(log.0.strip_prefix(UNANSWERED_PREFIX)?), root.json()),
             _ => return None,
         };
         let (id, at, seq) = (TurnId(id), record.at, record.seq);
@@ -179,7 +179,7 @@ pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
     let node = TurnId(asked.id(0));
     let policy = asked.policy();
     for tenant in tenants(asked) {
-        if let Some(found) = asked.gateway.replay.stories().find(&tenant, &node).await? {
+        if let Some(found) = asked.gateway.replay.calls().find(&tenant, &node).await? {
             let told = redact(&policy, &throughline_replay::call_json(&node, &found));
             return Ok(GatewayResponse::json(200, &with_rules(&told)));
         }
@@ -221,7 +221,7 @@ pub(crate) async fn first_question(
     let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED_PREFIX));
     let Some(name) = name else { return Ok(None) };
     let node = TurnId(Name::from(name));
-    let found = asked.gateway.replay.stories().find(&asked.caller.tenant, &node).await?;
+    let found = asked.gateway.replay.calls().find(&asked.caller.tenant, &node).await?;
     let texts = found.and_then(|found| found.texts.ok());
     Ok(texts
         .and_then(|texts| Tree::parse(texts.came).ok())

@@ -298,7 +298,7 @@ async fn gateway_calls(
         let places = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
         let gave: Vec<usize> = places.map(|(place, _)| place).collect();
         let before = gave.first().copied().unwrap_or(held.len());
-        let found = asked.gateway.replay.stories().find(&asked.caller.tenant, &call.id).await?;
+        let found = asked.gateway.replay.calls().find(&asked.caller.tenant, &call.id).await?;
         let texts = found.and_then(|found| found.texts.ok());
         let (model, provider) = call.model();
         let before = held.get(..before).unwrap_or_default();

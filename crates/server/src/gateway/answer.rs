@@ -9,10 +9,10 @@ use throughline_core::{Fate, Name, Node, Request, TurnId, UpstreamResponse};
 
 use crate::error::GatewayError;
 use crate::error::dialect_error;
+use crate::gateway::capture::{CaptureHandle, IdOwner, OpenCall};
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
-use crate::gateway::keeper::{CaptureHandle, IdOwner, OpenCall};
 use crate::gateway::model_name::ModelName;
 use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::stream::{RelayParts, relay};

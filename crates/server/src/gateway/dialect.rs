@@ -18,7 +18,7 @@ pub(crate) enum GatewayRoute {
     /// One model by name, in the shape of that wire.
     Model(Wire, Name),
     /// The record of a call by its id.
-    Story(Name),
+    CallRecord(Name),
     /// An operation on a response by its id. The response may be stored here.
     Response(Name, ResponseOp),
     /// Any other path of that dialect, which its provider serves.
@@ -39,7 +39,7 @@ impl GatewayRoute {
             | GatewayRoute::Model(wire, _)
             | GatewayRoute::Other(wire)
             | GatewayRoute::Nowhere(wire) => wire.clone(),
-            GatewayRoute::Story(_) | GatewayRoute::NoAgentPath => Wire::OPENAI_CHAT,
+            GatewayRoute::CallRecord(_) | GatewayRoute::NoAgentPath => Wire::OPENAI_CHAT,
             GatewayRoute::Response(..) => Wire::OPENAI_RESPONSES,
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn classify(method: &str, request: &Request) -> GatewayRoute {
     let path = request.path.split('?').next().unwrap_or_default();
     let is_anthropic = request.header("anthropic-version").is_some();
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
-        return GatewayRoute::Story(Name::from(call));
+        return GatewayRoute::CallRecord(Name::from(call));
     }
     if is_agent_path(path) {
         return GatewayRoute::NoAgentPath;

@@ -69,7 +69,7 @@ impl<'g> Exchange<'g> {
                 }
                 if self.gateway.mode != ReplayMode::Off {
                     let longest = self.gateway.operations.limits.capture;
-                    let keeping = self.gateway.replay.stories().keep(&story);
+                    let keeping = self.gateway.replay.calls().keep(&story);
                     drop(timeout(longest, keeping).await);
                 }
                 Err(problem)
@@ -163,8 +163,8 @@ impl<'g> Exchange<'g> {
     /// Loads the bodies of the previous call as the delta base, while the provider answers.
     async fn load_delta_base(&self, ready: &PreparedRequest) -> Option<Arc<DeltaBase>> {
         let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
-        let stories = self.gateway.replay.stories();
-        let tail = stories.tail(&ready.tenant, parent.as_ref()?, Some(*era));
+        let calls = self.gateway.replay.calls();
+        let tail = calls.tail(&ready.tenant, parent.as_ref()?, Some(*era));
         // A hanging store must not delay the response.
         timeout(self.gateway.operations.limits.capture, tail).await.ok().flatten()
     }

@@ -17,6 +17,7 @@ use throughline_core::{
 
 use crate::error::GatewayError;
 use crate::gateway::answer::{is_forwarded_header, refuse_redirect, whole};
+use crate::gateway::call_record::store_unreadable;
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::Exchange;
@@ -24,8 +25,7 @@ use crate::gateway::objects::{
     EventIdScanner, ObjectList, ObjectRef, ReturnedIds, file_description, filter_list, find_route,
     ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
 };
-use crate::gateway::resumed::previous_not_found;
-use crate::gateway::telling::store_unreadable;
+use crate::gateway::previous::previous_not_found;
 use crate::response::StreamAborted;
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routing::RouteTarget;

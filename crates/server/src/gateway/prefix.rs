@@ -75,7 +75,7 @@ impl Exchange<'_> {
         let conversation = found.replayed.as_ref().map(|replayed| &replayed.conversation);
         let before = match conversation {
             Some(Conversation { parent: Some(parent), era, .. }) => {
-                replay.stories().tail(tenant, parent, Some(*era)).await
+                replay.calls().tail(tenant, parent, Some(*era)).await
             }
             Some(_) | None => None,
         };

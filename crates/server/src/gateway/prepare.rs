@@ -15,11 +15,11 @@ use tokio::time::timeout;
 
 use crate::error::GatewayError;
 use crate::gateway::ReplayMode;
+use crate::gateway::call_record::store_unreadable;
 use crate::gateway::dialect::{self, RequestNames};
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::prefix;
 use crate::gateway::references::ResolvedReferences;
-use crate::gateway::telling::store_unreadable;
 use crate::routing::RouteTarget;
 use crate::telemetry::store_timeout;
 use throughline_replay::{

@@ -20,8 +20,8 @@ use throughline_core::{Json, Name, Node, Request, Target, Tree, VaultKey, Wire, 
 
 use crate::error::GatewayError;
 use crate::gateway::ReplayMode;
+use crate::gateway::call_record::store_unreadable;
 use crate::gateway::exchange::Exchange;
-use crate::gateway::telling::store_unreadable;
 use crate::routing::RouteTarget;
 use throughline_replay::Claims;
 use throughline_replay::{Lookup, StoredResponse};

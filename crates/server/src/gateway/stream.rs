@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
 use crate::gateway::answer::{LARGEST_ANSWER, UNREADABLE};
+use crate::gateway::capture::CaptureHandle;
 use crate::gateway::compression::Inflater;
-use crate::gateway::keeper::CaptureHandle;
 use crate::gateway::model_name::{ModelName, ModelNameStream};
 use crate::response::StreamAborted;
 use crate::telemetry::{Capture, RequestScope};
@@ -95,7 +95,7 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
     };
     let keeping = Arc::clone(&passage.keeper.replay);
     let leaving = (ended == DISCONNECTED && !passage.is_kept)
-        .then(|| keeping.stories().disconnects().leaving());
+        .then(|| keeping.calls().disconnects().leaving());
     drop(chunks);
     if !passage.is_kept {
         Box::pin(passage.keeper.record_failure(status, ended)).await;

@@ -10,6 +10,7 @@
     reason = "a test fails by panicking, and may read the clock"
 )]
 
+mod call_records;
 mod chain;
 mod claims;
 mod common;
@@ -31,5 +32,4 @@ mod recordings;
 mod responses;
 mod restore;
 mod sdk;
-mod stories;
 mod usage;

@@ -520,7 +520,7 @@ async fn conversation_without_lookup_can_be_captured() {
         reply: &reply,
         prefix: None,
         ids: &[],
-        story: None,
+        record: None,
         response: None,
     };
     house.replay.capture(&tenant(), &turn).await.unwrap().unwrap();

@@ -117,7 +117,7 @@ impl ReplayFixture {
             reply,
             prefix: encoded.prefix,
             ids: &[],
-            story: None,
+            record: None,
             response: None,
         };
         self.replay.capture(tenant, &turn).await.unwrap()

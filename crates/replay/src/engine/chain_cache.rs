@@ -243,5 +243,5 @@ fn text(item: &Item) -> &str {
 }
 
 #[cfg(test)]
-#[path = "chains_tests.rs"]
-mod chains_tests;
+#[path = "chain_cache_tests.rs"]
+mod chain_cache_tests;

@@ -4,7 +4,7 @@ use throughline_core::{Body, Contract, Item, Json, Node, Seal, Target, ToolCall,
 
 use crate::claim::Claims;
 use crate::engine::chain::ChainTurn;
-use crate::engine::memo::Captured;
+use crate::engine::turn_cache::Captured;
 
 /// How similar a turn of a request is to a captured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,5 +324,5 @@ fn is_counterpart(now: &Item, then: &Item) -> bool {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
-mod judge_tests;
+#[path = "compare_tests.rs"]
+mod compare_tests;

@@ -7,7 +7,7 @@ use throughline_core::Tenant;
 
 use crate::error::GatewayError;
 use crate::telemetry::RETRY_DELAY;
-use crate::telemetry::shares::{FairPool, PoolPermit};
+use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 
 /// How many copies of its text a request takes: as received, as sent, as stored, and one during a
 /// conversion.

@@ -10,7 +10,7 @@ const MAX_LISTED: usize = 256;
 
 /// The report of a call as JSON. Each distinct outcome is written once and referenced by number:
 /// from call to call, outcomes often change for all Items at once, and the delta then stays small.
-pub fn account(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
+pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
     let mut dids: Vec<&Disposition> = Vec::new();
     let mut number = |did| {
         let known = dids.iter().position(|known| *known == did);

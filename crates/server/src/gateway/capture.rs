@@ -86,7 +86,7 @@ impl CaptureHandle {
             ))
         });
         if !is_captured {
-            drop(timeout(self.longest, self.replay.stories().keep(&story)).await);
+            drop(timeout(self.longest, self.replay.calls().keep(&story)).await);
             return;
         }
         let owned = self.owner.as_ref().map(|owner| {
@@ -146,7 +146,7 @@ impl CaptureHandle {
     pub(crate) async fn record_failure(&mut self, status: u16, message: &str) {
         if let Some(OpenCall { story, .. }) = &mut self.open {
             story.fails(status, message);
-            drop(timeout(self.longest, self.replay.stories().keep(story)).await);
+            drop(timeout(self.longest, self.replay.calls().keep(story)).await);
         }
     }
 }

@@ -15,7 +15,7 @@ impl Exchange<'_> {
         for tenant in self.readable_tenants() {
             let replay = &self.gateway.replay;
             replay.settled(&tenant, &[VaultKey::Claim(node.0.clone())]).await;
-            let found = replay.stories().find(&tenant, &node).await;
+            let found = replay.calls().find(&tenant, &node).await;
             if let Some(found) = found.map_err(|error| store_unreadable(&error))? {
                 let told = throughline_replay::call_json(&node, &found);
                 let policy = self.gateway.redaction.as_deref();

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use throughline_core::{Json, Node, Tree, TurnId, json};
 
-use crate::story::stories::StoredCall;
-use crate::story::{Bodies, account};
+use crate::call_record::call_log::StoredCall;
+use crate::call_record::{Bodies, report};
 
 /// Members that are renamed or internal.
 const OWN: [&str; 3] = ["v", "path", "headers"];
 
 /// The whole record of a call.
-pub fn tell(node: &TurnId, found: &StoredCall) -> Json {
+pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
     let tree = found.account.tree();
     let account = tree.root();
     json::object(|o| {
@@ -40,7 +40,7 @@ pub fn tell(node: &TurnId, found: &StoredCall) -> Json {
 
 fn put_bodies(o: &mut json::Object<'_>, told: Node<'_>, texts: &Bodies) {
     if let Ok(tree) = Tree::parse(texts.account.clone()) {
-        account::put_fates(o, tree.root());
+        report::put_fates(o, tree.root());
         for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
             if !key.is("dids") {
                 o.node(&key.text().unwrap_or_default(), value);

@@ -14,7 +14,7 @@ use tokio::task::block_in_place;
 use crate::access::Caller;
 use crate::error::GatewayError;
 use crate::telemetry::RETRY_DELAY;
-use crate::telemetry::shares::{FairPool, OverSharePolicy};
+use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 
 /// The length from which a body is large.
 pub(crate) const LARGE: usize = 256 << 10;

@@ -25,7 +25,7 @@ type PendingKey = u64;
 
 /// A pending turn. If it is dropped, lookups no longer wait for the turn.
 pub(super) struct PendingWrite {
-    behind: PendingWrites,
+    pending: PendingWrites,
     marks: Vec<PendingKey>,
     own: watch::Receiver<()>,
     _kept: watch::Sender<()>,
@@ -68,7 +68,7 @@ impl PendingWrites {
         for mark in &marks {
             coming.entry(*mark).or_default().push(own.clone());
         }
-        PendingWrite { behind: self.clone(), marks, own, _kept: kept, _room: room }
+        PendingWrite { pending: self.clone(), marks, own, _kept: kept, _room: room }
     }
 
     /// Waits for pending turns with any of these keys.
@@ -104,7 +104,7 @@ impl PendingWrites {
 impl PendingWrite {
     /// Ends the wait of lookups for this turn.
     pub(super) fn complete(self) {
-        let mut coming = self.behind.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.pending.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {
             let Some(turns) = coming.get_mut(mark) else { continue };
             turns.retain(|kept| !kept.same_channel(&self.own));

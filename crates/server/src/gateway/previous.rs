@@ -5,9 +5,9 @@ use throughline_core::{Name, Request, Tree, Wire, json};
 
 use crate::error::GatewayError;
 use crate::gateway::ReplayMode;
+use crate::gateway::call_record::store_unreadable;
 use crate::gateway::dialect::ResponseOp;
 use crate::gateway::exchange::Exchange;
-use crate::gateway::telling::store_unreadable;
 use crate::response::GatewayResponse;
 use throughline_replay::CallRecord;
 use throughline_replay::Claims;

@@ -7,11 +7,11 @@ use throughline_core::{
     Node, Record, Store, StoreError, Tenant, Tree, TurnId, VaultKey, VaultTurn, kind,
 };
 
+use crate::call_record::bodies::{DeltaSource, EncodedBodies};
+use crate::call_record::disconnect::DisconnectLimiter;
+use crate::call_record::{Bodies, CallRecord, DeltaBase};
 use crate::recent::ByteLru;
-use crate::story::left::DisconnectLimiter;
-use crate::story::texts::{DeltaSource, EncodedBodies};
-use crate::story::{Bodies, CallRecord, DeltaBase};
-use crate::turn::{ParentTurn, STORY, TURN};
+use crate::turn::{CALL_RECORD, ParentTurn, TURN};
 
 /// Maximum size of the cached bodies in bytes.
 const MOST_BYTES: usize = 16 << 20;
@@ -68,8 +68,8 @@ impl CallRecord {
 
     /// The records of a call without a reply.
     fn records(&self, thread: &LogId, goes_on: BaseLocation<'_>) -> Vec<NewRecord> {
-        let story = NewRecord::new(STORY, self.account().bytes().clone());
-        vec![story, self.bodies_record(thread, goes_on).0]
+        let record = NewRecord::new(CALL_RECORD, self.account().bytes().clone());
+        vec![record, self.bodies_record(thread, goes_on).0]
     }
 }
 
@@ -108,25 +108,25 @@ impl CallLog {
     }
 
     /// Caches the bodies of a call with its last record and the epoch in which they were valid.
-    pub fn remember(&self, story: &CallRecord, tail: DeltaBase, last: u64, era: ErasureEpoch) {
-        let parent = story.parent.as_ref().map(|parent| &parent.node);
+    pub fn remember(&self, record: &CallRecord, tail: DeltaBase, last: u64, era: ErasureEpoch) {
+        let parent = record.parent.as_ref().map(|parent| &parent.node);
         let tail = DeltaBase { full: tail.full.or(Some(last)), ..tail };
-        self.tails.put(&story.tenant, &story.node, parent, (Arc::new(tail), era));
+        self.tails.put(&record.tenant, &record.node, parent, (Arc::new(tail), era));
     }
 
     /// Stores the record of a call without a reply.
-    pub async fn keep(&self, story: &CallRecord) -> Result<(), StoreError> {
-        let (tenant, parent) = (&story.tenant, story.parent.as_ref());
-        let log = log_of(&story.node);
+    pub async fn keep(&self, record: &CallRecord) -> Result<(), StoreError> {
+        let (tenant, parent) = (&record.tenant, record.parent.as_ref());
+        let log = log_of(&record.node);
         let alone = || {
             let opening = Append::new(log.clone()).opening(LogOpening::thread());
-            Append { records: story.records(&log, BaseLocation::Nowhere), ..opening }
+            Append { records: record.records(&log, BaseLocation::Nowhere), ..opening }
         };
         let append = match parent {
             Some(parent) => {
                 let opening = Append::new(log.clone()).opening(LogOpening::run(parent.log.clone()));
                 Append {
-                    records: story.records(&parent.log, BaseLocation::From(parent)),
+                    records: record.records(&parent.log, BaseLocation::From(parent)),
                     ..opening
                 }
             }
@@ -160,12 +160,12 @@ impl CallLog {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             records => records?,
         };
-        let tells = |record: &&Record| matches!(&*record.kind, STORY | TURN);
+        let tells = |record: &&Record| matches!(&*record.kind, CALL_RECORD | TURN);
         let Some(told) = records.iter().find(tells) else { return Ok(None) };
         let Content::Here(account) = &told.content else { return Ok(None) };
         let account = Tree::parse(account.clone()).map_err(|_| damaged(told))?;
         let account = match &*told.kind {
-            TURN => account.root().get(STORY),
+            TURN => account.root().get(CALL_RECORD),
             _ => Some(account.root()),
         };
         let Some(account) = account.map(Node::json) else { return Ok(None) };

@@ -14,7 +14,7 @@
 use bytes::Bytes;
 use throughline_core::{Json, LogId, Node, json};
 
-use crate::story::{delta, lossy};
+use crate::call_record::{delta, lossy};
 
 /// The bodies of one call, all of them UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,5 +153,5 @@ impl Bodies {
 }
 
 #[cfg(test)]
-#[path = "texts_tests.rs"]
-mod texts_tests;
+#[path = "bodies_tests.rs"]
+mod bodies_tests;

@@ -14,19 +14,19 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `texts.rs` | the bodies of a call and their delta encoding |
-//! | `account.rs` | the report: Fates, findings and repairs |
+//! | `bodies.rs` | the bodies of a call and their delta encoding |
+//! | `report.rs` | the report: Fates, findings and repairs |
 //! | `delta.rs` | the difference between two texts |
-//! | `left.rs` | rate limiting after client disconnects |
-//! | `stories.rs` | storing and finding call records |
-//! | `telling.rs` | a call record as JSON for its tenant |
+//! | `disconnect.rs` | rate limiting after client disconnects |
+//! | `call_log.rs` | storing and finding call records |
+//! | `call_view.rs` | a call record as JSON for its tenant |
 
-mod account;
+mod bodies;
+mod call_log;
+mod call_view;
 mod delta;
-mod left;
-mod stories;
-mod telling;
-mod texts;
+mod disconnect;
+mod report;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +38,12 @@ use throughline_core::{
 };
 use tokio::time::Instant;
 
-pub use crate::story::account::account;
-pub use crate::story::left::DisconnectLimiter;
-pub(crate) use crate::story::stories::BaseLocation;
-pub use crate::story::stories::CallLog;
-pub use crate::story::telling::tell;
-pub use crate::story::texts::{Bodies, DeltaBase};
+pub use crate::call_record::bodies::{Bodies, DeltaBase};
+pub(crate) use crate::call_record::call_log::BaseLocation;
+pub use crate::call_record::call_log::CallLog;
+pub use crate::call_record::call_view::call_json;
+pub use crate::call_record::disconnect::DisconnectLimiter;
+pub use crate::call_record::report::report_json;
 use crate::turn::ParentTurn;
 
 /// Header names that contain one of these words are not stored.

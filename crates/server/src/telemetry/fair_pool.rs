@@ -248,5 +248,5 @@ impl Drop for PoolPermit {
 }
 
 #[cfg(test)]
-#[path = "shares_tests.rs"]
-mod shares_tests;
+#[path = "fair_pool_tests.rs"]
+mod fair_pool_tests;
