@@ -32,9 +32,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use throughline_codec::Verdict;
 use throughline_core::{
-    Json, Name, Origin, Reply, Request, StopReason, Tenant, TurnId, UpstreamRequest, Usage, Wire,
-    json,
+    Disposition, Fate, Json, Name, Origin, Reply, Request, StopReason, Tenant, TurnId,
+    UpstreamRequest, Usage, Wire, json,
 };
 use tokio::time::Instant;
 
@@ -50,38 +51,69 @@ use crate::turn::ParentTurn;
 const SECRET: [&str; 8] =
     ["auth", "cookie", "key", "password", "secret", "session", "signature", "token"];
 
-/// The record of one call, filled in as the call progresses.
+/// The facts of one request, filled in as the request progresses. The stored record, the metrics,
+/// the log line and the span of a call are made from them.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
-    /// The id of the call.
-    pub node: TurnId,
-    /// The request and response bodies.
-    pub texts: Bodies,
+    /// The id of the call; `None` if the request calls no model.
+    pub node: Option<TurnId>,
     /// The tenant that made the call.
     pub tenant: Tenant,
+    /// The id of the gateway key.
+    pub key: Option<Name>,
+    /// The caller's dialect.
+    pub dialect: Wire,
+    /// When the request arrived.
+    pub arrived: Instant,
+    /// The account at the provider, under which the call is charged.
+    pub provider: Option<Name>,
+    /// The provider's name for the model.
+    pub model: Option<Name>,
+    /// The number of targets that were tried before this one.
+    pub fallbacks: u64,
+    /// The audit verdict.
+    pub verdict: Option<Verdict>,
+    /// The Fates of the request that was sent.
+    pub fates: Option<FateCounts>,
+    /// The first change before prefix-bound Seals, if these had to be removed because of it.
+    pub prefix_changed: Option<String>,
+    /// The HTTP status of the response.
+    pub status: Option<u16>,
+    /// When the provider began to respond.
+    pub first_byte: Option<Instant>,
+    /// Whether the response is a stream.
+    pub is_stream: bool,
+    /// The bytes of text received, from which tokens are estimated if the provider counted none.
+    pub received: u64,
+    /// The tokens used so far, as the provider counted them.
+    pub usage: Option<Usage>,
+    /// Whether the reply is complete, so that its usage is final.
+    pub is_whole: bool,
+    /// The cost, if known.
+    pub cost: Option<Json>,
+    /// The outcome of capturing the reply.
+    pub capture: CaptureOutcome,
+    /// The failure in the gateway or at the provider, in the gateway's wording.
+    pub problem: Option<String>,
+    /// The request and response bodies.
+    pub texts: Bodies,
     /// The captured turn that the call continues.
     pub parent: Option<ParentTurn>,
     /// The bodies of the call that produced that turn.
     pub base: Option<Arc<DeltaBase>>,
     /// Whether the response is stored for later retrieval.
     pub keeps_response: bool,
-    /// The first change before prefix-bound Seals, if these had to be removed because of it.
-    pub prefix_changed: Option<String>,
-    /// The cost, if known.
-    pub cost: Option<Json>,
+    /// When the request was received completely.
     began: Instant,
-    dialect: Wire,
+    sent: Option<Instant>,
+    end: Option<Instant>,
     path: Name,
     headers: Vec<(Name, Name)>,
-    model: Option<Name>,
+    requested_model: Option<Name>,
     target: Option<SentTo>,
     attempts: Vec<FailedAttempt>,
-    verdict: Option<&'static str>,
-    sent: Option<Duration>,
-    first_byte: Option<Duration>,
-    end: Option<Duration>,
-    status: Option<u16>,
-    problem: Option<String>,
+    /// The error message that the caller received.
+    error: Option<String>,
     outcome: Option<ReplySummary>,
 }
 
@@ -107,48 +139,115 @@ struct ReplySummary {
     id: Option<Name>,
     answered: Name,
     stop: StopReason,
-    usage: Usage,
+}
+
+/// The outcome of capturing the reply.
+#[derive(Clone, Debug, Default)]
+pub enum CaptureOutcome {
+    /// There was nothing to capture.
+    #[default]
+    None,
+    /// The reply was captured.
+    Kept,
+    /// The reply could not be captured, for this reason.
+    Lost(String),
+}
+
+/// Counts of the Fates of a call's Items and Seals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FateCounts {
+    /// Sent as the caller sent them.
+    pub kept: u64,
+    /// Restored from captured turns.
+    pub restored: u64,
+    /// Left out.
+    pub elided: u64,
+}
+
+impl FateCounts {
+    /// Counts these Fates.
+    pub fn of(fates: &[Fate]) -> Self {
+        let mut counted = Self::default();
+        for did in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
+            match did {
+                Disposition::Kept => counted.kept += 1,
+                Disposition::Restored(_) => counted.restored += 1,
+                Disposition::Elided(_) => counted.elided += 1,
+                Disposition::Reshaped(_) => {}
+            }
+        }
+        counted
+    }
+}
+
+impl std::fmt::Display for FateCounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kept, restored, elided } = self;
+        write!(f, "kept={kept} restored={restored} elided={elided}")
+    }
 }
 
 impl CallRecord {
-    /// Starts the record of a call.
-    pub fn begin(node: TurnId, tenant: &Tenant, dialect: &Wire, request: &Request) -> Self {
+    /// Starts the record of a request that has arrived.
+    pub fn new(tenant: Tenant, key: Option<Name>, dialect: Wire) -> Self {
+        let now = Instant::now();
         Self {
-            node,
-            texts: Bodies::of(&request.body),
-            tenant: tenant.clone(),
+            node: None,
+            tenant,
+            key,
+            dialect,
+            arrived: now,
+            provider: None,
+            model: None,
+            fallbacks: 0,
+            verdict: None,
+            fates: None,
+            prefix_changed: None,
+            status: None,
+            first_byte: None,
+            is_stream: false,
+            received: 0,
+            usage: None,
+            is_whole: false,
+            cost: None,
+            capture: CaptureOutcome::None,
+            problem: None,
+            texts: Bodies::default(),
             parent: None,
             base: None,
             keeps_response: false,
-            prefix_changed: None,
-            cost: None,
-            began: Instant::now(),
-            dialect: dialect.clone(),
-            path: request.path.clone(),
-            headers: shown(&request.headers),
-            model: None,
+            began: now,
+            sent: None,
+            end: None,
+            path: Name::default(),
+            headers: Vec::new(),
+            requested_model: None,
             target: None,
             attempts: Vec::new(),
-            verdict: None,
-            sent: None,
-            first_byte: None,
-            end: None,
-            status: None,
-            problem: None,
+            error: None,
             outcome: None,
         }
     }
 
+    /// Records that the request is a call with this id.
+    pub fn begin_call(&mut self, node: TurnId, request: &Request) {
+        self.node = Some(node);
+        self.texts = Bodies::of(&request.body);
+        self.began = Instant::now();
+        self.path = request.path.clone();
+        self.headers = shown(&request.headers);
+    }
+
     /// Records the requested model.
-    pub fn set_model(&mut self, model: &Name) {
-        self.model = Some(Name::clone(model));
+    pub fn set_requested_model(&mut self, model: &Name) {
+        self.requested_model = Some(Name::clone(model));
     }
 
     /// Records the request sent and its target.
-    pub fn sends(&mut self, request: &UpstreamRequest, origin: &Arc<Origin>) {
-        self.sent = Some(self.began.elapsed());
+    pub fn set_sent(&mut self, request: &UpstreamRequest, origin: &Arc<Origin>) {
+        self.sent = Some(Instant::now());
         let came = &self.texts.came;
-        let is_same = texts::is_same(&request.body, came);
+        let is_same = bodies::is_same(&request.body, came);
         self.texts.sent = if is_same { came.clone() } else { lossy(&request.body) };
         self.target = Some(SentTo {
             endpoint: request.endpoint.clone(),
@@ -158,45 +257,49 @@ impl CallRecord {
         });
     }
 
-    /// Records the audit verdict and the report.
-    pub fn accounts(&mut self, verdict: &'static str, account: &Json) {
-        self.verdict = Some(verdict);
-        self.texts.account = account.bytes().clone();
-    }
-
     /// Records that an endpoint failed and that the next one is tried.
     pub fn add_failed_attempt(&mut self, endpoint: &Name, said: impl Into<String>) {
         let (endpoint, said) = (Name::clone(endpoint), said.into());
         self.attempts.push(FailedAttempt { endpoint, said });
     }
 
-    /// Whether the request was rejected before it was audited or sent.
-    pub fn is_unprocessed(&self) -> bool {
-        self.verdict.is_none() && self.sent.is_none()
-    }
-
-    /// Records the arrival of the first response byte.
+    /// Records that the provider has begun to respond.
     pub fn set_first_byte(&mut self, status: u16) {
-        self.first_byte = Some(self.began.elapsed());
+        self.first_byte = Some(Instant::now());
         self.status = Some(status);
     }
 
     /// Records the reply.
-    pub fn ends(&mut self, reply: &Reply) {
-        self.end = Some(self.began.elapsed());
+    pub fn set_reply(&mut self, reply: &Reply) {
+        self.end = Some(Instant::now());
+        self.usage = Some(reply.usage);
+        self.is_whole = reply.stop != StopReason::Cut;
         self.outcome = Some(ReplySummary {
             id: reply.id.clone(),
             answered: reply.origin.answered.clone(),
             stop: reply.stop.clone(),
-            usage: reply.usage,
         });
     }
 
-    /// Records that the call failed.
-    pub fn fails(&mut self, status: u16, problem: impl Into<String>) {
-        self.end = Some(self.began.elapsed());
+    /// Records that the call failed. The bodies of a request that was neither audited nor sent are
+    /// not worth storing.
+    pub fn set_failure(&mut self, status: u16, error: impl Into<String>) {
+        self.end = Some(Instant::now());
         self.status = Some(status);
-        self.problem = Some(problem.into());
+        self.error = Some(error.into());
+        if self.verdict.is_none() && self.sent.is_none() {
+            self.texts = Bodies::default();
+        }
+    }
+
+    /// The time from the arrival of the request to the provider's first byte.
+    pub fn time_to_first_byte(&self) -> Option<Duration> {
+        self.first_byte.map(|at| at.duration_since(self.arrived))
+    }
+
+    /// The verdict on the request that was sent; `None` if none was sent.
+    pub fn sent_verdict(&self) -> Option<Verdict> {
+        self.verdict.filter(|_| self.fates.is_some())
     }
 
     /// The record without the bodies.
@@ -204,7 +307,7 @@ impl CallRecord {
         json::object(|o| {
             o.number("v", 1).string("dialect", self.dialect.as_str()).string("path", &self.path);
             put_headers(o, &self.headers);
-            o.maybe_string("model", self.model.as_deref());
+            o.maybe_string("model", self.requested_model.as_deref());
             if let Some(target) = &self.target {
                 o.object("target", |o| put_target(o, target));
             }
@@ -220,18 +323,20 @@ impl CallRecord {
             if let Some(status) = self.status {
                 o.number("status", status.into());
             }
-            o.maybe_string("error", self.problem.as_deref()).maybe_string("audit", self.verdict);
+            o.maybe_string("error", self.error.as_deref());
+            o.maybe_string("audit", self.verdict.map(Verdict::as_str));
             o.maybe_string("prefix_changed", self.prefix_changed.as_deref());
             o.object("microseconds", |o| {
                 let times =
                     [("sent", self.sent), ("first_byte", self.first_byte), ("end", self.end)];
                 for (name, time) in times.into_iter().filter_map(|(name, time)| Some((name, time?)))
                 {
-                    o.number(name, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+                    let micros = time.duration_since(self.began).as_micros();
+                    o.number(name, u64::try_from(micros).unwrap_or(u64::MAX));
                 }
             });
             if let Some(outcome) = &self.outcome {
-                put_outcome(o, outcome);
+                put_outcome(o, outcome, &self.usage.unwrap_or_default());
             }
             if let Some(cost) = &self.cost {
                 o.raw("cost", cost);
@@ -275,7 +380,7 @@ fn put_target(o: &mut json::Object<'_>, target: &SentTo) {
     put_headers(o, &target.headers);
 }
 
-fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary) {
+fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary, usage: &Usage) {
     let (stop, said) = match &outcome.stop {
         StopReason::Done => ("done", None),
         StopReason::Tools => ("tools", None),
@@ -286,7 +391,6 @@ fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary) {
         StopReason::Cut => ("cut", None),
         StopReason::Other(word) => ("other", Some(&**word)),
     };
-    let usage = &outcome.usage;
     o.object("answer", |o| {
         o.maybe_string("id", outcome.id.as_deref()).string("model", &outcome.answered);
         o.string("stop", stop).maybe_string("stop_said", said);

@@ -47,7 +47,8 @@ mod stored;
 mod turn;
 
 pub use crate::call_record::{
-    Bodies, CallLog, CallRecord, DeltaBase, DisconnectLimiter, call_json, report_json,
+    Bodies, CallLog, CallRecord, CaptureOutcome, DeltaBase, DisconnectLimiter, FateCounts,
+    call_json, report_json,
 };
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;

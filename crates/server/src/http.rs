@@ -146,7 +146,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     };
     let response = match answered.await {
         Ok(answered) => {
-            scope.note(|facts| facts.status = answered.status);
+            scope.record().status = Some(answered.status);
             answered.into_response()
         }
         Err(problem) => {
@@ -180,7 +180,7 @@ async fn handle_agent_request(
         let body = receive(gateway, &caller, &scope, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;
         let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
-        scope.note(|facts| facts.status = status);
+        scope.record().status = Some(status);
         match answered {
             Ok(GatewayResponse { status, headers, body: ResponseBody::Stream(stream) }) => {
                 scope.record_stream();

@@ -51,7 +51,7 @@ pub(crate) use crate::telemetry::meter::Meter;
 pub(crate) use crate::telemetry::metrics::Metrics;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
 pub(crate) use crate::telemetry::outage::{RETRY_STORE, store_timeout};
-pub(crate) use crate::telemetry::scope::{Capture, FateCounts, RequestScope};
+pub(crate) use crate::telemetry::scope::RequestScope;
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
     NoPrices, Price, Prices, UsageAmount, UsageKey, UsageRow, usage_log,

@@ -108,16 +108,24 @@ impl CallLog {
     }
 
     /// Caches the bodies of a call with its last record and the epoch in which they were valid.
-    pub fn remember(&self, record: &CallRecord, tail: DeltaBase, last: u64, era: ErasureEpoch) {
+    pub fn remember(
+        &self,
+        node: &TurnId,
+        record: &CallRecord,
+        tail: DeltaBase,
+        last: u64,
+        era: ErasureEpoch,
+    ) {
         let parent = record.parent.as_ref().map(|parent| &parent.node);
         let tail = DeltaBase { full: tail.full.or(Some(last)), ..tail };
-        self.tails.put(&record.tenant, &record.node, parent, (Arc::new(tail), era));
+        self.tails.put(&record.tenant, node, parent, (Arc::new(tail), era));
     }
 
-    /// Stores the record of a call without a reply.
+    /// Stores the record of a call without a reply. A request that is no call has no record.
     pub async fn keep(&self, record: &CallRecord) -> Result<(), StoreError> {
+        let Some(node) = &record.node else { return Ok(()) };
         let (tenant, parent) = (&record.tenant, record.parent.as_ref());
-        let log = log_of(&record.node);
+        let log = log_of(node);
         let alone = || {
             let opening = Append::new(log.clone()).opening(LogOpening::thread());
             Append { records: record.records(&log, BaseLocation::Nowhere), ..opening }

@@ -44,6 +44,8 @@ impl Turn<'_> {
 
 /// A reply to store, owning everything that its [`Turn`] borrows.
 pub struct OwnedTurn {
+    /// The turn's id.
+    pub node: TurnId,
     /// The record of the call.
     pub record: CallRecord,
     /// The conversation that the reply belongs to.
@@ -60,7 +62,7 @@ impl OwnedTurn {
     /// Borrows the turn to capture.
     pub fn turn(&self) -> Turn<'_> {
         Turn {
-            node: self.record.node.clone(),
+            node: self.node.clone(),
             conversation: &self.conversation,
             reply: &self.reply,
             prefix: self.prefix,
@@ -154,7 +156,7 @@ async fn commit(
     let receipt = replay.store.commit(batch).await?;
     if let (Some(record), Some(tail), Some(written)) = (turn.record, tail, receipt.written.first())
     {
-        replay.calls.remember(record, tail, written.last, turn.conversation.era);
+        replay.calls.remember(&turn.node, record, tail, written.last, turn.conversation.era);
     }
     Ok(receipt)
 }

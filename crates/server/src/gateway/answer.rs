@@ -9,7 +9,7 @@ use throughline_core::{Fate, Name, Node, Request, TurnId, UpstreamResponse};
 
 use crate::error::GatewayError;
 use crate::error::dialect_error;
-use crate::gateway::capture::{CaptureHandle, IdOwner, OpenCall};
+use crate::gateway::capture::{CaptureHandle, IdOwner};
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
@@ -18,9 +18,7 @@ use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::stream::{RelayParts, relay};
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routing::RouteTarget;
-use crate::telemetry::{Capture, FateCounts};
-use throughline_replay::CallRecord;
-use throughline_replay::ClaimRewriter;
+use throughline_replay::{ClaimRewriter, FateCounts};
 
 /// The reason why an undecodable response is not captured.
 pub(crate) const UNREADABLE: &str = "the answer cannot be read";
@@ -31,37 +29,36 @@ impl Exchange<'_> {
     /// Captures a provider's response and returns it to the caller.
     pub(crate) async fn answer(
         &self,
+        node: &TurnId,
         ready: PreparedRequest,
         reached: &RouteTarget,
         answer: UpstreamResponse,
         asked: &Request,
-        story: CallRecord,
     ) -> Result<GatewayResponse, GatewayError> {
-        self.scope.record_first_byte();
         let is_same = ready.target.origin.wire == self.wire;
-        let mut headers = told(&story.node, &ready.encoded.fates, ready.verdict);
-        let changed = story.prefix_changed.as_deref().map(Name::from);
+        let mut headers = told(node, &ready.encoded.fates, ready.verdict);
+        let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
         headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
         if ready.is_unrestored {
             headers.push((Name::from("x-throughline-restore"), Name::from("skipped")));
         }
         let status = answer.status;
-        self.scope.note(|facts| facts.status = status);
         let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, is_same));
         headers.extend(passed.cloned());
         let asked_model = dialect::names(&self.wire, &asked.path, self.body.as_ref()).model;
         let model = asked_model.filter(|name| *name != reached.model);
         let dresser = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
-            let (tenant, node) = (ready.tenant.clone(), story.node.clone());
-            ClaimRewriter::new(self.wire.clone(), claims, tenant, node, model.clone())
+            let (tenant, model) = (ready.tenant.clone(), model.clone());
+            ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model)
         });
         let can_rename = is_same && compression::can_inflate(answer.header("content-encoding"));
         let model = model.filter(|_| can_rename);
         let model = model.map(|name| ModelName::new(self.wire.clone(), name));
         let mut keeper = CaptureHandle {
             replay: Arc::clone(&self.gateway.replay),
-            open: ready.conversation.map(|conversation| OpenCall { conversation, story }),
+            node: node.clone(),
+            conversation: ready.conversation,
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
             scope: Arc::clone(&self.scope),
@@ -190,15 +187,13 @@ impl Exchange<'_> {
             // A response that cannot be decoded still passes, since the caller may be able to read
             // it.
             (Err(error), None) => {
-                self.scope.note(|facts| {
-                    facts.capture = Capture::Lost(UNREADABLE.to_owned());
-                    facts.heard = body.len() as u64;
-                });
+                self.scope.record().received = body.len() as u64;
+                self.scope.record_lost_capture(UNREADABLE);
                 keeper.record_failure(200, &error).await;
                 Ok((body, false))
             }
             (Err(error), Some(_)) => {
-                self.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+                self.scope.record_lost_capture(UNREADABLE);
                 Err(GatewayError::new(502, error))
             }
         }

@@ -9,8 +9,7 @@ use throughline_core::{
 };
 use tokio::time::timeout;
 
-use crate::telemetry::{Capture, RequestScope, store_timeout};
-use throughline_replay::CallRecord;
+use crate::telemetry::{RequestScope, store_timeout};
 use throughline_replay::{Conversation, OwnedTurn, Replay};
 
 /// The most Items of one turn that a reply may continue. The captured turn stores all of them
@@ -20,8 +19,9 @@ const MAX_OPEN_ITEMS: usize = 1_000;
 /// Captures the outcome of one call.
 pub(crate) struct CaptureHandle {
     pub(crate) replay: Arc<Replay>,
-    /// The call until it ends; `None` if nothing is stored.
-    pub(crate) open: Option<OpenCall>,
+    pub(crate) node: TurnId,
+    /// The conversation that the reply continues, until the call ends; `None` if nothing is stored.
+    pub(crate) conversation: Option<Conversation>,
     /// Digest of the prefix before the reply, as it was sent.
     pub(crate) prefix: Option<Digest>,
     /// How long the end of a response waits for the capture.
@@ -40,17 +40,10 @@ pub(crate) struct IdOwner {
     pub(crate) is_early: bool,
 }
 
-/// A call whose outcome is stored.
-pub(crate) struct OpenCall {
-    /// The conversation that the reply continues.
-    pub(crate) conversation: Conversation,
-    pub(crate) story: CallRecord,
-}
-
 impl CaptureHandle {
     /// Whether the response is stored as the caller sees it, for later retrieval.
     pub(crate) fn stores_response(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.story.keeps_response)
+        self.conversation.is_some() && self.scope.record().keeps_response
     }
 
     /// Captures the reply, if captures are enabled. The end of the response waits for the capture
@@ -58,26 +51,24 @@ impl CaptureHandle {
     /// caller still gets the response and the loss is reported. `shown` is the response as the
     /// caller sees it.
     pub(crate) async fn capture(&mut self, reply: Reply, shown: Option<Bytes>) {
-        self.scope.note(|facts| {
-            facts.usage = Some(reply.usage);
-            facts.is_whole = reply.stop != StopReason::Cut;
-        });
+        self.scope.record().set_reply(&reply);
         // A captured turn contains its ids; the ids of every other response are recorded here.
-        let is_endless =
-            self.open.as_ref().is_some_and(|open| open.conversation.open.len() > MAX_OPEN_ITEMS);
+        let conversation = self.conversation.take();
+        let is_endless = conversation.as_ref().is_some_and(|it| it.open.len() > MAX_OPEN_ITEMS);
         let is_captured = reply.stop != StopReason::Cut && !reply.items.is_empty() && !is_endless;
-        if self.open.is_none() || !is_captured {
+        if conversation.is_none() || !is_captured {
             self.record_ids(&reply).await;
         }
-        let Some(OpenCall { conversation, mut story }) = self.open.take() else { return };
-        story.ends(&reply);
-        story.cost = self.scope.cost(&reply.usage);
-        let response = shown.filter(|_| story.keeps_response).and_then(|shown| {
+        let Some(conversation) = conversation else { return };
+        let cost = self.scope.cost(&reply.usage);
+        self.scope.record().cost = cost;
+        let record = self.scope.record().clone();
+        let response = shown.filter(|_| record.keeps_response).and_then(|shown| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
             let shown = if is_own {
                 Json::parse(shown).ok()
             } else {
-                throughline_replay::echoed(&shown, &story.texts.came)
+                throughline_replay::echoed(&shown, &record.texts.came)
             };
             Some(throughline_replay::response_record(
                 &shown?,
@@ -86,7 +77,7 @@ impl CaptureHandle {
             ))
         });
         if !is_captured {
-            drop(timeout(self.longest, self.replay.calls().keep(&story)).await);
+            drop(timeout(self.longest, self.replay.calls().keep(&record)).await);
             return;
         }
         let owned = self.owner.as_ref().map(|owner| {
@@ -94,8 +85,8 @@ impl CaptureHandle {
             let account = Name::from(throughline_replay::account_of(&reply.origin));
             (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
         });
-        let prefix = self.prefix;
-        let answered = Box::new(OwnedTurn { story, conversation, reply, prefix, response });
+        let (node, prefix) = (self.node.clone(), self.prefix);
+        let answered = Box::new(OwnedTurn { node, record, conversation, reply, prefix, response });
         let scope = Arc::clone(&self.scope);
         let tell = move |kept: Result<Option<TurnId>, StoreError>| {
             if let (Err(_), Some((replay, tenant, account, ids))) = (&kept, &owned) {
@@ -139,14 +130,18 @@ impl CaptureHandle {
         };
         self.replay.cache_unrecorded(&owner.tenant, account, &ids);
         let lost = format!("the owner of the answer's ids was not recorded: {failed}");
-        self.scope.note(|facts| facts.capture = Capture::Lost(lost));
+        self.scope.record_lost_capture(&lost);
     }
 
     /// Stores the record of a call that failed.
-    pub(crate) async fn record_failure(&mut self, status: u16, message: &str) {
-        if let Some(OpenCall { story, .. }) = &mut self.open {
-            story.fails(status, message);
-            drop(timeout(self.longest, self.replay.calls().keep(story)).await);
+    pub(crate) async fn record_failure(&self, status: u16, message: &str) {
+        if self.conversation.is_some() {
+            let record = {
+                let mut record = self.scope.record();
+                record.set_failure(status, message);
+                record.clone()
+            };
+            drop(timeout(self.longest, self.replay.calls().keep(&record)).await);
         }
     }
 }

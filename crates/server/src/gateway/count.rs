@@ -15,8 +15,6 @@ use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::prepare::DecodedRequest;
 use crate::response::{GatewayResponse, ResponseBody};
-use throughline_replay::CallRecord;
-use throughline_replay::Claims;
 
 /// Bytes per token of an estimate.
 const BYTES_OF_A_TOKEN: u64 = 4;
@@ -59,10 +57,7 @@ impl Exchange<'_> {
         let all = self.reach(&asked)?;
         let nobody = || GatewayError::new(404, format!("no provider serves model {asked}"));
         let reached = all.into_iter().next().ok_or_else(nobody)?;
-        let node =
-            Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
-        let mut story = CallRecord::begin(node, &self.caller.tenant, &self.wire, &request);
-        let resumed = self.find_previous(&request, body, end_user.as_deref(), &mut story).await?;
+        let resumed = self.find_previous(&request, body, end_user.as_deref()).await?;
         let unfolded = resumed.request_for(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
         let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };
         let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
@@ -93,7 +88,7 @@ impl Exchange<'_> {
             (true, false) | (false, _) => countable_body(wire, &ready.body, target.model()),
         };
         self.check_body_ownership(&target.origin, &body, None).await?;
-        self.scope.note(|facts| facts.provider = Some(reached.account.clone()));
+        self.scope.record().provider = Some(reached.account.clone());
         let sent = Sent {
             endpoint: reached.endpoint.clone(),
             model: Some(reached.model.clone()),

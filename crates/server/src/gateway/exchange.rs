@@ -25,9 +25,8 @@ use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::{Gateway, ReplayMode};
 use crate::response::GatewayResponse;
 use crate::routing::RouteTarget;
-use crate::telemetry::{FateCounts, RequestScope};
-use throughline_replay::{Bodies, CallRecord, DeltaBase};
-use throughline_replay::{Claims, Conversation};
+use crate::telemetry::RequestScope;
+use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
 
 /// One request of one caller.
 pub(crate) struct Exchange<'g> {
@@ -54,23 +53,18 @@ impl<'g> Exchange<'g> {
     pub(crate) async fn call(&self, request: Request) -> Result<GatewayResponse, GatewayError> {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
-        self.scope.note(|facts| facts.call = Some(node.0.clone()));
-        let mut story = CallRecord::begin(node.clone(), &self.caller.tenant, &self.wire, &request);
-        let answered = match self.try_targets(&request, &mut story).await {
+        self.scope.record().begin_call(node.clone(), &request);
+        let answered = match self.try_targets(&request).await {
             Ok((ready, reached, answer)) => {
-                Box::pin(self.answer(ready, &reached, answer, &request, story)).await
+                Box::pin(self.answer(&node, ready, &reached, answer, &request)).await
             }
             Err(problem) => {
                 self.scope.record_error(&problem);
-                story.fails(problem.status, &*problem.message);
-                // The bodies of a request that was never decoded are not worth storing.
-                if story.is_unprocessed() {
-                    story.texts = Bodies::default();
-                }
+                self.scope.record().set_failure(problem.status, &*problem.message);
                 if self.gateway.mode != ReplayMode::Off {
-                    let longest = self.gateway.operations.limits.capture;
-                    let keeping = self.gateway.replay.calls().keep(&story);
-                    drop(timeout(longest, keeping).await);
+                    let record = self.scope.record().clone();
+                    let keeping = self.gateway.replay.calls().keep(&record);
+                    drop(timeout(self.gateway.operations.limits.capture, keeping).await);
                 }
                 Err(problem)
             }
@@ -82,24 +76,26 @@ impl<'g> Exchange<'g> {
     async fn try_targets(
         &self,
         request: &Request,
-        story: &mut CallRecord,
     ) -> Result<(PreparedRequest, RouteTarget, UpstreamResponse), GatewayError> {
         let body = self.body.as_ref();
         let (asked, end_user) = self.named(request, body)?;
-        story.set_model(&asked);
+        self.scope.record().set_requested_model(&asked);
         let all = self.reach(&asked)?;
         self.gateway.operations.check_writes().await?;
         self.gateway.operations.meter.check_allowance(&self.caller.admission, &all).await?;
-        let resumed = self.find_previous(request, body, end_user.as_deref(), story).await?;
+        let resumed = self.find_previous(request, body, end_user.as_deref()).await?;
         let mut last = GatewayError::new(404, format!("no provider serves model {asked}"));
         let mut left = all.len();
         // The caller's own key is sent only to the first endpoint that takes a caller's key.
         let keyed = all.iter().find(|reached| reached.is_callers);
         let keyed = keyed.map(|reached| reached.endpoint.clone());
+        let add_failed_attempt = |reached: &RouteTarget, reason: &str| {
+            self.scope.record().add_failed_attempt(&reached.endpoint, reason);
+        };
         for (place, reached) in all.into_iter().enumerate() {
             left -= 1;
             if reached.is_callers && Some(&reached.endpoint) != keyed.as_ref() {
-                story.add_failed_attempt(&reached.endpoint, "no key for this endpoint");
+                add_failed_attempt(&reached, "no key for this endpoint");
                 continue;
             }
             let rename = |body: &Bytes| {
@@ -111,30 +107,28 @@ impl<'g> Exchange<'g> {
             let end_user = end_user.as_deref();
             let renamed = rename(&request.body);
             let length = whole.as_ref().map_or(&renamed, |(_, whole)| whole).body.len();
-            let ready = self.prepare(renamed, body, whole, &reached, end_user, story);
+            let ready = self.prepare(renamed, body, whole, &reached, end_user);
             let heavy = &self.gateway.operations.heavy;
             let ready = heavy.run(&self.caller, length, Box::pin(ready)).await??;
             let sent = &ready.encoded.request.body;
             self.check_body_ownership(&ready.target.origin, sent, body).await?;
-            self.note(&ready, &reached, place);
+            self.record_target(&ready, &reached, place);
             self.scope.release_preparation_memory();
             let (answer, base) =
-                join(self.send(&ready, &reached, request, story), self.load_delta_base(&ready))
-                    .await;
-            story.base = base;
+                join(self.send(&ready, &reached, request), self.load_delta_base(&ready)).await;
+            self.scope.record().base = base;
             match answer {
                 Ok(answer) if left == 0 || !allows_fallback(answer.status) => {
-                    story.set_first_byte(answer.status);
+                    self.scope.record().set_first_byte(answer.status);
                     return Ok((ready, reached, answer));
                 }
                 Ok(answer) => {
                     let message = format!("{} could not answer", reached.endpoint);
-                    story
-                        .add_failed_attempt(&reached.endpoint, format!("status {}", answer.status));
+                    add_failed_attempt(&reached, &format!("status {}", answer.status));
                     last = GatewayError::new(answer.status, message);
                 }
                 Err(error) => {
-                    story.add_failed_attempt(&reached.endpoint, error.to_string());
+                    add_failed_attempt(&reached, &error.to_string());
                     last = self.record_upstream_error(&error);
                 }
             }
@@ -142,21 +136,17 @@ impl<'g> Exchange<'g> {
         Err(last)
     }
 
-    /// Records the target, the Fates and the verdict of a prepared request.
-    fn note(&self, ready: &PreparedRequest, reached: &RouteTarget, place: usize) {
-        self.scope.note(|facts| {
-            facts.tenant = Some(ready.tenant.clone());
-            facts.provider = Some(reached.account.clone());
-            facts.model = Some(reached.model.clone());
-            facts.fates = Some(FateCounts::of(&ready.encoded.fates));
-            facts.verdict = Some(ready.verdict);
-            facts.sent = ready.encoded.request.body.len() as u64;
-            facts.fallbacks = place as u64;
-        });
+    /// Records the target and the Fates of a prepared request.
+    fn record_target(&self, ready: &PreparedRequest, reached: &RouteTarget, place: usize) {
+        let mut record = self.scope.record();
+        record.provider = Some(reached.account.clone());
+        record.model = Some(reached.model.clone());
+        record.fates = Some(FateCounts::of(&ready.encoded.fates));
+        record.fallbacks = place as u64;
     }
 
     pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
-        self.scope.note(|facts| facts.problem = Some(error.to_string()));
+        self.scope.record().problem = Some(error.to_string());
         GatewayError::from_upstream(error)
     }
 
@@ -174,7 +164,6 @@ impl<'g> Exchange<'g> {
         ready: &PreparedRequest,
         reached: &RouteTarget,
         asked: &Request,
-        story: &mut CallRecord,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let wire = &ready.target.origin.wire;
         let path = codec_for(wire).map(|codec| codec.path(&ready.target, ready.stream));
@@ -195,7 +184,7 @@ impl<'g> Exchange<'g> {
             body: ready.encoded.request.body.clone(),
             credential: self.caller.credential.clone(),
         };
-        story.sends(&sent, &ready.target.origin);
+        self.scope.record().set_sent(&sent, &ready.target.origin);
         self.gateway.upstream.send(sent).await
     }
 }

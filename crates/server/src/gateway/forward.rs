@@ -265,7 +265,7 @@ impl Exchange<'_> {
             body: request.body,
             credential: self.caller.credential.clone(),
         };
-        self.scope.note(|facts| facts.provider = Some(reached.account.clone()));
+        self.scope.record().provider = Some(reached.account.clone());
         let answer = self.gateway.upstream.send(sent).await;
         let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
         self.scope.record_first_byte();
@@ -279,7 +279,7 @@ impl Exchange<'_> {
         let scope = Arc::clone(&self.scope);
         let body = answer.body.map(move |chunk| {
             chunk.map_err(|error| {
-                scope.note(|facts| facts.problem = Some(error.to_string()));
+                scope.record().problem = Some(error.to_string());
                 StreamAborted(error.to_string())
             })
         });

@@ -23,7 +23,7 @@ use crate::gateway::references::ResolvedReferences;
 use crate::routing::RouteTarget;
 use crate::telemetry::store_timeout;
 use throughline_replay::{
-    CallRecord, CapturedSeals, Claims, Conversation, Finding, RestoredCall, StoredResponse,
+    CapturedSeals, Claims, Conversation, Finding, RestoredCall, StoredResponse,
 };
 
 /// Time limit for reading lost reasoning from the store.
@@ -111,7 +111,6 @@ impl Exchange<'_> {
         resumed: Option<(&StoredResponse, Request)>,
         reached: &RouteTarget,
         end_user: Option<&str>,
-        story: &mut CallRecord,
     ) -> Result<PreparedRequest, GatewayError> {
         let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
         let references = Box::pin(self.resolve_references(whole, body, reached, end_user)).await?;
@@ -120,11 +119,11 @@ impl Exchange<'_> {
             let (asked, _) = self.named(&request, self.body.as_ref())?;
             let whole = Request { body: whole.clone(), ..request.clone() };
             let whole = dialect::renamed(&self.wire, whole, &reached.model, &asked);
-            story.texts.whole = whole.body;
+            self.scope.record().texts.whole = whole.body;
         }
         let whole = references.as_ref().map_or(whole, |references| &references.expanded);
         let DecodedRequest { call, target, tenant } = self.decode(whole, body, reached)?;
-        story.tenant = tenant.clone();
+        self.scope.record().tenant = tenant.clone();
         let to = codec_for(&target.origin.wire)?;
         let stream = call.stream;
         let operations = &self.gateway.operations;
@@ -147,7 +146,7 @@ impl Exchange<'_> {
             let again = self.restore_prefix(to, found, (whole, end_user), reached, &tenant);
             let (again, changed) = Box::pin(again).await?;
             found = again;
-            story.prefix_changed = changed;
+            self.scope.record().prefix_changed = changed;
         }
         let RestoredRequest { mut encoded, replayed: mut restored, mut loses_content } = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_stored_at(&target)) {
@@ -176,12 +175,15 @@ impl Exchange<'_> {
         }
         let (conversation, findings) =
             restored.map(|replayed| (replayed.conversation, replayed.findings)).unzip();
-        story.parent = conversation.as_ref().and_then(|conversation| conversation.parent.clone());
         let verdict = looked.verdict;
-        if self.gateway.mode != ReplayMode::Off {
-            let account =
-                throughline_replay::report_json(&encoded, &findings.unwrap_or_default(), &looked);
-            story.accounts(verdict.as_str(), &account);
+        let report = (self.gateway.mode != ReplayMode::Off).then(|| {
+            throughline_replay::report_json(&encoded, &findings.unwrap_or_default(), &looked)
+        });
+        {
+            let mut record = self.scope.record();
+            record.parent = conversation.as_ref().and_then(|it: &Conversation| it.parent.clone());
+            record.verdict = Some(verdict);
+            record.texts.account = report.map(|report| report.bytes().clone()).unwrap_or_default();
         }
         self.refuse(&looked)?;
         Ok(PreparedRequest {

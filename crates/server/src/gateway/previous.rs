@@ -9,10 +9,8 @@ use crate::gateway::call_record::store_unreadable;
 use crate::gateway::dialect::ResponseOp;
 use crate::gateway::exchange::Exchange;
 use crate::response::GatewayResponse;
-use throughline_replay::CallRecord;
-use throughline_replay::Claims;
 use throughline_replay::{
-    InputItemsQuery, Lookup, PREVIOUS_RESPONSE_ID, StoreOptions, StoredResponse,
+    Claims, InputItemsQuery, Lookup, PREVIOUS_RESPONSE_ID, StoreOptions, StoredResponse,
 };
 
 /// The response that a request continues.
@@ -58,7 +56,6 @@ impl Exchange<'_> {
         request: &Request,
         body: Option<&Tree>,
         end_user: Option<&str>,
-        story: &mut CallRecord,
     ) -> Result<PreviousResponse, GatewayError> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(PreviousResponse::Nothing);
@@ -69,7 +66,7 @@ impl Exchange<'_> {
             let ours = wish.previous.filter(|id| Claims::has_response_format(id));
             return ours.map_or(Ok(PreviousResponse::Nothing), |id| Err(previous_not_found(&id)));
         }
-        story.keeps_response = wish.keeps;
+        self.scope.record().keeps_response = wish.keeps;
         let Some(id) = wish.previous else { return Ok(PreviousResponse::Nothing) };
         let replay = &self.gateway.replay;
         let named = throughline_replay::find_response(replay, &self.readable_tenants(), &id).await;
@@ -84,7 +81,7 @@ impl Exchange<'_> {
         };
         let whole = stored.unfolded(replay, &request.body).await;
         let whole = whole.ok_or_else(|| previous_not_found(&id))?;
-        story.texts.whole = whole.clone();
+        self.scope.record().texts.whole = whole.clone();
         Ok(PreviousResponse::From(stored, whole))
     }
 

@@ -20,7 +20,7 @@ use crate::gateway::capture::CaptureHandle;
 use crate::gateway::compression::Inflater;
 use crate::gateway::model_name::{ModelName, ModelNameStream};
 use crate::response::StreamAborted;
-use crate::telemetry::{Capture, RequestScope};
+use crate::telemetry::RequestScope;
 use throughline_replay::ClaimRewriter;
 
 /// The next bytes for the caller, or the error that aborts its stream.
@@ -151,8 +151,6 @@ struct StreamRelay {
     is_kept: bool,
     /// Set after a decode error: the rest is neither decoded nor captured.
     is_unreadable: bool,
-    /// How many bytes of text were received.
-    heard: u64,
 }
 
 /// The form of a response body that is encoded again for another dialect.
@@ -203,7 +201,6 @@ impl StreamRelay {
             out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
             is_kept: false,
             is_unreadable: false,
-            heard: 0,
         });
         (answer.status, answer.body, passage)
     }
@@ -260,7 +257,7 @@ impl StreamRelay {
     async fn stop_decoding(&mut self, bytes: &Bytes, from: usize) -> RelayResult {
         self.is_unreadable = true;
         if !self.is_kept {
-            self.keeper.scope.note(|facts| facts.capture = Capture::Lost(UNREADABLE.to_owned()));
+            self.keeper.scope.record_lost_capture(UNREADABLE);
         }
         if let Some(mut renamer) = self.renamer.take() {
             if !matches!(self.inflater, Inflater::Plain) {
@@ -326,7 +323,7 @@ impl StreamRelay {
             }
         }
         if let Some(problem) = &broke {
-            self.keeper.scope.note(|facts| facts.problem = Some(problem.clone()));
+            self.keeper.scope.record().problem = Some(problem.clone());
         }
         if let Some(renamer) = &mut self.renamer {
             renamer.finish(&mut written);
@@ -367,7 +364,7 @@ impl StreamRelay {
         broke: Option<&str>,
         written: &mut Vec<u8>,
     ) {
-        note(&self.keeper.scope, &events, &mut self.heard);
+        record_usage(&self.keeper.scope, &events);
         for event in events {
             if let Event::Began { id, origin } = &event {
                 self.keeper.record_early_id(id.as_ref(), origin).await;
@@ -416,8 +413,8 @@ fn shown(writer: Option<&mut ReplyWriter>, to: &dyn Codec, reply: &Reply) -> Opt
 
 /// Records usage and the length of the received text, which is billed if the provider sends no
 /// usage.
-fn note(scope: &RequestScope, events: &[Event], heard: &mut u64) {
-    let mut usage = None;
+fn record_usage(scope: &RequestScope, events: &[Event]) {
+    let mut record = scope.record();
     for event in events {
         match event {
             Event::Delta { delta, .. } => {
@@ -425,9 +422,9 @@ fn note(scope: &RequestScope, events: &[Event], heard: &mut u64) {
                     Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text.len(),
                     Delta::ArgsAt { value, .. } => value.as_str().len(),
                 };
-                *heard += length as u64;
+                record.received += length as u64;
             }
-            Event::Usage(so_far) => usage = Some(*so_far),
+            Event::Usage(so_far) => record.usage = Some(*so_far),
             Event::Began { .. }
             | Event::Opened { .. }
             | Event::Closed { .. }
@@ -436,10 +433,6 @@ fn note(scope: &RequestScope, events: &[Event], heard: &mut u64) {
             | Event::Alien(_) => {}
         }
     }
-    scope.note(|facts| {
-        facts.heard = *heard;
-        facts.usage = usage.or(facts.usage);
-    });
 }
 
 /// Turns the end of a truncated stream into a failure, for a caller of another dialect.

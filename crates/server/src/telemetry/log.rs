@@ -1,8 +1,10 @@
 //! Logs one line for each call: its target and its outcome, but never a body, a Seal or a key.
 
-use throughline_core::{Json, json};
+use std::time::Duration;
 
-use crate::telemetry::scope::{Capture, RequestFacts};
+use throughline_codec::Verdict;
+use throughline_core::{Json, json};
+use throughline_replay::{CallRecord, CaptureOutcome};
 
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,28 +53,30 @@ impl Log for NullLog {
 }
 
 /// The severity of a call.
-pub(super) fn call_level(facts: &RequestFacts) -> Level {
-    match (&facts.capture, facts.status) {
-        (Capture::Lost(_), _) => Level::Error,
-        (_, 500..) => Level::Warn,
-        _ if facts.problem.is_some() => Level::Warn,
+pub(super) fn call_level(record: &CallRecord) -> Level {
+    match (&record.capture, record.status) {
+        (CaptureOutcome::Lost(_), _) => Level::Error,
+        (_, Some(500..)) => Level::Warn,
+        _ if record.problem.is_some() => Level::Warn,
         _ => Level::Info,
     }
 }
 
 /// The log line of a call.
-pub(super) fn line(facts: &RequestFacts, milliseconds: u64, micro_usd: u64) -> Json {
+pub(super) fn line(record: &CallRecord, took: Duration, micro_usd: u64) -> Json {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json::object(|o| {
-        o.string("event", "call").maybe_string("call", facts.call.as_deref());
-        o.maybe_string("key", facts.key.as_deref()).string("dialect", facts.dialect.as_str());
-        o.maybe_string("provider", facts.provider.as_deref());
-        o.maybe_string("model", facts.model.as_deref());
-        o.number("status", facts.status.into()).bool("stream", facts.is_stream);
-        o.number("milliseconds", milliseconds);
-        if let Some(first) = facts.first_byte {
-            o.number("first_byte", u64::try_from(first.as_millis()).unwrap_or(u64::MAX));
+        o.string("event", "call");
+        o.maybe_string("call", record.node.as_ref().map(|node| &*node.0));
+        o.maybe_string("key", record.key.as_deref()).string("dialect", record.dialect.as_str());
+        o.maybe_string("provider", record.provider.as_deref());
+        o.maybe_string("model", record.model.as_deref());
+        o.number("status", record.status.unwrap_or_default().into());
+        o.bool("stream", record.is_stream).number("milliseconds", milliseconds(took));
+        if let Some(first) = record.time_to_first_byte() {
+            o.number("first_byte", milliseconds(first));
         }
-        if let Some(usage) = &facts.usage {
+        if let Some(usage) = &record.usage {
             o.object("tokens", |o| {
                 o.number("input", usage.input).number("cached", usage.cached);
                 o.number("written", usage.written).number("output", usage.output);
@@ -80,21 +84,21 @@ pub(super) fn line(facts: &RequestFacts, milliseconds: u64, micro_usd: u64) -> J
             });
             o.number("micro_usd", micro_usd);
         }
-        if let Some(fates) = &facts.fates {
+        if let Some(fates) = &record.fates {
             o.object("fates", |o| {
                 o.number("kept", fates.kept).number("restored", fates.restored);
                 o.number("elided", fates.elided);
             });
         }
-        o.maybe_string("verdict", facts.verdict.map(throughline_codec::Verdict::as_str));
-        if facts.fallbacks > 0 {
-            o.number("fallbacks", facts.fallbacks);
+        o.maybe_string("verdict", record.sent_verdict().map(Verdict::as_str));
+        if record.fallbacks > 0 {
+            o.number("fallbacks", record.fallbacks);
         }
-        match &facts.capture {
-            Capture::None => o.string("capture", "none"),
-            Capture::Kept => o.string("capture", "kept"),
-            Capture::Lost(why) => o.string("capture", "lost").string("lost", why),
+        match &record.capture {
+            CaptureOutcome::None => o.string("capture", "none"),
+            CaptureOutcome::Kept => o.string("capture", "kept"),
+            CaptureOutcome::Lost(why) => o.string("capture", "lost").string("lost", why),
         };
-        o.maybe_string("problem", facts.problem.as_deref());
+        o.maybe_string("problem", record.problem.as_deref());
     })
 }

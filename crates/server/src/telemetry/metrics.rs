@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use throughline_core::{Name, Wire};
+use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 
-use crate::telemetry::scope::{Capture, FateCounts, RequestFacts};
 use crate::telemetry::usage::UsageAmount;
 
 /// How many models have their own label. Callers choose model names, so the rest share one label.
@@ -77,37 +77,37 @@ impl Metrics {
     }
 
     /// Counts a call that has ended.
-    pub(crate) fn count(&self, facts: &RequestFacts, used: &UsageAmount, took: Duration) {
-        if facts.is_stream {
+    pub(crate) fn count(&self, record: &CallRecord, used: &UsageAmount, took: Duration) {
+        if record.is_stream {
             self.open_streams.fetch_sub(1, Ordering::Relaxed);
         }
         let none = || Name::from(NONE);
-        let dialect = Name::from(facts.dialect.as_str());
-        let provider = facts.provider.clone().unwrap_or_else(none);
+        let dialect = Name::from(record.dialect.as_str());
+        let provider = record.provider.clone().unwrap_or_else(none);
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut model = (provider.clone(), facts.model.clone().unwrap_or_else(none));
+        let mut model = (provider.clone(), record.model.clone().unwrap_or_else(none));
         if !counted.used.contains_key(&model) && counted.used.len() >= MOST_MODELS {
             model.1 = Name::from(OTHER);
         }
         counted.used.entry(model.clone()).or_default().add(used);
-        let label = (dialect.clone(), model.0, model.1, facts.status);
+        let label = (dialect.clone(), model.0, model.1, record.status.unwrap_or_default());
         *counted.calls.entry(label).or_default() += 1;
-        if let Some(fates) = &facts.fates {
+        if let Some(fates) = &record.fates {
             counted.fates.kept += fates.kept;
             counted.fates.restored += fates.restored;
             counted.fates.elided += fates.elided;
         }
-        if let Some(verdict) = facts.verdict {
+        if let Some(verdict) = record.sent_verdict() {
             *counted.verdicts.entry(verdict.as_str()).or_default() += 1;
         }
-        match facts.capture {
-            Capture::None => {}
-            Capture::Kept => counted.captures += 1,
-            Capture::Lost(_) => counted.lost_captures += 1,
+        match record.capture {
+            CaptureOutcome::None => {}
+            CaptureOutcome::Kept => counted.captures += 1,
+            CaptureOutcome::Lost(_) => counted.lost_captures += 1,
         }
-        counted.fallbacks += facts.fallbacks;
+        counted.fallbacks += record.fallbacks;
         let place = (dialect, provider);
-        if let Some(first_byte) = facts.first_byte {
+        if let Some(first_byte) = record.time_to_first_byte() {
             counted.first_byte.entry(place.clone()).or_default().add(first_byte);
         }
         counted.took.entry(place).or_default().add(took);

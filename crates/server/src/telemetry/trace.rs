@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use throughline_codec::Verdict;
 use throughline_core::{CompletedCall, Name, TraceParent};
-
-use crate::telemetry::scope::RequestFacts;
+use throughline_replay::CallRecord;
 
 /// Receives each call when it has ended.
 pub trait CallTraces: Send + Sync {
@@ -39,27 +39,28 @@ impl TraceContext {
         headers.push((Name::from(TraceParent::HEADER), Name::from(own.to_string())));
         Some(Self { own, parent: came.map(|came| came.span) })
     }
-}
 
-impl RequestFacts {
-    /// The report of a call that has a span and reached a provider.
-    pub(super) fn to_ended_call(&self, took: Duration) -> Option<CompletedCall> {
-        let TraceContext { own, parent } = self.trace?;
-        self.model.as_ref().or(self.provider.as_ref())?;
+    /// The report of a call that reached a provider.
+    pub(super) fn completed_call(
+        self,
+        record: &CallRecord,
+        took: Duration,
+    ) -> Option<CompletedCall> {
+        record.model.as_ref().or(record.provider.as_ref())?;
         Some(CompletedCall {
-            own,
-            parent,
+            own: self.own,
+            parent: self.parent,
             took,
-            first_byte: self.first_byte,
-            call: self.call.clone(),
-            dialect: Name::from(self.dialect.as_str()),
-            provider: self.provider.clone(),
-            model: self.model.clone(),
-            status: self.status,
-            usage: self.usage,
-            fates: self.fates.map(|fates| [fates.kept, fates.restored, fates.elided]),
-            audit: self.verdict.map(throughline_codec::Verdict::as_str),
-            problem: self.problem.as_deref().map(Name::from),
+            first_byte: record.time_to_first_byte(),
+            call: record.node.as_ref().map(|node| node.0.clone()),
+            dialect: Name::from(record.dialect.as_str()),
+            provider: record.provider.clone(),
+            model: record.model.clone(),
+            status: record.status.unwrap_or_default(),
+            usage: record.usage,
+            fates: record.fates.map(|fates| [fates.kept, fates.restored, fates.elided]),
+            audit: record.sent_verdict().map(Verdict::as_str),
+            problem: record.problem.as_deref().map(Name::from),
         })
     }
 }
