@@ -31,18 +31,18 @@
 //! | `claimed` | replies as a client of another dialect receives them, with claims |
 //! | `finding` | what a client did to the turns it was given |
 //! | `objects` | ids of provider-held objects and their owners |
-//! | `recent` | a cache with a limit in bytes |
+//! | `byte_lru` | a cache with a limit in bytes |
 //! | `stored` | stored responses: `store` and `previous_response_id` |
 //! | `call_record` | the record of one call |
 //! | `turn` | where a captured turn is stored |
 
+mod byte_lru;
 mod call_record;
 mod claim;
 mod claimed;
 mod engine;
 mod finding;
 mod objects;
-mod recent;
 mod stored;
 mod turn;
 

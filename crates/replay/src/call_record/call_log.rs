@@ -7,10 +7,10 @@ use throughline_core::{
     Node, Record, Store, StoreError, Tenant, Tree, TurnId, VaultKey, VaultTurn, kind,
 };
 
+use crate::byte_lru::ByteLru;
 use crate::call_record::bodies::{DeltaSource, EncodedBodies};
 use crate::call_record::disconnect::DisconnectLimiter;
 use crate::call_record::{Bodies, CallRecord, DeltaBase};
-use crate::recent::ByteLru;
 use crate::turn::{CALL_RECORD, ParentTurn, TURN};
 
 /// Maximum size of the cached bodies in bytes.

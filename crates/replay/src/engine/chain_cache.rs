@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use throughline_core::{Body, Call, Item, Media, Name, Part, Role, Tenant};
 
+use crate::byte_lru::ByteLru;
 use crate::engine::chain::{self, Chain};
-use crate::recent::ByteLru;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use throughline_core::{ErasureEpoch, Item, Name, Tenant, TurnId, VaultTurn};
 
+use crate::byte_lru::ByteLru;
 use crate::engine::chain::VisibleDigests;
-use crate::recent::ByteLru;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;

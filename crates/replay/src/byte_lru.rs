@@ -1,48 +1,43 @@
 //! A byte-limited cache that evicts the oldest entries first.
 
-use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use hashlink::LinkedHashMap;
+
 /// The most recently inserted values, limited by their total size in bytes.
+///
+/// Each turn of a conversation has a new key and replaces the entry of the turn before it. A cache
+/// that prefers frequently read keys would keep the conversations that have ended.
 pub(crate) struct ByteLru<K, V> {
-    known: HashMap<K, LruEntry<V>>,
-    /// Keys in insertion order with their insertion numbers. Stale entries are possible.
-    order: VecDeque<(K, u64)>,
-    /// The next insertion number.
-    count: u64,
+    /// Values with their sizes, oldest first.
+    entries: LinkedHashMap<K, (V, usize)>,
     bytes: usize,
     most: usize,
 }
 
-struct LruEntry<V> {
-    value: V,
-    size: usize,
-    number: u64,
-}
-
-impl<K: Clone + Eq + Hash, V> ByteLru<K, V> {
+impl<K: Eq + Hash, V> ByteLru<K, V> {
     pub(crate) fn new(most: usize) -> Self {
-        Self { known: HashMap::new(), order: VecDeque::new(), count: 0, bytes: 0, most }
+        Self { entries: LinkedHashMap::new(), bytes: 0, most }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        self.known.get(key).map(|known| &known.value)
+        self.entries.get(key).map(|(value, _)| value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.known.get_mut(key).map(|known| &mut known.value)
+        self.entries.get_mut(key).map(|(value, _)| value)
     }
 
     /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.known.len()
+        self.entries.len()
     }
 
     /// Removes a value and returns it.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
-        let known = self.known.remove(key)?;
-        self.bytes = self.bytes.saturating_sub(known.size);
-        Some(known.value)
+        let (value, size) = self.entries.remove(key)?;
+        self.bytes -= size;
+        Some(value)
     }
 
     /// Inserts a value of this size in bytes, replacing one with the same key. Evicts the oldest
@@ -53,24 +48,11 @@ impl<K: Clone + Eq + Hash, V> ByteLru<K, V> {
             return;
         }
         self.bytes += size;
-        let number = self.count;
-        self.count += 1;
-        self.known.insert(key.clone(), LruEntry { value, size, number });
-        self.order.push_back((key, number));
+        self.entries.insert(key, (value, size));
         while self.bytes > self.most
-            && let Some((oldest, number)) = self.order.pop_front()
+            && let Some((_, (_, size))) = self.entries.pop_front()
         {
-            // The key may have been inserted again since.
-            if self.known.get(&oldest).is_some_and(|known| known.number == number) {
-                drop(self.take(&oldest));
-            }
-        }
-        // Bounds the number of stale order entries.
-        if self.order.len() > 2 * self.known.len() + 16 {
-            let Self { known, order, .. } = self;
-            order.retain(|(key, number)| {
-                known.get(key).is_some_and(|known| known.number == *number)
-            });
+            self.bytes -= size;
         }
     }
 }
@@ -105,7 +87,7 @@ mod tests {
         for number in 0..1000 {
             recent.put(number, (), 1);
             recent.take(&number);
-            assert!(recent.order.len() <= 18 && recent.bytes == 0);
+            assert_eq!((recent.len(), recent.bytes), (0, 0));
         }
     }
 }
