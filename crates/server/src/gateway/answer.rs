@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use throughline_codec::{DecodeContext, Framing, Verdict};
-use throughline_core::{Fate, Name, Node, Request, TurnId, UpstreamResponse};
+use throughline_codec::{DecodeContext, Framing};
+use throughline_core::{Name, Node, Request, TurnId, UpstreamResponse};
 
 use crate::error::GatewayError;
 use crate::error::dialect_error;
@@ -36,7 +36,12 @@ impl Exchange<'_> {
         asked: &Request,
     ) -> Result<GatewayResponse, GatewayError> {
         let is_same = ready.target.origin.wire == self.wire;
-        let mut headers = told(node, &ready.encoded.fates, ready.verdict);
+        let fates = FateCounts::of(&ready.encoded.fates).to_string();
+        let mut headers = vec![
+            (Name::from("x-throughline-call"), node.0.clone()),
+            (Name::from("x-throughline-fates"), fates.into()),
+            (Name::from("x-throughline-audit"), ready.verdict.as_str().into()),
+        ];
         let changed = self.scope.record().prefix_changed.as_deref().map(Name::from);
         headers.extend(changed.map(|changed| (Name::from("x-throughline-prefix"), changed)));
         if ready.is_unrestored {
@@ -90,11 +95,17 @@ impl Exchange<'_> {
                 slow_reader,
             });
             if !is_same {
-                headers.push((Name::from("content-type"), Name::from(content_type(framing))));
+                let content_type = match framing {
+                    Framing::Sse => "text/event-stream; charset=utf-8",
+                    _ => "application/json",
+                };
+                headers.push((Name::from("content-type"), Name::from(content_type)));
             }
             return Ok(GatewayResponse { status, headers, body: ResponseBody::Stream(relayed) });
         }
-        headers.extend((!is_same).then(json_content_type));
+        if !is_same {
+            headers.push((Name::from("content-type"), Name::from("application/json")));
+        }
         let body = if status >= 400 {
             self.error_body(reached, answer, is_same, &mut keeper).await
         } else {
@@ -216,14 +227,6 @@ pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Bytes, GatewayErro
     Ok(body.freeze())
 }
 
-fn told(node: &TurnId, fates: &[Fate], verdict: Verdict) -> Vec<(Name, Name)> {
-    vec![
-        (Name::from("x-throughline-call"), node.0.clone()),
-        (Name::from("x-throughline-fates"), FateCounts::of(fates).to_string().into()),
-        (Name::from("x-throughline-audit"), verdict.as_str().into()),
-    ]
-}
-
 /// Whether a header of the provider's response is forwarded to the caller.
 pub(crate) fn is_forwarded_header(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
@@ -235,17 +238,6 @@ pub(crate) fn is_forwarded_header(name: &str, is_same: bool) -> bool {
 
 fn is_content_encoding(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-encoding")
-}
-
-fn json_content_type() -> (Name, Name) {
-    (Name::from("content-type"), Name::from("application/json"))
-}
-
-fn content_type(framing: Framing) -> &'static str {
-    match framing {
-        Framing::Sse => "text/event-stream; charset=utf-8",
-        _ => "application/json",
-    }
 }
 
 /// Refuses redirects. Following one would send a key to another host: either the provider key, or

@@ -13,6 +13,7 @@ use crate::error::GatewayError;
 use crate::gateway::answer::{is_forwarded_header, whole};
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
+use crate::gateway::headers::without_query;
 use crate::gateway::prepare::DecodedRequest;
 use crate::response::{GatewayResponse, ResponseBody};
 
@@ -146,7 +147,7 @@ fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
 
 /// The counting path of a wire, derived from its path for calls.
 fn counting(wire: &Wire, path: &str) -> Option<String> {
-    let bare = path.split('?').next().unwrap_or_default();
+    let bare = without_query(path);
     match wire.as_str() {
         "anthropic-messages" => bare.ends_with("/messages").then(|| format!("{bare}/count_tokens")),
         "openai-responses" => bare.ends_with("/responses").then(|| format!("{bare}/input_tokens")),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use throughline_codec::Framing;
 use throughline_core::{Name, Node, Request, Tree, Wire, json};
 
+use crate::gateway::headers::without_query;
 use crate::url::decode_segment;
 
 /// The operation that a request selects.
@@ -56,7 +57,7 @@ pub(crate) enum ResponseOp {
 
 /// Classifies a request by its method, path and headers.
 pub(crate) fn classify(method: &str, request: &Request) -> GatewayRoute {
-    let path = request.path.split('?').next().unwrap_or_default();
+    let path = without_query(&request.path);
     let is_anthropic = request.header("anthropic-version").is_some();
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
         return GatewayRoute::CallRecord(Name::from(call));
@@ -209,7 +210,7 @@ pub(crate) fn names(wire: &Wire, path: &str, body: Option<&Tree>) -> RequestName
 }
 
 fn model_in_path(path: &str) -> Option<Name> {
-    let (_, rest) = path.split('?').next()?.split_once("/models/")?;
+    let (_, rest) = without_query(path).split_once("/models/")?;
     let (model, _) = rest.rsplit_once(':')?;
     Some(decode_segment(model))
 }

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use futures_util::future::join;
 use throughline_codec::{Codec, codec};
 use throughline_core::{
-    Name, Request, Tree, TurnId, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire,
+    Name, Request, Tree, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire,
 };
 use tokio::time::timeout;
 
 use crate::access::Caller;
 use crate::error::GatewayError;
 use crate::gateway::dialect;
+use crate::gateway::headers::without_query;
 use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::{Gateway, ReplayMode};
 use crate::response::GatewayResponse;
@@ -69,7 +70,11 @@ impl<'g> Exchange<'g> {
                 Err(problem)
             }
         };
-        Ok(answered.unwrap_or_else(|problem| named(problem.told(&self.wire), &node)))
+        Ok(answered.unwrap_or_else(|problem| {
+            let mut answered = problem.told(&self.wire);
+            answered.headers.push((Name::from("x-throughline-call"), node.0));
+            answered
+        }))
     }
 
     /// Tries the targets of the requested model in order.
@@ -170,7 +175,7 @@ impl<'g> Exchange<'g> {
         let mut path = path.unwrap_or_default();
         // On the same wire the caller's query is kept, since it may request another framing.
         if *wire == self.wire {
-            path.truncate(bare(&path).len());
+            path.truncate(without_query(&path).len());
             if let Some((_, query)) = asked.path.split_once('?') {
                 path = format!("{path}?{query}");
             }
@@ -189,12 +194,6 @@ impl<'g> Exchange<'g> {
     }
 }
 
-/// Adds the id of the recorded call to the response headers.
-fn named(mut answered: GatewayResponse, node: &TurnId) -> GatewayResponse {
-    answered.headers.push((Name::from("x-throughline-call"), node.0.clone()));
-    answered
-}
-
 pub(crate) fn codec_for(wire: &Wire) -> Result<&'static dyn Codec, GatewayError> {
     codec(wire)
         .ok_or_else(|| GatewayError::new(500, format!("no codec registered for wire `{wire}`")))
@@ -203,8 +202,4 @@ pub(crate) fn codec_for(wire: &Wire) -> Result<&'static dyn Codec, GatewayError>
 /// Whether the next target is tried after this status.
 fn allows_fallback(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..=599)
-}
-
-fn bare(path: &str) -> &str {
-    path.split('?').next().unwrap_or_default()
 }

@@ -21,18 +21,18 @@ use crate::gateway::call_record::store_unreadable;
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::Exchange;
+use crate::gateway::headers::without_query;
 use crate::gateway::objects::{
     EventIdScanner, ObjectList, ObjectRef, ReturnedIds, file_description, filter_list, find_route,
     ids_in_form, ids_in_lines, list_entries, methods_of, object_ids,
 };
 use crate::gateway::previous::previous_not_found;
-use crate::response::StreamAborted;
-use crate::response::{GatewayResponse, ResponseBody};
+use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
 use crate::routing::RouteTarget;
 use crate::url::{decode_query, decode_segment};
-use throughline_replay::Claims;
-use throughline_replay::PREVIOUS_RESPONSE_ID;
-use throughline_replay::{Family, ObjectId, ObjectKind, account_of, ids_at};
+use throughline_replay::{
+    Claims, Family, ObjectId, ObjectKind, PREVIOUS_RESPONSE_ID, account_of, ids_at,
+};
 
 /// How many pages of a list are read to find one with an object of the caller.
 const PAGES: usize = 50;
@@ -55,7 +55,7 @@ impl Exchange<'_> {
         method: &str,
         request: Request,
     ) -> Result<GatewayResponse, GatewayError> {
-        let path = bare(&request.path);
+        let path = without_query(&request.path);
         if self.caller.admission.is_limited() {
             let message = "this key is limited to certain models and cannot use other endpoints";
             return Err(GatewayError::new(403, message));
@@ -86,7 +86,7 @@ impl Exchange<'_> {
         }
         let (reached, request) = self.select_provider(request.clone()).ok_or_else(unknown)?;
         // Gemini's paths contain the model name.
-        if has_path_traversal(bare(&request.path)) {
+        if has_path_traversal(without_query(&request.path)) {
             return Err(unknown());
         }
         let (target, tenant) = self.target(&reached);
@@ -181,7 +181,7 @@ impl Exchange<'_> {
     ) -> Result<Vec<ObjectRef>, GatewayError> {
         let refused = |message: String| GatewayError::new(400, message);
         let content_type = request.header("content-type").unwrap_or_default();
-        let is_upload = bare(&request.path).starts_with("/upload/");
+        let is_upload = without_query(&request.path).starts_with("/upload/");
         let (mut refs, description) = if is_multipart(content_type) {
             let refs = ids_in_form(family, content_type, &request.body).map_err(refused)?;
             (refs, file_description(content_type, &request.body))
@@ -525,8 +525,4 @@ fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
 fn is_free(method: &str, path: &str) -> bool {
     let counts = ["count_tokens", ":countTokens", "/input_tokens"];
     method == "GET" || counts.iter().any(|end| path.ends_with(end))
-}
-
-fn bare(path: &str) -> &str {
-    path.split('?').next().unwrap_or_default()
 }

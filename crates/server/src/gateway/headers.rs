@@ -70,6 +70,11 @@ pub(crate) fn forwarded_headers(headers: &HeaderMap) -> Vec<(Name, Name)> {
         .collect()
 }
 
+/// The path without its query.
+pub(crate) fn without_query(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}
+
 /// Removes the `key` parameter, which Gemini clients may put into the query.
 pub(crate) fn without_key(path: &str) -> Name {
     let Some((bare, query)) = path.split_once('?') else { return Name::from(path) };

@@ -107,7 +107,10 @@ impl Exchange<'_> {
             {
                 stored
             }
-            Lookup::Unknown if !Claims::has_response_format(id) && self.has_own_provider() => {
+            Lookup::Unknown
+                if !Claims::has_response_format(id)
+                    && self.gateway.directory.of_wire(&self.wire).is_some() =>
+            {
                 return self.forward_other(method, request).await;
             }
             Lookup::Here(_) | Lookup::Gone | Lookup::Unknown => return Err(response_not_found(id)),
@@ -131,10 +134,6 @@ impl Exchange<'_> {
             }
         };
         said.map(|said| GatewayResponse::json(200, &said)).ok_or_else(|| response_not_found(id))
-    }
-
-    fn has_own_provider(&self) -> bool {
-        self.gateway.directory.of_wire(&self.wire).is_some()
     }
 }
 

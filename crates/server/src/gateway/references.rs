@@ -23,8 +23,7 @@ use crate::gateway::ReplayMode;
 use crate::gateway::call_record::store_unreadable;
 use crate::gateway::exchange::Exchange;
 use crate::routing::RouteTarget;
-use throughline_replay::Claims;
-use throughline_replay::{Lookup, StoredResponse};
+use throughline_replay::{Claims, Lookup};
 
 /// A request with its references resolved.
 pub(crate) struct ResolvedReferences {
@@ -175,7 +174,9 @@ impl Exchange<'_> {
                 None => stored.output_item(id),
             };
             let Some(json) = json else { continue };
-            let is_at_target = minted.is_none() && is_stored_by(stored, target);
+            let is_at_target = minted.is_none()
+                && target.origin.wire == Wire::OPENAI_RESPONSES
+                && stored.is_stored_at(target);
             return Ok(Some(ReferenceTarget::Item { json, is_at_target }));
         }
         Ok(None)
@@ -186,11 +187,6 @@ impl Exchange<'_> {
 fn elements(tree: &Tree) -> impl Iterator<Item = InputElement<'_>> {
     let input = tree.root().get("input").filter(|input| input.is_array());
     input.into_iter().flat_map(Node::elements).filter_map(InputElement::new)
-}
-
-/// Whether the target returned that response and stores it under the target's ids.
-fn is_stored_by(stored: &StoredResponse, target: &Target) -> bool {
-    target.origin.wire == Wire::OPENAI_RESPONSES && stored.is_stored_at(target)
 }
 
 impl<'t> InputElement<'t> {

@@ -74,7 +74,9 @@ impl RequestScope {
     pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
         let mut scope = Some(self);
         stream.chain(stream::poll_fn(move |_| {
-            scope.take().map(Self::end);
+            if let Some(scope) = scope.take() {
+                scope.end();
+            }
             Poll::Ready(None)
         }))
     }
