@@ -2,8 +2,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `routes.rs` | the route table, including paths shared with other dialects |
 //! | `denied.rs` | errors in Letta's format |
+//! | `responses.rs` | responses from serialized types and from channels; types for schemas |
 //! | `drives.rs`, `sweep.rs` | tasks that drive runs; recovery of runs without a driver |
 //! | `permits.rs` | check of a run's key before every model call |
 //! | `run_note.rs` | the note that the API stores with each run it starts |
@@ -14,7 +14,7 @@ mod denied;
 mod drives;
 mod permits;
 mod proofs;
-mod routes;
+mod responses;
 mod run_note;
 mod summary;
 mod sweep;
@@ -28,13 +28,15 @@ use throughline_core::{
 };
 
 use crate::access::Caller;
-pub(crate) use crate::api::denied::ApiError;
+pub(crate) use crate::api::denied::{ApiError, ErrorBody};
 pub use crate::api::drives::RunCaps;
 pub(crate) use crate::api::drives::RunPool;
 pub(crate) use crate::api::permits::Accounts;
 pub(crate) use crate::api::proofs::Verifications;
-pub(crate) use crate::api::routes::{Op, RouteMatch, find};
-pub use crate::api::routes::{Route, routes};
+pub(crate) use crate::api::responses::{
+    AnyObject, AnyValue, ReflectionRef, RunEventRef, SchemaDocument, SmartStateRef,
+    SnapshotDocument, StopReasonRef, UsageRef, json_response, schema_ref, stream_response, to_json,
+};
 pub(crate) use crate::api::run_note::RunNote;
 pub(crate) use crate::api::summary::{Summary, SummaryCache, first_words, parse_event};
 use crate::gateway::Gateway;

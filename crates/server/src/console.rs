@@ -1,7 +1,7 @@
 //! The console: the page at `/`, and its API under `/v1/throughline/`.
 //!
 //! The API serves people. It returns only data of the caller's tenant, redacts secrets, and shows
-//! Seals by their size. The routes are listed in `letta/routes.rs`, and the page is in [`assets`].
+//! Seals by their size. The routes are listed in `routes.rs`, and the page is in [`assets`].
 //!
 //! | file | contents |
 //! |---|---|

@@ -8,7 +8,7 @@ use throughline_core::{Json, json};
 use crate::access::Admission;
 use crate::access::Caller;
 use crate::gateway::Gateway;
-use crate::letta;
+use crate::openapi;
 use crate::response::plain;
 use crate::telemetry::UsageAmount;
 
@@ -20,9 +20,9 @@ pub(crate) async fn health(gateway: &Gateway, has_agents: bool, path: &str) -> O
         })
     };
     match path {
-        "/openapi.json" if has_agents => Some(plain(StatusCode::OK, &letta::openapi())),
+        "/openapi.json" if has_agents => Some(plain(StatusCode::OK, &openapi::openapi())),
         "/docs" | "/docs/" if has_agents => {
-            let mut response = Response::new(Body::from(letta::html_page()));
+            let mut response = Response::new(Body::from(openapi::html_page()));
             let kind = HeaderValue::from_static("text/html; charset=utf-8");
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
             // The page uses inline styles and loads nothing else.

@@ -15,15 +15,16 @@ use bytes::Bytes;
 use throughline_core::{Name, Request, Tree, Wire};
 
 use crate::access::Caller;
-use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult, Op, RouteMatch, find};
-use crate::console::{self, assets};
+use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
+use crate::console::assets;
 use crate::error::GatewayError;
 use crate::gateway::{
     Exchange, Gateway, GatewayRoute, METHODS, authenticate, classify, forwarded_headers,
     method_not_allowed, models, receive, without_key,
 };
 use crate::response::{GatewayResponse, ResponseBody};
-use crate::{health, letta, redact};
+use crate::routes::{Op, RouteMatch, find, perform};
+use crate::{health, redact};
 
 /// The gateway and, if it is enabled, the agent API, on one port.
 pub struct Server {
@@ -233,88 +234,4 @@ async fn dispatch(
         Some(policy) if op != Op::Snapshot => redact::answered(policy, told),
         Some(_) | None => told,
     })
-}
-
-async fn perform(asked: &ApiRequest<'_>, op: Op) -> ApiResult {
-    match op {
-        Op::Health => Ok(letta::resource_json::health()),
-        Op::Models => {
-            let names = asked.gateway.directory.models().into_iter();
-            let names = names.filter(|name| asked.caller.admission.allows(name));
-            Ok(letta::resource_json::models(&names.collect::<Vec<Name>>()))
-        }
-        Op::Tools => letta::agents::all_tools(asked),
-        Op::CreateAgent => letta::agents::create(asked).await,
-        Op::ListAgents => letta::agents::list(asked).await,
-        Op::CountAgents => letta::agents::count(asked).await,
-        Op::Agent => letta::agents::retrieve(asked).await,
-        Op::UpdateAgent => letta::agents::update(asked).await,
-        Op::DeleteAgent => letta::agents::delete(asked).await,
-        Op::AgentTools => letta::agents::tools(asked).await,
-        Op::ToolApproval => letta::agents::tool_approval(asked).await,
-        Op::AgentBlocks => letta::agents::blocks(asked).await,
-        Op::AgentBlock => letta::agents::block(asked).await,
-        Op::UpdateBlock => letta::agents::update_block(asked).await,
-        Op::ClientDialect => {
-            letta::messages::send_messages(asked, letta::messages::ResponseMode::Whole).await
-        }
-        Op::SayStream => {
-            letta::messages::send_messages(asked, letta::messages::ResponseMode::Stream).await
-        }
-        Op::SayAsync => {
-            letta::messages::send_messages(asked, letta::messages::ResponseMode::Later).await
-        }
-        Op::Messages | Op::ConversationMessages => letta::messages::list(asked).await,
-        Op::Cancel | Op::CancelConversation => letta::messages::cancel(asked).await,
-        Op::Reset => letta::messages::reset(asked).await,
-        Op::Summarize | Op::Compact => letta::conversations::compact(asked).await,
-        Op::Runs => letta::runs::list(asked).await,
-        Op::Run => letta::runs::retrieve(asked).await,
-        Op::RunMessages => letta::runs::messages(asked).await,
-        Op::RunSteps => letta::runs::steps(asked).await,
-        Op::RunUsage => letta::runs::usage(asked).await,
-        Op::RunStream => letta::runs::stream(asked).await,
-        Op::CreateConversation => letta::conversations::create(asked).await,
-        Op::ListConversations => letta::conversations::list(asked).await,
-        Op::Conversation => letta::conversations::retrieve(asked).await,
-        Op::UpdateConversation => letta::conversations::update(asked).await,
-        Op::DeleteConversation => letta::conversations::delete(asked).await,
-        Op::SayInConversation => {
-            letta::messages::send_messages(asked, letta::messages::ResponseMode::Conversation).await
-        }
-        Op::ConversationStream => letta::conversations::stream(asked).await,
-        Op::Fork => letta::conversations::fork(asked).await,
-        Op::State => letta::extensions::state(asked).await,
-        Op::Snapshot => letta::extensions::snapshot(asked).await,
-        Op::Restore => letta::extensions::restore(asked).await,
-        Op::Resume => letta::extensions::resume(asked).await,
-        Op::Plan => letta::extensions::plan(asked).await,
-        Op::Reflections => letta::extensions::reflections(asked).await,
-        Op::Journal => letta::extensions::journal(asked).await,
-        Op::FateCounts => letta::extensions::fates(asked).await,
-        Op::Narrative => letta::extensions::narrative(asked).await,
-        Op::Questions => letta::extensions::questions(asked).await,
-        Op::AnswerQuestion => letta::extensions::answer(asked).await,
-        Op::Schema => letta::extensions::schema(asked),
-        Op::ForkThread => letta::extensions::fork(asked).await,
-        Op::Rewind => letta::extensions::rewind(asked).await,
-        Op::ShowRuns => console::runs::list(asked).await,
-        Op::ShowRun => console::runs::show(asked).await,
-        Op::FollowRun => console::events::follow(asked).await,
-        Op::ShowTrace => console::run_trace::one(asked).await,
-        Op::ShowThreads => console::threads::list(asked).await,
-        Op::ShowThread => console::threads::show(asked).await,
-        Op::ThoughtMap => console::thought_map::map(asked).await,
-        Op::ShowCalls => console::calls::list(asked).await,
-        Op::ShowCall => console::calls::show(asked).await,
-        Op::Inbox => console::inbox::list(asked).await,
-        Op::Decide => console::inbox::decide(asked).await,
-        Op::ShowJournal => console::journal::manifest(asked).await,
-        Op::VerifyJournal => console::journal::verify(asked).await,
-        Op::ExportJournal => console::journal::export(asked).await,
-        Op::ShowKeys => console::journal::keys(asked).await,
-        Op::UsedByHour => console::journal::usage(asked).await,
-        Op::DoctorRows => Ok(console::doctor::list_targets(asked)),
-        Op::Doctor => console::doctor::diagnose(asked).await,
-    }
 }

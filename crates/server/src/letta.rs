@@ -10,17 +10,16 @@
 //! |---|---|
 //! | `agent_store.rs` | storage of agents and conversations |
 //! | `agents.rs`, `conversations.rs`, `messages.rs`, `runs.rs` | handlers for each resource |
-//! | `own.rs` | handlers under `/v1/throughline/` that Letta does not have |
+//! | `extensions.rs` | handlers under `/v1/throughline/` that Letta does not have |
 //! | `message_request.rs`, `decisions.rs` | incoming messages: user input, and decisions for waiting runs |
 //! | `agent_config.rs` | conversion of a Letta agent definition to an `AgentConfig` |
 //! | `resource_json.rs` | JSON of agents, conversations, runs, steps and pages |
 //! | `projector.rs`, `message.rs` | conversion of run events to Letta messages; the message types |
 //! | `item_reader.rs` | lookup of the Items that run events refer to |
 //! | `message_list.rs` | paged messages of a Thread |
-//! | `stream.rs` | following a run as server-sent events or until it stops |
-//! | `openapi.rs`, `request_schema.rs`, `response_schema.rs` | the `OpenAPI` document |
+//! | `run_stream.rs` | following a run as server-sent events or until it stops |
 //!
-//! The route table, errors and run tasks are in `api`.
+//! The route table is in `routes.rs`; errors and run tasks are in `api`.
 
 mod agent_config;
 mod agent_store;
@@ -29,26 +28,21 @@ pub(crate) mod conversations;
 mod decisions;
 pub(crate) mod extensions;
 pub(crate) mod item_reader;
-mod message;
+pub(crate) mod message;
 mod message_list;
 mod message_request;
 pub(crate) mod messages;
-mod openapi;
 mod projector;
-mod request_schema;
 #[cfg(test)]
 #[path = "letta/request_size_tests.rs"]
 mod request_size_tests;
 pub(crate) mod resource_json;
-mod response_schema;
-mod run_stream;
+pub(crate) mod run_stream;
 pub(crate) mod runs;
 
 use throughline_core::{LogHead, LogId};
 
 use crate::api::{ApiError, ApiRequest};
-pub use crate::letta::openapi::document as openapi;
-pub(crate) use crate::letta::openapi::html_page;
 
 impl ApiRequest<'_> {
     /// The newest run of a Thread.

@@ -2,12 +2,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `http` | the router, and the dispatch of the agent API |
+//! | `http` | the router |
+//! | `routes` | the route table: paths, summaries, parameters, response types and handlers |
 //! | `gateway` | requests of the four dialects, to any provider |
 //! | `telemetry` | metrics, logs, usage, limits |
 //! | `api` | state and types that `letta` and `console` share |
 //! | `letta` | durable agents under Letta's paths |
 //! | `console` | the web console and its API |
+//! | `openapi` | the `OpenAPI` document of all routes |
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
 //! | `listen` | the TCP listener and graceful shutdown |
 //! | `access`, `error`, `redact`, `response`, `routing`, `url` | shared types without further imports |
@@ -21,20 +23,23 @@ mod health;
 mod http;
 mod letta;
 mod listen;
+mod openapi;
 mod redact;
 mod response;
+mod routes;
 mod routing;
 mod telemetry;
 mod url;
 
 pub use crate::access::{Admission, Allowance, Keyring};
-pub use crate::api::{AgentApi, Route, RunCaps, RunTraces, routes};
+pub use crate::api::{AgentApi, RunCaps, RunTraces};
 pub use crate::gateway::{
     Gateway, InvalidPattern, Passthrough, PrefixPolicy, ReplayMode, object_members, object_routes,
 };
 pub use crate::http::Server;
-pub use crate::letta::openapi;
 pub use crate::listen::serve;
+pub use crate::openapi::openapi;
+pub use crate::routes::{DialectRoute, Route, dialect_routes, routes};
 pub use crate::routing::{ModelRouter, RouteTarget};
 pub use crate::telemetry::{
     CallTraces, Level, Limits, Log, NoPrices, NullLog, OnStoreFailure, Price, Prices, StorePolicy,

@@ -1,8 +1,11 @@
 //! Errors of the agent API in Letta's format: an object with a `detail`.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::{RefusalKind, RunError};
 use throughline_core::{Json, Name, StoreError, json};
 
+use crate::api::responses::{AnyValue, to_json};
 use crate::error::GatewayError;
 use crate::response::GatewayResponse;
 use crate::telemetry::RETRY_STORE;
@@ -13,6 +16,15 @@ pub(crate) struct ApiError {
     pub(crate) status: u16,
     detail: Json,
     retry_after: Option<std::time::Duration>,
+}
+
+/// The body of an error.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorBody<'e> {
+    /// What is wrong: a sentence, or an object with a code, a message and ids.
+    #[schemars(with = "AnyValue")]
+    detail: &'e Json,
 }
 
 impl ApiError {
@@ -49,10 +61,8 @@ impl ApiError {
     }
 
     pub(crate) fn told(&self) -> GatewayResponse {
-        let said = json::object(|o| {
-            o.raw("detail", &self.detail);
-        });
-        let mut answered = GatewayResponse::json(self.status, &said);
+        let body = ErrorBody { detail: &self.detail };
+        let mut answered = GatewayResponse::json(self.status, &to_json(&body));
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             answered.headers.push((Name::from("retry-after"), seconds.to_string().into()));

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
 use jiff::Timestamp;
 use throughline_agent::Runner;
 use throughline_core::{
@@ -15,12 +14,11 @@ use throughline_core::{
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, stream_response};
 use crate::console::parse_stored;
 use crate::console::stream_redactor::StreamRedactor;
 use crate::letta::runs::{is_open, is_run};
 use crate::response::StreamAborted;
-use crate::response::{GatewayResponse, ResponseBody};
 
 /// How many events before the first one are read as context, so that a text in progress is redacted
 /// as before.
@@ -53,16 +51,8 @@ pub(crate) async fn follow(asked: &ApiRequest<'_>) -> ApiResult {
             drop(sender.send(Err(StreamAborted(error.to_string()))).await);
         }
     });
-    let pieces = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|piece| (piece, receiver))
-    });
     let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
-    let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
-    Ok(GatewayResponse {
-        status: 200,
-        headers: headers.into(),
-        body: ResponseBody::Stream(Box::pin(pieces)),
-    })
+    Ok(stream_response(headers, receiver))
 }
 
 /// The requested events: those after one, up to another or to the end.

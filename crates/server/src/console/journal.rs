@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures_util::stream;
-use throughline_core::{ExportSink, Json, LogId, LogKind, Name, StoreError, StoreFuture, json};
+use throughline_core::{ExportSink, Json, LogId, LogKind, StoreError, StoreFuture, json};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::access::Admission;
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, stream_response};
 use crate::console::{archive, no_archive};
-use crate::response::StreamAborted;
-use crate::response::{GatewayResponse, ResponseBody};
+use crate::response::{GatewayResponse, StreamAborted};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
 
 /// How many usage records are read.
@@ -79,19 +77,11 @@ pub(crate) async fn export(asked: &ApiRequest<'_>) -> ApiResult {
             drop(out.0.send(Err(StreamAborted(error.to_string()))).await);
         }
     });
-    let chunks = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|chunk| (chunk, receiver))
-    });
     let headers = [
         ("content-type", "application/jsonl; charset=utf-8"),
         ("content-disposition", "attachment; filename=\"throughline-export.jsonl\""),
     ];
-    let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
-    Ok(GatewayResponse {
-        status: 200,
-        headers: headers.into(),
-        body: ResponseBody::Stream(Box::pin(chunks)),
-    })
+    Ok(stream_response(headers, receiver))
 }
 
 /// Sends chunks to the response body, and waits while the reader is slow.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use throughline_agent::{AgentConfig, Phase, Progress};
 use throughline_core::{ErasureEpoch, Json, LogHead, LogId, LogKind, json};
 
-use crate::api::Summary;
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, Summary};
 use crate::console::{archive, decimal, erasure_epoch};
 use crate::letta::runs::is_run;
 use crate::response::GatewayResponse;

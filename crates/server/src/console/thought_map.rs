@@ -11,18 +11,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_core::{
-    Attempt, AttemptEnd, Body, Disposition, ElisionReason, LogHead, LogId, Name, Node, Record,
-    ReplayEvent, RunCounts, RunEvent, RunFold, ThoughtKind, Tree, json, kind, unpack_events,
+    Attempt, AttemptEnd, Body, Disposition, ElisionReason, Json, LogHead, LogId, Name, Node,
+    Record, ReplayEvent, RunEvent, RunFold, ThoughtKind, Tree, json, kind as record_kind,
+    unpack_events,
 };
 
-use crate::api::first_words;
-use crate::api::parse_event;
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{
+    AnyObject, ApiError, ApiRequest, ApiResult, first_words, json_response, parse_event,
+};
 use crate::console::{calls, parse_stored, threads};
 use crate::letta::item_reader::seen;
 use crate::letta::runs;
-use crate::response::GatewayResponse;
 use throughline_replay::Bodies;
 
 /// The most calls of a map.
@@ -30,28 +32,49 @@ const MOST: usize = 160;
 /// How many runs are read for the map.
 const RUNS: usize = 80;
 
+/// The Thoughts of a thread by model, and the calls that sent them back.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ThoughtMap {
+    thread: Name,
+    /// The number of erased Items.
+    forgotten: u64,
+    kind: &'static str,
+    items: Vec<MapItem>,
+    calls: Vec<MapCall>,
+    /// The counts of each run.
+    #[schemars(with = "Vec<AnyObject>")]
+    runs: Vec<Json>,
+}
+
 /// A Thought, or another sealed Item.
+#[derive(Serialize, JsonSchema)]
 struct MapItem {
     id: Name,
+    #[serde(skip)]
     seq: u64,
     model: Name,
     provider: Name,
-    what: &'static str,
+    kind: &'static str,
     bytes: u64,
     text: String,
     /// The sealed bytes, to recognise the Item in a request. Never sent to a reader.
+    #[serde(skip)]
     seals: Vec<Bytes>,
 }
 
 /// A model call.
+#[derive(Serialize, JsonSchema)]
 struct MapCall {
     id: Name,
     /// The run, if an agent made the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<Name>,
     turn: u64,
     /// The position among the attempts of the turn, counted from 1.
     attempt: u64,
+    #[serde(rename = "discarded", skip_serializing_if = "std::ops::Not::not")]
     is_discarded: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     purpose: Option<Name>,
     model: Name,
     provider: Name,
@@ -66,62 +89,14 @@ struct MapCall {
 pub(crate) async fn map(asked: &ApiRequest<'_>) -> ApiResult {
     let thread = threads::requested_thread(asked).await?;
     let is_gateway = calls::is_conversation(&thread.log.0);
-    let (held, forgotten) = load_items(asked, &thread.log, is_gateway).await?;
-    let (called, counted) = if is_gateway {
-        (gateway_calls(asked, &thread, &held).await?, Vec::new())
+    let (items, forgotten) = load_items(asked, &thread.log, is_gateway).await?;
+    let (calls, runs) = if is_gateway {
+        (gateway_calls(asked, &thread, &items).await?, Vec::new())
     } else {
-        agent_calls(asked, &thread.log, &held).await?
+        agent_calls(asked, &thread.log, &items).await?
     };
-    let told = json::object(|o| {
-        o.string("thread", &thread.log.0).number("forgotten", forgotten);
-        o.string("kind", if is_gateway { "gateway" } else { "agent" });
-        o.array("items", |list| {
-            for held in &held {
-                list.object(|o| {
-                    o.string("id", &held.id).string("model", &held.model);
-                    o.string("provider", &held.provider).string("kind", held.what);
-                    o.number("bytes", held.bytes).string("text", &held.text);
-                });
-            }
-        });
-        o.array("calls", |list| {
-            for called in &called {
-                list.object(|o| put(o, called));
-            }
-        });
-        o.array("runs", |list| {
-            for (run, counts) in &counted {
-                list.object(|o| {
-                    o.string("id", run);
-                    counts.write_members(o);
-                });
-            }
-        });
-    });
-    Ok(GatewayResponse::json(200, &told))
-}
-
-fn put(o: &mut json::Object<'_>, called: &MapCall) {
-    o.string("id", &called.id).maybe_string("run", called.run.as_deref());
-    o.number("turn", called.turn).number("attempt", called.attempt);
-    if called.is_discarded {
-        o.bool("discarded", true);
-    }
-    o.maybe_string("purpose", called.purpose.as_deref());
-    o.string("model", &called.model).string("provider", &called.provider);
-    o.string("at", &called.at);
-    o.array("gave", |list| {
-        for place in &called.gave {
-            list.number(*place as u64);
-        }
-    });
-    o.array("spans", |list| {
-        for (place, count, did) in &called.spans {
-            list.array(|span| {
-                span.number(*place as u64).number(*count).string(did);
-            });
-        }
-    });
+    let (thread, kind) = (thread.log.0, if is_gateway { "gateway" } else { "agent" });
+    Ok(json_response(&ThoughtMap { thread, forgotten, kind, items, calls, runs }))
 }
 
 /// The Thoughts and sealed Items of a thread, and how many Items were erased.
@@ -137,11 +112,11 @@ async fn load_items(
         let records = store.read(tenant, thread, after, 256).await?;
         let Some(last) = records.last() else { break };
         after = last.seq;
-        let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
+        let items = records.iter().filter(|record| &*record.kind == record_kind::ITEM);
         forgotten += items.filter(|record| record.content.bytes().is_none()).count() as u64;
         for seen in seen(&records)? {
             let bytes: usize = seen.item.seals.iter().map(throughline_core::Seal::len).sum();
-            let (what, text) = match &seen.item.body {
+            let (kind, text) = match &seen.item.body {
                 Body::Thought(thought) if thought.kind == ThoughtKind::Summary => {
                     ("summary", policy.redact_thought(&thought.content).into_owned())
                 }
@@ -152,7 +127,7 @@ async fn load_items(
                 Body::Text(text) => ("text", policy.redact_text(text).into_owned()),
                 _ => ("other", String::new()),
             };
-            let is_thought = matches!(what, "thought" | "summary");
+            let is_thought = matches!(kind, "thought" | "summary");
             if bytes == 0 && (only_sealed || !is_thought) {
                 continue;
             }
@@ -163,7 +138,7 @@ async fn load_items(
                 seq: seen.seq,
                 model: origin.map(|origin| origin.asked.clone()).unwrap_or_default(),
                 provider: origin.map(|origin| origin.provider.clone()).unwrap_or_default(),
-                what,
+                kind,
                 bytes: bytes as u64,
                 text: first_words(&text, 160),
                 seals: seen.item.seals.iter().map(|s| s.reveal_to_tenant().clone()).collect(),
@@ -178,7 +153,7 @@ async fn agent_calls(
     asked: &ApiRequest<'_>,
     thread: &LogId,
     held: &[MapItem],
-) -> Result<(Vec<MapCall>, Vec<(Name, RunCounts)>), ApiError> {
+) -> Result<(Vec<MapCall>, Vec<Json>), ApiError> {
     let places: HashMap<&str, usize> =
         held.iter().enumerate().map(|(place, held)| (&*held.id, place)).collect();
     let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
@@ -197,7 +172,10 @@ async fn agent_calls(
                 run.push_record(record);
             }
         }
-        counted.push((head.log.0.clone(), run.fold.counts()));
+        counted.push(json::object(|o| {
+            o.string("id", &head.log.0);
+            run.fold.counts().write_members(o);
+        }));
         called.append(&mut run.called);
     }
     let first = called.len().saturating_sub(MOST);
@@ -401,8 +379,8 @@ mod tests {
     fn held(id: &str, provider: &str) -> MapItem {
         let seals = vec![Bytes::from(format!("seal of {id}"))];
         let (id, provider) = (Name::from(id), Name::from(provider));
-        let (model, what, text) = (Name::default(), "thought", String::new());
-        MapItem { id, seq: 0, model, provider, what, bytes: 1, text, seals }
+        let (model, kind, text) = (Name::default(), "thought", String::new());
+        MapItem { id, seq: 0, model, provider, kind, bytes: 1, text, seals }
     }
 
     fn texts(came: &'static str, sent: &'static str, account: &'static str) -> Bodies {

@@ -2,8 +2,7 @@
 
 use throughline_core::{Body, Json, LogHead, LogId, LogKind, Store, Tenant, json};
 
-use crate::api::first_words;
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, first_words};
 use crate::console::{archive, calls, erasure_epoch, runs};
 use crate::letta::item_reader::seen;
 use crate::response::GatewayResponse;

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use throughline_core::{
     Append, Batch, ForkPoint, Json, LogId, LogOpening, Name, NewRecord, Node, Record, Store,
     StoreError, Tenant, Tree, json, work,
@@ -91,6 +92,12 @@ impl Members {
 
     fn json(&self) -> Json {
         json::object_of(self.iter())
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
     }
 }
 

@@ -3,8 +3,7 @@
 use throughline_agent::ToolSpec;
 use throughline_core::{Json, LogId, Name, Node, Tree, json};
 
-use crate::api::ApiError;
-use crate::api::{ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
 use crate::letta::agent_config;
 use crate::letta::agent_store::{AgentRecord, Members};
 use crate::letta::message_list::Paging;
@@ -81,7 +80,7 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     for kept in &page {
         told.push(resource_json::agent_json(asked, kept).await?);
     }
-    Ok(resource_json::list(200, &told))
+    Ok(json_response(&told))
 }
 
 fn matches_query(asked: &ApiRequest<'_>, kept: &AgentRecord) -> bool {
@@ -104,7 +103,7 @@ fn matches_query(asked: &ApiRequest<'_>, kept: &AgentRecord) -> bool {
 
 pub(crate) async fn count(asked: &ApiRequest<'_>) -> ApiResult {
     let count = asked.agent_store().agents().await?.len();
-    Ok(GatewayResponse::json(200, &Json::from(u64::try_from(count).unwrap_or(u64::MAX))))
+    Ok(json_response(&count))
 }
 
 pub(crate) async fn retrieve(asked: &ApiRequest<'_>) -> ApiResult {
@@ -136,7 +135,7 @@ pub(crate) async fn delete(asked: &ApiRequest<'_>) -> ApiResult {
         cancel_active_run(asked, &thread).await?;
     }
     asked.agent_store().delete(&kept).await?;
-    Ok(GatewayResponse::json(200, &Json::null()))
+    Ok(json_response(&()))
 }
 
 /// Lists the tools that agents can use, page by page, sorted by name.
@@ -153,7 +152,7 @@ fn tools_page(asked: &ApiRequest<'_>, specs: Vec<ToolSpec>) -> ApiResult {
     };
     let is_it = |spec: &ToolSpec, id: &str| id.strip_prefix("tool-") == Some(&*spec.name);
     let page = paging.cut_page(specs, is_it, fits)?;
-    Ok(resource_json::list(200, &page.iter().map(resource_json::tool).collect::<Vec<_>>()))
+    Ok(json_response(&page.iter().map(resource_json::tool).collect::<Vec<_>>()))
 }
 
 pub(crate) async fn tools(asked: &ApiRequest<'_>) -> ApiResult {
@@ -205,7 +204,7 @@ pub(crate) async fn blocks(asked: &ApiRequest<'_>) -> ApiResult {
     let blocks: Vec<Json> = blocks_of(&kept).root().elements().map(Node::json).collect();
     let is_it =
         |block: &Json, id: &str| block.tree().root().get("id").is_some_and(|one| one.is(id));
-    Ok(resource_json::list(200, &paging.cut_page(blocks, is_it, |_| true)?))
+    Ok(json_response(&paging.cut_page(blocks, is_it, |_| true)?))
 }
 
 pub(crate) async fn block(asked: &ApiRequest<'_>) -> ApiResult {

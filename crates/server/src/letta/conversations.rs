@@ -1,11 +1,11 @@
 //! Handlers for conversations: further Threads of one agent.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::{RunRequest, RunSpec};
 use throughline_core::{Body, ForkPoint, Json, LogId, Name, Node, json};
 
-use crate::api::ApiError;
-use crate::api::RunNote;
-use crate::api::{ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::{AgentRecord, Members};
 use crate::letta::message_list::{MessageList, Paging};
@@ -80,7 +80,7 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     all.sort_by_key(|(kept, _)| kept.created);
     let fits = |(kept, _): &(AgentRecord, Json)| matches_query(asked, kept);
     let page = paging.cut_page(all, |(kept, _), id| *kept.id == *id, fits)?;
-    Ok(resource_json::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
+    Ok(json_response(&page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
 }
 
 fn matches_query(asked: &ApiRequest<'_>, kept: &AgentRecord) -> bool {
@@ -121,7 +121,7 @@ pub(crate) async fn delete(asked: &ApiRequest<'_>) -> ApiResult {
         cancel_active_run(asked, &place.thread).await?;
         asked.agent_store().delete(kept).await?;
     }
-    Ok(GatewayResponse::json(200, &Json::null()))
+    Ok(json_response(&()))
 }
 
 /// Follows a run of the conversation: the one named by `run_id`, the one started with `otid`, or
@@ -179,6 +179,15 @@ pub(crate) async fn fork(asked: &ApiRequest<'_>) -> ApiResult {
     conversation_response(asked, &id).await
 }
 
+/// The summary of the older messages of a conversation.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Summary")]
+pub(crate) struct Compaction {
+    summary: Name,
+    num_messages_before: u64,
+    num_messages_after: u64,
+}
+
 /// Summarises the older messages of a conversation now.
 pub(crate) async fn compact(asked: &ApiRequest<'_>) -> ApiResult {
     let place = asked.resolve_conversation(&asked.id(0)).await?;
@@ -217,11 +226,11 @@ pub(crate) async fn compact(asked: &ApiRequest<'_>) -> ApiResult {
     let state = asked.api.runner.state(&tenant, &begun.run).await?;
     let summary = state.smart.summaries.iter().flatten().last().cloned().unwrap_or_default();
     let after = count_context_messages(asked, &place.thread).await?;
-    let told = json::object(|o| {
-        o.string("summary", &summary);
-        o.number("num_messages_before", before).number("num_messages_after", after);
-    });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(json_response(&Compaction {
+        summary,
+        num_messages_before: before,
+        num_messages_after: after,
+    }))
 }
 
 /// The number of messages in the model's context.

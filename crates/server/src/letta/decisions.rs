@@ -8,8 +8,7 @@ use throughline_core::{
 };
 use tokio::time::timeout;
 
-use crate::api::ApiError;
-use crate::api::ApiRequest;
+use crate::api::{ApiError, ApiRequest};
 use crate::letta::message::MESSAGE;
 use crate::letta::message_request::Decision;
 use crate::letta::projector::needs_decision;

@@ -1,15 +1,16 @@
 //! Handlers under `/v1/throughline/` for features that Letta does not have.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::{OpenCalls, RunCommand, Snapshot, State, narrate};
 use throughline_core::{
     ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion, RunEvent,
     SmartState, UserQuestionResolution, UserQuestionStatus, json, unpack_events,
 };
 
-use crate::api::ApiError;
-use crate::api::RunNote;
-use crate::api::{ApiRequest, ApiResult};
+use crate::api::{AnyValue, ApiError, ApiRequest, ApiResult, RunEventRef, RunNote, json_response};
 use crate::letta::agent_config::{self, Overrides};
+use crate::letta::agent_store::Members;
 use crate::letta::messages::{
     check_model_allowed, check_models_allowed, load_run, rewind as rewind_thread,
 };
@@ -97,15 +98,22 @@ pub(crate) async fn resume(asked: &ApiRequest<'_>) -> ApiResult {
     runs::run_response(asked, &known.run).await
 }
 
+/// The plan of a run; null if the run has none.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunPlan {
+    #[schemars(with = "AnyValue")]
+    plan: Option<Json>,
+    #[schemars(with = "AnyValue")]
+    plan_version: Option<Json>,
+}
+
 pub(crate) async fn plan(asked: &ApiRequest<'_>) -> ApiResult {
     let state = load_state(asked).await?.smart_state().json();
     let tree = state.tree();
-    let plan = tree.root().get("plan").map_or_else(Json::null, Node::json);
-    let version = tree.root().get("planVersion").map_or_else(Json::null, Node::json);
-    let told = json::object(|o| {
-        o.raw("plan", &plan).raw("planVersion", &version);
-    });
-    Ok(GatewayResponse::json(200, &told))
+    let member = |name: &str| tree.root().get(name).map(Node::json);
+    let (plan, plan_version) = (member("plan"), member("planVersion"));
+    Ok(json_response(&RunPlan { plan, plan_version }))
 }
 
 pub(crate) async fn reflections(asked: &ApiRequest<'_>) -> ApiResult {
@@ -115,8 +123,16 @@ pub(crate) async fn reflections(asked: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &json::array_of(&all.collect::<Vec<_>>())))
 }
 
+/// An event of a run and its number.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct JournalEntry {
+    event: u64,
+    #[schemars(with = "RunEventRef")]
+    said: Json,
+}
+
 /// The events of a run with their numbers.
-async fn events(asked: &ApiRequest<'_>) -> Result<Vec<(u64, Json)>, ApiError> {
+async fn events(asked: &ApiRequest<'_>) -> Result<Vec<JournalEntry>, ApiError> {
     let known = load_run(asked, &LogId(asked.id(0))).await?;
     let query = &asked.query;
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<u64>().ok());
@@ -132,10 +148,12 @@ async fn events(asked: &ApiRequest<'_>) -> Result<Vec<(u64, Json)>, ApiError> {
         for record in &records {
             let events = unpack_events(record).unwrap_or_default();
             let events = events.into_iter().filter(|(number, _)| *number > after);
-            let read = events.filter_map(|(number, event)| {
-                let event = Json::parse(event).ok()?;
-                let Some(policy) = &asked.api.policy else { return Some((number, event)) };
-                Some((number, policy.redact_run_event(&RunEvent::parse(&event).ok()?)))
+            let read = events.filter_map(|(event, said)| {
+                let mut said = Json::parse(said).ok()?;
+                if let Some(policy) = &asked.api.policy {
+                    said = policy.redact_run_event(&RunEvent::parse(&said).ok()?);
+                }
+                Some(JournalEntry { event, said })
             });
             found.extend(read);
         }
@@ -145,15 +163,22 @@ async fn events(asked: &ApiRequest<'_>) -> Result<Vec<(u64, Json)>, ApiError> {
 }
 
 pub(crate) async fn journal(asked: &ApiRequest<'_>) -> ApiResult {
-    let events = events(asked).await?;
-    Ok(GatewayResponse::json(200, &events_json(&events)))
+    Ok(json_response(&events(asked).await?))
 }
 
 /// The events that report the Fates of Items and Seals.
 pub(crate) async fn fates(asked: &ApiRequest<'_>) -> ApiResult {
     let mut events = events(asked).await?;
-    events.retain(|(_, event)| matches!(RunEvent::parse(event), Ok(RunEvent::Replay(_))));
-    Ok(GatewayResponse::json(200, &events_json(&events)))
+    events.retain(|entry| matches!(RunEvent::parse(&entry.said), Ok(RunEvent::Replay(_))));
+    Ok(json_response(&events))
+}
+
+/// A run in sentences.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Narrative {
+    run_id: Name,
+    narrative: String,
 }
 
 /// Describes a run in sentences: what happened and why.
@@ -170,21 +195,8 @@ pub(crate) async fn narrative(asked: &ApiRequest<'_>) -> ApiResult {
         events.extend(read.filter_map(|event| RunEvent::parse(&event).ok()));
     }
     let policy = asked.api.policy.as_deref().cloned().unwrap_or_default();
-    let told = narrate(&events, &policy);
-    let told = json::object(|o| {
-        o.string("runId", &known.run.0).string("narrative", &told);
-    });
-    Ok(GatewayResponse::json(200, &told))
-}
-
-fn events_json(events: &[(u64, Json)]) -> Json {
-    json::array(|list| {
-        for (number, event) in events {
-            list.object(|o| {
-                o.number("event", *number).raw("said", event);
-            });
-        }
-    })
+    let narrative = narrate(&events, &policy);
+    Ok(json_response(&Narrative { run_id: known.run.0, narrative }))
 }
 
 /// The open questions of one run or of all runs.
@@ -198,21 +210,33 @@ pub(crate) async fn questions(asked: &ApiRequest<'_>) -> ApiResult {
         let state = asked.api.runner.state(tenant, &pending.log).await?;
         let questions = state.smart.pending_user_questions.iter().flatten();
         for question in questions.filter(|question| question.id == pending.id) {
-            told.push(question_json(question, &pending.log));
+            told.push(Question::new(question, &pending.log));
         }
     }
-    Ok(GatewayResponse::json(200, &json::array_of(&told)))
+    Ok(json_response(&told))
 }
 
-fn question_json(question: &PendingUserQuestion, run: &LogId) -> Json {
-    let document = question.json();
-    let tree = document.tree();
-    json::object(|o| {
-        o.string("runId", &run.0);
-        for (name, value) in tree.root().members() {
-            o.node(&name.text().unwrap_or_default(), value);
-        }
-    })
+/// A question for a person: its documented form, and its run.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Question {
+    #[serde(rename = "runId", skip_serializing_if = "Option::is_none")]
+    run_id: Option<Name>,
+    #[serde(flatten)]
+    #[schemars(with = "QuestionStatus")]
+    document: Members,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct QuestionStatus {
+    id: Name,
+    status: &'static str,
+}
+
+impl Question {
+    fn new(question: &PendingUserQuestion, run: &LogId) -> Self {
+        let document = Members::of(question.json().tree().root());
+        Self { run_id: Some(run.0.clone()), document }
+    }
 }
 
 /// Answers a question and resumes its run.
@@ -293,16 +317,14 @@ async fn question_error(asked: &ApiRequest<'_>, id: &Name) -> Result<ApiError, A
 async fn answered(asked: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiResult {
     let state = asked.api.runner.state(&asked.caller.tenant, run).await?;
     let questions = state.smart.pending_user_questions.iter().flatten();
-    let told = questions.into_iter().find(|question| question.id == *id);
-    let told = told.map_or_else(
+    let known = questions.into_iter().find(|question| question.id == *id);
+    Ok(known.map_or_else(
         || {
-            json::object(|o| {
-                o.string("id", id).string("status", UserQuestionStatus::Executed.as_str());
-            })
+            let status = UserQuestionStatus::Executed.as_str();
+            json_response(&QuestionStatus { id: id.clone(), status })
         },
-        |question| question_json(question, run),
-    );
-    Ok(GatewayResponse::json(200, &told))
+        |question| json_response(&Question::new(question, run)),
+    ))
 }
 
 /// The JSON Schema of a document.
@@ -328,6 +350,20 @@ async fn resolve_thread(asked: &ApiRequest<'_>, id: &Name) -> Result<LogId, ApiE
     if is_thread { Ok(thread) } else { Err(ApiError::not_found("thread", id)) }
 }
 
+/// A new Thread and the record after which it differs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Forked")]
+pub(crate) struct ForkedThread {
+    id: Name,
+    forked_from: ForkOrigin,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ForkOrigin {
+    thread: Name,
+    at: u64,
+}
+
 /// Creates a conversation that shares a Thread's history up to a record.
 pub(crate) async fn fork(asked: &ApiRequest<'_>) -> ApiResult {
     let thread = resolve_thread(asked, &asked.id(0)).await?;
@@ -345,12 +381,21 @@ pub(crate) async fn fork(asked: &ApiRequest<'_>) -> ApiResult {
     let id = asked.api.fresh("conv");
     let point = ForkPoint { log: thread.clone(), at };
     asked.agent_store().create_conversation(&place.agent.id, &id, &members, Some(point)).await?;
-    let told = json::object(|o| {
-        o.string("id", &id).object("forked_from", |o| {
-            o.string("thread", &thread.0).number("at", at);
-        });
-    });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(json_response(&ForkedThread { id, forked_from: ForkOrigin { thread: thread.0, at } }))
+}
+
+/// A Thread, the record of its rewind, and the last record that stays valid.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Rewound")]
+pub(crate) struct RewoundThread {
+    id: Name,
+    rewound: RewindRange,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RewindRange {
+    at: u64,
+    to: u64,
 }
 
 /// Rewinds a Thread to an earlier record. Later records stay in the history, and the rewind itself
@@ -362,10 +407,5 @@ pub(crate) async fn rewind(asked: &ApiRequest<'_>) -> ApiResult {
     // Fails for a Thread that belongs to no agent.
     asked.resolve_conversation(&thread.0).await?;
     let at = rewind_thread(asked, &thread, to).await?;
-    let told = json::object(|o| {
-        o.string("id", &thread.0).object("rewound", |o| {
-            o.number("at", at).number("to", to);
-        });
-    });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(json_response(&RewoundThread { id: thread.0, rewound: RewindRange { at, to } }))
 }

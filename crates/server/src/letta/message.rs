@@ -3,11 +3,17 @@
 //! One Item becomes one message, and each thought keeps its own signature: thoughts are never
 //! joined. Only tool calls of one answer share a message, as in Letta.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::{Value, json as json_value};
 use throughline_core::{
     Body, Item, Json, LettaReasoning, Media, Name, Outcome, Part, Role, ToolCall, ToolResult, json,
 };
 
+use crate::api::{AnyValue, schema_ref, to_json};
 use crate::letta::item_reader::StoredItem;
 
 /// Prefix of every message id.
@@ -16,186 +22,324 @@ pub(crate) const MESSAGE: &str = "message-";
 /// A message in Letta's format.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LettaMessage {
-    /// The message type, for example `reasoning_message`.
-    pub(crate) kind: &'static str,
-    /// The members that only this type has.
-    fields: Vec<(&'static str, Json)>,
+    pub(crate) head: MessageHead,
+    pub(crate) place: MessagePlace,
+    pub(crate) content: MessageContent,
+}
+
+/// The members that identify a message. The last frames of a stream lack them.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct MessageHead {
     pub(crate) id: Name,
-    pub(crate) date: Timestamp,
+    date: String,
     /// The name of the speaker or tool.
-    pub(crate) name: Option<Name>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Name>,
+}
+
+/// The place of a message in its run and in a stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct MessagePlace {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) otid: Option<Name>,
-    pub(crate) run: Option<Name>,
-    pub(crate) step: Option<Name>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) step_id: Option<Name>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq_id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<Name>,
+}
+
+/// The type of a message and the members that only this type has. Signatures are [`Json`], so that
+/// debug output does not show them.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "message_type", rename_all = "snake_case")]
+pub(crate) enum MessageContent {
+    UserMessage {
+        #[schemars(with = "AnyValue")]
+        content: Json,
+    },
+    SystemMessage {
+        content: Name,
+    },
+    AssistantMessage {
+        content: Name,
+    },
+    ReasoningMessage {
+        source: &'static str,
+        reasoning: Name,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        signature: Option<Json>,
+    },
+    HiddenReasoningMessage {
+        state: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "String")]
+        hidden_reasoning: Option<Json>,
+    },
+    ToolCallMessage(ToolCalls),
+    ApprovalRequestMessage(ToolCalls),
+    ApprovalResponseMessage {
+        approvals: [Approval; 1],
+        approve: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Name>,
+    },
+    ToolReturnMessage {
+        tool_return: Name,
+        status: &'static str,
+        tool_call_id: Name,
+        tool_returns: [ToolReturn; 1],
+    },
+    SummaryMessage {
+        summary: Name,
+    },
+    Ping,
+    ErrorMessage {
+        error_type: Name,
+        message: Name,
+    },
+    StopReason {
+        stop_reason: &'static str,
+    },
+    UsageStatistics(UsageTotals),
+}
+
+/// The tool calls of one answer. The first one also has a member of its own, as in Letta.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct ToolCalls {
+    tool_call: CalledTool,
+    tool_calls: Vec<CalledTool>,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ToolCall")]
+struct CalledTool {
+    name: Name,
+    /// The arguments, as JSON in a string.
+    arguments: Name,
+    tool_call_id: Name,
+}
+
+/// A decision about a tool call, as an entry of its message.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename = "approval")]
+#[schemars(inline)]
+pub(crate) struct Approval {
+    tool_call_id: Name,
+    approve: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Name>,
+}
+
+/// A tool result, as an entry of its message.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename = "tool")]
+#[schemars(inline)]
+pub(crate) struct ToolReturn {
+    tool_call_id: Name,
+    status: &'static str,
+    tool_return: Name,
+}
+
+/// The usage of a run so far.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct UsageTotals {
+    pub(crate) completion_tokens: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) total_tokens: u64,
+    pub(crate) step_count: u64,
+    pub(crate) run_ids: [Name; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cached_input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reasoning_tokens: Option<u64>,
 }
 
 impl LettaMessage {
-    fn new(kind: &'static str, id: &str, date: Timestamp) -> Self {
-        Self {
-            kind,
-            fields: Vec::new(),
+    fn new(content: MessageContent, id: &str, date: Timestamp) -> Self {
+        let head = MessageHead {
             id: Name::from(format!("{MESSAGE}{id}")),
-            date,
+            date: format_date(date),
             name: None,
-            otid: None,
-            run: run_of(id),
-            step: None,
-        }
+        };
+        let place = MessagePlace { run_id: run_of(id), ..MessagePlace::default() };
+        Self { head, place, content }
     }
 
-    fn with(mut self, name: &'static str, value: Json) -> Self {
-        self.fields.push((name, value));
-        self
+    /// A message about a run as a whole.
+    fn of_run(content: MessageContent, run: &str, date: Timestamp) -> Self {
+        let mut letter = Self::new(content, run, date);
+        letter.place.run_id = Some(Name::from(run));
+        letter
     }
 
     /// The message as JSON, with its sequence number if it is part of a stream.
     pub(crate) fn json(&self, seq_id: Option<u64>) -> Json {
+        let head = to_json(&self.head).tree();
+        let place = to_json(&MessagePlace { seq_id, ..self.place.clone() }).tree();
+        let content = to_json(&self.content).tree();
+        let head = head.root().members().filter(|_| !self.content.is_frame());
+        // The type comes first in the content.
+        let (kind, own) = (content.root().members().take(1), content.root().members().skip(1));
         json::object(|o| {
-            if !matches!(self.kind, STOP_TYPE | USAGE | ERROR_TYPE) {
-                o.string("id", &self.id).string("date", &format_date(self.date));
-                o.maybe_string("name", self.name.as_deref());
-            }
-            o.string("message_type", self.kind);
-            o.maybe_string("otid", self.otid.as_deref());
-            o.maybe_string("step_id", self.step.as_deref());
-            if let Some(seq_id) = seq_id {
-                o.number("seq_id", seq_id);
-            }
-            o.maybe_string("run_id", self.run.as_deref());
-            for (name, value) in &self.fields {
-                o.raw(name, value);
+            for (name, value) in head.chain(kind).chain(place.root().members()).chain(own) {
+                o.node(&name.text().unwrap_or_default(), value);
             }
         })
     }
 }
 
-pub(crate) const STOP_TYPE: &str = "stop_reason";
-pub(crate) const USAGE: &str = "usage_statistics";
-pub(crate) const ERROR_TYPE: &str = "error_message";
+impl MessageContent {
+    /// Whether the type is one of these; an empty list means all types.
+    pub(crate) fn is_one_of(&self, types: &[Name]) -> bool {
+        let content = (!types.is_empty()).then(|| to_json(self).tree());
+        let kind = content.as_ref().and_then(|content| content.root().name_of("message_type"));
+        kind.is_none_or(|kind| types.contains(&kind))
+    }
+
+    /// Whether this is one of the frames that end a stream.
+    pub(crate) fn is_frame(&self) -> bool {
+        matches!(
+            self,
+            Self::ErrorMessage { .. } | Self::StopReason { .. } | Self::UsageStatistics(_)
+        )
+    }
+}
+
+/// Each message type has a schema under its own name.
+impl JsonSchema for LettaMessage {
+    fn schema_name() -> Cow<'static, str> {
+        "Message".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        const FRAMES: [&str; 3] = ["error_message", "stop_reason", "usage_statistics"];
+        let place = generator.subschema_for::<MessagePlace>();
+        let shared = [generator.subschema_for::<MessageHead>(), place.clone()];
+        let mut content = MessageContent::json_schema(generator);
+        let mut all = Vec::new();
+        let types = content.get_mut("oneOf").and_then(Value::as_array_mut);
+        for mut schema in types.map(std::mem::take).unwrap_or_default() {
+            let kind = schema.pointer("/properties/message_type/const");
+            let kind = kind.and_then(Value::as_str).unwrap_or_default().to_owned();
+            let is_frame = FRAMES.contains(&&*kind);
+            schema["allOf"] = if is_frame { json_value!([place]) } else { json_value!(shared) };
+            all.push(schema_ref(&kind));
+            generator.definitions_mut().insert(kind, schema);
+        }
+        json_schema!({ "oneOf": all, "discriminator": { "propertyName": "message_type" } })
+    }
+}
 
 /// The message for an Item. Tool calls return `None`: [`calls`] groups them.
 pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     let StoredItem { item, at, .. } = seen;
-    let letter = match &item.body {
-        Body::Thought(_) => thought(item, *at)?,
+    let content = match &item.body {
+        Body::Thought(_) => thought(item)?,
         Body::Text(text) => match item.role {
             // Gemini signs the end of an answer in an empty text. That text is kept for replay
             // only.
             Role::Assistant if text.is_empty() => return None,
-            Role::Assistant => text_of("assistant_message", item, *at, text),
-            Role::User => text_of("user_message", item, *at, text),
-            Role::System | Role::Developer => text_of("system_message", item, *at, text),
+            Role::Assistant => MessageContent::AssistantMessage { content: text.clone() },
+            Role::User => MessageContent::UserMessage { content: json::string(text) },
+            Role::System | Role::Developer => {
+                MessageContent::SystemMessage { content: text.clone() }
+            }
             Role::Tool => return None,
         },
-        Body::Media(media) => {
-            let content = json::array(|list| {
-                list.raw(&image_json(media));
-            });
-            LettaMessage::new("user_message", &item.id.0, *at).with("content", content)
-        }
-        Body::Result(result) => returned(item, *at, result),
+        Body::Media(media) => MessageContent::UserMessage { content: images(media) },
+        Body::Result(result) => returned(result),
         Body::Hosted(hosted) if !hosted.visible.is_empty() => {
-            text_of("assistant_message", item, *at, &hosted.visible)
+            MessageContent::AssistantMessage { content: Name::from(&*hosted.visible) }
         }
-        Body::Summary { text, .. } => LettaMessage::new("summary_message", &item.id.0, *at)
-            .with("summary", json::string(text)),
+        Body::Summary { text, .. } => {
+            MessageContent::SummaryMessage { summary: Name::from(&**text) }
+        }
         Body::Call(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => return None,
     };
-    Some(LettaMessage { step: step_of(item), ..letter })
-}
-
-fn text_of(kind: &'static str, item: &Item, at: Timestamp, text: &str) -> LettaMessage {
-    LettaMessage::new(kind, &item.id.0, at).with("content", json::string(text))
-}
-
-/// A readable or hidden thought, as document 002 specifies.
-fn thought(item: &Item, at: Timestamp) -> Option<LettaMessage> {
-    let (kind, fields) = match LettaReasoning::from_item(item)? {
-        LettaReasoning::Shown(message) => {
-            let signature =
-                message.signature.as_ref().map(|seal| json::string(seal.reveal_to_tenant()));
-            let fields = [
-                ("source", Some(json::string(message.source.as_str()))),
-                ("reasoning", Some(json::string(&message.reasoning))),
-                ("signature", signature),
-            ];
-            ("reasoning_message", fields)
-        }
-        LettaReasoning::Hidden(message) => {
-            let hidden = message.hidden_reasoning.as_ref();
-            let hidden = hidden.map(|seal| json::string(seal.reveal_to_tenant()));
-            let fields = [
-                ("state", Some(json::string(message.state.as_str()))),
-                ("hidden_reasoning", hidden),
-                ("", None),
-            ];
-            ("hidden_reasoning_message", fields)
-        }
-    };
-    let mut letter = LettaMessage::new(kind, &item.id.0, at);
-    for (name, value) in fields {
-        letter.fields.extend(value.map(|value| (name, value)));
+    let mut letter = LettaMessage::new(content, &item.id.0, *at);
+    letter.place.step_id = step_of(item);
+    if let Body::Result(result) = &item.body {
+        letter.head.name.clone_from(&result.name);
     }
     Some(letter)
 }
 
+/// A readable or hidden thought, as document 002 specifies.
+fn thought(item: &Item) -> Option<MessageContent> {
+    Some(match LettaReasoning::from_item(item)? {
+        LettaReasoning::Shown(message) => MessageContent::ReasoningMessage {
+            source: message.source.as_str(),
+            reasoning: Name::from(&*message.reasoning),
+            signature: message.signature.map(|seal| json::string(seal.reveal_to_tenant())),
+        },
+        LettaReasoning::Hidden(message) => MessageContent::HiddenReasoningMessage {
+            state: message.state.as_str(),
+            hidden_reasoning: message
+                .hidden_reasoning
+                .map(|seal| json::string(seal.reveal_to_tenant())),
+        },
+    })
+}
+
 /// The rest of a thought whose text was streamed: the signature with empty text.
 pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
-    let whole = from_item(seen)?;
-    let has_signature = whole.fields.iter().any(|(name, _)| *name == "signature");
-    if whole.kind != "reasoning_message" {
-        return Some(whole);
+    let mut letter = from_item(seen)?;
+    if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut letter.content {
+        *reasoning = Name::default();
+        signature.as_ref()?;
     }
-    let mut letter = LettaMessage { fields: Vec::new(), ..whole.clone() };
-    for (name, value) in whole.fields {
-        let value = if name == "reasoning" { json::string("") } else { value };
-        letter.fields.push((name, value));
-    }
-    has_signature.then_some(letter)
+    Some(letter)
 }
 
 /// A partial message: a delta of a thought or a text.
 pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> LettaMessage {
-    if is_thought {
-        LettaMessage::new("reasoning_message", id, at)
-            .with("source", json::string("reasoner_model"))
-            .with("reasoning", json::string(text))
+    let text = Name::from(text);
+    let content = if is_thought {
+        let source = "reasoner_model";
+        MessageContent::ReasoningMessage { source, reasoning: text, signature: None }
     } else {
-        LettaMessage::new("assistant_message", id, at).with("content", json::string(text))
-    }
+        MessageContent::AssistantMessage { content: text }
+    };
+    LettaMessage::new(content, id, at)
 }
 
 /// The tool calls of one answer, as plain calls or as an approval request.
 pub(crate) fn calls(calls: &[(&StoredItem, &ToolCall)], asks: bool) -> Option<LettaMessage> {
     let (first, _) = calls.first()?;
-    let kind = if asks { "approval_request_message" } else { "tool_call_message" };
-    let list: Vec<Json> = calls.iter().map(|(_, call)| tool_call(call)).collect();
-    let letter = LettaMessage::new(kind, &first.item.id.0, first.at)
-        .with("tool_call", list.first().cloned()?)
-        .with("tool_calls", json::array_of(&list));
-    Some(LettaMessage { step: step_of(&first.item), ..letter })
+    let tool_calls: Vec<CalledTool> = calls
+        .iter()
+        .map(|(_, call)| CalledTool {
+            name: call.name.clone(),
+            arguments: Name::from(call.args.as_str()),
+            tool_call_id: call.id.0.clone(),
+        })
+        .collect();
+    let calls = ToolCalls { tool_call: tool_calls.first().cloned()?, tool_calls };
+    let content = if asks {
+        MessageContent::ApprovalRequestMessage(calls)
+    } else {
+        MessageContent::ToolCallMessage(calls)
+    };
+    let mut letter = LettaMessage::new(content, &first.item.id.0, first.at);
+    letter.place.step_id = step_of(&first.item);
+    Some(letter)
 }
 
-fn tool_call(call: &ToolCall) -> Json {
-    json::object(|o| {
-        o.string("name", &call.name).string("arguments", call.args.as_str());
-        o.string("tool_call_id", &call.id.0);
-    })
-}
-
-fn returned(item: &Item, at: Timestamp, result: &ToolResult) -> LettaMessage {
-    let status = json::string(if result.outcome == Outcome::Ok { "success" } else { "error" });
-    let text = json::string(&said(result));
-    let entry = json::object(|o| {
-        o.string("type", "tool").string("tool_call_id", &result.call.0);
-        o.raw("status", &status).raw("tool_return", &text);
-    });
-    let letter = LettaMessage::new("tool_return_message", &item.id.0, at)
-        .with("tool_return", text)
-        .with("status", status)
-        .with("tool_call_id", json::string(&result.call.0))
-        .with("tool_returns", json::array_of(&[entry]));
-    LettaMessage { name: result.name.clone(), ..letter }
+fn returned(result: &ToolResult) -> MessageContent {
+    let status = if result.outcome == Outcome::Ok { "success" } else { "error" };
+    let (tool_return, tool_call_id) = (Name::from(said(result)), result.call.0.clone());
+    MessageContent::ToolReturnMessage {
+        tool_return: tool_return.clone(),
+        status,
+        tool_call_id: tool_call_id.clone(),
+        tool_returns: [ToolReturn { tool_call_id, status, tool_return }],
+    }
 }
 
 fn said(result: &ToolResult) -> String {
@@ -207,16 +351,19 @@ fn said(result: &ToolResult) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn image_json(media: &Media) -> Json {
-    json::object(|o| {
-        o.string("type", "image").object("source", |o| match media {
-            Media::Inline { mime, base64 } => {
-                o.string("type", "base64").string("media_type", mime);
-                o.string("data", &String::from_utf8_lossy(base64));
-            }
-            Media::Remote { uri, .. } => {
-                o.string("type", "url").string("url", uri);
-            }
+/// The content of a message with one image.
+fn images(media: &Media) -> Json {
+    json::array(|list| {
+        list.object(|o| {
+            o.string("type", "image").object("source", |o| match media {
+                Media::Inline { mime, base64 } => {
+                    o.string("type", "base64").string("media_type", mime);
+                    o.string("data", &String::from_utf8_lossy(base64));
+                }
+                Media::Remote { uri, .. } => {
+                    o.string("type", "url").string("url", uri);
+                }
+            });
         });
     })
 }
@@ -231,62 +378,37 @@ pub(crate) struct ApprovalDecision<'a> {
 
 /// The message that records a decision.
 pub(crate) fn approval_response(decided: &ApprovalDecision<'_>, at: Timestamp) -> LettaMessage {
-    let entry = json::object(|o| {
-        o.string("type", "approval").string("tool_call_id", decided.call);
-        o.bool("approve", decided.approve).maybe_string("reason", decided.reason);
-    });
-    let mut letter = LettaMessage::new("approval_response_message", decided.approval, at)
-        .with("approvals", json::array_of(&[entry]))
-        .with("approve", bool_json(decided.approve));
-    letter.fields.extend(decided.reason.map(|reason| ("reason", json::string(reason))));
-    letter
+    let (approve, reason) = (decided.approve, decided.reason.map(Name::from));
+    let tool_call_id = Name::from(decided.call);
+    let content = MessageContent::ApprovalResponseMessage {
+        approvals: [Approval { tool_call_id, approve, reason: reason.clone() }],
+        approve,
+        reason,
+    };
+    LettaMessage::new(content, decided.approval, at)
 }
 
 /// The frame with the stop reason of a run.
 pub(crate) fn stopped(run: &str, at: Timestamp, reason: &'static str) -> LettaMessage {
-    let letter = LettaMessage::new(STOP_TYPE, run, at).with("stop_reason", json::string(reason));
-    LettaMessage { run: Some(Name::from(run)), ..letter }
+    LettaMessage::of_run(MessageContent::StopReason { stop_reason: reason }, run, at)
 }
 
 /// The frame with the error of a failed run.
 pub(crate) fn failed(run: &str, at: Timestamp, kind: &str, message: &str) -> LettaMessage {
-    let letter = LettaMessage::new(ERROR_TYPE, run, at)
-        .with("error_type", json::string(kind))
-        .with("message", json::string(message));
-    LettaMessage { run: Some(Name::from(run)), ..letter }
+    let (error_type, message) = (Name::from(kind), Name::from(message));
+    LettaMessage::of_run(MessageContent::ErrorMessage { error_type, message }, run, at)
 }
 
 /// The frame with the usage of a run.
-pub(crate) fn used(run: &str, at: Timestamp, usage: &Json) -> LettaMessage {
-    let tree = usage.tree();
-    let mut letter = LettaMessage::new(USAGE, run, at);
-    letter.run = Some(Name::from(run));
-    for (name, value) in tree.root().members() {
-        let known = USED.iter().find(|known| name.is(known));
-        letter.fields.extend(known.map(|known| (*known, value.json())));
-    }
-    letter
+pub(crate) fn used(run: &str, at: Timestamp, usage: UsageTotals) -> LettaMessage {
+    LettaMessage::of_run(MessageContent::UsageStatistics(usage), run, at)
 }
-
-/// The members of a usage frame.
-const USED: [&str; 7] = [
-    "completion_tokens",
-    "prompt_tokens",
-    "total_tokens",
-    "step_count",
-    "run_ids",
-    "cached_input_tokens",
-    "reasoning_tokens",
-];
 
 /// A ping frame, which keeps an idle stream open.
 pub(crate) fn ping_frame(run: &str, at: Timestamp) -> Json {
-    let letter = LettaMessage::new("ping", &format!("ping-{run}"), at);
-    LettaMessage { run: Some(Name::from(run)), ..letter }.json(None)
-}
-
-fn bool_json(value: bool) -> Json {
-    Json::from(&serde_json::Value::Bool(value))
+    let mut letter = LettaMessage::of_run(MessageContent::Ping, run, at);
+    letter.head.id = Name::from(format!("{MESSAGE}ping-{run}"));
+    letter.json(None)
 }
 
 /// A date in Letta's format: UTC, precise to the second.

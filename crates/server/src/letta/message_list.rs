@@ -8,8 +8,7 @@ use throughline_core::{
     ToolApprovalEventStatus, ToolCall, unpack_events,
 };
 
-use crate::api::ApiError;
-use crate::api::RunNote;
+use crate::api::{ApiError, RunNote};
 use crate::letta::item_reader::{StoredItem, seen};
 use crate::letta::message::{self, ApprovalDecision, LettaMessage, MESSAGE};
 use crate::letta::projector::{named, needs_decision};
@@ -170,10 +169,8 @@ impl<'s> MessageList<'s> {
         items: &[StoredItem],
     ) -> Result<Vec<Json>, ApiError> {
         let letters = self.convert_items(items).await?;
-        let is_wanted = |letter: &LettaMessage| {
-            paging.types.is_empty() || paging.types.iter().any(|kind| **kind == *letter.kind)
-        };
-        let page = paging.cut_page(letters, |letter, id| *letter.id == *id, is_wanted)?;
+        let is_wanted = |letter: &LettaMessage| letter.content.is_one_of(&paging.types);
+        let page = paging.cut_page(letters, |letter, id| *letter.head.id == *id, is_wanted)?;
         Ok(page.iter().map(|letter| letter.json(None)).collect())
     }
 

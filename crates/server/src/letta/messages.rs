@@ -1,13 +1,15 @@
 //! Handlers that send messages to an agent and list them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec};
-use throughline_core::{Append, Batch, Json, LogHead, LogId, Name, Node, StoreError, json};
+use throughline_core::{Append, Batch, LogHead, LogId, Name, Node, StoreError, json};
 
-use crate::api::ApiError;
-use crate::api::RunNote;
-use crate::api::{ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config;
 use crate::letta::agent_store::{AgentRecord, AgentStore};
 use crate::letta::decisions;
@@ -139,7 +141,7 @@ pub(crate) async fn send_messages(asked: &ApiRequest<'_>, how: ResponseMode) -> 
     if streams {
         return Ok(asked.api.stream(telling));
     }
-    Ok(GatewayResponse::json(200, &asked.api.whole(telling).await?))
+    Ok(json_response(&asked.api.whole(telling).await?))
 }
 
 /// Sends the decisions to the waiting run. Returns the run and its number of events before them.
@@ -328,6 +330,11 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &json::array_of(&page)))
 }
 
+/// The outcome of each run, by run id.
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "Cancelled")]
+pub(crate) struct CancelledRuns(#[schemars(with = "BTreeMap<String, String>")] Map<String, Value>);
+
 /// Cancels runs of an agent or a conversation: the listed ones, or the active ones.
 pub(crate) async fn cancel(asked: &ApiRequest<'_>) -> ApiResult {
     let place = asked.resolve_conversation(&asked.id(0)).await?;
@@ -338,12 +345,12 @@ pub(crate) async fn cancel(asked: &ApiRequest<'_>) -> ApiResult {
     if place.conversation.is_none() {
         threads.extend(place.agent.conversations.iter().cloned().map(LogId));
     }
-    let mut ended: Vec<(Name, Name)> = Vec::new();
+    let mut ended = CancelledRuns::default();
     if named.is_empty() {
         for thread in &threads {
             let newest = asked.newest_run(thread).await?.filter(runs::is_open);
             if let Some(head) = newest {
-                ended.push((head.log.0.clone(), cancel_run(asked, &head.log).await));
+                ended.0.insert(head.log.to_string(), cancel_run(asked, &head.log).await);
             }
         }
     } else {
@@ -352,13 +359,10 @@ pub(crate) async fn cancel(asked: &ApiRequest<'_>) -> ApiResult {
             if !threads.contains(&known.thread) {
                 return Err(ApiError::not_found("run", &run));
             }
-            ended.push((run, cancel_run(asked, &known.run).await));
+            ended.0.insert(run.to_string(), cancel_run(asked, &known.run).await);
         }
     }
-    let said: Vec<(Name, Json)> =
-        ended.into_iter().map(|(run, how)| (run, json::string(&how))).collect();
-    let said = json::object_of(said.iter().map(|(run, how)| (&**run, how)));
-    Ok(GatewayResponse::json(200, &said))
+    Ok(json_response(&ended))
 }
 
 /// Cancels the active run of a Thread.
@@ -373,13 +377,13 @@ pub(crate) async fn cancel_active_run(
 }
 
 /// Cancels a run and returns the outcome.
-async fn cancel_run(asked: &ApiRequest<'_>, run: &LogId) -> Name {
+async fn cancel_run(asked: &ApiRequest<'_>, run: &LogId) -> Value {
     let tenant = &asked.caller.tenant;
     let hand = asked.api.drives.runner_with_new_owner();
     // If the lease holder is gone, the next holder of the run processes the cancellation.
     match hand.send_command_within(tenant, run, RunCommand::Cancel(None), CANCEL_WAIT).await {
-        Ok(()) => Name::from("cancelled"),
-        Err(error) => Name::from(format!("failed: {error}")),
+        Ok(()) => "cancelled".into(),
+        Err(error) => format!("failed: {error}").into(),
     }
 }
 

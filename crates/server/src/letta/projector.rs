@@ -18,14 +18,14 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use throughline_agent::{ASK_USER_QUESTION, RunSpec};
 use throughline_core::{
-    Body, Item, Json, LogId, Name, ReflectionUsage, RunEvent, RunStatusEvent, Store, StoreError,
-    Tenant, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCall, ToolCallEvent,
-    ToolCallPhase, TurnEvent, TurnPhase, json, matches_pattern,
+    Body, Item, LogId, Name, ReflectionUsage, RunEvent, RunStatusEvent, Store, StoreError, Tenant,
+    ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCall, ToolCallEvent,
+    ToolCallPhase, TurnEvent, TurnPhase, matches_pattern,
 };
 
 use crate::api::RunNote;
 use crate::letta::item_reader::{ItemReader, StoredItem, answers};
-use crate::letta::message::{self, ApprovalDecision, LettaMessage};
+use crate::letta::message::{self, ApprovalDecision, LettaMessage, UsageTotals};
 
 /// A run's identity and configuration, loaded before its events.
 #[derive(Clone, Debug)]
@@ -120,9 +120,17 @@ impl<'s> Projector<'s> {
     }
 
     /// The usage of the run, as far as it was read.
-    pub(crate) fn used(&self) -> Json {
+    pub(crate) fn used(&self) -> UsageTotals {
         let TotalUsage { total, steps } = &self.usage;
-        usage_json(total, *steps, &self.known.run.0)
+        UsageTotals {
+            completion_tokens: total.output_tokens.unwrap_or(0),
+            prompt_tokens: total.input_tokens.unwrap_or(0),
+            total_tokens: total.total_tokens.unwrap_or(0),
+            step_count: *steps,
+            run_ids: [self.known.run.0.clone()],
+            cached_input_tokens: total.cached_input_tokens,
+            reasoning_tokens: total.reasoning_tokens,
+        }
     }
 
     /// Converts one event.
@@ -184,7 +192,7 @@ impl<'s> Projector<'s> {
         }
         self.streamed.insert(id.clone());
         let mut letter = message::piece(is_thought, id, at, text);
-        letter.step = self.steps.last().map(|step| step.id.clone());
+        letter.place.step_id = self.steps.last().map(|step| step.id.clone());
         self.number_retry(&mut letter);
         vec![letter]
     }
@@ -193,7 +201,7 @@ impl<'s> Projector<'s> {
     /// discarded.
     fn number_retry(&self, letter: &mut LettaMessage) {
         if self.discarded > 0 {
-            letter.id = Name::from(format!("{}-{}", letter.id, self.discarded));
+            letter.head.id = Name::from(format!("{}-{}", letter.head.id, self.discarded));
         }
     }
 
@@ -270,7 +278,7 @@ impl<'s> Projector<'s> {
             letters.extend(message::calls(&these, asks));
         }
         for letter in &mut letters {
-            letter.step.clone_from(&step);
+            letter.place.step_id.clone_from(&step);
         }
         Ok(letters)
     }
@@ -308,7 +316,7 @@ impl<'s> Projector<'s> {
         let found = self.reader.next(|item| answers(item, call)).await?;
         let mut letters: Vec<LettaMessage> = found.iter().filter_map(message::from_item).collect();
         for letter in &mut letters {
-            letter.step = self.steps.last().map(|step| step.id.clone());
+            letter.place.step_id = self.steps.last().map(|step| step.id.clone());
         }
         Ok(letters)
     }
@@ -328,7 +336,7 @@ impl<'s> Projector<'s> {
             letters.push(message::failed(&run, at, rest.reason, reason));
         }
         letters.push(message::stopped(&run, at, rest.reason));
-        letters.push(message::used(&run, at, &self.used()));
+        letters.push(message::used(&run, at, self.used()));
         EventOutput { letters, rest: Some(rest) }
     }
 }
@@ -336,7 +344,7 @@ impl<'s> Projector<'s> {
 /// Adds the client's `otid` to a user message.
 pub(crate) fn named(mut letter: LettaMessage, item: &Item, note: &RunNote) -> LettaMessage {
     let place = usize::try_from(item.place.part).unwrap_or(usize::MAX);
-    letter.otid = note.otids.get(place).cloned().flatten();
+    letter.place.otid = note.otids.get(place).cloned().flatten();
     letter
 }
 
@@ -377,22 +385,4 @@ fn approval(event: &ToolApprovalEvent, at: Timestamp) -> Vec<LettaMessage> {
         &ApprovalDecision { approval: &event.id, call, approve, reason },
         at,
     )]
-}
-
-/// Token usage in Letta's format.
-pub(crate) fn usage_json(total: &ReflectionUsage, steps: u64, run: &str) -> Json {
-    json::object(|o| {
-        o.number("completion_tokens", total.output_tokens.unwrap_or(0));
-        o.number("prompt_tokens", total.input_tokens.unwrap_or(0));
-        o.number("total_tokens", total.total_tokens.unwrap_or(0));
-        o.number("step_count", steps).array("run_ids", |list| {
-            list.string(run);
-        });
-        if let Some(cached) = total.cached_input_tokens {
-            o.number("cached_input_tokens", cached);
-        }
-        if let Some(thought) = total.reasoning_tokens {
-            o.number("reasoning_tokens", thought);
-        }
-    })
 }

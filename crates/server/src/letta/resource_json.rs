@@ -1,9 +1,11 @@
 //! JSON of agents, tools, conversations and models in Letta's format.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::ToolSpec;
 use throughline_core::{Json, Name, Node, json};
 
-use crate::api::{ApiRequest, ApiResult};
+use crate::api::{AnyObject, ApiError, ApiRequest, ApiResult, json_response, to_json};
 use crate::letta::agent_config;
 use crate::letta::agent_store::{AgentRecord, Members};
 use crate::letta::message::format_date;
@@ -12,27 +14,148 @@ use crate::response::GatewayResponse;
 /// The context window to report if the real one is unknown.
 const WINDOW: u64 = 200_000;
 
-pub(crate) fn health() -> GatewayResponse {
-    let said = json::object(|o| {
-        o.string("version", env!("CARGO_PKG_VERSION")).string("status", "ok");
-    });
-    GatewayResponse::json(200, &said)
+/// The state of the API.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    version: &'static str,
+    status: &'static str,
 }
 
-/// Lists the models that agents can use.
-pub(crate) fn models(names: &[Name]) -> GatewayResponse {
-    let list = json::array(|list| {
-        for name in names {
-            list.object(|o| {
-                o.string("handle", name).string("name", name).string("display_name", name);
-                o.string("model", name).string("model_type", "llm");
-                o.string("provider_name", provider(name)).string("provider_type", provider(name));
-                o.string("model_endpoint_type", provider(name));
-                o.number("context_window", WINDOW).number("max_context_window", WINDOW);
-            });
-        }
-    });
-    GatewayResponse::json(200, &list)
+/// A model that agents can use.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
+pub(crate) struct ModelEntry<'m> {
+    handle: &'m str,
+    name: &'m str,
+    display_name: &'m str,
+    model: &'m str,
+    model_type: &'static str,
+    provider_name: &'static str,
+    provider_type: &'static str,
+    model_endpoint_type: &'static str,
+    context_window: u64,
+    max_context_window: u64,
+}
+
+/// An agent. Members that the client sent and the API does not know are returned as they were sent.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Agent")]
+pub(crate) struct AgentState {
+    id: Name,
+    name: Name,
+    agent_type: Name,
+    system: Name,
+    model: Name,
+    #[schemars(with = "LlmConfig<'static>")]
+    llm_config: Json,
+    #[schemars(with = "Vec<MemoryBlock>")]
+    blocks: Json,
+    memory: AgentMemory,
+    tools: Vec<ToolEntry>,
+    #[schemars(with = "Vec<AnyObject>")]
+    tool_rules: Json,
+    #[schemars(with = "Vec<String>")]
+    tags: Json,
+    sources: [Name; 0],
+    message_ids: [Name; 0],
+    identity_ids: [Name; 0],
+    #[schemars(with = "AnyObject")]
+    metadata: Json,
+    created_at: String,
+    updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_run_completion: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_stop_reason: Option<&'static str>,
+}
+
+/// The model of an agent and its settings.
+#[derive(Serialize, JsonSchema)]
+struct LlmConfig<'m> {
+    model: &'m str,
+    model_endpoint_type: &'static str,
+    context_window: u64,
+    handle: &'m str,
+}
+
+/// The memory of an agent.
+#[derive(Serialize, JsonSchema)]
+struct AgentMemory {
+    #[schemars(with = "Vec<MemoryBlock>")]
+    blocks: Json,
+    file_blocks: [Name; 0],
+    agent_type: Name,
+    prompt_template: &'static str,
+}
+
+/// A labelled text that is sent with the system prompt.
+#[derive(JsonSchema)]
+#[schemars(rename = "Block")]
+#[expect(dead_code, reason = "blocks are stored and returned as JSON")]
+pub(crate) struct MemoryBlock {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Name>,
+    label: Name,
+    value: Name,
+}
+
+/// A tool that agents can use.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tool")]
+pub(crate) struct ToolEntry {
+    id: String,
+    name: Name,
+    description: Name,
+    tool_type: &'static str,
+    source_type: &'static str,
+    #[schemars(with = "AnyObject")]
+    args_json_schema: Json,
+    json_schema: ToolFunction,
+    default_requires_approval: bool,
+    tags: [Name; 0],
+}
+
+/// A tool as models see it.
+#[derive(Serialize, JsonSchema)]
+struct ToolFunction {
+    name: Name,
+    description: Name,
+    #[schemars(with = "AnyObject")]
+    parameters: Json,
+}
+
+/// A conversation with an agent. Members that the client sent are returned as they were sent.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Conversation")]
+pub(crate) struct ConversationState<'c> {
+    id: &'c str,
+    agent_id: &'c str,
+    created_at: String,
+    updated_at: String,
+    in_context_message_ids: [Name; 0],
+}
+
+pub(crate) fn health() -> GatewayResponse {
+    json_response(&Health { version: env!("CARGO_PKG_VERSION"), status: "ok" })
+}
+
+/// Lists the models that agents can use and the caller's key allows.
+pub(crate) fn models(asked: &ApiRequest<'_>) -> GatewayResponse {
+    let names = asked.gateway.directory.models();
+    let entry = |name| ModelEntry {
+        handle: name,
+        name,
+        display_name: name,
+        model: name,
+        model_type: "llm",
+        provider_name: provider(name),
+        provider_type: provider(name),
+        model_endpoint_type: provider(name),
+        context_window: WINDOW,
+        max_context_window: WINDOW,
+    };
+    let names = names.iter().filter(|name| asked.caller.admission.allows(name));
+    json_response(&names.map(|name| entry(&**name)).collect::<Vec<_>>())
 }
 
 /// The provider that a model's name suggests.
@@ -57,62 +180,61 @@ pub(crate) async fn agent(asked: &ApiRequest<'_>, kept: &AgentRecord) -> ApiResu
 pub(crate) async fn agent_json(
     asked: &ApiRequest<'_>,
     kept: &AgentRecord,
-) -> Result<Json, crate::letta::ApiError> {
+) -> Result<Json, ApiError> {
     let members = &kept.members;
     let overrides = agent_config::Overrides::default();
     let config = agent_config::to_agent_config(kept, None, &overrides)?;
     let newest = asked.newest_run(&kept.thread()).await?;
-    let stopped = match &newest {
+    let last_stop_reason = match &newest {
         Some(head) => crate::letta::runs::stop_reason(asked, head).await?,
         None => None,
     };
+    let stopped = newest.filter(|_| last_stop_reason.is_some());
     let tools = agent_config::tool_specs(&asked.api.runner, members);
-    let blocks = members.get("memory_blocks").cloned().unwrap_or_else(|| json::array(|_| {}));
-    let empty = json::array(|_| {});
-    let or_empty = |name: &str| members.get(name).cloned().unwrap_or_else(|| empty.clone());
+    let list = |name: &str| members.get(name).cloned().unwrap_or_else(|| json::array(|_| {}));
     let agent_type = members.text("agent_type").unwrap_or_else(|| "letta_v1_agent".into());
-    let known = json::object(|o| {
-        o.string("id", &kept.id).string("name", &agent_config::name(kept));
-        o.string("agent_type", &agent_type);
-        o.string("system", &members.text("system").unwrap_or_default());
-        o.string("model", &config.model);
-        o.raw("llm_config", &llm_config_json(&config.model, members));
-        o.raw("blocks", &blocks).object("memory", |o| {
-            o.raw("blocks", &blocks).array("file_blocks", |_| {});
-            o.string("agent_type", &agent_type).string("prompt_template", "");
-        });
-        o.array("tools", |list| {
-            for spec in &tools {
-                list.raw(&tool(spec));
-            }
-        });
-        o.raw("tool_rules", &or_empty("tool_rules")).raw("tags", &or_empty("tags"));
-        o.array("sources", |_| {}).array("message_ids", |_| {}).array("identity_ids", |_| {});
-        let metadata = members.get("metadata").cloned().unwrap_or_else(|| json::object(|_| {}));
-        o.raw("metadata", &metadata);
-        o.string("created_at", &format_date(kept.created))
-            .string("updated_at", &format_date(kept.updated));
-        if let (Some(head), Some(reason)) = (&newest, stopped) {
-            o.string("last_run_completion", &format_date(head.updated));
-            o.string("last_stop_reason", reason);
-        }
-    });
-    Ok(with_other_members(&known, members))
+    let state = AgentState {
+        id: kept.id.clone(),
+        name: agent_config::name(kept),
+        agent_type: agent_type.clone(),
+        system: members.text("system").unwrap_or_default(),
+        llm_config: llm_config_json(&config.model, members),
+        model: config.model,
+        blocks: list("memory_blocks"),
+        memory: AgentMemory {
+            blocks: list("memory_blocks"),
+            file_blocks: [],
+            agent_type,
+            prompt_template: "",
+        },
+        tools: tools.iter().map(tool).collect(),
+        tool_rules: list("tool_rules"),
+        tags: list("tags"),
+        sources: [],
+        message_ids: [],
+        identity_ids: [],
+        metadata: members.get("metadata").cloned().unwrap_or_else(|| json::object(|_| {})),
+        created_at: format_date(kept.created),
+        updated_at: format_date(kept.updated),
+        last_run_completion: stopped.map(|head| format_date(head.updated)),
+        last_stop_reason,
+    };
+    Ok(with_other_members(&state, members, &HIDDEN))
 }
 
 /// Members that appear in another form or must not be returned.
-const TAKEN: [&str; 6] =
+const HIDDEN: [&str; 6] =
     ["tools", "tool_ids", "memory_blocks", "secrets", "tool_exec_environment_variables", "id"];
 
-/// Appends the remaining declared members to the known ones.
-fn with_other_members(known: &Json, members: &Members) -> Json {
-    let tree = known.tree();
+/// Appends the remaining members to the known ones.
+fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]) -> Json {
+    let known = to_json(known).tree();
     json::object(|o| {
-        for (name, value) in tree.root().members() {
+        for (name, value) in known.root().members() {
             o.node(&name.text().unwrap_or_default(), value);
         }
         for (name, value) in members.iter() {
-            if tree.root().get(name).is_none() && !TAKEN.contains(&name) {
+            if known.root().get(name).is_none() && !hidden.contains(&name) {
                 o.raw(name, value);
             }
         }
@@ -125,54 +247,44 @@ fn llm_config_json(model: &str, members: &Members) -> Json {
     let window = members.number("context_window_limit");
     let window =
         window.or_else(|| own.and_then(|own| own.present("context_window")).and_then(Node::u64));
-    json::object(|o| {
-        o.string("model", model.split_once('/').map_or(model, |(_, bare)| bare));
-        o.string("model_endpoint_type", provider(model));
-        o.number("context_window", window.unwrap_or(WINDOW)).string("handle", model);
-        let is_known = |name: Node<'_>| {
-            ["model", "model_endpoint_type", "context_window", "handle"]
-                .iter()
-                .any(|key| name.is(key))
-        };
-        for (name, value) in own.into_iter().flat_map(Node::members) {
-            if !is_known(name) {
-                o.node(&name.text().unwrap_or_default(), value);
-            }
-        }
-    })
+    let config = LlmConfig {
+        model: model.split_once('/').map_or(model, |(_, bare)| bare),
+        model_endpoint_type: provider(model),
+        context_window: window.unwrap_or(WINDOW),
+        handle: model,
+    };
+    with_other_members(&config, &own.map(Members::of).unwrap_or_default(), &[])
 }
 
 /// A tool in Letta's format.
-pub(crate) fn tool(spec: &ToolSpec) -> Json {
-    let description = spec.description.as_deref().unwrap_or_default();
-    let schema = spec.schema.clone().unwrap_or_else(|| {
+pub(crate) fn tool(spec: &ToolSpec) -> ToolEntry {
+    let parameters = spec.schema.clone().unwrap_or_else(|| {
         json::object(|o| {
             o.string("type", "object").object("properties", |_| {});
         })
     });
-    json::object(|o| {
-        o.string("id", &format!("tool-{}", spec.name)).string("name", &spec.name);
-        o.string("description", description).string("tool_type", "custom");
-        o.string("source_type", "json").raw("args_json_schema", &schema);
-        o.object("json_schema", |o| {
-            o.string("name", &spec.name).string("description", description);
-            o.raw("parameters", &schema);
-        });
-        o.bool("default_requires_approval", spec.needs_approval).array("tags", |_| {});
-    })
+    let (name, description) = (spec.name.clone(), spec.description.clone().unwrap_or_default());
+    ToolEntry {
+        id: format!("tool-{name}"),
+        name: name.clone(),
+        description: description.clone(),
+        tool_type: "custom",
+        source_type: "json",
+        args_json_schema: parameters.clone(),
+        json_schema: ToolFunction { name, description, parameters },
+        default_requires_approval: spec.needs_approval,
+        tags: [],
+    }
 }
 
 /// A conversation in Letta's format.
 pub(crate) fn conversation(kept: &AgentRecord, agent: &str) -> Json {
-    let known = json::object(|o| {
-        o.string("id", &kept.id).string("agent_id", agent);
-        o.string("created_at", &format_date(kept.created))
-            .string("updated_at", &format_date(kept.updated));
-        o.array("in_context_message_ids", |_| {});
-    });
-    with_other_members(&known, &kept.members)
-}
-
-pub(crate) fn list(status: u16, all: &[Json]) -> GatewayResponse {
-    GatewayResponse::json(status, &json::array_of(all))
+    let known = ConversationState {
+        id: &kept.id,
+        agent_id: agent,
+        created_at: format_date(kept.created),
+        updated_at: format_date(kept.updated),
+        in_context_message_ids: [],
+    };
+    with_other_members(&known, &kept.members, &HIDDEN)
 }

@@ -5,21 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::Runner;
 use throughline_core::{
-    Json, LogFollower, Name, RedactionPolicy, RunEvent, Store, StoreError, json, unpack_events,
+    Json, LogFollower, Name, RedactionPolicy, RunEvent, Store, StoreError, unpack_events,
 };
 use tokio::time::timeout;
 
-use crate::api::AgentApi;
-use crate::api::ApiError;
-use crate::api::RunPool;
-use crate::letta::message::{self, LettaMessage};
+use crate::api::{AgentApi, ApiError, RunPool, StopReasonRef, UsageRef, stream_response};
+use crate::letta::message::{self, LettaMessage, MessageContent, UsageTotals};
 use crate::letta::projector::{Projector, RunContext, RunStop};
 use crate::redact;
-use crate::response::StreamAborted;
-use crate::response::{GatewayResponse, ResponseBody};
+use crate::response::{GatewayResponse, StreamAborted};
 
 /// The position after which a reader wants messages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,7 +127,7 @@ impl<'s> RunFollower<'s> {
     }
 
     /// The usage of the run, as far as it was read.
-    pub(crate) fn usage(&self) -> Json {
+    pub(crate) fn usage(&self) -> UsageTotals {
         self.projector.used()
     }
 }
@@ -150,10 +148,21 @@ impl RunStreamOptions {
         self
     }
 
-    fn wants(&self, kind: &str) -> bool {
-        let is_frame = matches!(kind, message::STOP_TYPE | message::USAGE | message::ERROR_TYPE);
-        is_frame || self.types.is_empty() || self.types.iter().any(|wanted| **wanted == *kind)
+    fn wants(&self, content: &MessageContent) -> bool {
+        content.is_frame() || content.is_one_of(&self.types)
     }
+}
+
+/// The whole response to a message.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Answer")]
+pub(crate) struct WholeAnswer {
+    #[schemars(with = "Vec<LettaMessage>")]
+    messages: Vec<Json>,
+    #[schemars(with = "StopReasonRef")]
+    stop_reason: MessageContent,
+    #[schemars(with = "UsageRef")]
+    usage: MessageContent,
 }
 
 impl AgentApi {
@@ -171,33 +180,21 @@ impl AgentApi {
                 drop(sender.send(Err(StreamAborted(error.to_string()))).await);
             }
         });
-        let pieces = stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|piece| (piece, receiver))
-        });
         let headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache")];
-        let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
-        GatewayResponse {
-            status: 200,
-            headers: headers.to_vec(),
-            body: ResponseBody::Stream(Box::pin(pieces)),
-        }
+        stream_response(headers, receiver)
     }
 
     /// Collects the messages, stop reason and usage of the run until it stops.
-    pub(crate) async fn whole(&self, telling: RunStreamOptions) -> Result<Json, ApiError> {
+    pub(crate) async fn whole(&self, telling: RunStreamOptions) -> Result<WholeAnswer, ApiError> {
         let telling = telling.with_policy(self.policy.as_deref());
         let (tenant, run) = (telling.known.tenant.clone(), telling.known.run.clone());
         let mut follower = RunFollower::new(self.store(), telling.known.clone(), telling.from);
-        let mut letters = Vec::new();
+        let mut messages = Vec::new();
         let rest = loop {
             match follower.next(self.ping).await? {
-                FollowStep::Letter(numbered) => {
-                    let is_frame = matches!(
-                        numbered.letter.kind,
-                        message::STOP_TYPE | message::USAGE | message::ERROR_TYPE
-                    );
-                    if !is_frame && telling.wants(numbered.letter.kind) {
-                        letters.push(numbered.letter.json(Some(numbered.seq_id)));
+                FollowStep::Letter(NumberedMessage { letter, seq_id }) => {
+                    if !letter.content.is_frame() && telling.wants(&letter.content) {
+                        messages.push(letter.json(Some(seq_id)));
                     }
                 }
                 // The process that drove the run may be gone.
@@ -205,22 +202,9 @@ impl AgentApi {
                 FollowStep::Rest(rest) => break rest,
             }
         };
-        Ok(json::object(|o| {
-            o.array("messages", |list| {
-                for letter in &letters {
-                    list.raw(letter);
-                }
-            });
-            o.object("stop_reason", |o| {
-                o.string("message_type", message::STOP_TYPE).string("stop_reason", rest.reason);
-            });
-            o.object("usage", |o| {
-                o.string("message_type", message::USAGE);
-                for (name, value) in follower.usage().tree().root().members() {
-                    o.node(&name.text().unwrap_or_default(), value);
-                }
-            });
-        }))
+        let stop_reason = MessageContent::StopReason { stop_reason: rest.reason };
+        let usage = MessageContent::UsageStatistics(follower.usage());
+        Ok(WholeAnswer { messages, stop_reason, usage })
     }
 }
 
@@ -243,7 +227,7 @@ async fn tell(
         };
         let said = match next {
             FollowStep::Letter(NumberedMessage { letter, seq_id })
-                if telling.wants(letter.kind) =>
+                if telling.wants(&letter.content) =>
             {
                 letter.json(Some(seq_id))
             }

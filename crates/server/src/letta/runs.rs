@@ -1,21 +1,18 @@
 //! Handlers that list, show, read and follow runs.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use throughline_agent::Phase;
 use throughline_core::{
-    Json, LogFollower, LogHead, LogId, Name, Node, ReflectionUsage, RunEvent, StoreError, json,
-    unpack_events,
+    Json, LogFollower, LogHead, LogId, Name, Node, RunEvent, StoreError, unpack_events,
 };
 
-use crate::api::ApiError;
-use crate::api::RunNote;
-use crate::api::{ApiRequest, ApiResult};
-use crate::letta::message::{LettaMessage, format_date};
+use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
+use crate::letta::message::{LettaMessage, UsageTotals, format_date};
 use crate::letta::message_list::Paging;
 use crate::letta::messages::load_run;
 use crate::letta::projector::{Projector, RunContext, Step, stop_for_status};
-use crate::letta::resource_json;
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
-use crate::response::GatewayResponse;
 
 /// Logs fetched per requested run: a run also has an inbox log.
 const LOGS: u32 = 4;
@@ -67,8 +64,32 @@ fn stop_reason_of(head: &LogHead, phase: &Phase) -> Option<&'static str> {
     stop_for_status(head.status.as_deref()?, reason).map(|rest| rest.reason)
 }
 
-/// A run in Letta's format. As in Letta, a waiting run has the status `completed`.
-async fn run_json(asked: &ApiRequest<'_>, head: &LogHead) -> Result<Json, ApiError> {
+/// A run. As in Letta, a waiting run has the status `completed`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
+pub(crate) struct RunState {
+    id: Name,
+    agent_id: Name,
+    status: &'static str,
+    background: bool,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation_id: Option<Name>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed_at: Option<String>,
+    metadata: RunMetadata,
+}
+
+/// The status of a run in Throughline's terms.
+#[derive(Serialize, JsonSchema)]
+struct RunMetadata {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throughline_status: Option<Name>,
+}
+
+async fn run_state(asked: &ApiRequest<'_>, head: &LogHead) -> Result<RunState, ApiError> {
     let (casting, progress) = asked.api.runner.progress(&asked.caller.tenant, &head.log).await?;
     let note = RunNote::of(&casting);
     let status = match head.status.as_deref() {
@@ -77,27 +98,26 @@ async fn run_json(asked: &ApiRequest<'_>, head: &LogHead) -> Result<Json, ApiErr
         Some("cancelled") => "cancelled",
         _ => "running",
     };
-    let reason = stop_reason_of(head, &progress.phase);
-    let thread = head.of.as_ref().map(|of| &*of.0).filter(|of| **of != *note.agent);
+    let thread = head.of.as_ref().map(|of| of.0.clone()).filter(|of| *of != note.agent);
     let is_over = !matches!(head.status.as_deref(), Some("running"));
-    Ok(json::object(|o| {
-        o.string("id", &head.log.0).string("agent_id", &note.agent).string("status", status);
-        o.bool("background", note.background).string("created_at", &format_date(head.created));
-        o.maybe_string("conversation_id", thread).maybe_string("stop_reason", reason);
-        if is_over {
-            o.string("completed_at", &format_date(head.updated));
-        }
-        o.object("metadata", |o| {
-            o.maybe_string("throughline_status", head.status.as_deref());
-        });
-    }))
+    Ok(RunState {
+        id: head.log.0.clone(),
+        agent_id: note.agent,
+        status,
+        background: note.background,
+        created_at: format_date(head.created),
+        conversation_id: thread,
+        stop_reason: stop_reason_of(head, &progress.phase),
+        completed_at: is_over.then(|| format_date(head.updated)),
+        metadata: RunMetadata { throughline_status: head.status.clone() },
+    })
 }
 
 /// The response that describes a run.
 pub(crate) async fn run_response(asked: &ApiRequest<'_>, run: &LogId) -> ApiResult {
     let head = asked.api.store().log(&asked.caller.tenant, run).await?.filter(is_run);
     let head = head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
-    Ok(GatewayResponse::json(200, &run_json(asked, &head).await?))
+    Ok(json_response(&run_state(asked, &head).await?))
 }
 
 pub(crate) async fn retrieve(asked: &ApiRequest<'_>) -> ApiResult {
@@ -132,30 +152,25 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     let (wanted, background) = (query.get("stop_reason"), query.bool("background"));
     let mut shown = Vec::with_capacity(all.len());
     for head in all {
-        let told = run_json(asked, &head).await?;
-        shown.push((head, told));
+        let state = run_state(asked, &head).await?;
+        shown.push((head, state));
     }
-    let fits = |(head, told): &(LogHead, Json)| {
-        let tree = told.tree();
-        let has =
-            |key: &str, wanted: &str| tree.root().get(key).is_some_and(|value| value.is(wanted));
+    let fits = |(head, state): &(LogHead, RunState)| {
         let is_on = !is_active || head.status.as_deref() == Some("running");
-        let is_status = statuses.is_empty() || statuses.iter().any(|wanted| has("status", wanted));
-        let is_reason = wanted.is_none_or(|wanted| has("stop_reason", wanted));
-        let is_background = background.is_none_or(|wanted| {
-            tree.root().get("background").and_then(Node::bool) == Some(wanted)
-        });
+        let is_status = statuses.is_empty() || statuses.iter().any(|one| **one == *state.status);
+        let is_reason = wanted.is_none_or(|wanted| state.stop_reason == Some(&**wanted));
+        let is_background = background.is_none_or(|wanted| state.background == wanted);
         is_on && is_status && is_reason && is_background
     };
     let page = paging.cut_page(shown, |(head, _), id| *head.log.0 == *id, fits)?;
-    Ok(resource_json::list(200, &page.into_iter().map(|(_, told)| told).collect::<Vec<_>>()))
+    Ok(json_response(&page.into_iter().map(|(_, state)| state).collect::<Vec<_>>()))
 }
 
 /// All output of a run so far.
 struct RunOutput {
     letters: Vec<LettaMessage>,
     steps: Vec<Step>,
-    usage: Json,
+    usage: UsageTotals,
 }
 
 async fn read_run_output(
@@ -186,61 +201,92 @@ pub(crate) async fn messages(asked: &ApiRequest<'_>) -> ApiResult {
     let paging = Paging::parse_fixed_order(&asked.query, 100)?;
     let known = load_run(asked, &LogId(asked.id(0))).await?;
     let mut letters = read_run_output(asked, known).await?.letters;
-    letters.retain(|letter| letter.kind.ends_with("_message") && letter.kind != "error_message");
-    let page = paging.cut_page(letters, |letter, id| *letter.id == *id, |_| true)?;
-    Ok(resource_json::list(200, &page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
+    letters.retain(|letter| !letter.content.is_frame());
+    let page = paging.cut_page(letters, |letter, id| *letter.head.id == *id, |_| true)?;
+    Ok(json_response(&page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
+}
+
+/// A step of a run: one model call and its answer.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Step")]
+pub(crate) struct StepState {
+    id: Name,
+    agent_id: Name,
+    run_id: Name,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Name>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_handle: Option<Name>,
+    status: &'static str,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<&'static str>,
+    tags: [Name; 0],
+    messages: [Name; 0],
 }
 
 pub(crate) async fn steps(asked: &ApiRequest<'_>) -> ApiResult {
     let paging = Paging::parse(&asked.query, 100)?;
     let known = load_run(asked, &LogId(asked.id(0))).await?;
-    let (agent, run) = (known.note.agent.clone(), known.run.0.clone());
+    let (agent_id, run_id) = (known.note.agent.clone(), known.run.0.clone());
     let steps = read_run_output(asked, known).await?.steps;
     let page = paging.cut_page(steps, |step, id| *step.id == *id, |_| true)?;
-    let told: Vec<Json> = page.iter().map(|step| step_json(step, &agent, &run)).collect();
-    Ok(resource_json::list(200, &told))
-}
-
-fn step_json(step: &Step, agent: &str, run: &str) -> Json {
-    let ReflectionUsage { input_tokens, output_tokens, total_tokens, reasoning_tokens, .. } =
-        &step.usage;
-    json::object(|o| {
-        o.string("id", &step.id).string("agent_id", agent).string("run_id", run);
-        o.maybe_string("model", step.model.as_deref());
-        o.maybe_string("model_handle", step.model.as_deref());
-        o.string("status", step.status);
-        o.number("prompt_tokens", input_tokens.unwrap_or(0));
-        o.number("completion_tokens", output_tokens.unwrap_or(0));
-        o.number("total_tokens", total_tokens.unwrap_or(0));
-        if let Some(thought) = reasoning_tokens {
-            o.number("reasoning_tokens", *thought);
-        }
-        o.maybe_string(
-            "stop_reason",
-            (step.reason.as_deref() == Some("done")).then_some("end_turn"),
-        );
-        o.array("tags", |_| {}).array("messages", |_| {});
-    })
+    let state = |step: Step| StepState {
+        id: step.id,
+        agent_id: agent_id.clone(),
+        run_id: run_id.clone(),
+        model: step.model.clone(),
+        model_handle: step.model,
+        status: step.status,
+        prompt_tokens: step.usage.input_tokens.unwrap_or(0),
+        completion_tokens: step.usage.output_tokens.unwrap_or(0),
+        total_tokens: step.usage.total_tokens.unwrap_or(0),
+        reasoning_tokens: step.usage.reasoning_tokens,
+        stop_reason: (step.reason.as_deref() == Some("done")).then_some("end_turn"),
+        tags: [],
+        messages: [],
+    };
+    Ok(json_response(&page.into_iter().map(state).collect::<Vec<_>>()))
 }
 
 /// The usage of a run in OpenAI's format.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RunUsage {
+    completion_tokens: u64,
+    prompt_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: CachedTokens,
+    completion_tokens_details: ReasoningTokens,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CachedTokens {
+    cached_tokens: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ReasoningTokens {
+    reasoning_tokens: u64,
+}
+
 pub(crate) async fn usage(asked: &ApiRequest<'_>) -> ApiResult {
     let known = load_run(asked, &LogId(asked.id(0))).await?;
     let usage = read_run_output(asked, known).await?.usage;
-    let tree = usage.tree();
-    let number = |key: &str| tree.root().get(key).and_then(Node::u64).unwrap_or(0);
-    let told = json::object(|o| {
-        for key in ["completion_tokens", "prompt_tokens", "total_tokens"] {
-            o.number(key, number(key));
-        }
-        o.object("prompt_tokens_details", |o| {
-            o.number("cached_tokens", number("cached_input_tokens"));
-        });
-        o.object("completion_tokens_details", |o| {
-            o.number("reasoning_tokens", number("reasoning_tokens"));
-        });
-    });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(json_response(&RunUsage {
+        completion_tokens: usage.completion_tokens,
+        prompt_tokens: usage.prompt_tokens,
+        total_tokens: usage.total_tokens,
+        prompt_tokens_details: CachedTokens {
+            cached_tokens: usage.cached_input_tokens.unwrap_or(0),
+        },
+        completion_tokens_details: ReasoningTokens {
+            reasoning_tokens: usage.reasoning_tokens.unwrap_or(0),
+        },
+    }))
 }
 
 /// Streams a run, starting after any message.

@@ -1,0 +1,102 @@
+//! Responses from serialized types and from channels, and schemas for members that are JSON already.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use futures_util::stream;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use throughline_core::{Json, Name};
+use tokio::sync::mpsc::Receiver;
+
+use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
+
+/// Serializes a value.
+pub(crate) fn to_json(value: &impl Serialize) -> Json {
+    // Only a map whose keys are not strings cannot be serialized, and no response has one.
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    Json::parse(text).unwrap_or_else(|_| Json::null())
+}
+
+/// A response with status 200 and this body.
+pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
+    GatewayResponse::json(200, &to_json(body))
+}
+
+/// A response with status 200 whose body is received from a channel.
+pub(crate) fn stream_response(
+    headers: [(&str, &str); 2],
+    receiver: Receiver<Result<Bytes, StreamAborted>>,
+) -> GatewayResponse {
+    let chunks = stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|chunk| (chunk, receiver))
+    });
+    let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));
+    let body = ResponseBody::Stream(Box::pin(chunks));
+    GatewayResponse { status: 200, headers: headers.into(), body }
+}
+
+/// A reference to a schema of the `OpenAPI` document by its name.
+pub(crate) fn schema_ref(name: &str) -> Schema {
+    Schema::new_ref(format!("#/components/schemas/{name}"))
+}
+
+/// Declares types that only have a schema, for members that are JSON already.
+macro_rules! schema_types {
+    ($($(#[$doc:meta])* $type:ident = $schema:expr;)*) => { $(
+        $(#[$doc])*
+        pub(crate) struct $type;
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    )* };
+}
+
+schema_types! {
+    /// Any JSON object.
+    AnyObject = json_schema!({ "type": "object" });
+    /// Any JSON value.
+    AnyValue = json_schema!({});
+    /// A documented type, whose schema the `OpenAPI` document contains under its own name.
+    ReflectionRef = schema_ref("ReflectionRecord");
+    /// See [`ReflectionRef`].
+    RunEventRef = schema_ref("RunEvent");
+    /// See [`ReflectionRef`].
+    SmartStateRef = schema_ref("SmartState");
+    /// The frame with the stop reason of a run.
+    StopReasonRef = schema_ref("stop_reason");
+    /// The frame with the usage of a run.
+    UsageRef = schema_ref("usage_statistics");
+}
+
+/// A run as one document that can be restored elsewhere.
+#[derive(JsonSchema)]
+#[schemars(rename = "Snapshot")]
+#[expect(dead_code, reason = "the agent crate writes the document")]
+pub(crate) struct SnapshotDocument {
+    version: AnyValue,
+    state: SmartStateRef,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<AnyObject>,
+}
+
+/// The JSON Schema of a document.
+#[derive(JsonSchema)]
+#[schemars(rename = "Schema")]
+#[expect(dead_code, reason = "the core crate writes the document")]
+pub(crate) struct SchemaDocument {
+    #[serde(rename = "$schema")]
+    schema: String,
+    title: String,
+}

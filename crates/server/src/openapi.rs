@@ -1,0 +1,191 @@
+//! The `OpenAPI` document, and the route table as an HTML page.
+//!
+//! The paths are those of the route tables. The schemas of the responses are derived from the types
+//! that the handlers serialize; the five documents of the specification have their own schemas.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use throughline_core::{Json, RunEvent, SmartState};
+
+use crate::api::ErrorBody;
+use crate::routes::{DialectRoute, Route, dialect_routes, routes};
+
+/// Builds the `OpenAPI` document from the route tables, so it covers every route.
+pub fn openapi() -> Json {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schemas = settings
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .with_transform(RecursiveTransform(remove_null))
+        .into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    let mut add = |method: &str, path: &str, operation: Value| {
+        if let Value::Object(item) = paths.entry(path).or_insert_with(|| json!({})) {
+            // Where two dialects share a path and a method, the first entry describes both.
+            item.entry(method.to_lowercase()).or_insert(operation);
+        }
+    };
+    for route in routes() {
+        add(route.method, route.path, operation(route, &mut schemas));
+    }
+    for route in dialect_routes() {
+        add(route.method, &route.path, dialect_operation(&route));
+    }
+    let mut definitions = schemas.take_definitions(true);
+    for (name, schema) in documented_schemas() {
+        definitions.entry(name).or_insert(schema);
+    }
+    Json::from(&json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Throughline agents",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Durable agents in Letta's formats, and the dialects of the gateway. \
+                All routes of the agent API exist under /v1 and under /letta/v1.",
+        },
+        "servers": [{ "url": "/" }, { "url": "/letta" }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+            "schemas": definitions,
+        },
+        "security": [{ "key": [] }],
+    }))
+}
+
+/// Removes null from the types of members, because members without a value are absent.
+fn remove_null(schema: &mut Schema) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|of_type| of_type != "null");
+        if let [of_type] = &**types {
+            let of_type = of_type.clone();
+            schema.insert("type".to_owned(), of_type);
+        }
+    }
+}
+
+fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
+    let area = route.path.split('/').nth(2).unwrap_or_default();
+    let mut operation = json!({
+        "operationId": format!("{:?}", route.op), "summary": route.says, "tags": [area],
+    });
+    let mut listed = path_parameters(route.path);
+    for (name, kind, says) in route.query.iter().copied().flatten() {
+        let schema = schema(kind, None);
+        listed.push(json!({ "name": name, "in": "query", "description": says, "schema": schema }));
+    }
+    if !listed.is_empty() {
+        operation["parameters"] = listed.into();
+    }
+    if matches!(route.method, "POST" | "PATCH") {
+        let members = route.body.iter().copied().flatten();
+        let members =
+            members.map(|(name, kind, says)| ((*name).to_owned(), schema(kind, Some(says))));
+        let members: Map<String, Value> = members.collect();
+        let schema = json!({ "type": "object", "properties": members });
+        operation["requestBody"] = json!({ "content": content(Some(&schema), None) });
+    }
+    let whole = route.response.map(|schema_of| schema_of(schemas).to_value());
+    let events = route.event.map(|schema_of| schema_of(schemas).to_value());
+    let content_of_all = content(whole.as_ref(), events.as_ref());
+    let mut responses = json!({ "200": { "description": route.says, "content": content_of_all } });
+    let error = schemas.subschema_for::<ErrorBody<'_>>().to_value();
+    for (status, says) in [
+        ("404", "The object does not exist in this tenant."),
+        ("409", "A conflicting run or request, named in the detail."),
+        ("422", "The request is invalid."),
+    ] {
+        let content = content(Some(&error), None);
+        responses[status] = json!({ "description": says, "content": content });
+    }
+    operation["responses"] = responses;
+    operation
+}
+
+/// An operation whose request and response have a provider's format.
+fn dialect_operation(route: &DialectRoute) -> Value {
+    let any = json!({ "type": "object" });
+    let mut operation = json!({
+        "summary": route.says, "tags": [route.dialect], "servers": [{ "url": "/" }],
+    });
+    let listed = path_parameters(&route.path);
+    if !listed.is_empty() {
+        operation["parameters"] = listed.into();
+    }
+    if matches!(route.method, "POST" | "PUT" | "PATCH") {
+        operation["requestBody"] = json!({ "content": content(Some(&any), None) });
+    }
+    operation["responses"] = json!({
+        "200": { "description": "The response in the dialect's format." },
+        "default": {
+            "description": "An error in the dialect's format.",
+            "content": content(Some(&any), None),
+        },
+    });
+    operation
+}
+
+/// The content of a request or response, by media type.
+fn content(json: Option<&Value>, events: Option<&Value>) -> Value {
+    let all = [("application/json", json), ("text/event-stream", events)];
+    let all = all.into_iter().filter_map(|(kind, schema)| Some((kind, schema?)));
+    all.map(|(kind, schema)| (kind.to_owned(), json!({ "schema": schema }))).collect()
+}
+
+/// The parameters in braces of a path.
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let string = json!({ "type": "string" });
+    names
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": string }))
+        .collect()
+}
+
+/// The schema of a JSON type.
+fn schema(kind: &str, says: Option<&str>) -> Value {
+    let mut schema = json!({ "type": kind });
+    if let Some(says) = says {
+        schema["description"] = says.into();
+    }
+    if kind == "array" {
+        schema["items"] = json!({});
+    }
+    schema
+}
+
+/// The schemas of the documented types, by name.
+fn documented_schemas() -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for (name, schema) in [("RunEvent", RunEvent::schema()), ("SmartState", SmartState::schema())] {
+        let text = schema.as_str().replace("#/$defs/", "#/components/schemas/");
+        let Ok(mut schema) = serde_json::from_str::<Value>(&text) else { continue };
+        if let Some(any) = schema.get("oneOf") {
+            all.push((name.to_owned(), json!({ "oneOf": any })));
+        }
+        if let Some(Value::Object(definitions)) = schema.get_mut("$defs").map(Value::take) {
+            all.extend(definitions);
+        }
+    }
+    all
+}
+
+/// The route table as an HTML page.
+pub(crate) fn html_page() -> String {
+    let row = |route: &Route| {
+        let Route { method, path, says, .. } = route;
+        format!("<tr><td>{method}</td><td><code>{path}</code></td><td>{says}</td></tr>\n")
+    };
+    let rows: String = routes().iter().map(row).collect();
+    [
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Throughline agents</title>\n",
+        "<style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:70rem;padding:0 1rem}",
+        "td{padding:.3rem .8rem .3rem 0;vertical-align:top}code{white-space:nowrap}</style>\n",
+        "<h1>Throughline agents</h1>\n<p>Durable agents in Letta's formats. All routes exist under <code>/v1</code> ",
+        "and under <code>/letta/v1</code>. As an OpenAPI document: ",
+        "<a href=\"/openapi.json\">openapi.json</a>.</p>\n<table>\n",
+        &rows,
+        "</table>\n</html>\n",
+    ]
+    .concat()
+}

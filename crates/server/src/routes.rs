@@ -1,0 +1,403 @@
+//! The route table of the agent API, and the routes of the dialects.
+//!
+//! All routes exist under `/v1/` and under `/letta/v1/`. A few paths under `/v1/` also belong to
+//! another dialect: there a list is Letta's only with a trailing slash, and a conversation is
+//! Letta's by the form of its id. `docs/agent-api.md` lists them.
+
+mod parameters;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use throughline_core::Name;
+
+use crate::api::{
+    AnyObject, AnyValue, ApiRequest, ApiResult, ReflectionRef, RunEventRef, SchemaDocument,
+    SmartStateRef, SnapshotDocument,
+};
+use crate::console::thought_map::ThoughtMap;
+use crate::gateway::object_routes;
+use crate::letta::conversations::Compaction;
+use crate::letta::extensions::{
+    ForkedThread, JournalEntry, Narrative, Question, RewoundThread, RunPlan,
+};
+use crate::letta::message::LettaMessage;
+use crate::letta::messages::{CancelledRuns, ResponseMode};
+use crate::letta::resource_json::{
+    AgentState, ConversationState, Health, MemoryBlock, ModelEntry, ToolEntry,
+};
+use crate::letta::run_stream::WholeAnswer;
+use crate::letta::runs::{RunState, RunUsage, StepState};
+use crate::routes::parameters::{
+    AGENT, AGENT_FILTER, ANSWER, BLOCK_VALUE, CONVERSATION, CONVERSATION_FILTER, DECISION, DOCTOR,
+    EVENT_PAGE, FOLLOW, FORK, FORK_RECORD, MESSAGE_TYPES, PAGE, ParameterSpec, REQUIRES_APPROVAL,
+    REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS,
+    STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
+};
+use crate::url::{Query, decode_segment};
+use crate::{console, letta};
+
+/// An HTTP route of the agent API.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path; names in braces are ids.
+    pub path: &'static str,
+    /// A one-sentence summary for the `OpenAPI` document.
+    pub says: &'static str,
+    pub(crate) op: Op,
+    pub(crate) query: &'static [&'static [ParameterSpec]],
+    pub(crate) body: &'static [&'static [ParameterSpec]],
+    /// The schema of the JSON response, if the route has one.
+    pub(crate) response: Option<SchemaOf>,
+    /// The schema of an event, if the route can stream.
+    pub(crate) event: Option<SchemaOf>,
+}
+
+/// Adds the schema of a type to a document and returns a reference to it.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
+    schemas.subschema_for::<T>()
+}
+
+/// Declares the operations, the route table and the dispatch. A row states the operation, its
+/// method, path and summary; then `[query parameters]`, `{body members}`, `-> response` and
+/// `| event of a stream`, as far as the route has them; then the handler.
+macro_rules! routes {
+    ($asked:ident; $(
+        $op:ident $method:literal $path:literal $says:literal
+        $([$($query:expr),*])? $({$($body:expr),*})? $(-> $response:ty)? $(| $event:ty)?
+        => $handler:expr;
+    )*) => {
+        /// The operation of a route.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Op { $($op,)* }
+
+        const ROUTES: &[Route] = &[$(Route {
+            method: $method,
+            path: $path,
+            says: $says,
+            op: Op::$op,
+            query: &[$($($query),*)?],
+            body: &[$($($body),*)?],
+            response: first(&[$(schema_of::<$response>)?]),
+            event: first(&[$(schema_of::<$event>)?]),
+        },)*];
+
+        /// Runs the handler of an operation.
+        pub(crate) async fn perform($asked: &ApiRequest<'_>, op: Op) -> ApiResult {
+            match op { $(Op::$op => $handler,)* }
+        }
+    };
+}
+
+const fn first(types: &[SchemaOf]) -> Option<SchemaOf> {
+    match types {
+        [first, ..] => Some(*first),
+        [] => None,
+    }
+}
+
+routes! { asked;
+    Health "GET" "/v1/health/" "Report that the API is available."
+        -> Health => Ok(letta::resource_json::health());
+    Models "GET" "/v1/models/" "List the models that agents can use."
+        -> Vec<ModelEntry<'static>> => Ok(letta::resource_json::models(asked));
+    Tools "GET" "/v1/tools/" "List the tools that agents can use."
+        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::all_tools(asked);
+    CreateAgent "POST" "/v1/agents/" "Create an agent."
+        {AGENT} -> AgentState => letta::agents::create(asked).await;
+    ListAgents "GET" "/v1/agents/" "List agents, page by page."
+        [PAGE, AGENT_FILTER] -> Vec<AgentState> => letta::agents::list(asked).await;
+    CountAgents "GET" "/v1/agents/count" "Count the agents."
+        -> u64 => letta::agents::count(asked).await;
+    Agent "GET" "/v1/agents/{agent}" "Return an agent."
+        -> AgentState => letta::agents::retrieve(asked).await;
+    UpdateAgent "PATCH" "/v1/agents/{agent}" "Update an agent."
+        {AGENT} -> AgentState => letta::agents::update(asked).await;
+    DeleteAgent "DELETE" "/v1/agents/{agent}" "Delete an agent."
+        -> () => letta::agents::delete(asked).await;
+    AgentTools "GET" "/v1/agents/{agent}/tools" "List the tools of an agent."
+        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::tools(asked).await;
+    ToolApproval "PATCH" "/v1/agents/{agent}/tools/approval/{tool}" "Set whether a tool of an agent requires approval."
+        {REQUIRES_APPROVAL} -> AgentState => letta::agents::tool_approval(asked).await;
+    AgentBlocks "GET" "/v1/agents/{agent}/core-memory/blocks" "List the memory blocks of an agent."
+        [PAGE] -> Vec<MemoryBlock> => letta::agents::blocks(asked).await;
+    AgentBlock "GET" "/v1/agents/{agent}/core-memory/blocks/{block}" "Return a memory block of an agent by its label."
+        -> MemoryBlock => letta::agents::block(asked).await;
+    UpdateBlock "PATCH" "/v1/agents/{agent}/core-memory/blocks/{block}" "Update a memory block of an agent."
+        {BLOCK_VALUE} -> MemoryBlock => letta::agents::update_block(asked).await;
+    ClientDialect "POST" "/v1/agents/{agent}/messages" "Send messages to an agent, or decide its pending requests."
+        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Whole).await;
+    SayStream "POST" "/v1/agents/{agent}/messages/stream" "Send messages to an agent and stream the answer."
+        {SAID} | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Stream).await;
+    SayAsync "POST" "/v1/agents/{agent}/messages/async" "Send messages to an agent and return the run at once."
+        {SAID} -> RunState => letta::messages::send_messages(asked, ResponseMode::Later).await;
+    Messages "GET" "/v1/agents/{agent}/messages" "List the messages of an agent, page by page."
+        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(asked).await;
+    Cancel "POST" "/v1/agents/{agent}/messages/cancel" "Cancel the runs of an agent."
+        {RUN_IDS} -> CancelledRuns => letta::messages::cancel(asked).await;
+    Reset "PATCH" "/v1/agents/{agent}/reset-messages" "Reset an agent's messages. The history keeps them."
+        -> AgentState => letta::messages::reset(asked).await;
+    Summarize "POST" "/v1/agents/{agent}/summarize" "Summarise the older messages of an agent."
+        -> Compaction => letta::conversations::compact(asked).await;
+    Runs "GET" "/v1/runs/" "List runs, page by page."
+        [PAGE, RUN_FILTER] -> Vec<RunState> => letta::runs::list(asked).await;
+    Run "GET" "/v1/runs/{run}" "Return a run."
+        -> RunState => letta::runs::retrieve(asked).await;
+    RunMessages "GET" "/v1/runs/{run}/messages" "List the messages of a run."
+        [PAGE] -> Vec<LettaMessage> => letta::runs::messages(asked).await;
+    RunSteps "GET" "/v1/runs/{run}/steps" "List the steps of a run."
+        [PAGE] -> Vec<StepState> => letta::runs::steps(asked).await;
+    RunUsage "GET" "/v1/runs/{run}/usage" "Return the token usage of a run."
+        -> RunUsage => letta::runs::usage(asked).await;
+    RunStream "POST" "/v1/runs/{run}/stream" "Stream a run, starting after any message."
+        {STREAM_MEMBERS} | LettaMessage => letta::runs::stream(asked).await;
+    CreateConversation "POST" "/v1/conversations/" "Create a conversation with an agent."
+        {CONVERSATION} -> ConversationState<'static> => letta::conversations::create(asked).await;
+    ListConversations "GET" "/v1/conversations/" "List the conversations of an agent."
+        [PAGE, CONVERSATION_FILTER] -> Vec<ConversationState<'static>> => letta::conversations::list(asked).await;
+    Conversation "GET" "/v1/conversations/{conversation}" "Return a conversation."
+        -> ConversationState<'static> => letta::conversations::retrieve(asked).await;
+    UpdateConversation "PATCH" "/v1/conversations/{conversation}" "Update a conversation."
+        {CONVERSATION} -> ConversationState<'static> => letta::conversations::update(asked).await;
+    DeleteConversation "DELETE" "/v1/conversations/{conversation}" "Delete a conversation."
+        -> () => letta::conversations::delete(asked).await;
+    SayInConversation "POST" "/v1/conversations/{conversation}/messages" "Send messages in a conversation."
+        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Conversation).await;
+    ConversationMessages "GET" "/v1/conversations/{conversation}/messages" "List the messages of a conversation, page by page."
+        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(asked).await;
+    ConversationStream "POST" "/v1/conversations/{conversation}/stream" "Stream the active run of a conversation."
+        {STREAM_MEMBERS} | LettaMessage => letta::conversations::stream(asked).await;
+    Fork "POST" "/v1/conversations/{conversation}/fork" "Create a conversation that shares another one's history."
+        [FORK] -> ConversationState<'static> => letta::conversations::fork(asked).await;
+    Compact "POST" "/v1/conversations/{conversation}/compact" "Summarise the older messages of a conversation."
+        -> Compaction => letta::conversations::compact(asked).await;
+    CancelConversation "POST" "/v1/conversations/{conversation}/cancel" "Cancel the runs of a conversation."
+        -> CancelledRuns => letta::messages::cancel(asked).await;
+    State "GET" "/v1/throughline/runs/{run}/state" "Return the documented state of a run."
+        -> SmartStateRef => letta::extensions::state(asked).await;
+    Snapshot "GET" "/v1/throughline/runs/{run}/snapshot" "Return a run as one document that can be restored elsewhere."
+        [TAG] -> SnapshotDocument => letta::extensions::snapshot(asked).await;
+    Restore "POST" "/v1/throughline/snapshots" "Restore a snapshot as a new run."
+        -> RunState => letta::extensions::restore(asked).await;
+    Resume "POST" "/v1/throughline/runs/{run}/resume" "Resume a run."
+        -> RunState => letta::extensions::resume(asked).await;
+    Plan "GET" "/v1/throughline/runs/{run}/plan" "Return the plan of a run."
+        -> RunPlan => letta::extensions::plan(asked).await;
+    Reflections "GET" "/v1/throughline/runs/{run}/reflections" "List the agent's reflections in a run."
+        -> Vec<ReflectionRef> => letta::extensions::reflections(asked).await;
+    Journal "GET" "/v1/throughline/runs/{run}/journal" "List the events of a run, page by page."
+        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::journal(asked).await;
+    FateCounts "GET" "/v1/throughline/runs/{run}/fates" "List the fates of thoughts and seals in each call of a run."
+        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::fates(asked).await;
+    Narrative "GET" "/v1/throughline/runs/{run}/narrative" "Describe in sentences what happened in a run and why."
+        -> Narrative => letta::extensions::narrative(asked).await;
+    Questions "GET" "/v1/throughline/questions" "List the open questions for people."
+        [RUN_ID] -> Vec<Question> => letta::extensions::questions(asked).await;
+    AnswerQuestion "POST" "/v1/throughline/questions/{question}" "Answer a question."
+        {ANSWER} -> Question => letta::extensions::answer(asked).await;
+    Schema "GET" "/v1/throughline/schemas/{schema}" "Return the JSON Schema of a document: run-event or smart-state."
+        -> SchemaDocument => letta::extensions::schema(asked);
+    ForkThread "POST" "/v1/throughline/threads/{thread}/fork" "Create a thread that shares another one's history up to a record."
+        {FORK_RECORD} -> ForkedThread => letta::extensions::fork(asked).await;
+    Rewind "POST" "/v1/throughline/threads/{thread}/rewind" "Rewind a thread to an earlier record."
+        {REWIND_RECORD} -> RewoundThread => letta::extensions::rewind(asked).await;
+    ShowRuns "GET" "/v1/throughline/runs" "Summarise the runs, newest first."
+        [SHOW_RUNS] -> AnyObject => console::runs::list(asked).await;
+    ShowRun "GET" "/v1/throughline/runs/{run}" "Return the status of a run and its distance to its limits."
+        -> AnyObject => console::runs::show(asked).await;
+    FollowRun "GET" "/v1/throughline/runs/{run}/events/stream" "Stream the events of a run, starting after any event."
+        [FOLLOW] | RunEventRef => console::events::follow(asked).await;
+    ShowTrace "GET" "/v1/throughline/runs/{run}/trace" "Return the trace of a run as one document."
+        -> AnyValue => console::run_trace::one(asked).await;
+    ShowThreads "GET" "/v1/throughline/threads" "List the threads, newest first."
+        [SHOW_THREADS] -> AnyObject => console::threads::list(asked).await;
+    ShowThread "GET" "/v1/throughline/threads/{thread}" "Return a thread with its runs and calls."
+        -> AnyObject => console::threads::show(asked).await;
+    ThoughtMap "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
+        -> ThoughtMap => console::thought_map::map(asked).await;
+    ShowCalls "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."
+        [SHOW_CALLS] -> AnyObject => console::calls::list(asked).await;
+    ShowCall "GET" "/v1/throughline/calls/{call}/view" "Return the record of a call, with common secrets redacted."
+        -> AnyObject => console::calls::show(asked).await;
+    Inbox "GET" "/v1/throughline/inbox" "List everything that waits for a person."
+        [RUN] -> AnyObject => console::inbox::list(asked).await;
+    Decide "POST" "/v1/throughline/approvals/{approval}" "Approve or reject a tool call."
+        {DECISION} -> AnyObject => console::inbox::decide(asked).await;
+    ShowJournal "GET" "/v1/throughline/journal" "Return the journal's signer and the signed heads of its chains."
+        -> AnyObject => console::journal::manifest(asked).await;
+    VerifyJournal "POST" "/v1/throughline/journal/verify" "Verify the chains of the caller's tenant; on a gateway without keys, the whole journal."
+        -> AnyObject => console::journal::verify(asked).await;
+    ExportJournal "GET" "/v1/throughline/journal/export" "Export threads as JSON lines, with common secrets redacted."
+        [THREADS] -> AnyValue => console::journal::export(asked).await;
+    ShowKeys "GET" "/v1/throughline/keys" "List the keys and their permissions."
+        -> AnyObject => console::journal::keys(asked).await;
+    UsedByHour "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
+        -> AnyObject => console::journal::usage(asked).await;
+    DoctorRows "GET" "/v1/throughline/doctor" "List the wires and providers that the doctor supports."
+        -> AnyObject => Ok(console::doctor::list_targets(asked));
+    Doctor "POST" "/v1/throughline/doctor" "Audit, repair and translate a request."
+        {DOCTOR} -> AnyObject => console::doctor::diagnose(asked).await;
+}
+
+/// Returns all routes.
+pub fn routes() -> &'static [Route] {
+    ROUTES
+}
+
+/// A route of a provider's dialect: a model call, a token count, a model list, or a path that the
+/// gateway forwards.
+#[derive(Clone, Debug)]
+pub struct DialectRoute {
+    /// The dialect: `anthropic`, `openai` or `gemini`.
+    pub dialect: &'static str,
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path; names in braces are ids or models.
+    pub path: String,
+    /// A one-sentence summary for the `OpenAPI` document.
+    pub says: &'static str,
+}
+
+/// The dialect, method, path and summary of each path that the gateway itself serves.
+const DIALECT_ROUTES: &[(&str, &str, &str, &str)] = &[
+    ("anthropic", "POST", "/v1/messages", "Send a request in Anthropic's Messages format."),
+    ("anthropic", "POST", "/v1/messages/count_tokens", "Count the tokens of a Messages request."),
+    ("openai", "POST", "/v1/responses", "Send a request in OpenAI's Responses format."),
+    ("openai", "POST", "/v1/responses/input_tokens", "Count the tokens of a Responses request."),
+    ("openai", "GET", "/v1/responses/{response}", "Return a stored response."),
+    ("openai", "DELETE", "/v1/responses/{response}", "Delete a stored response."),
+    ("openai", "GET", "/v1/responses/{response}/input_items", "List the input of a response."),
+    ("openai", "POST", "/v1/chat/completions", "Send a request in OpenAI's chat format."),
+    ("openai", "GET", "/v1/models", "List the models; with `anthropic-version`, for Anthropic."),
+    ("openai", "GET", "/v1/models/{model}", "Return a model, in the format of the list."),
+    ("gemini", "POST", "/v1beta/models/{model}:generateContent", "Send a request to Gemini."),
+    ("gemini", "POST", "/v1beta/models/{model}:streamGenerateContent", "Stream the response."),
+    ("gemini", "POST", "/v1beta/models/{model}:countTokens", "Count the tokens of a request."),
+    ("gemini", "GET", "/v1beta/models", "List the models in Gemini's format."),
+    ("gemini", "GET", "/v1beta/models/{model}", "Return a model in Gemini's format."),
+];
+
+/// Returns all routes of the dialects: those that the gateway serves, then those that it forwards.
+pub fn dialect_routes() -> impl Iterator<Item = DialectRoute> {
+    let served = DIALECT_ROUTES.iter().copied();
+    let forwarded = object_routes().map(|(dialect, method, path)| {
+        (dialect, method, path, "Forward to the provider; ids must belong to the caller.")
+    });
+    served.chain(forwarded).map(|(dialect, method, path, says)| DialectRoute {
+        dialect,
+        method,
+        path: path.replace("{**}", "{model}").replace("{*}", "{file}"),
+        says,
+    })
+}
+
+/// A route that matches a request, with the ids and query of the target.
+#[derive(Debug)]
+pub(crate) struct RouteMatch {
+    pub(crate) op: Op,
+    pub(crate) ids: Vec<Name>,
+    pub(crate) query: Query,
+}
+
+/// Finds the route of a request.
+pub(crate) fn find(method: &str, target: &str) -> Option<RouteMatch> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (path, is_alone) = match path.strip_prefix("/letta").filter(|rest| rest.starts_with('/')) {
+        Some(rest) => (rest, true),
+        None => (path, false),
+    };
+    let follows = ROUTES.iter().find_map(|route| {
+        // A run's stream is also available with GET.
+        let is_method = route.method == method || (route.op == Op::RunStream && method == "GET");
+        let ids = if is_method { fits(route.path, path)? } else { return None };
+        (is_alone || is_ours(route.op, path, &ids)).then_some((route.op, ids))
+    });
+    follows.map(|(op, ids)| RouteMatch { op, ids, query: Query::parse(query) })
+}
+
+/// The ids in a path that matches the route. A trailing slash is ignored.
+fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
+    // Cheap check first: most routes differ before their first id or trailing slash.
+    let literal = route.split('{').next().unwrap_or_default();
+    if !path.starts_with(literal.strip_suffix('/').unwrap_or(literal)) {
+        return None;
+    }
+    let mut ids = Vec::new();
+    let mut steps = path.trim_end_matches('/').split('/');
+    for wanted in route.trim_end_matches('/').split('/') {
+        let step = steps.next()?;
+        if wanted.starts_with('{') {
+            if step.is_empty() {
+                return None;
+            }
+            ids.push(decode_segment(step));
+        } else if wanted != step {
+            return None;
+        }
+    }
+    steps.next().is_none().then_some(ids)
+}
+
+/// Whether a path that another dialect also has is meant for Letta.
+fn is_ours(op: Op, path: &str, ids: &[Name]) -> bool {
+    match op {
+        Op::Models | Op::CreateConversation | Op::ListConversations => path.ends_with('/'),
+        Op::Conversation | Op::UpdateConversation | Op::DeleteConversation => {
+            let id = ids.first().map_or("", |id| &**id);
+            id == "default" || id.starts_with("conv-") || id.starts_with("agent-")
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throughline_core::Request;
+
+    use super::*;
+    use crate::gateway::{GatewayRoute, classify};
+
+    fn op(method: &str, path: &str) -> Option<Op> {
+        find(method, path).map(|found| found.op)
+    }
+
+    #[test]
+    fn match_route_returns_operation_and_decoded_ids() {
+        let found = find("PATCH", "/v1/agents/agent-1/tools/approval/a%20b?x=1")
+            .map(|found| (found.op, found.ids, found.query.get("x").map(ToString::to_string)));
+        let ids = ["agent-1", "a b"].map(Name::from).to_vec();
+        assert_eq!(found, Some((Op::ToolApproval, ids, Some("1".to_owned()))));
+        assert_eq!(op("GET", "/v1/agents"), Some(Op::ListAgents));
+        assert_eq!(op("GET", "/v1/agents/"), Some(Op::ListAgents));
+        assert_eq!(op("GET", "/v1/agents/count"), Some(Op::CountAgents));
+        assert_eq!(op("PUT", "/v1/agents/"), None);
+        assert_eq!(op("GET", "/v1/agents/a/b/c/d"), None);
+        assert_eq!(op("GET", "/v1/runs/run_1/stream?starting_after=3"), Some(Op::RunStream));
+    }
+
+    #[test]
+    fn dialect_routes_are_classified_as_gateway_routes() {
+        for route in dialect_routes() {
+            let path = Name::from(route.path.replace("{conversation}", "conv_68"));
+            let headers = Vec::new();
+            let request = Request { path, headers, body: bytes::Bytes::new() };
+            let found = classify(route.method, &request);
+            let is_unknown = matches!(found, GatewayRoute::Nowhere(_) | GatewayRoute::NoAgentPath);
+            assert!(!is_unknown && find(route.method, &request.path).is_none(), "{route:?}");
+        }
+    }
+
+    #[test]
+    fn shared_paths_are_matched_by_slash_and_id_form() {
+        assert_eq!(op("GET", "/v1/models"), None);
+        assert_eq!(op("GET", "/v1/models/"), Some(Op::Models));
+        assert_eq!(op("GET", "/letta/v1/models"), Some(Op::Models));
+        assert_eq!(op("POST", "/v1/conversations"), None);
+        assert_eq!(op("POST", "/v1/conversations/"), Some(Op::CreateConversation));
+        assert_eq!(op("GET", "/v1/conversations/conv_68"), None);
+        assert_eq!(op("GET", "/v1/conversations/conv-68"), Some(Op::Conversation));
+        assert_eq!(op("GET", "/letta/v1/conversations/conv_68"), Some(Op::Conversation));
+    }
+}
