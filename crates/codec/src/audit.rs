@@ -1,6 +1,6 @@
 //! Predicts what a provider would reject before the request is sent.
 //!
-//! Each wire declares its rules as data ([`Rule`]) in `contract.rs`, and its codec's
+//! Each wire declares its rules in `contract/rules.rs` (see `rule_book.rs`), and its codec's
 //! [`inspect`](crate::Codec::inspect) reports each violation as a [`Finding`]. This module builds
 //! the input of the codec: the request as an index over its own bytes, the target's rows and, if
 //! earlier exchanges are known, a [`Comparison`] of the replayed content with what was issued. The
@@ -17,6 +17,7 @@ mod match_issued;
 pub(crate) mod prefix_change;
 mod prior_content;
 mod rule;
+pub(crate) mod rule_book;
 mod summary;
 mod transcript;
 

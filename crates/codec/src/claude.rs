@@ -11,7 +11,6 @@ pub(crate) mod claude_tests;
 mod fixes;
 mod inspect;
 mod replay;
-pub(crate) mod rule_text;
 mod settings;
 mod tool_pairs;
 pub(crate) mod view;

@@ -75,7 +75,7 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
         assert!(ids.insert(rule.id), "two rules have the id {}", rule.id);
         assert_eq!(rule.wire, codec.wire(), "{}", rule.id);
         check_texts(rule);
-        let Example { provider, model, prior: documents, failing, mended } = rule.example;
+        let Example { provider, model, prior: documents, failing, fixed } = rule.example;
         let to = target(provider, model);
         assert!((rule.applies)(&to), "{} does not apply to its own example", rule.id);
         let before = prior(codec, &to, documents);
@@ -88,7 +88,7 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
         for finding in &found.findings {
             assert!(!finding.path.is_empty(), "{} reports no path", rule.id);
         }
-        let after = audit_body(codec, &to, &before, mended);
+        let after = audit_body(codec, &to, &before, fixed);
         let still: Vec<_> =
             violated_rules(&after).into_iter().filter(|(id, _)| *id == rule.id).collect();
         assert_eq!(still, [], "{}: the repaired example still violates the rule", rule.id);
@@ -106,7 +106,7 @@ fn check_repair(codec: &dyn Codec, to: &Target, before: &PriorExchanges, rule: &
     let repaired = repair(&transcript, to, RepairLevel::Refused).unwrap();
     assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{}: {:#?}", rule.id, repaired);
     let canonical = |text: &Bytes| Tree::parse(text.clone()).unwrap().root().canonical();
-    let wanted = Bytes::from_static(rule.example.mended.as_bytes());
+    let wanted = Bytes::from_static(rule.example.fixed.as_bytes());
     assert_eq!(canonical(&repaired.request.body), canonical(&wanted), "{}", rule.id);
 }
 

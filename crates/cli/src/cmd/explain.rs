@@ -153,9 +153,9 @@ impl ExplainPage {
             style: style_of(finding.severity).bold(),
         });
         self.out.push_str(&SourceText::new(&tree).draw_whole(mark.as_ref(), self.width));
-        if example.mended != example.failing && !example.mended.is_empty() {
+        if example.fixed != example.failing && !example.fixed.is_empty() {
             self.heading("Mended");
-            self.difference(example.failing, example.mended);
+            self.difference(example.failing, example.fixed);
         }
     }
 

@@ -209,7 +209,7 @@ fn json_of(wires: &[&[&'static Rule]]) -> Json {
                             a.string(document);
                         }
                     });
-                    o.string("failing", example.failing).string("mended", example.mended);
+                    o.string("failing", example.failing).string("mended", example.fixed);
                 });
             });
         }

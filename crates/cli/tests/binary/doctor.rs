@@ -202,8 +202,8 @@ fn repair_keeps_valid_requests_byte_for_byte() {
     assert_eq!(ran.out.as_bytes(), example);
     assert!(ran.err.contains("unchanged"), "{}", ran.err);
     for rule in rules() {
-        let ran = on_example(&["repair"], rule, rule.example.mended);
-        assert_eq!((ran.code, ran.out.as_str()), (0, rule.example.mended), "{}", rule.id);
+        let ran = on_example(&["repair"], rule, rule.example.fixed);
+        assert_eq!((ran.code, ran.out.as_str()), (0, rule.example.fixed), "{}", rule.id);
     }
 }
 

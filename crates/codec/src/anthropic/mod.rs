@@ -90,7 +90,7 @@ impl Codec for AnthropicMessages {
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
-        contract::RULES
+        &contract::RULES
     }
 
     fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use serde::Deserialize;
 use throughline_core::{Node, Target, Wire};
 
 use crate::audit::fix::Fix;
@@ -37,7 +38,8 @@ pub struct Rule {
 }
 
 /// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Informational.
     Note,
@@ -59,7 +61,8 @@ impl Severity {
 }
 
 /// The kind of [`ReplayViolation`](throughline_core::ReplayViolation) that a rule reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ViolationKind {
     /// Required reasoning is missing.
     Missing,
@@ -92,7 +95,8 @@ impl Source {
 }
 
 /// The kind of evidence, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
     /// Recorded traffic.
     Recorded,
@@ -134,7 +138,7 @@ pub struct Example {
     /// The violating request, pretty-printed.
     pub failing: &'static str,
     /// The repaired request.
-    pub mended: &'static str,
+    pub fixed: &'static str,
 }
 
 /// One violation of a rule by a request.

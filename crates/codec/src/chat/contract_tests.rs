@@ -82,7 +82,7 @@ const GEMINI: &str = "google/gemini-3-pro-preview";
 
 #[test]
 fn every_rule_flags_only_its_own_example() {
-    for rule in RULES {
+    for rule in RULES.iter() {
         let example = &rule.example;
         let audit = looked(example.provider, example.model, example.prior, example.failing);
         assert_eq!(found(&audit), [(rule.id, rule.severity)], "{}", rule.id);
@@ -95,16 +95,16 @@ fn every_rule_flags_only_its_own_example() {
 
 #[test]
 fn fixed_examples_have_no_findings() {
-    for rule in RULES {
+    for rule in RULES.iter() {
         let example = &rule.example;
-        let audit = looked(example.provider, example.model, example.prior, example.mended);
+        let audit = looked(example.provider, example.model, example.prior, example.fixed);
         assert_eq!(found(&audit), [], "{}", rule.id);
     }
 }
 
 #[test]
 fn repair_of_every_example_is_idempotent() {
-    for rule in RULES {
+    for rule in RULES.iter() {
         let example = &rule.example;
         let (provider, model) = (example.provider, example.model);
         let repaired =
@@ -113,9 +113,8 @@ fn repair_of_every_example_is_idempotent() {
         let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
         let again = mended(provider, model, example.prior, &body, RepairLevel::Degraded);
         assert_eq!(again.request, repaired.request, "{}", rule.id);
-        let accepted =
-            mended(provider, model, example.prior, example.mended, RepairLevel::Degraded);
-        assert_eq!(accepted.request.body, example.mended.as_bytes(), "{}", rule.id);
+        let accepted = mended(provider, model, example.prior, example.fixed, RepairLevel::Degraded);
+        assert_eq!(accepted.request.body, example.fixed.as_bytes(), "{}", rule.id);
     }
 }
 
@@ -138,16 +137,15 @@ fn repaired_examples_equal_the_fixed_ones() {
         let (provider, model) = (example.provider, example.model);
         let repaired =
             mended(provider, model, example.prior, example.failing, RepairLevel::Degraded);
-        let [got, wanted] =
-            [&repaired.request.body, &Bytes::from_static(example.mended.as_bytes())]
-                .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
+        let [got, wanted] = [&repaired.request.body, &Bytes::from_static(example.fixed.as_bytes())]
+            .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
         assert_eq!(got, wanted, "{}", rule.id);
     }
 }
 
 #[test]
 fn rules_have_complete_texts_and_evidence() {
-    for rule in RULES {
+    for rule in RULES.iter() {
         for text in [rule.title, rule.why, rule.fix] {
             assert!(text.ends_with('.') && !text.contains("  "), "{}: {text}", rule.id);
         }

@@ -102,7 +102,7 @@ impl Codec for BedrockConverse {
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
-        contract::RULES
+        &contract::RULES
     }
 
     fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {

@@ -99,7 +99,7 @@ impl Codec for Gemini {
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
-        contract::RULES
+        &contract::RULES
     }
 
     fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {

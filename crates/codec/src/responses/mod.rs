@@ -101,7 +101,7 @@ impl Codec for OpenAiResponses {
     }
 
     fn rules(&self) -> &'static [&'static Rule] {
-        contract::RULES
+        &contract::RULES
     }
 
     fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {

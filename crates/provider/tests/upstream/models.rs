@@ -196,7 +196,7 @@ static NO_TOOLS_RULE: Rule = Rule {
     fix: "",
     applies: |_| true,
     evidence: &[],
-    example: Example { provider: "anthropic", model: "", prior: &[], failing: "", mended: "" },
+    example: Example { provider: "anthropic", model: "", prior: &[], failing: "", fixed: "" },
 };
 
 impl Codec for StrictCodec {

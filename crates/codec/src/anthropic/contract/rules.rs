@@ -1,76 +1,68 @@
 //! The rules of the Messages API, and the names of the Claude rules on this wire.
 
-mod blocks;
-mod order;
-mod replay;
-mod settings;
+use std::sync::LazyLock;
 
-use throughline_core::{ForcedTools, Json, Node, Profile, json};
+use throughline_core::{ForcedTools, Json, Node, Profile, Target, Wire, json};
 
-pub(super) use crate::anthropic::contract::rules::blocks::COMPACTION_BLOCK_EMPTY;
-pub(super) use crate::anthropic::contract::rules::replay::CACHE_PREFIX_BROKEN;
-pub(super) use crate::anthropic::contract::rules::settings::{
-    BINDING_NEEDS_BETA, COMPACTION_EXCLUSIVE, CONFIG_CHANGED_IN_LOOP,
-};
 use crate::anthropic::wire;
-use crate::audit::Rule;
-use crate::claude::ClaudeRules;
+use crate::audit::rule_book::declare_rules;
 use crate::claude::view::ClaudeBlock;
+use crate::claude::{ClaudeRules, is_bound_claude, is_claude};
 
-/// The rules of this wire.
-pub(crate) static RULES: &[&Rule] = &[
-    &order::TOOL_LOOP_NEEDS_THINKING,
-    &blocks::SIGNATURE_MISSING,
-    &blocks::SIGNATURE_INVALID,
-    &replay::THINKING_MODIFIED,
-    &replay::THINKING_DROPPED,
-    &replay::PREFIX_CHANGED,
-    &settings::BINDING_NEEDS_BETA,
-    &settings::MODE_NOT_SUPPORTED,
-    &settings::BUDGET_TOO_SMALL,
-    &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
-    &settings::FORCED_TOOL_CHOICE,
-    &settings::EFFORT_NOT_SUPPORTED,
-    &settings::SAMPLING_FIXED,
-    &order::PREFILL_REFUSED,
-    &order::ENDS_IN_THINKING,
-    &replay::BLOCK_UNREADABLE,
-    &blocks::THOUGHT_AS_TEXT,
-    &settings::CONFIG_CHANGED_IN_LOOP,
-    &blocks::COMPACTION_BLOCK_EMPTY,
-    &settings::COMPACTION_EXCLUSIVE,
-    &replay::SEALED_CONTENT_CHANGED,
-    &order::TOOL_CALL_UNANSWERED,
-    &replay::CACHE_PREFIX_BROKEN,
-];
+declare_rules! {
+    Wire::ANTHROPIC_MESSAGES, "anthropic.toml";
+    TOOL_LOOP_NEEDS_THINKING = "anthropic/tool-loop-needs-thinking" if is_claude;
+    SIGNATURE_MISSING = "anthropic/signature-missing" if is_claude;
+    SIGNATURE_INVALID = "anthropic/signature-invalid" if is_claude;
+    THINKING_MODIFIED = "anthropic/thinking-modified" if is_claude, prior 1 2;
+    THINKING_DROPPED = "anthropic/thinking-dropped" if is_claude, prior 1 2;
+    PREFIX_CHANGED = "anthropic/prefix-changed" if is_bound_claude, prior 1 2;
+    BINDING_NEEDS_BETA = "anthropic/binding-needs-beta" if is_claude;
+    MODE_NOT_SUPPORTED = "anthropic/mode-not-supported" if is_claude;
+    BUDGET_TOO_SMALL = "anthropic/budget-too-small" if is_claude;
+    BUDGET_NOT_BELOW_MAX_TOKENS = "anthropic/budget-not-below-max-tokens" if is_claude;
+    FORCED_TOOL_CHOICE = "anthropic/forced-tool-choice" if is_claude;
+    EFFORT_NOT_SUPPORTED = "anthropic/effort-not-supported" if is_claude;
+    SAMPLING_FIXED = "anthropic/sampling-fixed" if is_claude;
+    PREFILL_REFUSED = "anthropic/prefill-refused" if is_claude;
+    ENDS_IN_THINKING = "anthropic/ends-in-thinking" if is_claude;
+    BLOCK_UNREADABLE = "anthropic/block-unreadable" if is_claude, prior 1 2;
+    THOUGHT_AS_TEXT = "anthropic/thought-as-text" if is_claude;
+    CONFIG_CHANGED_IN_LOOP = "anthropic/config-changed-in-loop" if is_claude, prior 1 2;
+    COMPACTION_BLOCK_EMPTY = "anthropic/compaction-block-empty" if is_claude;
+    COMPACTION_EXCLUSIVE = "anthropic/compaction-exclusive" if is_claude;
+    SEALED_CONTENT_CHANGED = "anthropic/sealed-content-changed" if is_claude, prior 1 2;
+    TOOL_CALL_UNANSWERED = "anthropic/tool-call-unanswered" if is_claude;
+    CACHE_PREFIX_BROKEN = "anthropic/cache-prefix-broken" if is_cached, prior 1 2;
+}
 
 /// The Claude rules with the names and errors of this wire.
-pub(super) static BOOK: ClaudeRules = ClaudeRules {
-    tool_loop_needs_thinking: &order::TOOL_LOOP_NEEDS_THINKING,
-    signature_missing: &blocks::SIGNATURE_MISSING,
-    signature_invalid: &blocks::SIGNATURE_INVALID,
-    thinking_modified: &replay::THINKING_MODIFIED,
-    thinking_dropped: &replay::THINKING_DROPPED,
-    prefix_changed: &replay::PREFIX_CHANGED,
-    mode_not_supported: &settings::MODE_NOT_SUPPORTED,
-    budget_too_small: &settings::BUDGET_TOO_SMALL,
-    budget_not_below_max_tokens: &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
-    forced_tool_choice: &settings::FORCED_TOOL_CHOICE,
-    effort_not_supported: &settings::EFFORT_NOT_SUPPORTED,
-    sampling_fixed: &settings::SAMPLING_FIXED,
-    prefill_refused: &order::PREFILL_REFUSED,
-    ends_in_thinking: &order::ENDS_IN_THINKING,
-    block_unreadable: &replay::BLOCK_UNREADABLE,
-    thought_as_text: &blocks::THOUGHT_AS_TEXT,
-    tool_call_unanswered: &order::TOOL_CALL_UNANSWERED,
-    sealed_content_changed: Some(&replay::SEALED_CONTENT_CHANGED),
+pub(super) static BOOK: LazyLock<ClaudeRules> = LazyLock::new(|| ClaudeRules {
+    tool_loop_needs_thinking: &TOOL_LOOP_NEEDS_THINKING,
+    signature_missing: &SIGNATURE_MISSING,
+    signature_invalid: &SIGNATURE_INVALID,
+    thinking_modified: &THINKING_MODIFIED,
+    thinking_dropped: &THINKING_DROPPED,
+    prefix_changed: &PREFIX_CHANGED,
+    mode_not_supported: &MODE_NOT_SUPPORTED,
+    budget_too_small: &BUDGET_TOO_SMALL,
+    budget_not_below_max_tokens: &BUDGET_NOT_BELOW_MAX_TOKENS,
+    forced_tool_choice: &FORCED_TOOL_CHOICE,
+    effort_not_supported: &EFFORT_NOT_SUPPORTED,
+    sampling_fixed: &SAMPLING_FIXED,
+    prefill_refused: &PREFILL_REFUSED,
+    ends_in_thinking: &ENDS_IN_THINKING,
+    block_unreadable: &BLOCK_UNREADABLE,
+    thought_as_text: &THOUGHT_AS_TEXT,
+    tool_call_unanswered: &TOOL_CALL_UNANSWERED,
+    sealed_content_changed: Some(&SEALED_CONTENT_CHANGED),
     wraps: wrap_error,
     unanswered: unanswered_error,
     unasked: unmatched_result_error,
     forced_tools,
     free_choice: unforced_choice,
     project: wire::project,
-};
+});
 
 /// Anthropic returns the model's error text unchanged.
 fn wrap_error(words: &str) -> String {
@@ -103,4 +95,9 @@ fn unforced_choice(choice: Node<'_>) -> Json {
             o.node("disable_parallel_tool_use", parallel);
         }
     })
+}
+
+/// Returns whether the endpoint has a prompt cache that compares bytes.
+fn is_cached(target: &Target) -> bool {
+    is_claude(target) || target.provider.name.starts_with("deepseek")
 }

@@ -248,9 +248,7 @@ impl<'r, 'f> ChatFindings<'r, 'f> {
     /// Lowers the severity of Seal findings for routers that are not known to forward Seals: only
     /// the upstream checks them.
     fn with_router_severity(&self, finding: Finding) -> Finding {
-        let is_of_seals = [&SIGNATURE_INVALID, &FOREIGN_DETAILS]
-            .into_iter()
-            .any(|rule| std::ptr::eq(rule, finding.rule));
+        let is_of_seals = [SIGNATURE_INVALID.id, FOREIGN_DETAILS.id].contains(&finding.rule.id);
         if is_of_seals
             && finding.severity == Severity::Refuse
             && !self.target.provider.dialect.relays

@@ -1,61 +1,57 @@
 //! The rules of Converse, and the names of the Claude rules on this wire.
 
-mod blocks;
-mod order;
-mod replay;
-mod settings;
+use std::sync::LazyLock;
 
-use throughline_core::{Json, Node, json};
+use throughline_core::{Json, Node, Target, Wire, json};
 
-use crate::audit::Rule;
-use crate::claude::ClaudeRules;
+use crate::audit::rule_book::declare_rules;
 use crate::claude::view::ClaudeBlock;
+use crate::claude::{ClaudeRules, is_bound_claude, is_claude};
 use crate::converse::contract::forced_tools;
-pub(super) use crate::converse::contract::rules::blocks::{BLANK_TEXT, EMPTY_SIGNATURE};
 use crate::converse::wire;
 
-/// The rules of this wire.
-pub(crate) static RULES: &[&Rule] = &[
-    &order::TOOL_LOOP_NEEDS_THINKING,
-    &blocks::SIGNATURE_MISSING,
-    &blocks::SIGNATURE_INVALID,
-    &replay::THINKING_MODIFIED,
-    &replay::THINKING_DROPPED,
-    &replay::PREFIX_CHANGED,
-    &settings::MODE_NOT_SUPPORTED,
-    &settings::BUDGET_TOO_SMALL,
-    &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
-    &settings::FORCED_TOOL_CHOICE,
-    &settings::EFFORT_NOT_SUPPORTED,
-    &settings::SAMPLING_FIXED,
-    &order::PREFILL_REFUSED,
-    &order::ENDS_IN_THINKING,
-    &replay::BLOCK_UNREADABLE,
-    &blocks::THOUGHT_AS_TEXT,
-    &order::TOOL_CALL_UNANSWERED,
-    &blocks::BLANK_TEXT,
-    &blocks::EMPTY_SIGNATURE,
-];
+declare_rules! {
+    Wire::BEDROCK_CONVERSE, "bedrock.toml";
+    TOOL_LOOP_NEEDS_THINKING = "bedrock/tool-loop-needs-thinking" if is_claude;
+    SIGNATURE_MISSING = "bedrock/signature-missing" if is_claude;
+    SIGNATURE_INVALID = "bedrock/signature-invalid" if is_claude;
+    THINKING_MODIFIED = "bedrock/thinking-modified" if is_claude, prior 1 2;
+    THINKING_DROPPED = "bedrock/thinking-dropped" if is_claude, prior 1 2;
+    PREFIX_CHANGED = "bedrock/prefix-changed" if is_bound_claude, prior 1 2;
+    MODE_NOT_SUPPORTED = "bedrock/mode-not-supported" if is_claude;
+    BUDGET_TOO_SMALL = "bedrock/budget-too-small" if is_claude;
+    BUDGET_NOT_BELOW_MAX_TOKENS = "bedrock/budget-not-below-max-tokens" if is_claude;
+    FORCED_TOOL_CHOICE = "bedrock/forced-tool-choice" if is_claude;
+    EFFORT_NOT_SUPPORTED = "bedrock/effort-not-supported" if is_claude;
+    SAMPLING_FIXED = "bedrock/sampling-fixed" if is_claude;
+    PREFILL_REFUSED = "bedrock/prefill-refused" if is_claude;
+    ENDS_IN_THINKING = "bedrock/ends-in-thinking" if is_claude;
+    BLOCK_UNREADABLE = "bedrock/block-unreadable" if is_claude, prior 1 2;
+    THOUGHT_AS_TEXT = "bedrock/thought-as-text" if is_claude;
+    TOOL_CALL_UNANSWERED = "bedrock/tool-call-unanswered";
+    BLANK_TEXT = "bedrock/blank-text";
+    EMPTY_SIGNATURE = "bedrock/empty-signature" if rejects_empty_signature;
+}
 
 /// The Claude rules with the names and errors of this wire.
-pub(super) static BOOK: ClaudeRules = ClaudeRules {
-    tool_loop_needs_thinking: &order::TOOL_LOOP_NEEDS_THINKING,
-    signature_missing: &blocks::SIGNATURE_MISSING,
-    signature_invalid: &blocks::SIGNATURE_INVALID,
-    thinking_modified: &replay::THINKING_MODIFIED,
-    thinking_dropped: &replay::THINKING_DROPPED,
-    prefix_changed: &replay::PREFIX_CHANGED,
-    mode_not_supported: &settings::MODE_NOT_SUPPORTED,
-    budget_too_small: &settings::BUDGET_TOO_SMALL,
-    budget_not_below_max_tokens: &settings::BUDGET_NOT_BELOW_MAX_TOKENS,
-    forced_tool_choice: &settings::FORCED_TOOL_CHOICE,
-    effort_not_supported: &settings::EFFORT_NOT_SUPPORTED,
-    sampling_fixed: &settings::SAMPLING_FIXED,
-    prefill_refused: &order::PREFILL_REFUSED,
-    ends_in_thinking: &order::ENDS_IN_THINKING,
-    block_unreadable: &replay::BLOCK_UNREADABLE,
-    thought_as_text: &blocks::THOUGHT_AS_TEXT,
-    tool_call_unanswered: &order::TOOL_CALL_UNANSWERED,
+pub(super) static BOOK: LazyLock<ClaudeRules> = LazyLock::new(|| ClaudeRules {
+    tool_loop_needs_thinking: &TOOL_LOOP_NEEDS_THINKING,
+    signature_missing: &SIGNATURE_MISSING,
+    signature_invalid: &SIGNATURE_INVALID,
+    thinking_modified: &THINKING_MODIFIED,
+    thinking_dropped: &THINKING_DROPPED,
+    prefix_changed: &PREFIX_CHANGED,
+    mode_not_supported: &MODE_NOT_SUPPORTED,
+    budget_too_small: &BUDGET_TOO_SMALL,
+    budget_not_below_max_tokens: &BUDGET_NOT_BELOW_MAX_TOKENS,
+    forced_tool_choice: &FORCED_TOOL_CHOICE,
+    effort_not_supported: &EFFORT_NOT_SUPPORTED,
+    sampling_fixed: &SAMPLING_FIXED,
+    prefill_refused: &PREFILL_REFUSED,
+    ends_in_thinking: &ENDS_IN_THINKING,
+    block_unreadable: &BLOCK_UNREADABLE,
+    thought_as_text: &THOUGHT_AS_TEXT,
+    tool_call_unanswered: &TOOL_CALL_UNANSWERED,
     sealed_content_changed: None,
     wraps: wrap_error,
     unanswered: unanswered_error,
@@ -63,7 +59,7 @@ pub(super) static BOOK: ClaudeRules = ClaudeRules {
     forced_tools,
     free_choice: unforced_choice,
     project: wire::project,
-};
+});
 
 /// Bedrock adds its own prefix to the model's error text.
 fn wrap_error(words: &str) -> String {
@@ -88,4 +84,10 @@ fn unforced_choice(_: Node<'_>) -> Json {
     json::object(|o| {
         o.object("auto", |_| {});
     })
+}
+
+/// Returns whether the model has no signatures and rejects an empty one.
+fn rejects_empty_signature(target: &Target) -> bool {
+    let note = target.profile.notes.get("empty-signature");
+    note.is_some_and(|note| note == "refused")
 }

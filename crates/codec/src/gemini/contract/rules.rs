@@ -1,62 +1,28 @@
-//! Rules of the Gemini API, as data.
+//! Rules of the Gemini API.
 
-mod function_responses;
-mod signatures;
-mod thinking;
+use throughline_core::{Contract, Target, Wire};
 
-use throughline_core::{Target, Wire};
+use crate::audit::rule_book::declare_rules;
 
-pub(super) use self::function_responses::{
-    ANSWERS_DO_NOT_MATCH, CACHE_PREFIX_BROKEN, THOUGHT_AS_TEXT,
-};
-pub(super) use self::signatures::{
-    FIRST_CALL_NEEDS_SIGNATURE, SIGNATURE_CORRUPTED, SIGNATURE_DROPPED, SIGNATURE_MOVED,
-    SIGNED_TEXT_EDITED, STAND_IN_USED,
-};
-pub(super) use self::thinking::{
-    BUDGET_OUT_OF_RANGE, LEVEL_NOT_SUPPORTED, THOUGHTS_WITHOUT_THINKING,
-};
-use crate::{Rule, Source, SourceKind};
-
-/// All rules, in the order in which they are listed.
-pub(in crate::gemini) static RULES: &[&Rule] = &[
-    &FIRST_CALL_NEEDS_SIGNATURE,
-    &SIGNATURE_CORRUPTED,
-    &SIGNATURE_DROPPED,
-    &SIGNATURE_MOVED,
-    &SIGNED_TEXT_EDITED,
-    &STAND_IN_USED,
-    &LEVEL_NOT_SUPPORTED,
-    &BUDGET_OUT_OF_RANGE,
-    &THOUGHTS_WITHOUT_THINKING,
-    &ANSWERS_DO_NOT_MATCH,
-    &THOUGHT_AS_TEXT,
-    &CACHE_PREFIX_BROKEN,
-];
-
-const WIRE: Wire = Wire::GEMINI;
-
-const SIGNATURES_PAGE: Source = Source {
-    kind: SourceKind::Documentation,
-    at: "https://ai.google.dev/gemini-api/docs/thought-signatures",
-};
-
-const THINKING_PAGE: Source = Source {
-    kind: SourceKind::Documentation,
-    at: "https://ai.google.dev/gemini-api/docs/thinking",
-};
-
-const fn issue(at: &'static str) -> Source {
-    Source { kind: SourceKind::Issue, at }
+declare_rules! {
+    Wire::GEMINI, "gemini.toml";
+    FIRST_CALL_NEEDS_SIGNATURE = "gemini/first-call-needs-signature" if signs_calls, prior 1 2;
+    SIGNATURE_CORRUPTED = "gemini/signature-corrupted" if is_signing_model, prior 1 2;
+    SIGNATURE_DROPPED = "gemini/signature-dropped" if is_signing_model, prior 1 2;
+    SIGNATURE_MOVED = "gemini/signature-moved" if is_signing_model, prior 1 2;
+    SIGNED_TEXT_EDITED = "gemini/signed-text-edited" if is_signing_model, prior 1 2;
+    STAND_IN_USED = "gemini/stand-in-used" if is_signing_model, prior 1 2;
+    LEVEL_NOT_SUPPORTED = "gemini/level-not-supported" if is_known;
+    BUDGET_OUT_OF_RANGE = "gemini/budget-out-of-range" if is_known;
+    THOUGHTS_WITHOUT_THINKING = "gemini/thoughts-without-thinking" if is_known;
+    ANSWERS_DO_NOT_MATCH = "gemini/answers-do-not-match";
+    THOUGHT_AS_TEXT = "gemini/thought-as-text", prior 1 2;
+    CACHE_PREFIX_BROKEN = "gemini/cache-prefix-broken", prior 1;
 }
 
-const fn recorded(at: &'static str) -> Source {
-    Source { kind: SourceKind::Recorded, at }
-}
-
-/// Applies to every target of this wire.
-fn applies_always(_: &Target) -> bool {
-    true
+/// Applies to models that require the signature of a call.
+fn signs_calls(target: &Target) -> bool {
+    target.profile.contract == Contract::RequiredWithTools
 }
 
 /// Applies to models with a known profile.

@@ -1,63 +1,29 @@
-//! Rules of the Responses API, as data.
-
-mod pairing;
-mod seals;
-mod settings;
+//! Rules of the Responses API.
 
 use throughline_core::{Target, Wire};
 
-pub(super) use self::pairing::{
-    CALLS_INTERRUPTED, ITEM_DUPLICATED, ITEM_WITHOUT_ITS_REASONING,
-    REASONING_WITHOUT_FOLLOWING_ITEM, TOOL_CALL_UNANSWERED,
-};
-pub(super) use self::seals::{
-    CACHE_PREFIX_BROKEN, ENCRYPTED_CONTENT_INVALID, ITEM_NOT_FOUND, PHASE_DROPPED,
-    REASONING_DROPPED, REASONING_MOVED, REASONING_NEEDS_SUMMARY, THOUGHT_AS_TEXT,
-};
-pub(super) use self::settings::{
-    EFFORT_NOT_SUPPORTED, PREVIOUS_RESPONSE_AND_CONVERSATION, PREVIOUS_RESPONSE_NOT_FOUND,
-    REASONING_RESENT, SAMPLING_FIXED,
-};
-use crate::{Rule, Source, SourceKind};
+use crate::audit::rule_book::declare_rules;
 
-/// All rules, in the order in which they are listed.
-pub(in crate::responses) static RULES: &[&Rule] = &[
-    &REASONING_WITHOUT_FOLLOWING_ITEM,
-    &ITEM_WITHOUT_ITS_REASONING,
-    &ITEM_DUPLICATED,
-    &ITEM_NOT_FOUND,
-    &ENCRYPTED_CONTENT_INVALID,
-    &REASONING_NEEDS_SUMMARY,
-    &PREVIOUS_RESPONSE_AND_CONVERSATION,
-    &PREVIOUS_RESPONSE_NOT_FOUND,
-    &REASONING_RESENT,
-    &REASONING_DROPPED,
-    &REASONING_MOVED,
-    &EFFORT_NOT_SUPPORTED,
-    &SAMPLING_FIXED,
-    &TOOL_CALL_UNANSWERED,
-    &CALLS_INTERRUPTED,
-    &PHASE_DROPPED,
-    &THOUGHT_AS_TEXT,
-    &CACHE_PREFIX_BROKEN,
-];
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
-
-/// Source: the vendor's own client types.
-const TYPES: Source = Source { kind: SourceKind::Types, at: "openai 3.49.0 (Python package)" };
-
-const fn issue(at: &'static str) -> Source {
-    Source { kind: SourceKind::Issue, at }
-}
-
-const fn recorded(at: &'static str) -> Source {
-    Source { kind: SourceKind::Recorded, at }
-}
-
-/// Applies to every target of this wire.
-fn applies_always(_: &Target) -> bool {
-    true
+declare_rules! {
+    Wire::OPENAI_RESPONSES, "responses.toml";
+    REASONING_WITHOUT_FOLLOWING_ITEM = "openai/reasoning-without-following-item" if pairs_by_id;
+    ITEM_WITHOUT_ITS_REASONING = "openai/item-without-its-reasoning" if pairs_by_id, prior 1 2;
+    ITEM_DUPLICATED = "openai/item-duplicated" if pairs_by_id;
+    ITEM_NOT_FOUND = "openai/item-not-found" if stores_responses, prior 1 2;
+    ENCRYPTED_CONTENT_INVALID = "openai/encrypted-content-invalid" if seals_reasoning, prior 1 2;
+    REASONING_NEEDS_SUMMARY = "openai/reasoning-needs-summary";
+    PREVIOUS_RESPONSE_AND_CONVERSATION = "openai/previous-response-and-conversation";
+    PREVIOUS_RESPONSE_NOT_FOUND = "openai/previous-response-not-found", prior 1 2;
+    REASONING_RESENT = "openai/reasoning-resent" if stores_responses;
+    REASONING_DROPPED = "openai/reasoning-dropped", prior 1 2;
+    REASONING_MOVED = "openai/reasoning-moved", prior 1 2;
+    EFFORT_NOT_SUPPORTED = "openai/effort-not-supported";
+    SAMPLING_FIXED = "openai/sampling-fixed";
+    TOOL_CALL_UNANSWERED = "openai/tool-call-unanswered";
+    CALLS_INTERRUPTED = "deepseek/calls-interrupted" if groups_calls;
+    PHASE_DROPPED = "openai/phase-dropped", prior 1 2;
+    THOUGHT_AS_TEXT = "openai/thought-as-text", prior 1 2;
+    CACHE_PREFIX_BROKEN = "openai/cache-prefix-broken", prior 1;
 }
 
 /// Applies where stored ids pair items.
@@ -73,4 +39,9 @@ fn stores_responses(target: &Target) -> bool {
 /// Applies where reasoning is sealed and the Seals are verified.
 fn seals_reasoning(target: &Target) -> bool {
     target.profile.bound.model
+}
+
+/// Applies where parallel calls must be consecutive.
+fn groups_calls(target: &Target) -> bool {
+    target.provider.dialect.calls_together
 }
