@@ -37,7 +37,7 @@ impl Comparison<'_> {
             "the content is unchanged since the previous request, but the member order differs";
         let edit = Edit::Replace(place.clone(), before);
         let mend = Fix::new("restores the element as it was sent before", [edit]);
-        Some(Finding::in_range(rule, place, message).with_auto_fix(Some(mend)))
+        Some(Finding::in_range(rule, place, message).with_auto_fix(mend))
     }
 }
 

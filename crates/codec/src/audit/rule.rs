@@ -217,10 +217,10 @@ impl Finding {
         self
     }
 
-    /// Sets the automatic fix.
+    /// Sets the automatic fix, if there is one.
     #[must_use]
-    pub fn with_auto_fix(mut self, mend: Option<Fix>) -> Self {
-        self.mend = mend;
+    pub fn with_auto_fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
+        self.mend = fix.into();
         self
     }
 }

@@ -54,7 +54,7 @@ impl Inspection<'_, '_, '_> {
         let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
         let message = format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken));
         let finding = Finding::at(self.book.mode_not_supported, kind, message)
-            .with_auto_fix(Some(self.nearest_mode_fix(thinking, mode)));
+            .with_auto_fix(self.nearest_mode_fix(thinking, mode));
         self.add(match error {
             Some(error) => finding.with_provider_error(self.provider_error(error)),
             None => finding.without_provider_error(),
@@ -121,7 +121,7 @@ impl Inspection<'_, '_, '_> {
         );
         let finding = Finding::at(self.book.mode_not_supported, *effort, message)
             .with_fix(format!("Use effort `{most}` or less, or omit `thinking`."))
-            .with_auto_fix(Some(mend));
+            .with_auto_fix(mend);
         self.add(match mode {
             Mode::Disabled => finding.with_provider_error(self.provider_error(format!(
                 "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
@@ -145,7 +145,7 @@ impl Inspection<'_, '_, '_> {
             let error = self.provider_error(format!("{path}: Field required"));
             let message = "`budget_tokens` is missing";
             let finding = Finding::at(self.book.budget_too_small, thinking, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(Some(set(least))));
+            self.add(finding.with_provider_error(error).with_auto_fix(set(least)));
             return;
         };
         let Some(tokens) = budget.u64() else { return };
@@ -155,7 +155,7 @@ impl Inspection<'_, '_, '_> {
             ));
             let message = format!("{tokens} is below the minimum of {least}");
             let finding = Finding::at(self.book.budget_too_small, budget, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(Some(set(least))));
+            self.add(finding.with_provider_error(error).with_auto_fix(set(least)));
             return;
         }
         let Some((place, most)) = knobs.max_tokens.and_then(|node| Some((node, node.u64()?)))
@@ -177,9 +177,7 @@ impl Inspection<'_, '_, '_> {
         );
         let message = format!("thinking and answer together have only {most} tokens");
         let finding = Finding::at(self.book.budget_not_below_max_tokens, budget, message);
-        self.add(
-            finding.with_severity(severity).with_provider_error(error).with_auto_fix(Some(mend)),
-        );
+        self.add(finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend));
     }
 
     fn check_tool_choice(&mut self) {
@@ -206,7 +204,7 @@ impl Inspection<'_, '_, '_> {
         let free = Edit::Replace(choice.range(), (self.book.free_choice)(choice));
         let mend = Fix::new("lets the model choose its tools", [free]);
         let finding = Finding::at(self.book.forced_tool_choice, choice, message);
-        self.add(finding.with_provider_error(error).with_auto_fix(Some(mend)));
+        self.add(finding.with_provider_error(error).with_auto_fix(mend));
     }
 
     fn check_efforts(&mut self) {
@@ -254,7 +252,7 @@ impl Inspection<'_, '_, '_> {
                 format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken))
             };
             let finding = Finding::at(self.book.effort_not_supported, *effort, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(Some(mend)));
+            self.add(finding.with_provider_error(error).with_auto_fix(mend));
         }
     }
 
@@ -285,7 +283,7 @@ impl Inspection<'_, '_, '_> {
             let error = self.provider_error(error);
             let mend = Fix::new(format!("omits `{name}`"), [Edit::Remove(value.range())]);
             let finding = Finding::at(self.book.sampling_fixed, *value, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(Some(mend)));
+            self.add(finding.with_provider_error(error).with_auto_fix(mend));
         }
     }
 }

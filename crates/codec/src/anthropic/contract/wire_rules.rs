@@ -39,7 +39,7 @@ fn check_binding(view: &ClaudeRequest<'_>) -> Option<Finding> {
     let error = format!("thinking.{kind}.block_binding: Extra inputs are not permitted");
     let mend = Fix::new("omits `block_binding`", [Edit::Remove(binding.range())]);
     let finding = Finding::at(&rules::BINDING_NEEDS_BETA, binding, message);
-    Some(finding.with_severity(severity).with_provider_error(error).with_auto_fix(Some(mend)))
+    Some(finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend))
 }
 
 fn check_exclusive(case: &AuditContext<'_>) -> Option<Finding> {
@@ -51,7 +51,7 @@ fn check_exclusive(case: &AuditContext<'_>) -> Option<Finding> {
     );
     let message = "`context_management` is set as well";
     let finding = Finding::at(&rules::COMPACTION_EXCLUSIVE, compaction, message);
-    Some(finding.with_auto_fix(Some(mend)))
+    Some(finding.with_auto_fix(mend))
 }
 
 fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
@@ -124,7 +124,7 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         (None, _) => "this tool loop began without `thinking`".to_owned(),
     };
     let finding = Finding::at(&rules::CONFIG_CHANGED_IN_LOOP, is.unwrap_or(case.body()), message);
-    Some(finding.with_path("thinking").with_auto_fix(Some(Fix::new(what, [edit]))))
+    Some(finding.with_path("thinking").with_auto_fix(Fix::new(what, [edit])))
 }
 
 /// Another member order is another prefix for the cache.

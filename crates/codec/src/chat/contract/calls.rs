@@ -105,7 +105,7 @@ impl<'v> CallBatches<'v> {
                     Finding::at(&TOOL_CALL_UNANSWERED, *call, message)
                         .with_severity(pairing_severity(view))
                         .with_provider_error(error.clone())
-                        .with_auto_fix(Some(mend)),
+                        .with_auto_fix(mend),
                 );
             }
         }
@@ -128,7 +128,7 @@ impl<'v> CallBatches<'v> {
                 Finding::at(&TOOL_CALL_UNANSWERED, said.node, message)
                     .with_severity(pairing_severity(view))
                     .with_provider_error(orphan_error(view, &id))
-                    .with_auto_fix(Some(mend)),
+                    .with_auto_fix(mend),
             );
         }
     }
@@ -253,7 +253,7 @@ fn check_ids(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>, groups: 
             report.add(
                 Finding::at(&CALL_ID_FORM, node, message)
                     .with_provider_error(answer)
-                    .with_auto_fix(Some(mend)),
+                    .with_auto_fix(mend),
             );
         }
     }

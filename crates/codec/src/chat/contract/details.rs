@@ -93,7 +93,7 @@ fn check_fragments(
             )
             .with_path(format!("messages[{number}].reasoning_details"))
             .with_provider_error(answer)
-            .with_auto_fix(Some(mend)),
+            .with_auto_fix(mend),
         );
     }
 }
@@ -153,7 +153,7 @@ fn check_unsigned(
             // Providers are not known to check unsigned blocks of finished turns.
             .with_severity(if is_current { Severity::Refuse } else { Severity::Note })
             .with_provider_error(invalid_signature_error(number))
-            .with_auto_fix(Some(mend.unwrap_or_else(|| removal(detail, what)))),
+            .with_auto_fix(mend.unwrap_or_else(|| removal(detail, what))),
     );
 }
 
@@ -192,7 +192,7 @@ fn check_malformed_seal(
     report.add(
         Finding::at(&SIGNATURE_INVALID, seal, message)
             .with_provider_error(upstream_error(view, number, detail))
-            .with_auto_fix(Some(mend)),
+            .with_auto_fix(mend),
     );
 }
 
@@ -220,7 +220,7 @@ fn check_foreign(
             Finding::at(&FOREIGN_DETAILS, detail.node, message)
                 .with_severity(Severity::Note)
                 .without_provider_error()
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
         return;
     }
@@ -238,7 +238,7 @@ fn check_foreign(
     let number = view.message_at(&detail.node.range()).unwrap_or_default();
     let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
         .with_severity(severity)
-        .with_auto_fix(Some(mend));
+        .with_auto_fix(mend);
     report.add(if is_checked {
         finding.with_provider_error(upstream_error(view, number, detail))
     } else {

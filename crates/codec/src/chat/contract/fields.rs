@@ -107,7 +107,7 @@ fn check_required(
             None => finding.with_path(format!("messages[{number}].{KEY}")),
         };
         let sign = if there.is_none() { said.node.get("role") } else { None };
-        report.add_at(sign, finding.with_auto_fix(Some(mend)));
+        report.add_at(sign, finding.with_auto_fix(mend));
     }
 }
 
@@ -124,7 +124,7 @@ fn check_forbidden(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             let finding = Finding::at(&REASONING_CONTENT_FORBIDDEN, value, message)
                 .with_path(format!("messages[{number}].{key}"))
                 .with_provider_error(answer)
-                .with_auto_fix(Some(mend));
+                .with_auto_fix(mend);
             report.add_at(member_key(said.node, key), finding);
         }
     }
@@ -138,7 +138,7 @@ fn check_unused(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             let mend = Fix::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
             let finding = Finding::at(&REASONING_SENT, value, message)
                 .with_path(format!("messages[{number}].{key}"))
-                .with_auto_fix(Some(mend));
+                .with_auto_fix(mend);
             report.add_at(member_key(said.node, key), finding);
         }
     }
@@ -162,7 +162,7 @@ fn check_old_name(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
         );
         let finding = Finding::at(&REASONING_CONTENT_IGNORED, value, message)
             .with_path(format!("messages[{number}].{KEY}"))
-            .with_auto_fix(Some(mend));
+            .with_auto_fix(mend);
         report.add_at(member_key(said.node, KEY), finding);
     }
 }

@@ -305,7 +305,7 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         report.cover(part);
         let finding = Finding::in_range(&SIGNATURE_INVALID, place, message)
             .with_severity(gravity)
-            .with_auto_fix(Some(self.restore(number, change).unwrap_or_else(remove)));
+            .with_auto_fix(self.restore(number, change).unwrap_or_else(remove));
         report.add(self.with_provider_error(finding, number, detail));
     }
 
@@ -334,9 +334,7 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         let said = self.view.messages.get(number);
         let Some(mend) = said.and_then(|said| self.past.restore(number, said)) else { return };
         let message = "a stand-in replaces the issued signature";
-        report.add(
-            Finding::in_range(&DETAILS_DROPPED, part.clone(), message).with_auto_fix(Some(mend)),
-        );
+        report.add(Finding::in_range(&DETAILS_DROPPED, part.clone(), message).with_auto_fix(mend));
     }
 
     /// Lowers the severity for a message that was only split in two: no provider is known to reject
@@ -482,7 +480,7 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         );
         let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
             .with_severity(gravity)
-            .with_auto_fix(Some(mend));
+            .with_auto_fix(mend);
         report.add(self.with_provider_error(finding, number, detail));
     }
 
@@ -505,7 +503,7 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         report.add(
             Finding::in_range(&THOUGHT_AS_TEXT, part.clone(), message)
                 .with_severity(gravity)
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
     }
 }

@@ -57,7 +57,7 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
     report.add(
         Finding::at(&EFFORT_NOT_SUPPORTED, node, message)
             .with_provider_error(answer)
-            .with_auto_fix(Some(mend)),
+            .with_auto_fix(mend),
     );
 }
 
@@ -99,7 +99,7 @@ fn check_sampling(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
         report.add(
             Finding::at(&SAMPLING_FIXED, node, message)
                 .with_provider_error(answer)
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
     }
 }
@@ -114,7 +114,7 @@ fn check_token_limit(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) 
     }
     let mend = Fix::new("renames `max_tokens` to `max_completion_tokens`", edits);
     let finding = Finding::at(&MAX_TOKENS_RENAMED, old, message).with_path("max_tokens");
-    report.add_at(member_key(view.root, "max_tokens"), finding.with_auto_fix(Some(mend)));
+    report.add_at(member_key(view.root, "max_tokens"), finding.with_auto_fix(mend));
 }
 
 fn check_tool_choice(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
@@ -134,7 +134,7 @@ fn check_tool_choice(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) 
         "leaves the choice to the model",
         [Edit::Replace(node.range(), json::string("auto"))],
     );
-    report.add(Finding::at(&FORCED_TOOL_CHOICE, node, message).with_auto_fix(Some(mend)));
+    report.add(Finding::at(&FORCED_TOOL_CHOICE, node, message).with_auto_fix(mend));
 }
 
 fn check_reasoning_format(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
@@ -144,6 +144,5 @@ fn check_reasoning_format(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, 
     };
     let message = format!("`reasoning_format` is also set, to {}", format.json().as_str());
     let mend = Fix::new("removes `include_reasoning`", [Edit::Remove(include.range())]);
-    report
-        .add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).with_auto_fix(Some(mend)));
+    report.add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).with_auto_fix(mend));
 }

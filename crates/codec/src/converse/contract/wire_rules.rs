@@ -40,6 +40,6 @@ fn check_empty_signatures(inspection: &mut Inspection<'_, '_, '_>) {
         let mend = Fix::new("removes the empty signature", [Edit::Remove(seal.range())]);
         let message = "an empty signature is not accepted; the member must be absent";
         let finding = Finding::at(&rules::EMPTY_SIGNATURE, seal, message);
-        inspection.report(block, finding.with_auto_fix(Some(mend)));
+        inspection.report(block, finding.with_auto_fix(mend));
     }
 }

@@ -156,6 +156,6 @@ fn report_stray(run: &[GeminiContent<'_>], part: &GeminiPart<'_>, findings: &mut
             .with_path(part.path())
             .with_provider_error(APART)
             .with_fix("Send the call back before its response, or omit the response too.")
-            .with_auto_fix(Some(Fix::new("removes the response without a call", edits))),
+            .with_auto_fix(Fix::new("removes the response without a call", edits)),
     );
 }

@@ -38,7 +38,7 @@ pub(super) fn check(
         let edit = Edit::Remove(shown.range());
         findings.add(
             Finding::at(&THOUGHTS_WITHOUT_THINKING, shown, message)
-                .with_auto_fix(Some(Fix::new("omits the thoughts", [edit]))),
+                .with_auto_fix(Fix::new("omits the thoughts", [edit])),
         );
     }
 }
@@ -71,7 +71,7 @@ fn check_level(
         findings.add(
             Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
                 .with_provider_error("Thinking level is not supported for this model.")
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
     } else if !is_unsaid && !profile.levels.iter().any(is_taken) {
         let levels: Vec<String> = profile.levels.iter().map(|level| format!("`{level}`")).collect();
@@ -92,7 +92,7 @@ fn check_level(
                 .with_provider_error(format!(
                     "Thinking level {upper} is not supported for this model."
                 ))
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
     }
 }
@@ -146,7 +146,7 @@ fn check_budget(
     findings.add(
         Finding::at(&BUDGET_OUT_OF_RANGE, budget, message)
             .with_provider_error(format!("The thinking budget ({size}) is invalid."))
-            .with_auto_fix(Some(Fix::new(format!("uses {fitting} tokens instead"), [edit]))),
+            .with_auto_fix(Fix::new(format!("uses {fitting} tokens instead"), [edit])),
     );
     true
 }

@@ -42,7 +42,7 @@ pub(super) fn check(
                 Finding::at(&TOOL_CALL_UNANSWERED, element.node, message)
                     .with_path(element.path())
                     .with_provider_error(format!("No tool output found for {word} {id}."))
-                    .with_auto_fix(Some(remove_call(view, element))),
+                    .with_auto_fix(remove_call(view, element)),
             );
         } else if element.is_output() && !calls.contains(&id) && !may_call_elsewhere {
             let message =
@@ -54,7 +54,7 @@ pub(super) fn check(
                         "No tool call found for function call output with call_id {id}."
                     ))
                     .with_fix("Send the call back before its output, or omit the output too.")
-                    .with_auto_fix(Some(restore_call(view, past, element, &id))),
+                    .with_auto_fix(restore_call(view, past, element, &id)),
             );
         }
     }
@@ -143,7 +143,7 @@ fn check_messages_between(
                 Finding::at(&CALLS_INTERRUPTED, element.node, message)
                     .with_path(element.path())
                     .with_provider_error(format!("No tool output found for tool call {id}."))
-                    .with_auto_fix(Some(Fix::new("moves the message to before the calls", edits))),
+                    .with_auto_fix(Fix::new("moves the message to before the calls", edits)),
             );
         }
         if open.is_empty() && !element.is_call() {

@@ -73,7 +73,7 @@ fn check_following_item(
             .with_provider_error(format!(
                 "Item '{id}' of type 'reasoning' was provided without its required following item."
             ))
-            .with_auto_fix(Some(rejoin(view, reasoning, next, wanted))),
+            .with_auto_fix(rejoin(view, reasoning, next, wanted)),
     );
 }
 
@@ -197,7 +197,7 @@ fn check_required_reasoning(
                 .with_provider_error(format!(
                     "Item '{id}' of type '{name}' was provided without its required 'reasoning' item: '{needed_id}'."
                 ))
-                .with_auto_fix(Some(mend)),
+                .with_auto_fix(mend),
         );
     }
 }
@@ -227,10 +227,10 @@ fn check_duplicate_ids(view: &ResponsesRequest<'_>, findings: &mut Findings<'_>)
             Finding::at(&ITEM_DUPLICATED, element.node, message)
                 .with_path(element.path())
                 .with_provider_error(format!("Duplicate item found with id {id}."))
-                .with_auto_fix(Some(Fix::new(
+                .with_auto_fix(Fix::new(
                     "removes the second copy of the item",
                     [Edit::Remove(element.node.range())],
-                ))),
+                )),
         );
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn check(
                         "Missing required parameter: '{}.summary'.",
                         element.path()
                     ))
-                    .with_auto_fix(Some(mend)),
+                    .with_auto_fix(mend),
             );
         }
         if case.target().provider.dialect.stores {
@@ -65,7 +65,7 @@ fn check_not_empty(
     let message = format!("the encrypted content of this `{}` item is empty", element.name());
     findings.add(
         invalid_content_finding(element, seal, message)
-            .with_auto_fix(Some(remove_seal(view, past, element, seal))),
+            .with_auto_fix(remove_seal(view, past, element, seal)),
     );
 }
 
@@ -144,7 +144,7 @@ fn check_stored(
         Some(said) if !said.is_own => {
             let message = format!("`{id}` belongs to another account or endpoint");
             let mend = remove_item(view, element);
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(Some(mend))
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(mend)
         }
         Some(said) => {
             let message =
@@ -157,7 +157,7 @@ fn check_stored(
             } else {
                 remove_item(view, element)
             };
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(Some(mend))
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(mend)
         }
         None if !view.is_kept && !is_reference => {
             let message = format!(
@@ -165,7 +165,7 @@ fn check_stored(
             );
             Finding::at(&ITEM_NOT_FOUND, element.node, message)
                 .with_severity(Severity::Degrade)
-                .with_auto_fix(Some(remove_item(view, element)))
+                .with_auto_fix(remove_item(view, element))
         }
         None => return,
     };
@@ -223,7 +223,7 @@ fn report_change(
             let message = format!("the encrypted content {}", change.kind.describe());
             findings.add(
                 invalid_content_finding(element, seal, message)
-                    .with_auto_fix(Some(remove_foreign(view, element))),
+                    .with_auto_fix(remove_foreign(view, element)),
             );
         }
         ChangeKind::Unissued => {
@@ -233,7 +233,7 @@ fn report_change(
             findings.add(
                 invalid_content_finding(element, seal, message)
                     .with_severity(severity)
-                    .with_auto_fix(Some(remove_seal(view, Some(past), element, seal))),
+                    .with_auto_fix(remove_seal(view, Some(past), element, seal)),
             );
         }
         ChangeKind::SealDropped => {
@@ -253,7 +253,7 @@ fn report_change(
             findings.add(
                 Finding::at(&REASONING_DROPPED, element.node, message)
                     .with_path(element.path())
-                    .with_auto_fix(Some(Fix::new("restores the encrypted content", [edit]))),
+                    .with_auto_fix(Fix::new("restores the encrypted content", [edit])),
             );
         }
         ChangeKind::Reordered | ChangeKind::PartMoved => {
@@ -348,7 +348,7 @@ fn report_misplaced(
     findings.add(
         Finding::at(&REASONING_MOVED, element.node, message)
             .with_path(element.path())
-            .with_auto_fix(Some(move_before(element, led))),
+            .with_auto_fix(move_before(element, led)),
     );
 }
 
@@ -454,7 +454,7 @@ fn check_phases(
         findings.add(
             Finding::at(&PHASE_DROPPED, element.node, message)
                 .with_path(element.path())
-                .with_auto_fix(Some(Fix::new("restores the phase of the message", [edit]))),
+                .with_auto_fix(Fix::new("restores the phase of the message", [edit])),
         );
     }
 }

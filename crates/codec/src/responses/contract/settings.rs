@@ -74,7 +74,7 @@ fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findin
     findings.add(
         Finding::at(&EFFORT_NOT_SUPPORTED, effort, message)
             .with_provider_error(answer)
-            .with_auto_fix(Some(mend)),
+            .with_auto_fix(mend),
     );
 }
 
@@ -109,7 +109,7 @@ fn check_sampling(
             .with_provider_error(format!(
                 "Unsupported parameter: '{key}' is not supported with this model."
             ))
-            .with_auto_fix(Some(Fix::new(format!("omits `{key}`"), [edit]))),
+            .with_auto_fix(Fix::new(format!("omits `{key}`"), [edit])),
     );
 }
 
@@ -127,7 +127,7 @@ fn check_continuation(
         let what = "continues the conversation, not the response";
         findings.add(
             Finding::at(&PREVIOUS_RESPONSE_AND_CONVERSATION, conversation, message)
-                .with_auto_fix(Some(Fix::new(what, [edit]))),
+                .with_auto_fix(Fix::new(what, [edit])),
         );
         return;
     }
