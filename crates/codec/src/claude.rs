@@ -182,16 +182,11 @@ pub(crate) fn decide_thinking(
 }
 
 fn disabled_thinking(draft: &mut Draft<'_>, profile: &Profile) -> ThinkingSettings {
-    let word = |kind: &str| {
-        json::object(|o| {
-            o.string("type", kind);
-        })
-    };
     let silent = ThinkingSettings::unset();
     if profile.supports_mode(Mode::Disabled) {
         return ThinkingSettings {
             asking: ThinkingMode::Off,
-            thinking: Some(word("disabled")),
+            thinking: Some(fixes::thinking_object("disabled")),
             ..silent
         };
     }
@@ -199,7 +194,7 @@ fn disabled_thinking(draft: &mut Draft<'_>, profile: &Profile) -> ThinkingSettin
         let message =
             format!("{} cannot disable thinking; `between_tools` was sent instead", profile.name);
         draft.warn("reasoning", message);
-        let thinking = Some(word("between_tools"));
+        let thinking = Some(fixes::thinking_object("between_tools"));
         return ThinkingSettings { asking: ThinkingMode::Adaptive, thinking, ..silent };
     }
     if profile.thinks_by_default || profile.always_thinks {

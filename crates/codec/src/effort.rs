@@ -88,6 +88,17 @@ pub(crate) fn quoted_list(words: &[&str]) -> String {
     }
 }
 
+/// Formats values as OpenAI lists them: `'low', 'medium', and 'high'`.
+pub(crate) fn quoted_series(words: &[String], quote: char) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("{quote}{word}{quote}")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [one, other] => format!("{one} and {other}"),
+        [first @ .., last] => format!("{}, and {last}", first.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{budget, effort_for_budget};

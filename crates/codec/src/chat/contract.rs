@@ -15,7 +15,7 @@ mod view;
 
 use throughline_core::{
     Contract, ForcedTools, Item, NativeReasoning, ReasoningChannel, ReasoningFormat, Target,
-    ToolChoice, Vendor,
+    ToolChoice,
 };
 
 use crate::audit::{AuditContext, Findings};
@@ -37,9 +37,18 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     replay_history::check(&view, &past, &mut report);
 }
 
-/// Returns the vendor whose Seals the model reads; `None` for a model without Seals.
-pub(super) fn vendor_of(target: &Target) -> Option<Vendor> {
-    target.profile.seal_vendor()
+/// Returns the member in which an endpoint expects reasoning as one string.
+pub(super) fn reasoning_field(channel: ReasoningChannel) -> Option<&'static str> {
+    match channel {
+        ReasoningChannel::ReasoningContent => Some("reasoning_content"),
+        ReasoningChannel::Reasoning => Some("reasoning"),
+        ReasoningChannel::Thinking => Some("thinking"),
+        ReasoningChannel::AsEmitted
+        | ReasoningChannel::None
+        | ReasoningChannel::Details
+        | ReasoningChannel::Chunks
+        | ReasoningChannel::Tags => None,
+    }
 }
 
 /// Returns whether a message with tool calls must have reasoning: "The `reasoning_content` in the

@@ -18,15 +18,10 @@ impl<'c> Inspection<'_, 'c, '_> {
     pub(super) fn check_blocks(&mut self) {
         let view = self.view;
         for block in view.assistant_blocks() {
-            match block.kind {
-                ClaudeBlockKind::Thinking | ClaudeBlockKind::Redacted => self.check_seal(block),
-                ClaudeBlockKind::Text => self.check_tags(block),
-                ClaudeBlockKind::Call
-                | ClaudeBlockKind::Answer
-                | ClaudeBlockKind::HostedCall
-                | ClaudeBlockKind::HostedAnswer
-                | ClaudeBlockKind::Compaction
-                | ClaudeBlockKind::Other => {}
+            if block.kind.is_thinking() {
+                self.check_seal(block);
+            } else if block.kind == ClaudeBlockKind::Text {
+                self.check_tags(block);
             }
         }
         if !view.is_partial {

@@ -167,19 +167,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             ),
             Some(_) | None => format!("this {word} block {}", change.kind.describe()),
         };
-        let is_unread = match why {
-            ElisionReason::OtherAccount | ElisionReason::OtherModel => true,
-            ElisionReason::Foreign
-            | ElisionReason::PrefixChanged
-            | ElisionReason::Unsigned
-            | ElisionReason::Cut
-            | ElisionReason::Altered
-            | ElisionReason::Covered
-            | ElisionReason::Forgotten
-            | ElisionReason::Expired
-            | ElisionReason::NotOnThisWire
-            | ElisionReason::ByPolicy => false,
-        };
+        let is_unread = matches!(why, ElisionReason::OtherAccount | ElisionReason::OtherModel);
         if is_unread || is_claudes {
             // The endpoints that serve Claude are reported to accept each other's signatures.
             let severity = if is_unread { Severity::Degrade } else { Severity::Note };
@@ -387,7 +375,10 @@ impl<'c> Inspection<'_, 'c, '_> {
         }
         // Blocks that the provider drops need not be removed.
         let removed = || {
-            let edits = self.removal_edits(&self.thinking_from(block));
+            let start = block.node.range().start;
+            let thinking = self.view.assistant_blocks().filter(|block| block.kind.is_thinking());
+            let later: Vec<_> = thinking.filter(|b| b.node.range().start >= start).collect();
+            let edits = self.removal_edits(&later);
             let what = "removes this thinking block and all later ones, which are no longer valid";
             (severity == Severity::Refuse && !edits.is_empty()).then(|| Fix::new(what, edits))
         };
@@ -402,12 +393,6 @@ impl<'c> Inspection<'_, 'c, '_> {
                 Severity::Degrade | Severity::Note => finding.without_provider_error(),
             },
         );
-    }
-
-    fn thinking_from(&self, first: &ClaudeBlock<'c>) -> Vec<&ClaudeBlock<'c>> {
-        let start = first.node.range().start;
-        let blocks = self.view.assistant_blocks().filter(|block| block.kind.is_thinking());
-        blocks.filter(|block| block.node.range().start >= start).collect()
     }
 
     /// Returns the effect of a changed prefix: as the request specifies, else by the age of the

@@ -289,13 +289,8 @@ impl Inspection<'_, '_, '_> {
 }
 
 fn parse_mode(word: &str) -> Option<Mode> {
-    match word {
-        "enabled" => Some(Mode::Enabled),
-        "adaptive" => Some(Mode::Adaptive),
-        "disabled" => Some(Mode::Disabled),
-        "between_tools" => Some(Mode::BetweenTools),
-        _ => None,
-    }
+    let modes = [Mode::Enabled, Mode::Adaptive, Mode::Disabled, Mode::BetweenTools];
+    modes.into_iter().find(|mode| word_of(*mode) == word)
 }
 
 /// Returns the value of `thinking.type` for a mode.

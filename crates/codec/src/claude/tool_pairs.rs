@@ -33,17 +33,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
     }
 
     fn check_calls_answered(&mut self, turn: &ClaudeTurn, answers: Option<&ClaudeTurn>) {
-        let view = self.view;
-        let mut calls = view
-            .blocks_of_turn(turn)
-            .filter(|block| block.kind == ClaudeBlockKind::Call)
-            .peekable();
-        if calls.peek().is_none() {
-            return;
-        }
-        let answered = self.ids(answers, ClaudeBlockKind::Answer);
-        let waiting: Vec<_> =
-            calls.filter(|call| !id_of(call).is_some_and(|id| answered.contains(&id))).collect();
+        let waiting =
+            self.unpaired((turn, ClaudeBlockKind::Call), (answers, ClaudeBlockKind::Answer));
         let Some(first) = waiting.first() else { return };
         let names: Vec<_> = waiting.iter().filter_map(|call| id_of(call)).collect();
         let names = names.join(", ");
@@ -77,17 +68,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
     }
 
     fn check_results_called(&mut self, turn: &ClaudeTurn, calls: Option<&ClaudeTurn>) {
-        let view = self.view;
-        let mut answers = view
-            .blocks_of_turn(turn)
-            .filter(|block| block.kind == ClaudeBlockKind::Answer)
-            .peekable();
-        if answers.peek().is_none() {
-            return;
-        }
-        let asked = self.ids(calls, ClaudeBlockKind::Call);
-        let unasked: Vec<_> =
-            answers.filter(|answer| !id_of(answer).is_some_and(|id| asked.contains(&id))).collect();
+        let unasked =
+            self.unpaired((turn, ClaudeBlockKind::Answer), (calls, ClaudeBlockKind::Call));
         let Some(first) = unasked.first() else { return };
         let id = id_of(first).unwrap_or_default();
         let message =
@@ -100,10 +82,21 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding);
     }
 
-    fn ids(&self, turn: Option<&ClaudeTurn>, kind: ClaudeBlockKind) -> HashSet<Cow<'c, str>> {
+    /// Returns the blocks of one kind in a turn whose ids no block of another turn has.
+    fn unpaired(
+        &self,
+        (turn, kind): (&ClaudeTurn, ClaudeBlockKind),
+        (partner, partner_kind): (Option<&ClaudeTurn>, ClaudeBlockKind),
+    ) -> Vec<&'a ClaudeBlock<'c>> {
         let view = self.view;
-        let blocks = turn.into_iter().flat_map(|turn| view.blocks_of_turn(turn));
-        blocks.filter(|block| block.kind == kind).filter_map(id_of).collect()
+        let mut blocks = view.blocks_of_turn(turn).filter(|block| block.kind == kind).peekable();
+        if blocks.peek().is_none() {
+            return Vec::new();
+        }
+        let partners = partner.into_iter().flat_map(|turn| view.blocks_of_turn(turn));
+        let partners = partners.filter(|block| block.kind == partner_kind);
+        let ids: HashSet<Cow<'c, str>> = partners.filter_map(id_of).collect();
+        blocks.filter(|block| id_of(block).is_none_or(|id| !ids.contains(&id))).collect()
     }
 }
 

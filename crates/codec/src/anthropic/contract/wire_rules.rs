@@ -76,19 +76,11 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         calls.any(|call| call.id.is_some_and(|own| own.is(id)))
     };
     let exchange = case.prior().exchanges().iter().rev().find(|exchange| {
-        let items = exchange.reply.iter().flat_map(|reply| &reply.items);
-        let mut ids = items.filter_map(|item| match &item.body {
-            Body::Call(call) => call.wire_id.as_deref(),
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        });
-        ids.any(is_called)
+        let mut items = exchange.reply.iter().flat_map(|reply| &reply.items);
+        items.any(|item| {
+            let id = if let Body::Call(call) = &item.body { call.wire_id.as_deref() } else { None };
+            id.is_some_and(is_called)
+        })
     })?;
     let source = exchange.call.as_ref()?.source_on(&rules::CONFIG_CHANGED_IN_LOOP.wire)?;
     // Another model has another configuration.

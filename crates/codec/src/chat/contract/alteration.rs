@@ -57,10 +57,7 @@ impl Alteration {
 
     /// Returns whether the block is at the position where it was issued.
     pub(super) fn is_in_place(self) -> bool {
-        match self {
-            Self::Swapped | Self::Apart | Self::Twice => false,
-            Self::Bytes | Self::Alphabet | Self::Text | Self::Order | Self::Unissued => true,
-        }
+        !matches!(self, Self::Swapped | Self::Apart | Self::Twice)
     }
 
     /// Returns the severity for a sealed detail; `None` if the vendor ignores the difference.

@@ -17,7 +17,7 @@ use crate::chat::contract::rules::{
     SIGNATURE_INVALID, THINKING_STRIPPED, THOUGHT_AS_TEXT, ZAI_REASONING_DROPPED,
 };
 use crate::chat::contract::view::{ChatDetail, ChatFindings, ChatMessage, ChatRequest};
-use crate::chat::{slot, wire};
+use crate::chat::{contract, slot, wire};
 
 /// The reply that became each message of the request, where known.
 pub(super) struct ChatReplayHistory<'c> {
@@ -119,7 +119,7 @@ impl<'c> ChatReplayHistory<'c> {
                 // Thoughts between tags are part of the text.
                 slot::CONTENT => content.push_str(&tree.root().text().unwrap_or_default()),
                 _ => {
-                    let own = self.field_name();
+                    let own = contract::reasoning_field(self.channel);
                     let fields: Vec<_> = slot::fields(&native.slot).collect();
                     let wanted = fields.iter().filter(|field| own.is_none_or(|own| own == **field));
                     edits.extend(wanted.map(|field| set(field, native.json.clone())));
@@ -143,19 +143,6 @@ impl<'c> ChatReplayHistory<'c> {
         owner.provider == reader.provider
             && owner.endpoint == reader.endpoint
             && seals.into_iter().all(|seal| seal.open_for(self.target, None).is_ok())
-    }
-
-    fn field_name(&self) -> Option<&'static str> {
-        match self.channel {
-            ReasoningChannel::ReasoningContent => Some("reasoning_content"),
-            ReasoningChannel::Reasoning => Some("reasoning"),
-            ReasoningChannel::Thinking => Some("thinking"),
-            ReasoningChannel::AsEmitted
-            | ReasoningChannel::None
-            | ReasoningChannel::Details
-            | ReasoningChannel::Chunks
-            | ReasoningChannel::Tags => None,
-        }
     }
 }
 

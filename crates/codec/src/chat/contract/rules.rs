@@ -5,7 +5,7 @@ use throughline_core::{
 };
 
 use crate::audit::rule_book::declare_rules;
-use crate::chat::contract::{is_openai, requires_reasoning, vendor_of};
+use crate::chat::contract::{is_openai, requires_reasoning};
 
 declare_rules! {
     Wire::OPENAI_CHAT, "chat.toml";
@@ -81,7 +81,7 @@ fn takes_details(target: &Target) -> bool {
 }
 
 fn relays_to(target: &Target, vendor: Vendor) -> bool {
-    target.provider.dialect.relays && vendor_of(target) == Some(vendor)
+    target.provider.dialect.relays && target.profile.seal_vendor() == Some(vendor)
 }
 
 fn relays_to_anthropic(target: &Target) -> bool {

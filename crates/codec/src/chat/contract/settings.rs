@@ -35,7 +35,6 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             Fix::new("removes `reasoning_effort`", [Edit::Remove(node.range())]),
         )
     } else {
-        let words = profile.efforts.iter().map(|effort| format!("'{effort}'")).collect::<Vec<_>>();
         let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
         let mend = match effort::closest(&wanted, &profile.efforts) {
             Some(nearest) => Fix::new(
@@ -49,7 +48,7 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             format!(
                 "Unsupported value: 'reasoning_effort' does not support '{wanted}' with this model. \
                  Supported values are: {}.",
-                quoted_list(&words)
+                effort::quoted_series(&profile.efforts, '\'')
             ),
             mend,
         )
@@ -59,16 +58,6 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             .with_provider_error(answer)
             .with_auto_fix(mend),
     );
-}
-
-/// Formats the values as the provider lists them: `'low', 'medium', and 'high'`.
-fn quoted_list(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [only] => only.clone(),
-        [one, other] => format!("{one} and {other}"),
-        [first @ .., last] => format!("{}, and {last}", first.join(", ")),
-    }
 }
 
 fn check_sampling(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {

@@ -9,9 +9,8 @@ use throughline_core::{Node, ReasoningFormat, Target, Vendor};
 
 use crate::audit::{AuditContext, Finding, Findings, Rule, Severity};
 use crate::chat::contract::rules::{FOREIGN_DETAILS, SIGNATURE_INVALID};
-use crate::chat::contract::{self, vendor_of};
-use crate::chat::decode;
 use crate::chat::slot::{self, FIELDS};
+use crate::chat::{contract, decode};
 
 /// A parsed request and the facts that the rules use.
 pub(super) struct ChatRequest<'c> {
@@ -78,7 +77,7 @@ impl<'c> ChatRequest<'c> {
         let current = messages.iter().rposition(is_users).map_or(0, |last| last + 1);
         let reasoning = decode::reasoning_of(root);
         let thinks = contract::will_reason(target, reasoning.as_ref());
-        Self { case, root, messages, current, thinks, vendor: vendor_of(target) }
+        Self { case, root, messages, current, thinks, vendor: target.profile.seal_vendor() }
     }
 
     /// Iterates over the assistant messages with their indexes.
@@ -239,10 +238,7 @@ impl<'r, 'f> ChatFindings<'r, 'f> {
 
     /// Reports a finding and marks its range as covered, if its rule applies.
     pub(super) fn add(&mut self, finding: Finding) {
-        if self.applies(finding.rule) {
-            self.cover(&finding.range);
-            self.findings.add(self.with_router_severity(finding));
-        }
+        self.add_at(None, finding);
     }
 
     /// Lowers the severity of Seal findings for routers that are not known to forward Seals: only
@@ -264,7 +260,7 @@ impl<'r, 'f> ChatFindings<'r, 'f> {
         if self.applies(finding.rule) {
             self.cover(&finding.range);
             finding.range = sign.map_or(finding.range, Node::range);
-            self.findings.add(finding);
+            self.findings.add(self.with_router_severity(finding));
         }
     }
 

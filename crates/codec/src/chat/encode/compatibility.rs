@@ -174,16 +174,7 @@ impl ChatWriter<'_> {
 
     /// Returns the member in which the endpoint expects reasoning as one string.
     pub(super) fn field(&self) -> Option<&'static str> {
-        match self.call.target.provider.dialect.channel {
-            ReasoningChannel::ReasoningContent => Some("reasoning_content"),
-            ReasoningChannel::Reasoning => Some("reasoning"),
-            ReasoningChannel::Thinking => Some("thinking"),
-            ReasoningChannel::AsEmitted
-            | ReasoningChannel::None
-            | ReasoningChannel::Details
-            | ReasoningChannel::Chunks
-            | ReasoningChannel::Tags => None,
-        }
+        contract::reasoning_field(self.call.target.provider.dialect.channel)
     }
 }
 

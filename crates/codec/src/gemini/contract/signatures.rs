@@ -269,24 +269,21 @@ fn report_change(
         let what = "restores the issued signature";
         Fix::new(what, [with_signature(part, signature)])
     });
+    let message = format!("the signature of this {name} {phrase}");
     match change.kind {
         ChangeKind::SealAltered { .. } => {
-            let message = format!("the signature of this {name} {phrase}");
             findings.add(at(&SIGNATURE_CORRUPTED, message).with_auto_fix(as_issued));
         }
-        ChangeKind::Foreign(why) => {
-            // No rejection is known between Gemini models, so the severity stays below `Refuse`.
-            let is_model = why == ElisionReason::OtherModel;
-            let severity = if is_model { Severity::Degrade } else { Severity::Refuse };
+        ChangeKind::Foreign(_) | ChangeKind::Unissued => {
+            let severity = if change.kind == ChangeKind::Foreign(ElisionReason::OtherModel) {
+                // No rejection is known between Gemini models.
+                Severity::Degrade
+            } else if change.kind == ChangeKind::Unissued && !change.is_placed {
+                Severity::Note
+            } else {
+                Severity::Refuse
+            };
             let mend = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
-            let message = format!("the signature of this {name} {phrase}");
-            findings
-                .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(mend));
-        }
-        ChangeKind::Unissued => {
-            let severity = if change.is_placed { Severity::Refuse } else { Severity::Note };
-            let mend = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
-            let message = format!("the signature of this {name} {phrase}");
             findings
                 .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(mend));
         }
@@ -294,12 +291,10 @@ fn report_change(
         ChangeKind::SealDropped
             if !change.issued.is_some_and(|issued| is_accepted_by_target(case, issued)) => {}
         ChangeKind::SealDropped => {
-            let message = format!("the signature of this {name} {phrase}");
             findings.add(at(&SIGNATURE_DROPPED, message).with_auto_fix(as_issued));
         }
         ChangeKind::SealMoved | ChangeKind::Duplicated | ChangeKind::PartMoved => {
             if part.is_signed() {
-                let message = format!("the signature of this {name} {phrase}");
                 findings.add(at(&SIGNATURE_MOVED, message));
             }
         }

@@ -91,12 +91,8 @@ fn rejoin(
         let edit = Edit::Replace(next.node.range(), wanted.said(IdPolicy::Kept));
         return Fix::new("restores the id of the item after the reasoning", [edit]);
     }
-    let elsewhere = wanted.and_then(|wanted| {
-        let is_it = |element: &&ResponsesElement<'_>| {
-            element.id.zip(wanted.id).is_some_and(|(id, wanted)| id.is(wanted))
-        };
-        view.elements.iter().find(is_it)
-    });
+    let elsewhere =
+        wanted.and_then(|wanted| view.elements.iter().find(|element| wanted.is_named_by(element)));
     match elsewhere {
         Some(led) => move_before(reasoning, led),
         None => Fix::new(
@@ -161,7 +157,7 @@ fn check_required_reasoning(
         .collect();
     let is_here = |output: &PriorOutput<'_>| {
         output.id.is_some_and(|id| ids.contains(id))
-            || seals.iter().any(|seal| ResponsesReplayHistory::has_seal(output, seal))
+            || seals.iter().any(|seal| output.has_seal(seal))
     };
     let mut missed = HashSet::new();
     for element in view.elements.iter().filter(|element| element.is_models) {
@@ -186,7 +182,7 @@ fn check_required_reasoning(
             let what = format!("restores the reasoning item `{needed_id}` before it");
             Fix::new(what, [Edit::InsertBefore(element.node.range(), gone)])
         } else {
-            remove_id(element)
+            Fix::new("removes the id whose pair is missing", id_removal_edits(element))
         };
         let message = format!(
             "this `{name}` is sent by its stored id, but the reasoning item that led to it, `{needed_id}`, is not in the request"
@@ -200,11 +196,6 @@ fn check_required_reasoning(
                 .with_auto_fix(mend),
         );
     }
-}
-
-/// Builds a fix that removes the id of an element whose pair is gone.
-fn remove_id(element: &ResponsesElement<'_>) -> Fix {
-    Fix::new("removes the id whose pair is missing", id_removal_edits(element))
 }
 
 /// Returns the edits that remove an element's id, and the status that is only valid with an id.

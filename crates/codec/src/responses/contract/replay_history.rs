@@ -38,6 +38,16 @@ impl PriorOutput<'_> {
     pub(super) fn said(&self, ids: IdPolicy) -> Json {
         to_request_element(self.json.tree().root(), ids)
     }
+
+    /// Returns whether a request element has the id of this output.
+    pub(super) fn is_named_by(&self, element: &ResponsesElement<'_>) -> bool {
+        element.id.zip(self.id).is_some_and(|(id, own)| id.is(own))
+    }
+
+    /// Returns whether the output carries this Seal.
+    pub(super) fn has_seal(&self, seal: &[u8]) -> bool {
+        self.seals.contains(&seal)
+    }
 }
 
 impl<'p> ResponsesReplayHistory<'p> {
@@ -86,13 +96,9 @@ impl<'p> ResponsesReplayHistory<'p> {
         }
     }
 
-    pub(super) fn by_id(&self, id: &str) -> Option<&PriorOutput<'p>> {
-        self.outputs.get(*self.by_id.get(id)?)
-    }
-
     /// Returns the output that a request element repeats, found by id.
     pub(super) fn for_element(&self, element: &ResponsesElement<'_>) -> Option<&PriorOutput<'p>> {
-        self.by_id(&element.id?.text()?)
+        self.outputs.get(*self.by_id.get(&*element.id?.text()?)?)
     }
 
     /// Returns the output at a position of an exchange.
@@ -127,11 +133,6 @@ impl<'p> ResponsesReplayHistory<'p> {
         let run = own.get(..=last).unwrap_or_default();
         let first = run.iter().rposition(|other| other.kind != ResponsesElementKind::Reasoning);
         run.get(first.map_or(0, |at| at + 1)..).unwrap_or_default()
-    }
-
-    /// Returns whether the output carries this Seal.
-    pub(super) fn has_seal(output: &PriorOutput<'p>, seal: &[u8]) -> bool {
-        output.seals.contains(&seal)
     }
 
     /// Returns all outputs in order.

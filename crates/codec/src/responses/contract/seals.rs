@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use throughline_core::{Body, Direction, Item, Json, Node, Wire, json};
 
-use crate::responses::contract::pairing::{id_removal_edits, move_before, text_of};
+use crate::responses::contract::pairing::{
+    has_same_content, id_removal_edits, move_before, text_of,
+};
 use crate::responses::contract::replay_history::{PriorOutput, ResponsesReplayHistory};
 use crate::responses::contract::rules::{
     CACHE_PREFIX_BROKEN, ENCRYPTED_CONTENT_INVALID, ITEM_NOT_FOUND, PHASE_DROPPED,
@@ -357,12 +359,9 @@ fn element_of<'v, 'c>(
     view: &'v ResponsesRequest<'c>,
     said: &PriorOutput<'_>,
 ) -> Option<&'v ResponsesElement<'c>> {
-    let by_id = |element: &&ResponsesElement<'_>| {
-        element.id.zip(said.id).is_some_and(|(id, said)| id.is(said))
-    };
-    let same =
-        |element: &&ResponsesElement<'_>| super::pairing::has_same_content(element.node, said);
-    view.elements.iter().find(by_id).or_else(|| view.elements.iter().find(same))
+    let mut elements = view.elements.iter();
+    let same = || view.elements.iter().find(|element| has_same_content(element.node, said));
+    elements.find(|element| said.is_named_by(element)).or_else(same)
 }
 
 /// Reports missing reasoning of the current turn whose following item is present.
@@ -388,9 +387,7 @@ fn report_dropped(
         return;
     };
     let Some(element) = element_of(view, led) else { return };
-    let is_it =
-        |other: &ResponsesElement<'_>| other.id.zip(said.id).is_some_and(|(id, said)| id.is(said));
-    if view.elements.iter().any(is_it) {
+    if view.elements.iter().any(|other| said.is_named_by(other)) {
         // The request references the item by id.
         return;
     }

@@ -56,11 +56,11 @@ fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findin
         (
             format!(
                 "`{model}` does not support the effort `{word}`; it supports {}",
-                quoted_list(&profile.efforts, '`')
+                effort::quoted_series(&profile.efforts, '`')
             ),
             format!(
                 "Unsupported value: '{word}' is not supported with the '{model}' model. Supported values are: {}.",
-                quoted_list(&profile.efforts, '\'')
+                effort::quoted_series(&profile.efforts, '\'')
             ),
         )
     };
@@ -76,17 +76,6 @@ fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findin
             .with_provider_error(answer)
             .with_auto_fix(mend),
     );
-}
-
-/// Formats the values as the provider lists them: `'low', 'medium', and 'high'`.
-fn quoted_list(words: &[String], quote: char) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("{quote}{word}{quote}")).collect();
-    match quoted.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, [one])) => format!("{one} and {last}"),
-        Some((last, others)) => format!("{}, and {last}", others.join(", ")),
-        None => String::new(),
-    }
 }
 
 fn check_sampling(
