@@ -54,6 +54,11 @@ impl CallTracker {
         found.unwrap_or_else(|| CallId::from(wire_id.or(name).unwrap_or("unknown")))
     }
 
+    /// Returns whether a call had this id.
+    pub(crate) fn has_id(&self, wire_id: &str) -> bool {
+        self.by_id.contains_key(wire_id)
+    }
+
     fn latest_with_id(&mut self, wire_id: &str) -> Option<CallId> {
         let numbers = self.by_id.get_mut(wire_id)?;
         while let Some(number) = numbers.pop() {

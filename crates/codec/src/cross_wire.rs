@@ -1,9 +1,7 @@
 //! Decisions that all wires share when an Item comes from another wire: whether it is sent, and
 //! which Fate or warning is recorded. Each wire's encoder chooses the representation.
 
-use throughline_core::{
-    Call, ElisionReason, Fate, Item, Json, ReshapeKind, Thought, Tool, Wire, json,
-};
+use throughline_core::{Call, ElisionReason, Fate, Item, Json, ReshapeKind, Thought, Tool, Wire};
 
 use crate::draft::{self, Draft};
 use crate::seal_policy::{self, CallerThought};
@@ -39,9 +37,7 @@ pub(crate) fn arguments(args: &Json) -> Json {
     if args.tree().root().is_object() {
         return args.clone();
     }
-    json::object(|o| {
-        o.raw("input", args);
-    })
+    object! { "input": args }
 }
 
 /// Returns the encoded media, or warns that this wire cannot carry it.

@@ -7,17 +7,18 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope, Fate, Item,
-    Json, Name, NativePart, Node, ReceivedRequest, Request, ReshapeKind, SIDE_CHANNEL, Settings,
-    Target, ToolChoice, Tree, Warning, Wire, work,
+    Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope, Extra, Fate,
+    Item, Json, Name, NativePart, Node, Origin, ReceivedRequest, Request, ReshapeKind,
+    SIDE_CHANNEL, Settings, ToolChoice, Tree, Warning, Wire, json, work,
 };
 
 use crate::edit::{self, Rope, range_in};
-pub(crate) use crate::edit::{edit_object, merge_objects};
+pub(crate) use crate::edit::{edit_object, merge_objects, with_member};
 use crate::message_groups;
 
 /// A request body under construction.
@@ -38,8 +39,8 @@ impl<'c> Draft<'c> {
     pub(crate) fn new(call: &'c Call, wire: Wire) -> Self {
         let source = call.source_on(&wire);
         let fates = Vec::with_capacity(call.system.len() + call.items.len());
-        let (changes, aside, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        let edited = HashSet::new();
+        let (changes, edited, aside, warnings) =
+            (Vec::new(), HashSet::new(), Vec::new(), Vec::new());
         Self { call, wire, source, changes, edited, aside, order: None, fates, warnings }
     }
 
@@ -68,10 +69,7 @@ impl<'c> Draft<'c> {
     /// then be omitted.
     pub(crate) fn has_other_endpoint(&self) -> bool {
         let now = &self.call.target.origin;
-        self.source.is_some_and(|source| {
-            let was = &source.target.origin;
-            was.provider != now.provider || was.endpoint != now.endpoint
-        })
+        self.source.is_some_and(|source| !is_same_endpoint(&source.target.origin, now))
     }
 
     /// Returns whether the source was addressed to another endpoint or model. Every setting must
@@ -84,9 +82,15 @@ impl<'c> Draft<'c> {
 
     /// Returns the value of a member in the source.
     pub(crate) fn source_value(&self, key: &str) -> Option<Json> {
+        let (body, range) = self.source_range(key)?;
+        Json::parse(body.slice(range)).ok()
+    }
+
+    /// Returns the body of the source and the range of a member's value in it.
+    pub(crate) fn source_range(&self, key: &str) -> Option<(&'c Bytes, Range<usize>)> {
         let source = self.source?;
         let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;
-        Json::parse(source.request.body.slice(range.clone())).ok()
+        Some((&source.request.body, range.clone()))
     }
 
     /// Returns the current value of a member: the changed value, else the value in the source.
@@ -160,10 +164,8 @@ impl<'c> Draft<'c> {
             ToolChoice::Other(_) => true,
         };
         if !is_possible {
-            self.warn(
-                "tool_choice",
-                "the tools it refers to are not sent; `tool_choice` was omitted",
-            );
+            let message = "the tools it refers to are not sent; `tool_choice` was omitted";
+            self.warn("tool_choice", message);
         }
         Some(choice).filter(|_| is_possible)
     }
@@ -174,20 +176,14 @@ impl<'c> Draft<'c> {
         let holds =
             |word: &str| memchr::memmem::find(native.json.bytes(), word.as_bytes()).is_some();
         if holds("\"cache_control\"") || holds("\"cachePoint\"") {
-            self.warn(
-                "cache_control",
-                "cache markers cannot be translated to another wire; they were omitted",
-            );
+            let message = "cache markers cannot be translated to another wire; they were omitted";
+            self.warn("cache_control", message);
         }
     }
 
     /// Writes the array at `key` unless the source already has these elements.
     pub(crate) fn put_elements(&mut self, key: &'static str, elements: &[Json]) {
-        let place = self.source.and_then(|source| {
-            let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;
-            Some((&source.request.body, range.clone()))
-        });
-        let changed = match place {
+        let changed = match self.source_range(key) {
             Some((body, range)) => Rope::rebuild_array(body, range, elements),
             None => Some(Rope::array(elements)),
         };
@@ -234,21 +230,26 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Restores the Fates to the original order of the Items.
-    fn sort_fates(&mut self) {
-        if let Some(order) = self.order.take() {
-            let said = self.fates.split_off(self.fates.len().saturating_sub(order.len()));
-            let mut placed: Vec<_> = order.into_iter().zip(said).collect();
-            placed.sort_by_key(|(position, _)| *position);
-            self.fates.extend(placed.into_iter().map(|(_, fate)| fate));
+    /// Writes the model of the target, unless the source already names it.
+    pub(crate) fn put_model(&mut self) {
+        let model = self.call.target.model();
+        if self.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
+            self.put("model", json::string(model));
         }
     }
 
-    /// Writes the side channel if it has entries.
-    fn put_side_channel(&mut self) {
-        if !self.aside.is_empty() {
-            let entries = Rope::array(&self.aside);
-            self.change(Cow::Borrowed(SIDE_CHANNEL), Some(entries));
+    /// Writes the stream flag if it differs from the source, or from the default of the wire.
+    pub(crate) fn put_stream(&mut self, default: bool) {
+        let was = self.source_value("stream").and_then(|was| was.tree().root().bool());
+        if was.unwrap_or(default) != self.call.stream {
+            self.put("stream", self.call.stream.into());
+        }
+    }
+
+    /// Writes the tools, if there are any now or in the source.
+    pub(crate) fn put_tools(&mut self, tools: &[Json]) {
+        if self.source_value("tools").is_some() || !tools.is_empty() {
+            self.put_elements("tools", tools);
         }
     }
 
@@ -275,8 +276,17 @@ impl<'c> Draft<'c> {
                 (Name::from(path), headers.collect())
             }
         };
-        self.put_side_channel();
-        self.sort_fates();
+        if !self.aside.is_empty() {
+            let entries = Rope::array(&self.aside);
+            self.change(Cow::Borrowed(SIDE_CHANNEL), Some(entries));
+        }
+        // Restore the original order of the Items.
+        if let Some(order) = self.order.take() {
+            let fates = self.fates.split_off(self.fates.len().saturating_sub(order.len()));
+            let mut placed: Vec<_> = order.into_iter().zip(fates).collect();
+            placed.sort_by_key(|(position, _)| *position);
+            self.fates.extend(placed.into_iter().map(|(_, fate)| fate));
+        }
         let request = Request { path, headers, body: self.body() };
         EncodedRequest { request, fates: self.fates, warnings: self.warnings, prefix }
     }
@@ -292,49 +302,57 @@ pub(crate) fn intact_envelope<'i>(items: &[&'i Item], wire: &Wire) -> Option<&'i
     (all && items.len() == first.parts).then_some(&**first)
 }
 
+/// Returns whether two Origins are one endpoint of one provider.
+pub(crate) fn is_same_endpoint(one: &Origin, other: &Origin) -> bool {
+    one.provider == other.provider && one.endpoint == other.endpoint
+}
+
 /// Returns a Fate in which everything was sent unchanged.
 pub(crate) fn kept_fate(item: &Item) -> Fate {
-    Fate {
-        item: item.id.clone(),
-        visible: Disposition::Kept,
-        seals: vec![Disposition::Kept; item.seals.len()],
-    }
+    uniform_fate(item, Disposition::Kept, Disposition::Kept)
 }
 
 /// Returns a Fate in which nothing was sent.
 pub(crate) fn elided_fate(item: &Item, why: ElisionReason) -> Fate {
-    Fate {
-        item: item.id.clone(),
-        visible: Disposition::Elided(why),
-        seals: vec![Disposition::Elided(why); item.seals.len()],
-    }
+    uniform_fate(item, Disposition::Elided(why), Disposition::Elided(why))
 }
 
 /// Returns a Fate in which the content was sent in another form, without its Seals.
 pub(crate) fn reshaped_fate(item: &Item, how: ReshapeKind, seals: ElisionReason) -> Fate {
-    Fate {
-        item: item.id.clone(),
-        visible: Disposition::Reshaped(how),
-        seals: vec![Disposition::Elided(seals); item.seals.len()],
-    }
+    uniform_fate(item, Disposition::Reshaped(how), Disposition::Elided(seals))
 }
 
-/// Keeps the bytes of a request, so that encoding the Call again can copy them.
-pub(crate) fn received_request(
-    wire: Wire,
-    request: &Request,
-    target: &Target,
-    tree: &Tree,
-    settings: &Settings,
-) -> Arc<ReceivedRequest> {
-    let (target, request, settings) = (target.clone(), request.clone(), settings.clone());
-    Arc::new(ReceivedRequest {
-        wire,
-        target,
-        request,
-        members: edit::member_ranges(tree),
-        settings,
-    })
+fn uniform_fate(item: &Item, visible: Disposition, seal: Disposition) -> Fate {
+    Fate { item: item.id.clone(), visible, seals: vec![seal; item.seals.len()] }
+}
+
+/// Keeps the bytes of the request that `call` was decoded from, so that encoding can copy them.
+pub(crate) fn record_source(call: &mut Call, wire: Wire, request: &Request, tree: &Tree) {
+    let (target, settings) = (call.target.clone(), call.settings.clone());
+    let (request, members) = (request.clone(), edit::member_ranges(tree));
+    call.source = Some(Arc::new(ReceivedRequest { wire, target, request, members, settings }));
+}
+
+/// Returns members of a request that no field of a Call represents.
+pub(crate) fn extras<'t>(
+    members: impl IntoIterator<Item = (Name, Node<'t>)>,
+    wire: &Wire,
+) -> Vec<Extra> {
+    let extra =
+        |(key, value): (_, Node<'_>)| Extra { wire: Some(wire.clone()), key, value: value.json() };
+    members.into_iter().map(extra).collect()
+}
+
+/// Returns the stop sequences as a list, if there are any.
+pub(crate) fn stop_list(settings: &Settings) -> Option<Json> {
+    let list = || {
+        json::array(|a| {
+            for stop in &settings.stop {
+                a.string(stop);
+            }
+        })
+    };
+    (!settings.stop.is_empty()).then(list)
 }
 
 /// Returns the members by name. The last of several members with one name counts, at its own
@@ -352,14 +370,4 @@ pub(crate) fn last_member_per_name<'t>(
         last.get(key) == Some(&(place - 1))
     });
     all
-}
-
-/// Creates the native form of a part of a request.
-pub(crate) fn native_part(
-    wire: Wire,
-    side: Direction,
-    json: Json,
-    envelope: Option<&Arc<Envelope>>,
-) -> NativePart {
-    NativePart { envelope: envelope.cloned(), ..NativePart::new(wire, side, json) }
 }

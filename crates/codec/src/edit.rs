@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Name, Tree, json, work};
+use throughline_core::{Json, Name, Node, Tree, json, work};
 
 /// New values for an object's members, by name. `None` removes the member.
 pub(crate) type MemberChanges<V> = [(Cow<'static, str>, Option<V>)];
@@ -111,14 +111,29 @@ pub(crate) fn member_ranges(tree: &Tree) -> Vec<(Name, Range<usize>)> {
 }
 
 /// Copies an object with some members changed.
-pub(crate) fn edit_object(base: Option<&Json>, changes: &MemberChanges<Json>) -> Json {
-    let changes: Vec<_> =
-        changes.iter().map(|(key, value)| (key.clone(), value.clone().map(Rope::from))).collect();
+pub(crate) fn edit_object<K: Clone + Into<Cow<'static, str>>>(
+    base: Option<&Json>,
+    changes: &[(K, Option<Json>)],
+) -> Json {
+    let rope = |(key, value): &(K, Option<Json>)| {
+        let value = value.clone().map(Rope::from);
+        (key.clone().into(), value)
+    };
+    let changes: Vec<_> = changes.iter().map(rope).collect();
     let bytes = match base {
         Some(base) => edit_bytes(base.bytes(), &member_ranges(&base.tree()), &changes),
         None => write(&changes),
     };
     Json::parse(bytes).unwrap_or_else(|_| Json::null())
+}
+
+/// Returns `base` with one member set.
+pub(crate) fn with_member(
+    base: &Json,
+    key: impl Clone + Into<Cow<'static, str>>,
+    value: Json,
+) -> Json {
+    edit_object(Some(base), &[(key, Some(value))])
 }
 
 /// Merges `value` into `base`: objects of the same `type` member by member; other values replace
@@ -132,11 +147,10 @@ pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
         return value.clone();
     }
     let members = value_tree.root().members();
-    let changes: Vec<_> = members
-        .map(|(key, value)| {
-            (Cow::Owned(key.text().unwrap_or_default().into_owned()), Some(value.json()))
-        })
-        .collect();
+    let change = |(key, value): (Node<'_>, Node<'_>)| {
+        (key.text().unwrap_or_default().into_owned(), Some(value.json()))
+    };
+    let changes: Vec<_> = members.map(change).collect();
     edit_object(Some(base), &changes)
 }
 

@@ -1,6 +1,6 @@
 //! Maps reasoning efforts to the effort levels and token budgets that a model accepts.
 
-use throughline_core::Profile;
+use throughline_core::{Name, NativeReasoning, Node, Profile};
 
 use crate::draft::Draft;
 
@@ -76,6 +76,27 @@ pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t Strin
 /// Returns the position of an effort in the ascending list; `None` for an unknown effort.
 pub(crate) fn effort_rank(effort: &str) -> Option<usize> {
     EFFORTS.iter().position(|word| word.eq_ignore_ascii_case(effort))
+}
+
+/// Reads Claude's thinking settings, which Anthropic and Bedrock share. `switch` is the object that
+/// turns reasoning on or off.
+pub(crate) fn read_thinking(
+    thinking: Option<Node<'_>>,
+    switch: Option<Node<'_>>,
+    effort: Option<Name>,
+) -> Option<NativeReasoning> {
+    if switch.is_none() && effort.is_none() {
+        return None;
+    }
+    let kind = switch.and_then(|switch| switch.text_of("type"));
+    let display = thinking.and_then(|thinking| thinking.text_of("display"));
+    Some(NativeReasoning {
+        enabled: kind.map(|kind| kind != "disabled"),
+        effort,
+        budget_tokens: thinking.and_then(|t| t.get("budget_tokens")).and_then(Node::u64),
+        include_thoughts: display.map(|display| display != "omitted"),
+        provider_extras: Vec::new(),
+    })
 }
 
 /// Formats values for a sentence: `low`, `medium` and `high`.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Json, Name, Reply};
+use throughline_core::{Body, Delta, Event, Item, Json, Name, Node, Reply, StopReason, Thought};
 
 use crate::empty_text::EmptyTextFilter;
 use crate::frame::{Frame, FrameWriter, Framer, Framing};
+use crate::item_reader::named_member;
 use crate::{Codec, CodecError, DecodeContext, Decoder, Encoder};
 
 /// Decodes bytes to Events: a framer followed by a wire's decoder.
@@ -118,12 +119,48 @@ pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     for (position, item) in reply.items.iter().enumerate() {
         let index = u32::try_from(position).unwrap_or(u32::MAX);
         events.push(opened_event(index, item));
-        events.extend(whole_delta(item).map(|delta| Event::Delta { index, delta }));
+        events.extend(text_delta(&item.body).map(|delta| Event::Delta { index, delta }));
         events.push(Event::Closed { index, item: Box::new(item.clone()) });
     }
     events.push(Event::Usage(reply.usage));
     events.push(Event::Ended(Box::new(reply.clone())));
     events
+}
+
+/// Ends a streamed response. The Items of a broken stream are marked as truncated.
+pub(crate) fn ended_event(mut reply: Reply) -> Event {
+    reply.items.sort_by_key(|item| item.place);
+    if reply.stop == StopReason::Cut {
+        reply.items.iter_mut().for_each(Item::mark_truncated);
+    }
+    Event::Ended(Box::new(reply))
+}
+
+/// Sets a member of a response that is assembled from a stream.
+pub(crate) fn store_member(members: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
+    match members.iter_mut().find(|(known, _)| key.is(known)) {
+        Some((_, known)) => *known = value.json(),
+        None => members.push(named_member((key, value))),
+    }
+}
+
+/// Returns the delta that contains the whole text of an Item.
+pub(crate) fn text_delta(body: &Body) -> Option<Delta> {
+    match body {
+        Body::Text(text) if !text.is_empty() => Some(Delta::Text(Arc::clone(text))),
+        Body::Thought(thought) if !thought.content.is_empty() => {
+            Some(Delta::Thought(Arc::clone(&thought.content)))
+        }
+        Body::Text(_)
+        | Body::Thought(_)
+        | Body::Call(_)
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => None,
+    }
 }
 
 /// Returns the Event that opens an Item before it has content.
@@ -137,9 +174,7 @@ pub(crate) fn empty_body(body: &Body) -> Body {
     let empty = || Name::from("");
     match body {
         Body::Text(_) => Body::Text(empty()),
-        Body::Thought(thought) => {
-            Body::Thought(throughline_core::Thought { content: empty(), ..thought.clone() })
-        }
+        Body::Thought(thought) => Body::Thought(Thought { content: empty(), ..thought.clone() }),
         Body::Media(_)
         | Body::Call(_)
         | Body::Result(_)
@@ -148,20 +183,4 @@ pub(crate) fn empty_body(body: &Body) -> Body {
         | Body::Summary { .. }
         | Body::Unknown => body.clone(),
     }
-}
-
-fn whole_delta(item: &Item) -> Option<Delta> {
-    match &item.body {
-        Body::Text(text) => Some(Delta::Text(Arc::clone(text))),
-        Body::Thought(thought) => Some(Delta::Thought(Arc::clone(&thought.content))),
-        // A complete call needs no deltas; its `Closed` event contains everything.
-        Body::Call(_)
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    }
-    .filter(|delta| !matches!(delta, Delta::Text(t) | Delta::Thought(t) if t.is_empty()))
 }

@@ -1,10 +1,6 @@
 //! Finds the opaque values inside a part.
 
-use std::sync::Arc;
-
-use throughline_core::{Label, Node, Origin, Seal};
-
-use crate::DecodeContext;
+use throughline_core::{Label, Node};
 
 /// Returns the non-empty strings below `node` whose key satisfies `is_sealed`, each with its JSON
 /// pointer, in document order.
@@ -47,20 +43,4 @@ fn pointer(mut node: Node<'_>, value: Node<'_>) -> String {
         };
     }
     pointer
-}
-
-/// Returns the opaque values below `node` as Seals of `origin`. `format` returns the Seal format of
-/// a key.
-pub(crate) fn seals(
-    node: Node<'_>,
-    asked: &DecodeContext,
-    origin: &Arc<Origin>,
-    format: impl Fn(&str) -> Option<Label>,
-) -> Vec<Seal> {
-    let found = find(node, |key| format(key).is_some());
-    let sealed = found.filter_map(|(at, value)| {
-        let format = format(at.rsplit('/').next()?)?;
-        Some(asked.seal(value.text_bytes()?, format, origin, at))
-    });
-    sealed.collect()
 }

@@ -28,6 +28,7 @@ mod sse;
 use std::{fmt, mem, sync::Arc};
 
 use bytes::Bytes;
+use throughline_core::Json;
 
 use self::{
     array::ArrayFramer, event_stream::EventStreamFramer, lines::LineFramer, sse::SseFramer,
@@ -79,6 +80,13 @@ pub struct Frame {
     /// Whether the AWS event stream marks the message as an exception. Always false for other
     /// framings.
     pub exception: bool,
+}
+
+impl Frame {
+    /// Creates a frame with a JSON document.
+    pub(crate) fn json(event: Option<Arc<str>>, json: &Json) -> Self {
+        Self { event, data: json.bytes().clone(), exception: false }
+    }
 }
 
 /// Splits one stream into frames.

@@ -18,6 +18,11 @@
 //! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and can be passed
 //! anywhere a built-in codec can.
 
+#[macro_use]
+mod codec_methods;
+#[macro_use]
+mod object;
+
 mod anthropic;
 mod audit;
 mod call_ids;
@@ -37,6 +42,7 @@ mod events;
 mod find_seals;
 mod frame;
 mod gemini;
+mod item_reader;
 mod message_groups;
 mod prefix;
 mod prefix_freeze;

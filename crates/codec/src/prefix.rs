@@ -90,6 +90,17 @@ impl PrefixHasher {
     }
 }
 
+/// Adds elements to the prefix of a request, if the target's Seals are bound to it.
+pub(crate) fn absorb<'j>(
+    prefix: &mut Option<PrefixHasher>,
+    name: &str,
+    elements: impl IntoIterator<Item = &'j Json>,
+) {
+    if let Some(prefix) = prefix {
+        elements.into_iter().for_each(|element| prefix.update(name, element));
+    }
+}
+
 /// Returns the text of a list with exactly one text block. The wires treat both forms as equal.
 fn single_text_block(node: Node<'_>) -> Option<Node<'_>> {
     let mut elements = node.elements();

@@ -52,10 +52,10 @@ pub fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
 pub fn applied_fixes_json(mended: &[AppliedFix]) -> Json {
     json::array(|a| {
         for change in mended {
-            a.object(|o| {
-                o.string("rule", change.rule.id).string("path", &change.path);
-                o.string("message", &shorten_opaque_words(&change.message));
-                o.string("change", &shorten_opaque_words(&change.what));
+            a.object(members! {
+                "rule": change.rule.id, "path": change.path,
+                "message": shorten_opaque_words(&change.message),
+                "change": shorten_opaque_words(&change.what),
             });
         }
     })
@@ -86,9 +86,7 @@ pub fn fates_json(call: &Call, encoded: &EncodedRequest) -> Json {
         });
         o.array("warnings", |a| {
             for warning in &encoded.warnings {
-                a.object(|o| {
-                    o.string("setting", &warning.setting).string("message", &warning.message);
-                });
+                a.object(members! { "setting": warning.setting, "message": warning.message });
             }
         });
     })

@@ -2,7 +2,7 @@
 
 use throughline_core::{
     Body, Call, Digest, Disposition, ElisionReason, Fate, Item, Json, ReplayForm, ReshapeKind,
-    Target, Thought, Wire, json, tag::tag_of,
+    Target, Thought, Wire, tag::tag_of,
 };
 
 use crate::draft::Draft;
@@ -62,11 +62,10 @@ pub(crate) fn apply_replay_policy(
     match (call.replay.replay_form(item, thought, &[tag]), &thought.payload) {
         (ReplayForm::Typed, Some(payload)) => (typed(payload), fate(Disposition::Kept)),
         (ReplayForm::SideChannel, Some(payload)) => {
-            draft.aside.push(json::object(|o| {
-                o.string("id", &item.id.0);
-                o.maybe_string("replayCompatibility", thought.replay_compatibility.as_deref());
-                o.raw("payload", payload);
-            }));
+            draft.aside.push(object! {
+                "id": item.id.0, "replayCompatibility": thought.replay_compatibility.as_deref(),
+                "payload": payload,
+            });
             (CallerThought::Apart, fate(Disposition::Reshaped(ReshapeKind::SideChannel)))
         }
         (ReplayForm::Envelope, _) => match call.replay.envelope(&item.id, thought) {

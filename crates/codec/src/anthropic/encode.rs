@@ -1,8 +1,5 @@
 //! Encodes Calls and Replies.
 
-use std::borrow::Cow;
-
-use bytes::Bytes;
 use throughline_core::{
     Body, Call, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Json, Media,
     NativePart, Outcome, Part, Reply, ReshapeKind, Role, Tool, ToolResult, Wire, json,
@@ -13,7 +10,7 @@ use crate::call_ids::CallIdAllocator;
 use crate::cross_wire;
 use crate::draft::{self, Draft};
 use crate::message_groups::{self, MessageGroup, groups};
-use crate::prefix::PrefixHasher;
+use crate::prefix::{PrefixHasher, absorb};
 use crate::seal_policy;
 
 mod settings;
@@ -45,10 +42,7 @@ impl AnthropicSpeaker {
 /// Encodes a Call.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
-    let model = call.target.model();
-    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
-        draft.put("model", json::string(model));
-    }
+    draft.put_model();
     let mut writer = AnthropicWriter {
         call,
         prefix: call.target.profile.bound.prefix.then(PrefixHasher::new),
@@ -60,13 +54,7 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     let pieces = writer.messages(&mut draft, conversation);
     settings::put_settings(&mut draft, call, &pieces);
     draft.put_elements("messages", &pieces);
-    if draft.source().is_none() || draft.source_value("stream").is_some() || call.stream {
-        let was =
-            draft.source_value("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
-        if was != call.stream {
-            draft.put("stream", call.stream.into());
-        }
-    }
+    draft.put_stream(false);
     draft.put_extras();
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
@@ -80,17 +68,11 @@ struct AnthropicWriter<'c> {
 }
 
 impl<'c> AnthropicWriter<'c> {
-    fn absorb(&mut self, name: &str, element: &Json) {
-        if let Some(prefix) = &mut self.prefix {
-            prefix.update(name, element);
-        }
-    }
-
     fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
         let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
             draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
-            self.absorb("system", &envelope.json);
+            absorb(&mut self.prefix, "system", [&envelope.json]);
             draft.put_if_changed("system", &envelope.json);
             return;
         }
@@ -111,7 +93,7 @@ impl<'c> AnthropicWriter<'c> {
             draft.fates.push(fate);
         }
         let system = json::array_of(&blocks);
-        self.absorb("system", &system);
+        absorb(&mut self.prefix, "system", [&system]);
         draft.put("system", system);
     }
 
@@ -121,12 +103,8 @@ impl<'c> AnthropicWriter<'c> {
             None => cross_wire::tool(draft, tool, |_| tool_declaration(tool)),
         });
         let tools: Vec<Json> = tools.collect();
-        if draft.source_value("tools").is_some() || !tools.is_empty() {
-            draft.put_elements("tools", &tools);
-        }
-        for tool in &tools {
-            self.absorb("tool", tool);
-        }
+        draft.put_tools(&tools);
+        absorb(&mut self.prefix, "tool", &tools);
     }
 
     fn messages(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
@@ -135,9 +113,7 @@ impl<'c> AnthropicWriter<'c> {
         let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let piece = self.message(draft, &group);
-            if let Some(piece) = &piece {
-                self.absorb("message", piece);
-            }
+            absorb(&mut self.prefix, "message", &piece);
             pieces.extend(piece);
         }
         pieces
@@ -184,10 +160,7 @@ impl<'c> AnthropicWriter<'c> {
         let envelope =
             group.items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
         Some(match envelope {
-            Some(envelope) => draft::edit_object(
-                Some(&envelope.json),
-                &[(Cow::Borrowed("content"), Some(content))],
-            ),
+            Some(envelope) => draft::with_member(&envelope.json, "content", content),
             None => {
                 let role = json::string(group.speaker.role());
                 json::object_of([("role", &role), ("content", &content)])
@@ -225,10 +198,10 @@ impl<'c> AnthropicWriter<'c> {
             }
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
-                said(json::object(|o| {
-                    o.string("type", "tool_use").string("id", &id).string("name", &call.name);
-                    o.raw("input", &cross_wire::arguments(&call.args));
-                }))
+                said(object! {
+                    "type": "tool_use", "id": id, "name": call.name,
+                    "input": cross_wire::arguments(&call.args),
+                })
             }
             Body::Result(result) => said(self.result_block(draft, result)),
             Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
@@ -247,9 +220,7 @@ impl<'c> AnthropicWriter<'c> {
         let seals = seal_policy::seals(item, target, prefix);
         let is_string = native.json.bytes().first() == Some(&b'"');
         let block = match native.side {
-            Direction::Request if is_string => json::object(|o| {
-                o.string("type", "text").raw("text", &native.json);
-            }),
+            Direction::Request if is_string => object! { "type": "text", "text": native.json },
             Direction::Request => native.json.clone(),
             Direction::Response => wire::project(&native.json),
         };
@@ -331,17 +302,13 @@ fn tool_declaration(tool: &Tool) -> Json {
         o.maybe_string("description", tool.description.as_deref());
         match &tool.schema {
             Some(schema) => o.raw("input_schema", schema),
-            None => o.object("input_schema", |o| {
-                o.string("type", "object");
-            }),
+            None => o.object("input_schema", members! { "type": "object" }),
         };
     })
 }
 
 fn text_block(text: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "text").string("text", text);
-    })
+    object! { "type": "text", "text": text }
 }
 
 fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json> {
@@ -354,36 +321,26 @@ fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json>
         Media::Inline { mime, base64 } => {
             let data = std::str::from_utf8(base64).ok()?;
             let kind = kind_of(mime)?;
-            Some(json::object(|o| {
-                o.string("type", kind).object("source", |o| {
-                    o.string("type", "base64").string("media_type", mime).string("data", data);
-                });
-            }))
+            Some(object! {
+                "type": kind, "source": { "type": "base64", "media_type": mime, "data": data },
+            })
         }
         Media::Remote { mime, uri, owner: None } => {
             let kind = mime.as_deref().map_or(Some("image"), kind_of)?;
-            Some(json::object(|o| {
-                o.string("type", kind).object("source", |o| {
-                    o.string("type", "url").string("url", uri);
-                });
-            }))
+            Some(object! { "type": kind, "source": { "type": "url", "url": uri } })
         }
         Media::Remote { mime, uri, owner: Some(owner) } => {
             let kind = mime.as_deref().map_or(Some("document"), kind_of)?;
             let is_own = owner.provider == target.origin.provider;
             is_own.then(|| {
-                json::object(|o| {
-                    o.string("type", kind).object("source", |o| {
-                        o.string("type", "file").string("file_id", uri);
-                    });
-                })
+                object! { "type": kind, "source": { "type": "file", "file_id": uri } }
             })
         }
     }
 }
 
 /// Encodes a complete response.
-pub(super) fn reply(reply: &Reply) -> Bytes {
+pub(super) fn encode_reply(reply: &Reply) -> Json {
     let content = json::array(|a| {
         for item in &reply.items {
             if let Some(block) = reply_block(item) {
@@ -392,7 +349,7 @@ pub(super) fn reply(reply: &Reply) -> Bytes {
         }
     });
     let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
-    let written = json::object(|o| {
+    json::object(|o| {
         if let Some(extras) = own.filter(|extras| !extras.is_empty()) {
             let mut is_written = false;
             for (key, value) in extras {
@@ -423,8 +380,7 @@ pub(super) fn reply(reply: &Reply) -> Bytes {
             None => o.null("stop_sequence"),
         };
         o.raw("usage", &wire::usage_json(&reply.usage));
-    });
-    written.bytes().clone()
+    })
 }
 
 /// Encodes a block of a response. Thoughts of other wires are included for the reader; only
@@ -435,11 +391,9 @@ pub(super) fn reply_block(item: &Item) -> Option<Json> {
     }
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),
-        Body::Thought(thought) => Some(json::object(|o| {
-            o.string("type", "thinking")
-                .string("thinking", &thought.content)
-                .string("signature", "");
-        })),
+        Body::Thought(thought) => Some(object! {
+            "type": "thinking", "thinking": thought.content, "signature": "",
+        }),
         Body::Call(call) => Some(json::object(|o| {
             let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
             o.string("type", "tool_use").string("id", id).string("name", &call.name);

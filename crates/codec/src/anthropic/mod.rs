@@ -21,15 +21,10 @@ mod stream;
 mod tests;
 mod wire;
 
-use bytes::Bytes;
-use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Name, Request, Target, Tree, Wire};
 
-use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
-use crate::{
-    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
-    PathStyle, Rule,
-};
+use crate::{AuditContext, Codec, Findings, Rule};
 
 /// The codec of Anthropic's Messages API.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,10 +33,6 @@ pub struct AnthropicMessages;
 impl Codec for AnthropicMessages {
     fn wire(&self) -> Wire {
         Wire::ANTHROPIC_MESSAGES
-    }
-
-    fn recognise(&self, document: Node<'_>) -> Option<Document> {
-        wire::recognise(document)
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
@@ -56,38 +47,7 @@ impl Codec for AnthropicMessages {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
-        Ok(encode::encode(call))
-    }
-
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        decode::request(request, &Tree::parse(request.body.clone())?, asked)
-    }
-
-    fn decode_parsed(
-        &self,
-        request: &Request,
-        body: &Tree,
-        asked: &DecodeContext,
-    ) -> Result<Call, CodecError> {
-        decode::request(request, body, asked)
-    }
-
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        decode::reply(body, asked)
-    }
-
-    fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply(&without_empty_texts(reply, &self.wire())))
-    }
-
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        Box::new(stream::AnthropicDecoder::new(asked.clone()))
-    }
-
-    fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::AnthropicEncoder::default())
-    }
+    codec_methods!(stream::AnthropicDecoder, stream::AnthropicEncoder);
 
     fn rules(&self) -> &'static [&'static Rule] {
         &contract::RULES
@@ -95,10 +55,6 @@ impl Codec for AnthropicMessages {
 
     fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
         contract::inspect(case, findings);
-    }
-
-    fn path_style(&self) -> PathStyle {
-        PathStyle::Dots
     }
 
     fn prefix_members(&self) -> &'static [&'static str] {

@@ -4,24 +4,24 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use throughline_core::{
-    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
-    StopReason, Tree, Usage, Wire, json,
+    Body, Delta, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role, StopReason,
+    Tree, Usage, Wire, json,
 };
 
-use crate::anthropic::decode::{self, AnthropicReader};
+use crate::anthropic::decode;
 use crate::anthropic::encode;
 use crate::anthropic::wire;
 use crate::events;
 use crate::frame::Frame;
+use crate::item_reader::{ItemReader, named_member};
 use crate::{CodecError, DecodeContext, Decoder, Encoder, draft};
 
 const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
 /// Decodes a streamed message.
 pub(super) struct AnthropicDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
     open: BTreeMap<u64, AnthropicOpenBlock>,
@@ -43,10 +43,10 @@ struct AnthropicOpenBlock {
 }
 
 impl AnthropicDecoder {
-    pub(super) fn new(asked: DecodeContext) -> Self {
+    pub(super) fn new(context: DecodeContext) -> Self {
         Self {
-            origin: Arc::clone(&asked.target.origin),
-            asked,
+            origin: Arc::clone(&context.target.origin),
+            context,
             id: None,
             open: BTreeMap::new(),
             items: Vec::new(),
@@ -60,7 +60,7 @@ impl AnthropicDecoder {
     fn on_message_start(&mut self, root: Node<'_>) -> Vec<Event> {
         let Some(message) = root.get("message") else { return vec![Event::Alien(root.json())] };
         self.id = message.name_of("id");
-        self.origin = self.asked.origin(message.text_of("model").as_deref(), None);
+        self.origin = self.context.origin(message.text_of("model").as_deref(), None);
         for (key, value) in message.members().filter(|(key, _)| !key.is("content")) {
             self.store_member(key, value);
         }
@@ -70,14 +70,10 @@ impl AnthropicDecoder {
 
     /// Stores a member of the message. A later value replaces an earlier one at its position.
     fn store_member(&mut self, key: Node<'_>, value: Node<'_>) {
-        let name = key.name().unwrap_or_default();
-        match self.extras.iter_mut().find(|(known, _)| *known == name) {
-            // The final usage adds counts and may omit the earlier ones, so merge both.
-            Some((_, known)) if &*name == "usage" => {
-                *known = draft::merge_objects(Some(known), &value.json());
-            }
-            Some((_, known)) => *known = value.json(),
-            None => self.extras.push((name, value.json())),
+        // The final usage adds counts and may omit the earlier ones, so merge both.
+        match self.extras.iter_mut().find(|(known, _)| &**known == "usage" && key.is(known)) {
+            Some((_, known)) => *known = draft::merge_objects(Some(known), &value.json()),
+            None => events::store_member(&mut self.extras, key, value),
         }
     }
 
@@ -97,10 +93,9 @@ impl AnthropicDecoder {
         };
         let index = u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX);
         let opened = events::opened_event(index, &self.item(index, &block.json(), false));
-        let (text, signature) = (String::new(), None);
-        let (start, citations, others) = (block.json(), Vec::new(), Vec::new());
-        self.open
-            .insert(at, AnthropicOpenBlock { index, start, text, signature, citations, others });
+        let (start, (text, signature, citations, others)) = (block.json(), Default::default());
+        let block = AnthropicOpenBlock { index, start, text, signature, citations, others };
+        self.open.insert(at, block);
         vec![opened]
     }
 
@@ -130,9 +125,7 @@ impl AnthropicDecoder {
             }
             "compaction_delta" => {
                 let members = delta.members().filter(|(key, _)| !key.is("type"));
-                let members =
-                    members.map(|(key, value)| (key.name().unwrap_or_default(), value.json()));
-                block.others.extend(members);
+                block.others.extend(members.map(named_member));
                 Vec::new()
             }
             _ => vec![Event::Alien(root.json())],
@@ -150,12 +143,11 @@ impl AnthropicDecoder {
     }
 
     fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
-        let mut reader =
-            AnthropicReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
-        reader.prefix_ids_with(self.id.as_ref());
+        let (context, id) = (Cow::Borrowed(&self.context), self.id.as_ref());
+        let mut reader = ItemReader::for_reply(context, WIRE, &self.origin, id);
         let tree = block.tree();
         let place = ItemPosition { message: 0, part: index };
-        let mut item = reader.block(place, Role::Assistant, tree.root(), None);
+        let mut item = decode::read_block(&mut reader, place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
@@ -193,19 +185,10 @@ impl AnthropicDecoder {
             Some((reason, sequence)) if !is_cut => wire::stop(Some(&reason), sequence),
             Some(_) | None => StopReason::Cut,
         };
-        let mut items = std::mem::take(&mut self.items);
-        items.sort_by_key(|item| item.place);
-        if stop == StopReason::Cut {
-            items.iter_mut().for_each(Item::mark_truncated);
-        }
-        vec![Event::Ended(Box::new(Reply {
-            id: self.id.clone(),
-            items,
-            stop,
-            usage: self.usage,
-            origin: Arc::clone(&self.origin),
-            extras: std::mem::take(&mut self.extras),
-        }))]
+        let items = std::mem::take(&mut self.items);
+        let extras = std::mem::take(&mut self.extras);
+        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
+        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
     }
 }
 
@@ -289,7 +272,7 @@ impl Decoder for AnthropicDecoder {
             "message_delta" => self.on_message_delta(root),
             "message_stop" => self.finish_reply(),
             "ping" => Vec::new(),
-            "error" => vec![Event::Failed(decode::failure(root, &frame.data))],
+            "error" => vec![Event::Failed(decode::decode_failure(root, &frame.data))],
             _ => vec![Event::Alien(root.json())],
         })
     }
@@ -315,30 +298,31 @@ pub(super) struct AnthropicEncoder {
 impl Encoder for AnthropicEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { id, origin } => vec![event_frame("message_start", |o| {
-                o.object("message", |o| {
-                    o.string("id", id.as_deref().unwrap_or("msg")).string("type", "message");
-                    o.string("role", "assistant").string("model", &origin.answered);
-                    o.array("content", |_| {}).null("stop_reason").null("stop_sequence");
-                    o.raw("usage", &wire::usage_json(&Usage::default()));
-                });
-            })],
+            Event::Began { id, origin } => vec![event_frame(
+                "message_start",
+                members! {
+                    "message": {
+                        "id": id.as_deref().unwrap_or("msg"), "type": "message", "role": "assistant",
+                        "model": origin.answered, "content": [], "stop_reason": null,
+                        "stop_sequence": null, "usage": wire::usage_json(&Usage::default()),
+                    },
+                },
+            )],
             Event::Opened { index, body, .. } => self.write_opened(*index, body),
             Event::Delta { index, delta } => self.write_delta(*index, delta),
             Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
             Event::Ended(reply) => end_frames(reply),
-            Event::Failed(failure) => vec![event_frame("error", |o| {
-                o.object("error", |o| {
-                    o.string("type", failure.kind.as_deref().unwrap_or("api_error"));
-                    o.string("message", &failure.message);
-                });
-            })],
-            Event::Alien(json) => vec![Frame {
-                event: json.tree().root().name_of("type"),
-                data: json.bytes().clone(),
-                exception: false,
-            }],
+            Event::Failed(failure) => vec![event_frame(
+                "error",
+                members! {
+                    "error": {
+                        "type": failure.kind.as_deref().unwrap_or("api_error"),
+                        "message": failure.message,
+                    },
+                },
+            )],
+            Event::Alien(json) => vec![Frame::json(json.tree().root().name_of("type"), json)],
         })
     }
 }
@@ -398,16 +382,12 @@ impl AnthropicEncoder {
             self.streaming.push(index);
             frames.push(block_start_frame(index, &block));
         }
-        frames.push(content_delta(index, kind, |o| {
-            o.string(key, text);
-        }));
+        frames.push(content_delta(index, kind, members! { (key): text }));
         frames
     }
 
     fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
-        let stop = event_frame("content_block_stop", |o| {
-            o.number("index", u64::from(index));
-        });
+        let stop = event_frame("content_block_stop", members! { "index": u64::from(index) });
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
         let node = native.as_ref().map(Tree::root);
         if !self.streaming.contains(&index) {
@@ -420,9 +400,7 @@ impl AnthropicEncoder {
                 return vec![block_start_frame(index, &block), stop];
             }
             // A block with only a signature is sent as a signature delta, as the provider does.
-            let empty = json::object(|o| {
-                o.string("type", "thinking").string("thinking", "").string("signature", "");
-            });
+            let empty = object! { "type": "thinking", "thinking": "", "signature": "" };
             let mut frames = vec![block_start_frame(index, &empty)];
             frames.extend(signature_frame(index, node));
             frames.push(stop);
@@ -433,9 +411,7 @@ impl AnthropicEncoder {
             Body::Text(_) => {
                 let citations = node.and_then(|node| node.get("citations"));
                 for citation in citations.into_iter().flat_map(Node::elements) {
-                    let delta = |o: &mut json::Object<'_>| {
-                        o.node("citation", citation);
-                    };
+                    let delta = members! { "citation": citation };
                     frames.push(content_delta(index, "citations_delta", delta));
                 }
             }
@@ -456,20 +432,15 @@ impl AnthropicEncoder {
 /// Encodes a complete call: a start with everything but the arguments, which follow as text.
 fn call_frames(index: u32, block: &Json, stop: Frame) -> Vec<Frame> {
     let tree = block.tree();
-    let empty = (Cow::Borrowed("input"), Some(json::object(|_| {})));
     let args = tree.root().get("input").map_or_else(Json::null, Node::json);
-    let args = |o: &mut json::Object<'_>| {
-        o.string("partial_json", args.as_str());
-    };
-    let beginning = draft::edit_object(Some(block), &[empty]);
+    let args = members! { "partial_json": args.as_str() };
+    let beginning = draft::with_member(block, "input", object! {});
     vec![block_start_frame(index, &beginning), content_delta(index, "input_json_delta", args), stop]
 }
 
 fn signature_frame(index: u32, block: Option<Node<'_>>) -> Option<Frame> {
     let signature = block?.get("signature")?;
-    let delta = |o: &mut json::Object<'_>| {
-        o.node("signature", signature);
-    };
+    let delta = members! { "signature": signature };
     Some(content_delta(index, "signature_delta", delta))
 }
 
@@ -492,9 +463,12 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
 }
 
 fn block_start_frame(index: u32, block: &Json) -> Frame {
-    event_frame("content_block_start", |o| {
-        o.number("index", u64::from(index)).raw("content_block", block);
-    })
+    event_frame(
+        "content_block_start",
+        members! {
+            "index": u64::from(index), "content_block": block,
+        },
+    )
 }
 
 fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
@@ -512,6 +486,5 @@ fn event_frame(kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
         o.string("type", kind);
         fill(o);
     });
-    let data: Bytes = object.bytes().clone();
-    Frame { event: Some(Arc::from(kind)), data, exception: false }
+    Frame::json(Some(Arc::from(kind)), &object)
 }

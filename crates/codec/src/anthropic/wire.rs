@@ -192,13 +192,9 @@ pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
 
 /// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
-    json::object(|o| {
-        o.number("input_tokens", usage.uncached_input());
-        o.number("cache_creation_input_tokens", usage.written);
-        o.number("cache_read_input_tokens", usage.cached);
-        o.number("output_tokens", usage.output);
-        o.object("output_tokens_details", |o| {
-            o.number("thinking_tokens", usage.thought);
-        });
-    })
+    object! {
+        "input_tokens": usage.uncached_input(), "cache_creation_input_tokens": usage.written,
+        "cache_read_input_tokens": usage.cached, "output_tokens": usage.output,
+        "output_tokens_details": { "thinking_tokens": usage.thought },
+    }
 }

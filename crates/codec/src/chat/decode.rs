@@ -1,16 +1,18 @@
 //! Decodes requests and whole responses.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Direction, Envelope, Extra, Failure, Item, Json, Name, Node, Reply, Request, Tool,
+    Body, Call, Envelope, Extra, Failure, Item, Json, Name, NativePart, Node, Reply, Request, Tool,
     Tree, Wire,
 };
 
-use crate::chat::decode::message::ChatReader;
+use crate::chat::decode::message::read_message;
 use crate::chat::{slot, wire};
+use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::{CodecError, DecodeContext, draft};
 
 pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as reasoning_of};
@@ -25,34 +27,35 @@ const WIRE: Wire = Wire::OPENAI_CHAT;
 pub(super) fn decode_request(
     request: &Request,
     tree: &Tree,
-    asked: &DecodeContext,
+    context: &DecodeContext,
 ) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
     let messages = messages.ok_or_else(|| shape("messages", "must be a list of messages"))?;
-    let mut reader = ChatReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
-    let mut call = Call::new(asked.target.clone());
+    let mut reader = ItemReader::for_request(context, WIRE);
+    let mut call = Call::new(context.target.clone());
     call.items.reserve(2 * messages.elements().count());
     for (index, message) in messages.elements().enumerate() {
         if !message.is_object() {
             return Err(shape(&format!("messages[{index}]"), "must be an object"));
         }
         let start = call.items.len();
-        reader.message(index, message, &mut call.items);
+        read_message(&mut reader, index, message, &mut call.items);
         let cut = call.items.get_mut(start..).unwrap_or_default();
         let envelope = Arc::new(Envelope { json: message.json(), parts: cut.len() });
         for native in cut.iter_mut().filter_map(|item| item.native.as_mut()) {
             native.envelope = Some(Arc::clone(&envelope));
         }
     }
-    call.tools = root.get("tools").into_iter().flat_map(decode_tools).collect();
-    let is_native = wire::uses_ollama_api(&asked.target);
+    call.tools =
+        root.get("tools").map(|list| read_tools(list, &WIRE, read_tool)).unwrap_or_default();
+    let is_native = wire::uses_ollama_api(&context.target);
     // Ollama's native API streams unless the request disables it.
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
     call.settings = settings::decode_settings(root, is_native);
     call.extras = request_extras(root, is_native);
-    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
+    draft::record_source(&mut call, WIRE, request, tree);
     Ok(call)
 }
 
@@ -78,55 +81,48 @@ fn request_extras(root: Node<'_>, is_native: bool) -> Vec<Extra> {
     extras
 }
 
-fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
-    let elements: Vec<_> = tools.elements().collect();
-    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
-    let tool = |node: Node<'_>| {
-        let kind = node.name_of("type").unwrap_or_default();
-        let inner = node.get("function").or_else(|| node.get("custom"));
-        Tool {
-            name: inner.and_then(|inner| inner.name_of("name")).unwrap_or(kind),
-            description: inner.and_then(|inner| inner.name_of("description")),
-            schema: inner.and_then(|inner| inner.present("parameters")).map(Node::json),
-            hosted: inner.is_none(),
-            native: Some(draft::native_part(
-                WIRE,
-                Direction::Request,
-                node.json(),
-                Some(&envelope),
-            )),
-        }
-    };
-    elements.into_iter().map(tool).collect()
+fn read_tool(node: Node<'_>) -> Tool {
+    let kind = node.name_of("type").unwrap_or_default();
+    let inner = node.get("function").or_else(|| node.get("custom"));
+    Tool {
+        name: inner.and_then(|inner| inner.name_of("name")).unwrap_or(kind),
+        description: inner.and_then(|inner| inner.name_of("description")),
+        schema: inner.and_then(|inner| inner.present("parameters")).map(Node::json),
+        hosted: inner.is_none(),
+        native: None,
+    }
 }
 
 /// Decodes a whole response.
-pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     let is_native = wire::is_ollama_response(root);
     let choices = root.get("choices").filter(|choices| choices.is_array());
     if is_failure(root) || choices.is_none() && !is_native {
         let failure = decode_failure(root, body);
-        let is_told = !failure.message.is_empty() || is_failure(root);
-        return Err(if is_told {
+        let has_message = !failure.message.is_empty() || is_failure(root);
+        return Err(if has_message {
             CodecError::Provider(Box::new(failure))
         } else {
             CodecError::shape(WIRE, "response", "choices", "must be a list of choices")
         });
     }
     let choice = choices.and_then(first_choice);
-    let message = choice.map_or(root, |choice| choice).get("message");
+    let message = choice.unwrap_or(root).get("message");
     let message = message.filter(|message| message.is_object()).ok_or_else(|| {
         CodecError::shape(WIRE, "response", "choices[0].message", "must be a message")
     })?;
-    let origin = asked.origin(root.text_of("model").as_deref(), routed_provider(root));
+    let origin = context.origin(root.text_of("model").as_deref(), root.name_of("provider"));
     let id = root.name_of("id").filter(|id| !id.is_empty());
-    let mut reader = ChatReader::new(asked, Arc::clone(&origin), Direction::Response);
-    reader.prefix_ids_with(id.as_ref());
+    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, id.as_ref());
     let mut items = Vec::new();
-    reader.message(0, message, &mut items);
-    items.retain(|item| !is_whole_message(item));
+    read_message(&mut reader, 0, message, &mut items);
+    // An empty message has no Items.
+    let is_whole_message = |native: &NativePart| native.slot.is_empty();
+    items.retain(|item| {
+        !(matches!(item.body, Body::Unknown) && item.native.as_ref().is_some_and(is_whole_message))
+    });
     let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
     let (reason, sequence) = match choice {
         Some(choice) => (choice.text_of("finish_reason"), choice.name_of("stop_reason")),
@@ -145,16 +141,6 @@ fn first_choice(choices: Node<'_>) -> Option<Node<'_>> {
     choices.elements().find(is_first).or_else(|| choices.elements().next())
 }
 
-fn is_whole_message(item: &Item) -> bool {
-    matches!(item.body, Body::Unknown)
-        && item.native.as_ref().is_some_and(|native| native.slot.is_empty())
-}
-
-/// Returns the upstream that a router chose, if the response names it.
-pub(super) fn routed_provider(root: Node<'_>) -> Option<Name> {
-    root.name_of("provider")
-}
-
 /// Collects everything except the Items: the response's members by name, nested members by JSON
 /// pointer.
 fn reply_extras(
@@ -163,24 +149,22 @@ fn reply_extras(
     message: Node<'_>,
     items: &[Item],
 ) -> Vec<(Name, Json)> {
-    let mut extras = Vec::new();
-    for (key, value) in root.members().filter(|(key, _)| !key.is("choices") && !key.is("message")) {
-        extras.push((key.name().unwrap_or_default(), value.json()));
-    }
+    let members = root.members().filter(|(key, _)| !key.is("choices") && !key.is("message"));
+    let mut extras: Vec<_> = members.map(named_member).collect();
     let mut note = |pointer: &str, key: Node<'_>, value: Node<'_>| {
         let key = key.text().unwrap_or_default();
         extras.push((Name::from(format!("{pointer}/{key}")), value.json()));
     };
-    let is_said = |key: &str| {
+    let is_represented = |key: &str| {
         let slots = items.iter().filter_map(|item| item.native.as_ref());
         key == "role"
             || slots.flat_map(|native| slot::members(&native.slot)).any(|member| member == key)
     };
     let pointer = if choice.is_some() { CHOICE_MESSAGE } else { "/message" };
-    for (key, value) in
-        message.members().filter(|(key, _)| !is_said(&key.text().unwrap_or_default()))
-    {
-        note(pointer, key, value);
+    for (key, value) in message.members() {
+        if !is_represented(&key.text().unwrap_or_default()) {
+            note(pointer, key, value);
+        }
     }
     if let Some(choice) = choice {
         for (key, value) in choice.members().filter(|(key, _)| !key.is("message")) {

@@ -14,7 +14,7 @@ use crate::chat::{contract, slot, wire};
 use crate::cross_wire;
 use crate::draft::{self, Draft};
 use crate::message_groups::{MessageGroup, groups};
-use crate::prefix::PrefixHasher;
+use crate::prefix::{PrefixHasher, absorb};
 use crate::seal_policy::{self, CallerThought};
 
 mod calls;
@@ -26,6 +26,8 @@ mod payload;
 mod reasoning;
 pub(super) mod reply;
 mod settings;
+
+pub(super) use self::reply::encode_reply;
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
@@ -89,10 +91,7 @@ fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
 fn encode_draft(call: &Call, warnings: Vec<Warning>) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     draft.warnings = warnings;
-    let model = call.target.model();
-    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
-        draft.put("model", json::string(model));
-    }
+    draft.put_model();
     let is_native = wire::uses_ollama_api(&call.target);
     let is_home = draft.source().is_some();
     let mut writer = ChatWriter {
@@ -107,9 +106,7 @@ fn encode_draft(call: &Call, warnings: Vec<Warning>) -> EncodedRequest {
     let tools = writer.tools(&mut draft);
     let messages = writer.messages(&mut draft);
     draft.put_elements("messages", &messages);
-    if draft.source_value("tools").is_some() || !tools.is_empty() {
-        draft.put_elements("tools", &tools);
-    }
+    draft.put_tools(&tools);
     settings::put_settings(&mut draft, call, &tools);
     draft.put_extras();
     draft.put_provider_extras();
@@ -155,12 +152,6 @@ impl<'c> ChatWriter<'c> {
         !self.is_native && (self.is_home || contract::takes_custom_tools(&self.call.target))
     }
 
-    fn absorb(&mut self, name: &str, element: &Json) {
-        if let Some(prefix) = &mut self.prefix {
-            prefix.update(name, element);
-        }
-    }
-
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| {
             let custom = custom::custom_declaration(tool);
@@ -175,9 +166,7 @@ impl<'c> ChatWriter<'c> {
             }
         });
         let tools: Vec<Json> = tools.collect();
-        for tool in &tools {
-            self.absorb("tool", tool);
-        }
+        absorb(&mut self.prefix, "tool", &tools);
         tools
     }
 
@@ -189,7 +178,7 @@ impl<'c> ChatWriter<'c> {
         let items = call.system.iter().chain(settled);
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             for message in self.message(draft, &group) {
-                self.absorb("message", &message);
+                absorb(&mut self.prefix, "message", [&message]);
                 messages.push(message);
             }
         }
@@ -441,9 +430,7 @@ fn function(tool: &Tool) -> Json {
             o.maybe_string("description", tool.description.as_deref());
             match &tool.schema {
                 Some(schema) => o.raw("parameters", schema),
-                None => o.object("parameters", |o| {
-                    o.string("type", "object").object("properties", |_| {});
-                }),
+                None => o.object("parameters", members! { "type": "object", "properties": {} }),
             };
         });
     })

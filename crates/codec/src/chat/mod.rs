@@ -33,15 +33,10 @@ mod tags;
 mod tests;
 mod wire;
 
-use bytes::Bytes;
-use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Name, Request, Target, Tree, Wire};
 
-use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
-use crate::{
-    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
-    PathStyle, Rule,
-};
+use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
 
 /// Codec for OpenAI's Chat Completions API and its dialects.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,10 +45,6 @@ pub struct OpenAiChat;
 impl Codec for OpenAiChat {
     fn wire(&self) -> Wire {
         Wire::OPENAI_CHAT
-    }
-
-    fn recognise(&self, document: Node<'_>) -> Option<Document> {
-        wire::recognise(document)
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
@@ -68,38 +59,7 @@ impl Codec for OpenAiChat {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
-        Ok(encode::encode(call))
-    }
-
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
-    }
-
-    fn decode_parsed(
-        &self,
-        request: &Request,
-        body: &Tree,
-        asked: &DecodeContext,
-    ) -> Result<Call, CodecError> {
-        decode::decode_request(request, body, asked)
-    }
-
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        decode::decode_reply(body, asked)
-    }
-
-    fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply::encode_whole_reply(&without_empty_texts(reply, &self.wire())))
-    }
-
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        Box::new(stream::ChatDecoder::new(asked.clone()))
-    }
-
-    fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::write::ChatEncoder::default())
-    }
+    codec_methods!(stream::ChatDecoder, stream::write::ChatEncoder);
 
     fn rules(&self) -> &'static [&'static Rule] {
         &contract::RULES

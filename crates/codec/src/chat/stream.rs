@@ -5,21 +5,22 @@
 //! may be interleaved. A string that continues after its end becomes another Item of the same slot.
 //! A detail that continues is joined in the final Reply.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Direction, Event, Item, ItemPosition, Json, Label, Name, Node, Origin, Reply,
-    Role, StopReason, Tree, Usage,
+    Body, Delta, Event, Item, ItemPosition, Json, Label, Name, Node, Origin, Reply, Role,
+    StopReason, Tree, Usage, Wire, json,
 };
 
-use crate::chat::decode::message::{self, ChatReader};
-use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE};
+use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE, message};
 use crate::chat::slot::{self, FIELDS};
 use crate::chat::stream::part::{ChatOpenCall, ChatOpenPart, OpenChunk, OpenPartKind};
 use crate::chat::tags::{TagPiece, TagSplitter};
 use crate::chat::wire;
 use crate::events;
 use crate::frame::Frame;
+use crate::item_reader::ItemReader;
 use crate::{CodecError, DecodeContext, Decoder, draft};
 
 mod part;
@@ -31,7 +32,7 @@ pub(super) mod write;
 
 /// Decodes a streamed message.
 pub(super) struct ChatDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
     parts: Vec<ChatOpenPart>,
@@ -48,12 +49,11 @@ pub(super) struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(asked: DecodeContext) -> Self {
-        let origin = Arc::clone(&asked.target.origin);
-        let scope = ChatReader::new(&asked, Arc::clone(&origin), Direction::Response).tag_scope();
+    pub(super) fn new(context: DecodeContext) -> Self {
+        let scope = message::tag_scope(&context);
         Self {
-            origin,
-            asked,
+            origin: Arc::clone(&context.target.origin),
+            context,
             id: None,
             parts: Vec::new(),
             echoes: Vec::new(),
@@ -102,9 +102,8 @@ impl ChatDecoder {
         }
         if !others.is_empty() {
             // Further choices are not mixed into the first; they are passed through raw.
-            let others = throughline_core::json::array_of(&others);
-            let alien = draft::edit_object(Some(&root.json()), &[("choices".into(), Some(others))]);
-            events.push(Event::Alien(alien));
+            let others = json::array_of(&others);
+            events.push(Event::Alien(draft::with_member(&root.json(), "choices", others)));
         }
         if let Some(usage) = root.present("usage") {
             self.usage = wire::usage(usage);
@@ -121,7 +120,7 @@ impl ChatDecoder {
         self.has_begun = true;
         self.id = id;
         let model = root.text_of("model").filter(|model| !model.is_empty());
-        self.origin = self.asked.origin(model.as_deref(), decode::routed_provider(root));
+        self.origin = self.context.origin(model.as_deref(), root.name_of("provider"));
         vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
     }
 
@@ -150,8 +149,7 @@ impl ChatDecoder {
             Name::from(format!("{pointer}/{key}"))
         };
         let is_chunk = is_chunk(&name);
-        let value =
-            if is_chunk { throughline_core::json::string("chat.completion") } else { value.json() };
+        let value = if is_chunk { json::string("chat.completion") } else { value.json() };
         self.extras.push((name, value));
     }
 
@@ -350,7 +348,7 @@ impl ChatDecoder {
             return Vec::new();
         };
         if let (Body::Call(call), false) = (&mut item.body, arguments.is_empty()) {
-            call.args = throughline_core::json::object(|_| {});
+            call.args = object! {};
         }
         let mut events = vec![events::opened_event(index, &item)];
         if !arguments.is_empty() {
@@ -370,21 +368,7 @@ impl ChatDecoder {
         let item = self.item(&part);
         self.parts.push(part);
         let mut events = vec![events::opened_event(index, &item)];
-        let delta = match item.body {
-            Body::Text(text) => Some(Delta::Text(text)),
-            Body::Thought(thought) => Some(Delta::Thought(thought.content)),
-            Body::Media(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        };
-        let says_something =
-            |delta: &Delta| !matches!(delta, Delta::Text(t) | Delta::Thought(t) if t.is_empty());
-        let delta = delta.filter(says_something);
-        events.extend(delta.map(|delta| Event::Delta { index, delta }));
+        events.extend(events::text_delta(&item.body).map(|delta| Event::Delta { index, delta }));
         events
     }
 
@@ -421,17 +405,16 @@ impl ChatDecoder {
 
     /// Builds the Item of a part from the content received so far.
     fn item(&self, part: &ChatOpenPart) -> Item {
-        let mut reader =
-            ChatReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
-        reader.prefix_ids_with(self.id.as_ref());
+        let (context, id) = (Cow::Borrowed(&self.context), self.id.as_ref());
+        let mut reader = ItemReader::for_reply(context, Wire::OPENAI_CHAT, &self.origin, id);
         let place = ItemPosition { message: 0, part: part.index };
         let mut item = match &part.kind {
             OpenPartKind::Tagged { raw, inner, is_whole } => {
-                reader.tagged_thought(place, raw, inner, *is_whole)
+                message::read_tagged_thought(&mut reader, place, raw, inner, *is_whole)
             }
             kind => {
-                let tree = kind.json().tree();
-                reader.slot_item(place, Role::Assistant, part.slot.clone(), tree.root())
+                let (tree, slot) = (kind.json().tree(), part.slot.clone());
+                message::read_slot_item(&mut reader, place, Role::Assistant, slot, tree.root())
             }
         };
         if let Some(native) = &mut item.native {
@@ -470,19 +453,13 @@ impl ChatDecoder {
         message::link_details_to_calls(&mut items);
         let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
         let stop = if is_cut {
-            items.iter_mut().for_each(Item::mark_truncated);
             StopReason::Cut
         } else {
             wire::decode_stop(self.reason.as_deref(), self.sequence.take(), has_calls)
         };
-        events.push(Event::Ended(Box::new(Reply {
-            id: self.id.clone(),
-            items,
-            stop,
-            usage: self.usage,
-            origin: Arc::clone(&self.origin),
-            extras: std::mem::take(&mut self.extras),
-        })));
+        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
+        let extras = std::mem::take(&mut self.extras);
+        events.push(events::ended_event(Reply { id, items, stop, usage, origin, extras }));
         events
     }
 }

@@ -125,11 +125,7 @@ pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
                 }
             }
         }),
-        slot::AUDIO => json::object(|o| {
-            if let Some(id) = node.get("id") {
-                o.node("id", id);
-            }
-        }),
+        slot::AUDIO => object! { "id": node.get("id") },
         _ => part.clone(),
     }
 }
@@ -192,14 +188,12 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
 
 /// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
-    json::object(|o| {
-        o.number("prompt_tokens", usage.input).number("completion_tokens", usage.output);
-        o.number("total_tokens", usage.total());
-        o.object("prompt_tokens_details", |o| {
-            o.number("cached_tokens", usage.cached).number("cache_write_tokens", usage.written);
-        });
-        o.object("completion_tokens_details", |o| {
-            o.number("reasoning_tokens", usage.thought);
-        });
-    })
+    object! {
+        "prompt_tokens": usage.input, "completion_tokens": usage.output,
+        "total_tokens": usage.total(),
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached, "cache_write_tokens": usage.written,
+        },
+        "completion_tokens_details": { "reasoning_tokens": usage.thought },
+    }
 }

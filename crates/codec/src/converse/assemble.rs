@@ -98,9 +98,7 @@ impl ConverseOpenBlock {
             && let (Some(more), Some(text)) =
                 (piece.text_of("text"), last.tree().root().text_of("text"))
         {
-            *last = json::object(|o| {
-                o.string("text", &(text.into_owned() + &more));
-            });
+            *last = object! { "text": &(text.into_owned() + &more) };
             return;
         }
         self.results.extend(pieces.into_iter().map(Node::json));
@@ -147,9 +145,7 @@ impl ConverseOpenBlock {
             }
             ConverseBlockKind::Image => {
                 let source = (!self.image.is_empty()).then(|| {
-                    json::object(|o| {
-                        o.raw("bytes", &join_base64(&self.image));
-                    })
+                    object! { "bytes": join_base64(&self.image) }
                 });
                 grown("image", &[("source", source), ("error", self.image_error.clone())])
             }
@@ -188,12 +184,12 @@ impl ConverseOpenBlock {
             return json::object(|o| {
                 o.object("reasoningContent", |o| {
                     if self.has_reasoning || self.signature.is_some() {
-                        o.object("reasoningText", |o| {
-                            o.string("text", &self.reasoning);
-                            if let Some(signature) = &self.signature {
-                                o.raw("signature", signature);
-                            }
-                        });
+                        o.object(
+                            "reasoningText",
+                            members! {
+                                "text": self.reasoning, "signature": self.signature,
+                            },
+                        );
                     }
                     if !self.redacted.is_empty() {
                         o.raw("redactedContent", &join_base64(&self.redacted));
@@ -202,20 +198,13 @@ impl ConverseOpenBlock {
             });
         }
         if self.citations.is_empty() {
-            return json::object(|o| {
-                o.string("text", &self.text);
-            });
+            return object! { "text": self.text };
         }
-        json::object(|o| {
-            o.object("citationsContent", |o| {
-                o.array("content", |a| {
-                    a.object(|o| {
-                        o.string("text", &self.text);
-                    });
-                });
-                o.raw("citations", &json::array_of(&self.citations));
-            });
-        })
+        object! {
+            "citationsContent": {
+                "content": [{ "text": self.text }], "citations": json::array_of(&self.citations),
+            },
+        }
     }
 
     fn input(&self) -> Json {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemId, ItemPosition, Json,
-    Media, Name, NativePart, NativeReasoning, Node, Origin, Outcome, OutputFormat, Part,
-    ReasoningFormat, Reply, Request, Role, Settings, Thought, ThoughtKind, Tool, ToolCall,
-    ToolChoice, ToolResult, Tree, Wire,
+    Body, Call, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Json, Media, Name,
+    NativeReasoning, Node, Origin, OutputFormat, Part, ReasoningFormat, Reply, Request, Role,
+    Settings, Thought, ThoughtKind, Tool, ToolChoice, Tree, Wire,
 };
 
-use crate::call_ids::CallTracker;
 use crate::converse::wire::{self, ConverseBlockKind, ConversePath};
-use crate::{CodecError, DecodeContext, claude, draft, find_seals};
+use crate::item_reader::{ItemReader, read_tools};
+use crate::{CodecError, DecodeContext, claude, draft, effort};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
@@ -34,10 +33,10 @@ const KNOWN: &[(&str, &[&str])] = &[
 ];
 
 /// Decodes a request whose body is `tree`.
-pub(super) fn request(
+pub(super) fn decode_request(
     request: &Request,
     tree: &Tree,
-    asked: &DecodeContext,
+    context: &DecodeContext,
 ) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
@@ -48,21 +47,22 @@ pub(super) fn request(
     {
         return Err(shape("messages", "must be a list of messages"));
     }
-    let mut reader =
-        ConverseReader::new(asked, Arc::clone(&asked.target.origin), Direction::Request);
-    let mut call = Call::new(asked.target.clone());
+    let mut reader = ItemReader::for_request(context, WIRE);
+    let mut call = Call::new(context.target.clone());
     for (index, message) in messages.into_iter().flat_map(Node::elements).enumerate() {
         if !message.is_object() {
             return Err(shape(&format!("messages.{index}"), "must be an object"));
         }
-        reader.message(index, message, &mut call.items);
+        read_message(&mut reader, index, message, &mut call.items);
     }
-    call.system = root.present("system").map(|system| reader.system(system)).unwrap_or_default();
-    call.tools = root.at("/toolConfig/tools").map(tools_of).unwrap_or_default();
+    let system = root.present("system");
+    call.system = system.map(|system| read_system(&mut reader, system)).unwrap_or_default();
+    let tools = root.at("/toolConfig/tools");
+    call.tools = tools.map(|list| read_tools(list, &WIRE, read_tool)).unwrap_or_default();
     call.stream = ConversePath::parse(&request.path).stream;
     call.settings = settings(root);
     call.extras = extras(root);
-    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
+    draft::record_source(&mut call, WIRE, request, tree);
     Ok(call)
 }
 
@@ -76,31 +76,29 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
         };
         !known.is_some_and(|(_, inside)| inside.is_empty() || is_inside(inside))
     };
-    let extra =
-        |(key, value): (Name, Node<'_>)| Extra { wire: Some(WIRE), key, value: value.json() };
     let members = draft::last_member_per_name(root.members());
-    members.into_iter().filter(is_extra).map(extra).collect()
+    draft::extras(members.into_iter().filter(is_extra), &WIRE)
 }
 
 /// Decodes a complete response.
-pub(super) fn reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     let content = root.at("/output/message/content").filter(|content| content.is_array());
     let Some(content) = content else {
         if root.get("output").is_none() && error_message(root).is_some() {
-            return Err(CodecError::Provider(Box::new(failure(root, None, body))));
+            return Err(CodecError::Provider(Box::new(decode_failure(root, None, body))));
         }
         let (path, problem) = ("output.message.content", "must be a list of blocks");
         return Err(CodecError::shape(WIRE, "response", path, problem));
     };
-    let origin = asked.origin(None, None);
-    let mut reader = ConverseReader::new(asked, Arc::clone(&origin), Direction::Response);
-    let items = content
-        .elements()
-        .enumerate()
-        .map(|(part, block)| reader.block(ItemPosition::new(0, part), Role::Assistant, block, None))
-        .collect();
+    let origin = context.origin(None, None);
+    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, None);
+    let blocks = content.elements().enumerate();
+    let items = blocks.map(|(part, block)| {
+        read_block(&mut reader, ItemPosition::new(0, part), Role::Assistant, block, None)
+    });
+    let items = items.collect();
     let fields = root.get("additionalModelResponseFields");
     let stop = wire::stop(root.text_of("stopReason").as_deref(), fields);
     let usage = root.get("usage").map(wire::usage).unwrap_or_default();
@@ -116,10 +114,9 @@ fn without_content(output: Node<'_>) -> Option<Json> {
     let message = output.get("message")?;
     let is_plain = output.members().count() == 1
         && message.members().all(|(key, _)| key.is("role") || key.is("content"));
-    let change = |key, value| [(Cow::Borrowed(key), value)];
     (!is_plain).then(|| {
-        let message = draft::edit_object(Some(&message.json()), &change("content", None));
-        draft::edit_object(Some(&output.json()), &change("message", Some(message)))
+        let message = draft::edit_object(Some(&message.json()), &[("content", None)]);
+        draft::with_member(&output.json(), "message", message)
     })
 }
 
@@ -129,153 +126,130 @@ fn error_message(root: Node<'_>) -> Option<Name> {
 }
 
 /// Decodes an error response. Its kind is in a header, which a stream forwards, or in `__type`.
-pub(super) fn failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
+pub(super) fn decode_failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
     let named = || {
         let kind = root.text_of("__type")?;
         Some(Name::from(kind.rsplit('#').next().unwrap_or(&kind)))
     };
-    let kind = kind.or_else(named);
-    Failure {
-        status: None,
-        kind,
-        message: error_message(root).unwrap_or_default(),
-        body: body.clone(),
+    let message = error_message(root).unwrap_or_default();
+    Failure { status: None, kind: kind.or_else(named), message, body: body.clone() }
+}
+
+fn read_message(
+    reader: &mut ItemReader<'_>,
+    index: usize,
+    message: Node<'_>,
+    items: &mut Vec<Item>,
+) {
+    let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
+    let role = if is_assistant { Role::Assistant } else { Role::User };
+    let blocks: Vec<_> = message.get("content").into_iter().flat_map(Node::elements).collect();
+    let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
+    if blocks.is_empty() {
+        // An empty or malformed message is kept as an unknown Item.
+        let native = reader.native(message.json(), Some(&envelope));
+        items.push(reader.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
+    }
+    for (part, block) in blocks.into_iter().enumerate() {
+        items.push(read_block(
+            reader,
+            ItemPosition::new(index, part),
+            role,
+            block,
+            Some(&envelope),
+        ));
     }
 }
 
-/// Decodes blocks of requests and responses; only their Origin differs.
-pub(super) struct ConverseReader<'a> {
-    asked: &'a DecodeContext,
-    origin: Arc<Origin>,
-    side: Direction,
-    calls: CallTracker,
-    /// The prefix of the Item ids of a reply, because this wire has no reply ids.
-    reply: Name,
+fn read_system(reader: &mut ItemReader<'_>, system: Node<'_>) -> Vec<Item> {
+    let is_list = system.is_array();
+    let blocks: Vec<_> = if is_list { system.elements().collect() } else { vec![system] };
+    let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len() });
+    let blocks = blocks.into_iter().enumerate();
+    let item = |(part, block)| {
+        let place = ItemPosition::new(0, part);
+        let mut item = read_block(reader, place, Role::System, block, Some(&envelope));
+        item.id = format!("system.{part}").into();
+        item
+    };
+    blocks.map(item).collect()
 }
 
-impl<'a> ConverseReader<'a> {
-    pub(super) fn new(asked: &'a DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
-        let reply = Name::from(if side == Direction::Response { "reply" } else { "" });
-        Self { asked, origin, side, calls: CallTracker::default(), reply }
+pub(super) fn read_block(
+    reader: &mut ItemReader<'_>,
+    place: ItemPosition,
+    role: Role,
+    block: Node<'_>,
+    envelope: Option<&Arc<Envelope>>,
+) -> Item {
+    let kind = ConverseBlockKind::from_node(block);
+    let inner = kind.key().and_then(|key| block.get(key)).unwrap_or(block);
+    let body = read_body(reader, place, kind, inner);
+    let mut native = reader.native(block.json(), envelope);
+    native.id = inner.name_of("toolUseId");
+    let mut item = reader.item(place, role, body, native);
+    if kind.can_hold_seal() {
+        item.seals = reader.seals(block, |key| kind.seal_format(key));
     }
+    item
+}
 
-    fn message(&mut self, index: usize, message: Node<'_>, items: &mut Vec<Item>) {
-        let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
-        let role = if is_assistant { Role::Assistant } else { Role::User };
-        let blocks: Vec<_> = message.get("content").into_iter().flat_map(Node::elements).collect();
-        let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
-        if blocks.is_empty() {
-            // An empty or malformed message is kept as an unknown Item.
-            let native = draft::native_part(WIRE, self.side, message.json(), Some(&envelope));
-            items.push(self.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
+fn read_body(
+    reader: &mut ItemReader<'_>,
+    place: ItemPosition,
+    kind: ConverseBlockKind,
+    inner: Node<'_>,
+) -> Body {
+    match kind {
+        ConverseBlockKind::Text => inner.name().map_or(Body::Unknown, Body::Text),
+        ConverseBlockKind::Reasoning => {
+            let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
+            let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
+            let format = if claude::is_claude(&reader.context.target) {
+                ReasoningFormat::AnthropicClaudeV1
+            } else {
+                ReasoningFormat::unknown()
+            };
+            Body::Thought(Thought::issued(text, kind, format))
         }
-        for (part, block) in blocks.into_iter().enumerate() {
-            items.push(self.block(ItemPosition::new(index, part), role, block, Some(&envelope)));
+        ConverseBlockKind::Image
+        | ConverseBlockKind::Document
+        | ConverseBlockKind::Video
+        | ConverseBlockKind::Audio => {
+            media(kind, inner, &reader.origin).map_or(Body::Unknown, Body::Media)
         }
-    }
-
-    fn system(&mut self, system: Node<'_>) -> Vec<Item> {
-        let is_list = system.is_array();
-        let blocks: Vec<_> = if is_list { system.elements().collect() } else { vec![system] };
-        let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len() });
-        let blocks = blocks.into_iter().enumerate();
-        let item = |(part, block)| {
-            let place = ItemPosition::new(0, part);
-            let mut item = self.block(place, Role::System, block, Some(&envelope));
-            item.id = format!("system.{part}").into();
-            item
-        };
-        blocks.map(item).collect()
-    }
-
-    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
-        let mut item = Item::new(ItemId::from_position(&self.reply, place), place, role, body);
-        item.native = Some(native);
-        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
-        item
-    }
-
-    pub(super) fn block(
-        &mut self,
-        place: ItemPosition,
-        role: Role,
-        block: Node<'_>,
-        envelope: Option<&Arc<Envelope>>,
-    ) -> Item {
-        let kind = ConverseBlockKind::from_node(block);
-        let inner = kind.key().and_then(|key| block.get(key)).unwrap_or(block);
-        let body = self.body(place, kind, inner);
-        let mut native = draft::native_part(WIRE, self.side, block.json(), envelope);
-        native.id = inner.name_of("toolUseId");
-        let mut item = self.item(place, role, body, native);
-        if kind.can_hold_seal() {
-            item.seals =
-                find_seals::seals(block, self.asked, &self.origin, |key| kind.seal_format(key));
+        ConverseBlockKind::ToolUse => {
+            let (id, name) = (inner.name_of("toolUseId"), inner.name_of("name"));
+            reader.tool_call(place, id, name, inner.get("input"))
         }
-        item
-    }
-
-    fn body(&mut self, place: ItemPosition, kind: ConverseBlockKind, inner: Node<'_>) -> Body {
-        match kind {
-            ConverseBlockKind::Text => inner.name().map_or(Body::Unknown, Body::Text),
-            ConverseBlockKind::Reasoning => {
-                let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
-                let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-                let format = if claude::is_claude(&self.asked.target) {
-                    ReasoningFormat::AnthropicClaudeV1
-                } else {
-                    ReasoningFormat::unknown()
-                };
-                Body::Thought(Thought::issued(text, kind, format))
-            }
-            ConverseBlockKind::Image
-            | ConverseBlockKind::Document
-            | ConverseBlockKind::Video
-            | ConverseBlockKind::Audio => {
-                media(kind, inner, &self.origin).map_or(Body::Unknown, Body::Media)
-            }
-            ConverseBlockKind::ToolUse => {
-                let wire_id = inner.name_of("toolUseId");
-                let name = inner.name_of("name").unwrap_or_default();
-                let id = self.calls.open(wire_id.as_ref(), &name, place);
-                let args = inner.get("input").map_or_else(Json::null, Node::json);
-                Body::Call(ToolCall { id, wire_id, name, args, custom: false })
-            }
-            ConverseBlockKind::ToolResult => {
-                let wire_id = inner.name_of("toolUseId");
-                let is_error = inner.get("status").is_some_and(|status| status.is("error"));
-                let content = inner.get("content").into_iter().flat_map(Node::elements);
-                Body::Result(ToolResult {
-                    call: self.calls.answer(wire_id.as_deref(), None),
-                    wire_id,
-                    name: None,
-                    outcome: if is_error { Outcome::Error } else { Outcome::Ok },
-                    parts: content.map(|block| part(block, &self.origin)).collect(),
-                })
-            }
-            ConverseBlockKind::HostedCall | ConverseBlockKind::HostedResult => {
-                let is_result = kind == ConverseBlockKind::HostedResult;
-                let name = inner.name_of(if is_result { "type" } else { "name" });
-                Body::Hosted(HostedStep {
-                    name: name.unwrap_or_default(),
-                    pairs: inner.name_of("toolUseId"),
-                    is_result,
-                    visible: Name::from(""),
-                })
-            }
-            ConverseBlockKind::GuardContent => {
-                let text = inner.at("/text/text").and_then(Node::name);
-                text.map_or(Body::Unknown, Body::Text)
-            }
-            ConverseBlockKind::Citations => {
-                let pieces = inner.get("content").into_iter().flat_map(Node::elements);
-                let text: String = pieces.filter_map(|piece| piece.text_of("text")).collect();
-                Body::Text(Name::from(text))
-            }
-            ConverseBlockKind::CachePoint
-            | ConverseBlockKind::SearchResult
-            | ConverseBlockKind::Unknown => Body::Unknown,
+        ConverseBlockKind::ToolResult => {
+            let is_error = inner.get("status").is_some_and(|status| status.is("error"));
+            let content = inner.get("content").into_iter().flat_map(Node::elements);
+            let parts = content.map(|block| part(block, &reader.origin)).collect();
+            reader.tool_result(inner.name_of("toolUseId"), is_error, parts)
         }
+        ConverseBlockKind::HostedCall | ConverseBlockKind::HostedResult => {
+            let is_result = kind == ConverseBlockKind::HostedResult;
+            let name = inner.name_of(if is_result { "type" } else { "name" });
+            Body::Hosted(HostedStep {
+                name: name.unwrap_or_default(),
+                pairs: inner.name_of("toolUseId"),
+                is_result,
+                visible: Name::from(""),
+            })
+        }
+        ConverseBlockKind::GuardContent => {
+            let text = inner.at("/text/text").and_then(Node::name);
+            text.map_or(Body::Unknown, Body::Text)
+        }
+        ConverseBlockKind::Citations => {
+            let pieces = inner.get("content").into_iter().flat_map(Node::elements);
+            let text: String = pieces.filter_map(|piece| piece.text_of("text")).collect();
+            Body::Text(Name::from(text))
+        }
+        ConverseBlockKind::CachePoint
+        | ConverseBlockKind::SearchResult
+        | ConverseBlockKind::Unknown => Body::Unknown,
     }
 }
 
@@ -316,30 +290,20 @@ fn part(block: Node<'_>, origin: &Arc<Origin>) -> Part {
     known.unwrap_or_else(|| Part::Unknown(WIRE, block.json()))
 }
 
-fn tools_of(tools: Node<'_>) -> Vec<Tool> {
-    let elements: Vec<_> = tools.elements().collect();
-    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
-    let tool = |node: Node<'_>| {
-        let native =
-            Some(draft::native_part(WIRE, Direction::Request, node.json(), Some(&envelope)));
-        match node.present("toolSpec") {
-            Some(spec) => Tool {
-                name: spec.name_of("name").unwrap_or_default(),
-                description: spec.name_of("description"),
-                schema: spec.at("/inputSchema/json").map(Node::json),
-                hosted: false,
-                native,
-            },
-            // A Bedrock tool, or a marker among the tools, exists only on this wire.
-            None => {
-                let key = node.members().next().and_then(|(key, _)| key.name());
-                let name = node.at("/systemTool/name").and_then(Node::name).or(key);
-                let name = name.unwrap_or_default();
-                Tool { name, description: None, schema: None, hosted: true, native }
-            }
-        }
+fn read_tool(node: Node<'_>) -> Tool {
+    // A Bedrock tool, or a marker among the tools, exists only on this wire.
+    let Some(spec) = node.present("toolSpec") else {
+        let key = node.members().next().and_then(|(key, _)| key.name());
+        let name = node.at("/systemTool/name").and_then(Node::name).or(key).unwrap_or_default();
+        return Tool { name, description: None, schema: None, hosted: true, native: None };
     };
-    elements.into_iter().map(tool).collect()
+    Tool {
+        name: spec.name_of("name").unwrap_or_default(),
+        description: spec.name_of("description"),
+        schema: spec.at("/inputSchema/json").map(Node::json),
+        hosted: false,
+        native: None,
+    }
 }
 
 fn settings(root: Node<'_>) -> Settings {
@@ -380,24 +344,5 @@ fn reasoning(fields: Node<'_>) -> Option<NativeReasoning> {
     let effort = fields.at("/output_config/effort").and_then(Node::name);
     let effort = effort.or_else(|| config.and_then(|config| config.name_of("maxReasoningEffort")));
     let effort = effort.or_else(|| fields.name_of("reasoning_effort"));
-    let switch = thinking.or(config);
-    if switch.is_none() && effort.is_none() {
-        return None;
-    }
-    let display = thinking.and_then(|thinking| thinking.text_of("display"));
-    Some(NativeReasoning {
-        enabled: match switch.and_then(|switch| switch.text_of("type")).as_deref() {
-            Some("disabled") => Some(false),
-            Some(_) => Some(true),
-            None => None,
-        },
-        effort,
-        budget_tokens: thinking.and_then(|t| t.get("budget_tokens")).and_then(Node::u64),
-        include_thoughts: match display.as_deref() {
-            Some("omitted") => Some(false),
-            Some(_) => Some(true),
-            None => None,
-        },
-        provider_extras: Vec::new(),
-    })
+    effort::read_thinking(thinking, thinking.or(config), effort)
 }

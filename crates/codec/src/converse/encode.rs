@@ -1,6 +1,5 @@
 //! Encodes Calls and Replies.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use throughline_core::{
@@ -21,7 +20,7 @@ mod reply;
 mod settings;
 
 pub(super) use crate::converse::encode::reply::{
-    block as reply_block, empty_metrics, reply, write_stop_sequence as reply_fields,
+    block as reply_block, empty_metrics, encode_reply, write_stop_sequence as reply_fields,
 };
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
@@ -114,13 +113,8 @@ impl ConverseMessage<'_> {
     fn json(&self) -> Json {
         match self.envelope {
             Some(envelope) if self.is_intact => envelope.json.clone(),
-            Some(envelope) => draft::edit_object(
-                Some(&envelope.json),
-                &[(Cow::Borrowed("content"), Some(self.content()))],
-            ),
-            None => json::object(|o| {
-                o.string("role", self.speaker.role()).raw("content", &self.content());
-            }),
+            Some(envelope) => draft::with_member(&envelope.json, "content", self.content()),
+            None => object! { "role": self.speaker.role(), "content": self.content() },
         }
     }
 
@@ -159,9 +153,7 @@ impl<'c> ConverseWriter<'c> {
         if let Some(envelope) = draft::intact_envelope(&items, &WIRE) {
             draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
             self.absorb("system", &envelope.json);
-            if draft.source_value("system").as_ref() != Some(&envelope.json) {
-                draft.put("system", envelope.json.clone());
-            }
+            draft.put_if_changed("system", &envelope.json);
             return;
         }
         let was_said = || {
@@ -318,9 +310,7 @@ fn tool_spec(name: &str, description: Option<&str>, schema: Option<&Json>) -> Js
             o.object("inputSchema", |o| {
                 match schema {
                     Some(schema) => o.raw("json", schema),
-                    None => o.object("json", |o| {
-                        o.string("type", "object");
-                    }),
+                    None => o.object("json", members! { "type": "object" }),
                 };
             });
         });
@@ -345,10 +335,7 @@ fn without_markers(element: &Json) -> Json {
         })
     };
     match tree.root().get("content").filter(|content| content.is_array()) {
-        Some(content) => {
-            let change = (Cow::Borrowed("content"), Some(unmarked(content)));
-            draft::edit_object(Some(element), &[change])
-        }
+        Some(content) => draft::with_member(element, "content", unmarked(content)),
         None if tree.root().is_array() => unmarked(tree.root()),
         None => element.clone(),
     }

@@ -1,19 +1,21 @@
 //! Decodes and encodes streamed responses.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
-    StopReason, Tree, Usage, Wire, json,
+    Body, Delta, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role, StopReason,
+    Tree, Usage, Wire, json,
 };
 
 use crate::converse::assemble::{ConverseOpenBlock, DeltaContent};
-use crate::converse::decode::{self, ConverseReader};
+use crate::converse::decode;
 use crate::converse::encode;
 use crate::converse::wire::{self, ConverseEventKind};
 use crate::events;
 use crate::frame::Frame;
+use crate::item_reader::ItemReader;
 use crate::{CodecError, DecodeContext, Decoder, Encoder};
 
 const WIRE: Wire = Wire::BEDROCK_CONVERSE;
@@ -23,7 +25,7 @@ const PADDING: &str = "p";
 
 /// Decodes a streamed response.
 pub(super) struct ConverseDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     origin: Arc<Origin>,
     open: BTreeMap<u64, ConverseOpenBlock>,
     items: Vec<Item>,
@@ -35,10 +37,10 @@ pub(super) struct ConverseDecoder {
 }
 
 impl ConverseDecoder {
-    pub(super) fn new(asked: DecodeContext) -> Self {
+    pub(super) fn new(context: DecodeContext) -> Self {
         Self {
-            origin: asked.origin(None, None),
-            asked,
+            origin: context.origin(None, None),
+            context,
             open: BTreeMap::new(),
             items: Vec::new(),
             stop: None,
@@ -138,12 +140,12 @@ impl ConverseDecoder {
     }
 
     fn item(&self, block: &ConverseOpenBlock, is_whole: bool) -> Item {
-        let mut reader =
-            ConverseReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
+        let context = Cow::Borrowed(&self.context);
+        let mut reader = ItemReader::for_reply(context, WIRE, &self.origin, None);
         let json = block.assemble();
         let tree = json.tree();
         let place = ItemPosition { message: 0, part: block.index };
-        let mut item = reader.block(place, Role::Assistant, tree.root(), None);
+        let mut item = decode::read_block(&mut reader, place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
@@ -177,11 +179,7 @@ impl ConverseDecoder {
     /// Stores the members of an event. A later value replaces an earlier one at its position.
     fn store_members(&mut self, event: Node<'_>) {
         for (key, value) in event.members().filter(|(key, _)| !key.is(PADDING)) {
-            let name = key.name().unwrap_or_default();
-            match self.extras.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, known)) => *known = value.json(),
-                None => self.extras.push((name, value.json())),
-            }
+            events::store_member(&mut self.extras, key, value);
         }
     }
 
@@ -195,19 +193,10 @@ impl ConverseDecoder {
             self.items.push(item);
         }
         let stop = self.stop.take().filter(|_| !is_cut).unwrap_or(StopReason::Cut);
-        let mut items = std::mem::take(&mut self.items);
-        items.sort_by_key(|item| item.place);
-        if stop == StopReason::Cut {
-            items.iter_mut().for_each(Item::mark_truncated);
-        }
-        vec![Event::Ended(Box::new(Reply {
-            id: None,
-            items,
-            stop,
-            usage: self.usage,
-            origin: Arc::clone(&self.origin),
-            extras: std::mem::take(&mut self.extras),
-        }))]
+        let items = std::mem::take(&mut self.items);
+        let extras = std::mem::take(&mut self.extras);
+        let (id, usage, origin) = (None, self.usage, Arc::clone(&self.origin));
+        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
     }
 }
 
@@ -220,9 +209,7 @@ fn alien_event(name: &str, event: Node<'_>) -> Vec<Event> {
 }
 
 fn wrap_event(name: &str, event: &Json) -> Json {
-    json::object(|o| {
-        o.raw(name, event);
-    })
+    object! { (name): event }
 }
 
 impl Decoder for ConverseDecoder {
@@ -230,7 +217,7 @@ impl Decoder for ConverseDecoder {
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
         if frame.exception {
-            let failure = decode::failure(root, frame.event.clone(), &frame.data);
+            let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
             return Ok(vec![Event::Failed(failure)]);
         }
         // The name is in the frame. Without the frame it wraps the event or is lost.
@@ -242,7 +229,7 @@ impl Decoder for ConverseDecoder {
         if let Some((kind, event)) = ConverseEventKind::unwrap(root) {
             let name = root.members().next().and_then(|(name, _)| name.name());
             if name.as_deref().is_some_and(|name| name.ends_with("Exception")) {
-                let failure = decode::failure(event, name, event.json().bytes());
+                let failure = decode::decode_failure(event, name, event.json().bytes());
                 return Ok(vec![Event::Failed(failure)]);
             }
             if kind != ConverseEventKind::Unknown {
@@ -275,9 +262,12 @@ pub(super) struct ConverseEncoder {
 impl Encoder for ConverseEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { .. } => vec![event_frame("messageStart", |o| {
-                o.string("role", "assistant");
-            })],
+            Event::Began { .. } => vec![event_frame(
+                "messageStart",
+                members! {
+                    "role": "assistant",
+                },
+            )],
             Event::Opened { index, body, .. } => self.write_opened(*index, body),
             Event::Delta { index, delta } => self.write_delta(*index, delta),
             Event::Closed { index, item } => self.write_closed(*index, item),
@@ -285,9 +275,7 @@ impl Encoder for ConverseEncoder {
             Event::Ended(reply) => end_frames(reply),
             Event::Failed(failure) => {
                 let kind = failure.kind.as_deref().unwrap_or("internalServerException");
-                let told = event_frame(kind, |o| {
-                    o.string("message", &failure.message);
-                });
+                let told = event_frame(kind, members! { "message": failure.message });
                 vec![Frame { exception: true, ..told }]
             }
             Event::Alien(json) => vec![unwrap_frame(json)],
@@ -301,10 +289,8 @@ fn unwrap_frame(json: &Json) -> Frame {
     let named = ConverseEventKind::unwrap(tree.root())
         .and_then(|(_, event)| Some((tree.root().members().next()?.0.name()?, event)));
     match named {
-        Some((name, event)) => {
-            Frame { event: Some(name), data: event.json().bytes().clone(), exception: false }
-        }
-        None => Frame { event: None, data: json.bytes().clone(), exception: false },
+        Some((name, event)) => Frame::json(Some(name), &event.json()),
+        None => Frame::json(None, json),
     }
 }
 
@@ -327,9 +313,7 @@ impl ConverseEncoder {
 
     fn write_delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
         let frame = match delta {
-            Delta::Text(text) => block_delta(index, |o| {
-                o.string("text", text);
-            }),
+            Delta::Text(text) => block_delta(index, members! { "text": text }),
             Delta::Thought(text) => reasoning_delta(index, "text", &json::string(text)),
             Delta::Args(text) if self.is_call(index) => input_delta(index, text),
             // Steps that the provider ran, and argument deltas that this wire does not support, are
@@ -364,14 +348,10 @@ impl ConverseEncoder {
             Body::Text(text) | Body::Summary { text, .. } => {
                 let citations = node.at("/citationsContent/citations");
                 if !is_said && (citations.is_none() || !text.is_empty()) {
-                    frames.push(block_delta(index, |o| {
-                        o.string("text", text);
-                    }));
+                    frames.push(block_delta(index, members! { "text": text }));
                 }
                 for citation in citations.into_iter().flat_map(Node::elements) {
-                    frames.push(block_delta(index, |o| {
-                        o.node("citation", citation);
-                    }));
+                    frames.push(block_delta(index, members! { "citation": citation }));
                 }
             }
             Body::Thought(_) => {
@@ -396,9 +376,12 @@ impl ConverseEncoder {
                 frames.push(block_start_frame(index, &block));
             }
         }
-        frames.push(event_frame("contentBlockStop", |o| {
-            o.number("contentBlockIndex", u64::from(index));
-        }));
+        frames.push(event_frame(
+            "contentBlockStop",
+            members! {
+                "contentBlockIndex": u64::from(index),
+            },
+        ));
         frames
     }
 }
@@ -419,9 +402,7 @@ fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame>
         if key == "input" {
             return input_delta(index, value.json().as_str());
         }
-        block_delta(index, |o| {
-            o.node(kind, value);
-        })
+        block_delta(index, members! { (kind): value })
     }));
     frames
 }
@@ -462,9 +443,12 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
 }
 
 fn block_start_frame(index: u32, block: &Json) -> Frame {
-    event_frame("contentBlockStart", |o| {
-        o.number("contentBlockIndex", u64::from(index)).raw("start", block);
-    })
+    event_frame(
+        "contentBlockStart",
+        members! {
+            "contentBlockIndex": u64::from(index), "start": block,
+        },
+    )
 }
 
 fn block_delta(index: u32, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
@@ -474,22 +458,13 @@ fn block_delta(index: u32, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
 }
 
 fn reasoning_delta(index: u32, key: &str, value: &Json) -> Frame {
-    block_delta(index, |o| {
-        o.object("reasoningContent", |o| {
-            o.raw(key, value);
-        });
-    })
+    block_delta(index, members! { "reasoningContent": { (key): value } })
 }
 
 fn input_delta(index: u32, text: &str) -> Frame {
-    block_delta(index, |o| {
-        o.object("toolUse", |o| {
-            o.string("input", text);
-        });
-    })
+    block_delta(index, members! { "toolUse": { "input": text } })
 }
 
 fn event_frame(name: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
-    let data = json::object(fill).bytes().clone();
-    Frame { event: Some(Arc::from(name)), data, exception: false }
+    Frame::json(Some(Arc::from(name)), &json::object(fill))
 }

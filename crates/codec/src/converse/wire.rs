@@ -137,9 +137,7 @@ pub(super) fn project(block: &Json) -> Json {
                 })
             });
             match text {
-                Some(text) => json::object(|o| {
-                    o.raw("reasoningText", &text);
-                }),
+                Some(text) => object! { "reasoningText": text },
                 None => inner.json(),
             }
         }
@@ -159,9 +157,7 @@ pub(super) fn project(block: &Json) -> Json {
     if value.bytes() == inner.raw() && node.members().count() == 1 {
         return block.clone();
     }
-    json::object(|o| {
-        o.raw(key, &value);
-    })
+    object! { (key): value }
 }
 
 /// Returns an object with the named members that are not `null` and satisfy `keeps`.
@@ -275,13 +271,11 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
 
 /// Writes a `usage` object. This wire has no separate count for thinking.
 pub(super) fn usage_json(usage: &Usage) -> Json {
-    json::object(|o| {
-        o.number("inputTokens", usage.uncached_input());
-        o.number("outputTokens", usage.output);
-        o.number("totalTokens", usage.total());
-        o.number("cacheReadInputTokens", usage.cached);
-        o.number("cacheWriteInputTokens", usage.written);
-    })
+    object! {
+        "inputTokens": usage.uncached_input(), "outputTokens": usage.output,
+        "totalTokens": usage.total(), "cacheReadInputTokens": usage.cached,
+        "cacheWriteInputTokens": usage.written,
+    }
 }
 
 /// Media types, formats and their block types. The first row of a media type is the one that is

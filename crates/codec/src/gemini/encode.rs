@@ -1,6 +1,5 @@
 //! Encodes Calls.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use throughline_core::{
@@ -16,12 +15,14 @@ use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
 use crate::gemini::wire;
 use crate::gemini::{contract, path, tools};
 use crate::message_groups::{self, MessageGroup, groups};
-use crate::prefix::PrefixHasher;
+use crate::prefix::{PrefixHasher, absorb};
 use crate::seal_policy;
 
 pub(super) mod parts;
 pub(super) mod reply;
 mod settings;
+
+pub(super) use self::reply::encode_reply;
 
 const WIRE: Wire = Wire::GEMINI;
 
@@ -98,18 +99,12 @@ struct GeminiWriter<'c> {
 }
 
 impl<'c> GeminiWriter<'c> {
-    fn absorb(&mut self, name: &str, element: &Json) {
-        if let Some(prefix) = &mut self.prefix {
-            prefix.update(name, element);
-        }
-    }
-
     fn system(&mut self, draft: &mut Draft<'_>, leading: &'c [Item]) {
         let key = source_spelling(draft, ["systemInstruction", "system_instruction"]);
         let items: Vec<&Item> = self.call.system.iter().chain(leading).collect();
         if let Some(envelope) = self.verbatim_content(&items, None) {
             draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
-            self.absorb("system", &envelope);
+            absorb(&mut self.prefix, "system", [&envelope]);
             draft.put_if_changed(key, &envelope);
             return;
         }
@@ -126,18 +121,14 @@ impl<'c> GeminiWriter<'c> {
             return;
         }
         let system = in_envelope(&items, &json::array_of(&parts), None);
-        self.absorb("system", &system);
+        absorb(&mut self.prefix, "system", [&system]);
         draft.put(key, system);
     }
 
     fn tools(&mut self, draft: &mut Draft<'_>) {
         let elements = tools::encode_tools(draft, self.call);
-        if draft.source_value("tools").is_some() || !elements.is_empty() {
-            draft.put_elements("tools", &elements);
-        }
-        for element in &elements {
-            self.absorb("tool", element);
-        }
+        draft.put_tools(&elements);
+        absorb(&mut self.prefix, "tool", &elements);
     }
 
     fn contents(&mut self, draft: &mut Draft<'_>, items: &'c [Item]) -> Vec<Json> {
@@ -146,9 +137,7 @@ impl<'c> GeminiWriter<'c> {
         let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
         for group in groups(items, &WIRE, |item| speaker(call, item)) {
             let content = self.content(draft, &group);
-            if let Some(content) = &content {
-                self.absorb("content", content);
-            }
+            absorb(&mut self.prefix, "content", &content);
             contents.extend(content);
         }
         contents
@@ -305,9 +294,7 @@ impl<'c> GeminiWriter<'c> {
         let refusal = seal_policy::refusal(&seals);
         let left = |why| (Vec::new(), draft::elided_fate(item, why));
         if matches!(item.body, Body::Text(_)) && native.json.bytes().first() == Some(&b'"') {
-            let text = json::object(|o| {
-                o.raw("text", &native.json);
-            });
+            let text = object! { "text": native.json };
             return (vec![text], draft::kept_fate(item));
         }
         if native.envelope.as_ref().is_some_and(|envelope| envelope.json == native.json) {
@@ -409,13 +396,8 @@ impl<'c> GeminiWriter<'c> {
 fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     let envelope = items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
     match envelope.filter(|envelope| envelope.json.bytes().first() == Some(&b'{')) {
-        Some(envelope) => {
-            let changes = [(Cow::Borrowed("parts"), Some(parts.clone()))];
-            draft::edit_object(Some(&envelope.json), &changes)
-        }
-        None => json::object(|o| {
-            o.maybe_string("role", role).raw("parts", parts);
-        }),
+        Some(envelope) => draft::with_member(&envelope.json, "parts", parts.clone()),
+        None => object! { "role": role, "parts": parts },
     }
 }
 

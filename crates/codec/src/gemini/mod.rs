@@ -30,15 +30,10 @@ mod tests;
 mod tools;
 mod wire;
 
-use bytes::Bytes;
-use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Name, Request, Target, Wire};
 
-use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
-use crate::{
-    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
-    PathStyle, Rule,
-};
+use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
 
 /// Codec for Google's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,10 +42,6 @@ pub struct Gemini;
 impl Codec for Gemini {
     fn wire(&self) -> Wire {
         Wire::GEMINI
-    }
-
-    fn recognise(&self, document: Node<'_>) -> Option<Document> {
-        wire::recognise(document)
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
@@ -65,38 +56,7 @@ impl Codec for Gemini {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
-        Ok(encode::encode(call))
-    }
-
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
-    }
-
-    fn decode_parsed(
-        &self,
-        request: &Request,
-        body: &Tree,
-        asked: &DecodeContext,
-    ) -> Result<Call, CodecError> {
-        decode::decode_request(request, body, asked)
-    }
-
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        decode::decode_reply(body, asked)
-    }
-
-    fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::reply::encode_whole_reply(&without_empty_texts(reply, &self.wire())))
-    }
-
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        Box::new(stream::GeminiDecoder::new(asked.clone()))
-    }
-
-    fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::write::GeminiEncoder::default())
-    }
+    codec_methods!(stream::GeminiDecoder, stream::write::GeminiEncoder);
 
     fn rules(&self) -> &'static [&'static Rule] {
         &contract::RULES

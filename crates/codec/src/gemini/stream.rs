@@ -8,23 +8,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Direction, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role,
-    StopReason, Tree, Usage, json,
+    Body, Delta, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role, Tree, Usage,
+    Wire, json,
 };
 
-use crate::events;
+use crate::events::{self, store_member};
 use crate::frame::Frame;
 use crate::gemini::arguments::PartialArguments;
-use crate::gemini::decode::{self, GeminiReader};
+use crate::gemini::decode;
 use crate::gemini::encode;
 use crate::gemini::wire::{self, GeminiPartKind};
+use crate::item_reader::ItemReader;
 use crate::{CodecError, DecodeContext, Decoder, draft};
 
 pub(super) mod write;
 
 /// Decodes a streamed response.
 pub(super) struct GeminiDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     origin: Arc<Origin>,
     id: Option<Name>,
     has_begun: bool,
@@ -63,10 +64,10 @@ struct GeminiOpenCall {
 }
 
 impl GeminiDecoder {
-    pub(super) fn new(asked: DecodeContext) -> Self {
+    pub(super) fn new(context: DecodeContext) -> Self {
         Self {
-            origin: Arc::clone(&asked.target.origin),
-            asked,
+            origin: Arc::clone(&context.target.origin),
+            context,
             id: None,
             has_begun: false,
             open: None,
@@ -87,7 +88,7 @@ impl GeminiDecoder {
         if is_first {
             self.id = wire::name_of(root, "responseId");
             let model = wire::name_of(root, "modelVersion");
-            self.origin = self.asked.origin(model.as_deref(), None);
+            self.origin = self.context.origin(model.as_deref(), None);
             let (id, origin) = (self.id.clone(), Arc::clone(&self.origin));
             events.push(Event::Began { id, origin });
         }
@@ -109,11 +110,9 @@ impl GeminiDecoder {
             }
             if is("usageMetadata") {
                 // Early chunks have few counts, and later ones may omit some.
-                value
-                    .members()
-                    .for_each(|(key, count)| record_member(&mut self.counts, key, count));
+                value.members().for_each(|(key, count)| store_member(&mut self.counts, key, count));
             }
-            record_member(&mut self.extras, key, value);
+            store_member(&mut self.extras, key, value);
         }
         for candidate in candidates.into_iter().flat_map(Node::elements) {
             // If the response has several candidates, the first one becomes the Reply.
@@ -135,7 +134,7 @@ impl GeminiDecoder {
 
     fn candidate(&mut self, candidate: Node<'_>, events: &mut Vec<Event>) {
         for (key, value) in candidate.members().filter(|(key, _)| !key.is("content")) {
-            record_member(&mut self.candidate, key, value);
+            store_member(&mut self.candidate, key, value);
         }
         let parts = candidate.at("/content/parts").into_iter().flat_map(Node::elements);
         for (position, part) in parts.enumerate() {
@@ -168,7 +167,11 @@ impl GeminiDecoder {
         let index = self.next_index();
         let item = self.item(&part.json(), false);
         events.push(events::opened_event(index, &item));
-        events.extend(whole_delta(&item.body).map(|delta| Event::Delta { index, delta }));
+        let delta = match &item.body {
+            Body::Call(call) => Some(Delta::Args(Name::from(call.args.as_str()))),
+            body => events::text_delta(body),
+        };
+        events.extend(delta.map(|delta| Event::Delta { index, delta }));
         if let Some((is_thought, text)) = bare {
             let text = text.text().unwrap_or_default().into_owned();
             let first = part.json();
@@ -229,12 +232,11 @@ impl GeminiDecoder {
     }
 
     fn item(&self, part: &Json, is_assembled: bool) -> Item {
-        let mut reader =
-            GeminiReader::new(&self.asked, Arc::clone(&self.origin), Direction::Response);
-        reader.prefix_ids_with(self.id.as_ref());
+        let (context, id) = (Cow::Borrowed(&self.context), self.id.as_ref());
+        let mut reader = ItemReader::for_reply(context, Wire::GEMINI, &self.origin, id);
         let tree = part.tree();
         let place = ItemPosition { message: 0, part: self.next_index() };
-        let mut item = reader.part(place, Role::Assistant, tree.root(), None);
+        let mut item = decode::read_part(&mut reader, place, Role::Assistant, tree.root(), None);
         if let Some(native) = &mut item.native {
             native.assembled = is_assembled;
         }
@@ -268,9 +270,7 @@ impl GeminiDecoder {
         if !self.candidate.is_empty() || !self.items.is_empty() {
             let candidates = json::array(|a| {
                 a.object(|o| {
-                    o.object("content", |o| {
-                        o.string("role", "model");
-                    });
+                    o.object("content", members! { "role": "model" });
                     put_all(o, &self.candidate);
                 });
             });
@@ -305,15 +305,13 @@ impl GeminiOpenCall {
         };
         let spelled =
             |name: &str| wire::member(call, name).map(|(key, _)| Cow::Owned(key.into_owned()));
-        let mut changes: Vec<(Cow<'static, str>, Option<Json>)> =
-            vec![(Cow::Borrowed("args"), Some(self.args.json()))];
+        let mut changes = vec![(Cow::Borrowed("args"), Some(self.args.json()))];
         let passing = ["partialArgs", "willContinue"];
         changes.extend(passing.into_iter().filter_map(spelled).map(|key| (key, None)));
         let call = draft::edit_object(Some(&call.json()), &changes);
-        let mut changes = vec![(Cow::Owned(key.into_owned()), Some(call))];
-        if let Some(signature) = &self.signature {
-            changes.push((Cow::Borrowed("thoughtSignature"), Some(signature.clone())));
-        }
+        let signature = self.signature.clone().map(|value| ("thoughtSignature".to_owned(), value));
+        let changes = [(key.into_owned(), call)].into_iter().chain(signature);
+        let changes: Vec<_> = changes.map(|(key, value)| (key, Some(value))).collect();
         draft::edit_object(Some(&self.first), &changes)
     }
 }
@@ -331,33 +329,6 @@ fn bare_text(part: Node<'_>) -> Option<(bool, Node<'_>)> {
 
 fn text_delta(is_thought: bool, text: Name) -> Delta {
     if is_thought { Delta::Thought(text) } else { Delta::Text(text) }
-}
-
-/// Returns the delta of a part that arrived whole.
-fn whole_delta(body: &Body) -> Option<Delta> {
-    match body {
-        Body::Text(text) if !text.is_empty() => Some(Delta::Text(Arc::clone(text))),
-        Body::Thought(thought) if !thought.content.is_empty() => {
-            Some(Delta::Thought(Arc::clone(&thought.content)))
-        }
-        Body::Call(call) => Some(Delta::Args(Name::from(call.args.as_str()))),
-        Body::Text(_)
-        | Body::Thought(_)
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    }
-}
-
-/// Records a member: a later value replaces an earlier one in place.
-fn record_member(known: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
-    match known.iter_mut().find(|(known, _)| key.is(known)) {
-        Some((_, known)) => *known = value.json(),
-        None => known.push((key.name().unwrap_or_default(), value.json())),
-    }
 }
 
 impl Decoder for GeminiDecoder {
@@ -386,20 +357,11 @@ impl Decoder for GeminiDecoder {
             self.close(&mut events);
         }
         let extras = self.extras();
-        let mut items = std::mem::take(&mut self.items);
+        let items = std::mem::take(&mut self.items);
         let has_calls = decode::has_calls(&items);
         let stop = wire::decode_stop(self.reason.as_deref(), self.blocked.take(), has_calls);
-        if stop == StopReason::Cut {
-            items.iter_mut().for_each(Item::mark_truncated);
-        }
-        events.push(Event::Ended(Box::new(Reply {
-            id: self.id.clone(),
-            items,
-            stop,
-            usage: self.usage,
-            origin: Arc::clone(&self.origin),
-            extras,
-        })));
+        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
+        events.push(events::ended_event(Reply { id, items, stop, usage, origin, extras }));
         Ok(events)
     }
 }

@@ -8,7 +8,7 @@ use throughline_core::{
 };
 
 use crate::cross_wire;
-use crate::draft::{self, Draft};
+use crate::draft::Draft;
 use crate::gemini::wire::{get, is_spelled};
 
 const WIRE: Wire = Wire::GEMINI;
@@ -49,7 +49,8 @@ fn element_tools(element: Node<'_>) -> Vec<Tool> {
             hosted,
             native: Some(NativePart {
                 slot,
-                ..draft::native_part(WIRE, Direction::Request, node.json(), Some(&envelope))
+                envelope: Some(Arc::clone(&envelope)),
+                ..NativePart::new(WIRE, Direction::Request, node.json())
             }),
         }
     };
@@ -71,16 +72,12 @@ pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
         match first.native_on(&WIRE) {
             Some(native) if native.slot == DECLARATIONS => declared.push(native.json.clone()),
             Some(native) if native.slot.is_empty() => elements.push(native.json.clone()),
-            Some(native) => elements.push(json::object(|o| {
-                o.raw(&native.slot, &native.json);
-            })),
+            Some(native) => elements.push(object! { (&native.slot): native.json }),
             None => declared.extend(cross_wire::tool(draft, first, |_| declaration(first))),
         }
     }
     if !declared.is_empty() {
-        elements.push(json::object(|o| {
-            o.raw(DECLARATIONS, &json::array_of(&declared));
-        }));
+        elements.push(object! { (DECLARATIONS): json::array_of(&declared) });
     }
     elements
 }
@@ -96,13 +93,10 @@ fn intact_element(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
 }
 
 fn declaration(tool: &Tool) -> Json {
-    json::object(|o| {
-        o.string("name", &tool.name);
-        o.maybe_string("description", tool.description.as_deref());
-        if let Some(schema) = &tool.schema {
-            o.raw("parametersJsonSchema", schema);
-        }
-    })
+    object! {
+        "name": tool.name, "description": tool.description.as_deref(),
+        "parametersJsonSchema": tool.schema,
+    }
 }
 
 /// Converts type names from `STRING` to JSON Schema's `string`; nothing else changes.

@@ -161,12 +161,8 @@ fn is_stand_in(signature: &str) -> bool {
 
 /// Replaces or removes the signature of a part.
 pub(super) fn signed_with(part: &Json, signature: Option<&str>) -> Json {
-    let mut changes: Vec<(Cow<'static, str>, Option<Json>)> =
-        SIGNATURE_KEYS.into_iter().map(|key| (Cow::Borrowed(key), None)).collect();
-    if let (Some(signature), Some((_, value))) = (signature, changes.first_mut()) {
-        *value = Some(json::string(signature));
-    }
-    draft::edit_object(Some(part), &changes)
+    let [camel, snake] = SIGNATURE_KEYS;
+    draft::edit_object(Some(part), &[(camel, signature.map(json::string)), (snake, None)])
 }
 
 /// Members of a response's `functionCall` that a request accepts. All other parts are the same in
@@ -186,16 +182,15 @@ pub(super) fn to_request_part(part: &Json) -> Json {
             o.node(&key.text().unwrap_or_default(), value);
         }
     });
-    draft::edit_object(Some(part), &[(Cow::Owned(key.into_owned()), Some(taken))])
+    draft::with_member(part, key.into_owned(), taken)
 }
 
 /// Sets the id of a function response.
 pub(super) fn with_response_id(part: &Json, id: &str) -> Json {
     let tree = part.tree();
     let Some((key, answer)) = member(tree.root(), "functionResponse") else { return part.clone() };
-    let answer =
-        draft::edit_object(Some(&answer.json()), &[(Cow::Borrowed("id"), Some(json::string(id)))]);
-    draft::edit_object(Some(part), &[(Cow::Owned(key.into_owned()), Some(answer))])
+    let answer = draft::with_member(&answer.json(), "id", json::string(id));
+    draft::with_member(part, key.into_owned(), answer)
 }
 
 /// Determines the stop reason. Calls imply that the model waits for tools.

@@ -1,17 +1,18 @@
 //! Decodes requests and whole responses.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Direction, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Json, Label,
-    Media, Name, NativePart, Node, Origin, Outcome, Part, Reply, Request, Role, Thought,
-    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
+    Body, Call, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Json, Label, Media,
+    Name, Node, Origin, Part, Reply, Request, Role, Seal, Thought, ThoughtKind, ToolCall, Tree,
+    Wire, json,
 };
 
-use crate::call_ids::CallTracker;
+use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind, StopSignals};
-use crate::{CodecError, DecodeContext, draft, find_seals};
+use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
 
@@ -21,7 +22,7 @@ const WIRE: Wire = Wire::OPENAI_RESPONSES;
 pub(super) fn decode_request(
     request: &Request,
     tree: &Tree,
-    asked: &DecodeContext,
+    context: &DecodeContext,
 ) -> Result<Call, CodecError> {
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
@@ -30,19 +31,15 @@ pub(super) fn decode_request(
     }
     let input = root.present("input");
     // A request that continues a stored prompt, conversation or response may have no input.
-    let may_be_silent = ["prompt", "conversation", "previous_response_id"]
-        .iter()
-        .any(|k| root.present(k).is_some());
-    let is_input = |input: Node<'_>| input.is_string() || input.is_array();
-    if input.map_or(!may_be_silent, |input| !is_input(input)) {
+    let stored = ["prompt", "conversation", "previous_response_id"];
+    let may_be_silent = stored.iter().any(|key| root.present(key).is_some());
+    if input.map_or(!may_be_silent, |input| !input.is_string() && !input.is_array()) {
         return Err(shape("input", "must be a string or a list"));
     }
-    let mut call = Call::new(asked.target.clone());
-    let origin = Arc::clone(&asked.target.origin);
-    let mut reader = ResponsesReader::new(asked.clone(), origin, Direction::Request);
+    let mut call = Call::new(context.target.clone());
+    let mut reader = ResponsesReader::new(ItemReader::for_request(context, WIRE));
     if let Some(text) = input.filter(|input| input.is_string()) {
-        let body = Body::Text(text.name().unwrap_or_default());
-        call.items.push(reader.whole_value_item(ItemPosition::default(), Role::User, body, text));
+        call.items.push(reader.whole_value_item(Role::User, text));
     }
     let elements: Vec<_> = input.into_iter().flat_map(Node::elements).collect();
     let last = elements.len().saturating_sub(1);
@@ -51,23 +48,22 @@ pub(super) fn decode_request(
         reader.element(index, element, index < last, &mut call.items);
     }
     if let Some(instructions) = root.present("instructions") {
-        let body = instructions.name().map_or(Body::Unknown, Body::Text);
-        let mut item =
-            reader.whole_value_item(ItemPosition::default(), Role::System, body, instructions);
+        let mut item = reader.whole_value_item(Role::System, instructions);
         item.id = ItemId::from("system.0");
         call.system.push(item);
     }
-    call.tools = root.get("tools").map(settings::tools).unwrap_or_default();
+    let tools = root.get("tools");
+    call.tools = tools.map(|list| read_tools(list, &WIRE, settings::tool)).unwrap_or_default();
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
     call.resumes = root.name_of("previous_response_id");
     call.extras = settings::extras(root);
-    call.source = Some(draft::received_request(WIRE, request, &asked.target, tree, &call.settings));
+    draft::record_source(&mut call, WIRE, request, tree);
     Ok(call)
 }
 
 /// Decodes a whole response.
-pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
+pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
     if root.present("error").is_some() {
@@ -77,10 +73,9 @@ pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply,
     let output = output.ok_or_else(|| {
         CodecError::shape(WIRE, "response", "output", "must be a list of elements")
     })?;
-    let origin = asked.origin(root.text_of("model").as_deref(), None);
+    let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
-    let mut reader = ResponsesReader::new(asked.clone(), Arc::clone(&origin), Direction::Response);
-    reader.prefix_ids_with(id.as_ref());
+    let mut reader = ResponsesReader::for_reply(Cow::Borrowed(context), &origin, id.as_ref());
     let mut items = Vec::new();
     for (index, element) in output.elements().enumerate() {
         reader.output(index, element, &mut items);
@@ -88,7 +83,7 @@ pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply,
     Ok(Reply {
         id,
         items,
-        stop: wire::decode_stop(root, reader.signs),
+        stop: wire::decode_stop(root, reader.signals),
         usage: root.get("usage").map(wire::usage).unwrap_or_default(),
         origin,
         extras: reply_extras(root),
@@ -98,7 +93,7 @@ pub(super) fn decode_reply(body: &Bytes, asked: &DecodeContext) -> Result<Reply,
 /// Returns every member of a response except its output.
 pub(super) fn reply_extras(response: Node<'_>) -> Vec<(Name, Json)> {
     let members = response.members().filter(|(key, _)| !key.is("output"));
-    members.map(|(key, value)| (key.name().unwrap_or_default(), value.json())).collect()
+    members.map(named_member).collect()
 }
 
 /// Reads a provider's error: an error body, an `error` event, or a failed response.
@@ -113,29 +108,23 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
 }
 
 /// Decodes elements of requests and responses; only the origin differs.
-pub(super) struct ResponsesReader {
-    asked: DecodeContext,
-    origin: Arc<Origin>,
-    side: Direction,
-    calls: CallTracker,
-    reply: Name,
+pub(super) struct ResponsesReader<'a> {
+    base: ItemReader<'a>,
     /// Facts about the elements that determine the stop reason.
-    pub(super) signs: StopSignals,
+    pub(super) signals: StopSignals,
 }
 
-impl ResponsesReader {
-    pub(super) fn new(asked: DecodeContext, origin: Arc<Origin>, side: Direction) -> Self {
-        let (calls, signs) = (CallTracker::default(), StopSignals::default());
-        Self { asked, origin, side, calls, reply: Name::default(), signs }
+impl<'a> ResponsesReader<'a> {
+    fn new(base: ItemReader<'a>) -> Self {
+        Self { base, signals: StopSignals::default() }
     }
 
-    /// Sets the reply id that prefixes all Item ids.
-    pub(super) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
-        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
-    }
-
-    fn id_of(&self, place: ItemPosition) -> ItemId {
-        ItemId::from_position(&self.reply, place)
+    pub(super) fn for_reply(
+        context: Cow<'a, DecodeContext>,
+        origin: &Arc<Origin>,
+        id: Option<&Name>,
+    ) -> Self {
+        Self::new(ItemReader::for_reply(context, WIRE, origin, id))
     }
 
     /// Decodes an element of a response. Reasoning leads to the next element, which a stream
@@ -146,7 +135,7 @@ impl ResponsesReader {
 
     fn element(&mut self, index: usize, element: Node<'_>, leads: bool, items: &mut Vec<Item>) {
         let kind = ResponsesElementKind::from_element(element);
-        self.signs.waits |= wire::waits_for_client(kind, element);
+        self.signals.waits |= wire::waits_for_client(kind, element);
         let role = role(kind, element);
         if kind == ResponsesElementKind::Message && self.message(index, role, element, items) {
             return;
@@ -154,12 +143,12 @@ impl ResponsesReader {
         let place = ItemPosition::new(index, 0);
         let body = self.body(place, kind, element);
         let envelope = Arc::new(Envelope { json: element.json(), parts: 1 });
-        let mut native = draft::native_part(WIRE, self.side, element.json(), Some(&envelope));
+        let mut native = self.base.native(element.json(), Some(&envelope));
         native.id = element.name_of("id");
-        let mut item = self.item(place, role, body, native);
+        let mut item = self.base.item(place, role, body, native);
         item.seals = self.seals(role, kind, element);
         if kind == ResponsesElementKind::Reasoning && leads {
-            let next = self.id_of(ItemPosition::new(index.saturating_add(1), 0));
+            let next = self.base.id_at(ItemPosition::new(index.saturating_add(1), 0));
             for seal in &mut item.seals {
                 seal.attached.leads = Some(next.clone());
             }
@@ -181,12 +170,13 @@ impl ResponsesReader {
         let envelope = Arc::new(Envelope { json: message.json(), parts: parts.len() });
         let id = message.name_of("id");
         for (at, part) in parts.iter().copied().enumerate() {
-            self.signs.refused |= part.get("type").is_some_and(|kind| kind.is("refusal"));
-            let body = part.name().map_or_else(|| content_body(part, &self.origin), Body::Text);
-            let mut native = draft::native_part(WIRE, self.side, part.json(), Some(&envelope));
+            self.signals.refused |= part.get("type").is_some_and(|kind| kind.is("refusal"));
+            let body =
+                part.name().map_or_else(|| content_body(part, &self.base.origin), Body::Text);
+            let mut native = self.base.native(part.json(), Some(&envelope));
             native.id.clone_from(&id);
             native.slot = Label::Borrowed(CONTENT);
-            let mut item = self.item(ItemPosition::new(index, at), role, body, native);
+            let mut item = self.base.item(ItemPosition::new(index, at), role, body, native);
             item.seals = self.seals(role, ResponsesElementKind::Message, part);
             items.push(item);
         }
@@ -194,65 +184,41 @@ impl ResponsesReader {
     }
 
     /// Builds the Item of a value that is a whole message: a string `input`, or the `instructions`.
-    fn whole_value_item(
-        &self,
-        place: ItemPosition,
-        role: Role,
-        body: Body,
-        value: Node<'_>,
-    ) -> Item {
+    fn whole_value_item(&self, role: Role, value: Node<'_>) -> Item {
+        let body = value.name().map_or(Body::Unknown, Body::Text);
         let envelope = Arc::new(Envelope { json: value.json(), parts: 1 });
-        let mut native = draft::native_part(WIRE, self.side, value.json(), Some(&envelope));
+        let mut native = self.base.native(value.json(), Some(&envelope));
         native.slot = Label::Borrowed(CONTENT);
-        self.item(place, role, body, native)
-    }
-
-    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
-        let mut item = Item::new(self.id_of(place), place, role, body);
-        item.native = Some(native);
-        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
-        item
+        self.base.item(ItemPosition::default(), role, body, native)
     }
 
     /// Returns the Seals of an Item. Only assistant Items have Seals.
-    fn seals(
-        &self,
-        role: Role,
-        kind: ResponsesElementKind,
-        part: Node<'_>,
-    ) -> Vec<throughline_core::Seal> {
+    fn seals(&self, role: Role, kind: ResponsesElementKind, part: Node<'_>) -> Vec<Seal> {
         if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
         }
-        let format = |key: &str| kind.is_sealed(key).then(|| wire::seal_format(key));
-        find_seals::seals(part, &self.asked, &self.origin, format)
+        self.base.seals(part, |key| kind.is_sealed(key).then(|| wire::seal_format(key)))
     }
 
     fn body(&mut self, place: ItemPosition, kind: ResponsesElementKind, element: Node<'_>) -> Body {
         match kind {
-            ResponsesElementKind::Reasoning => Body::Thought(thought(element, &self.origin)),
+            ResponsesElementKind::Reasoning => Body::Thought(thought(element, &self.base.origin)),
             ResponsesElementKind::Call | ResponsesElementKind::CustomCall => {
                 let wire_id = element.name_of("call_id");
                 let name = element.name_of("name").unwrap_or_default();
-                let id = self.calls.open(wire_id.as_ref(), &name, place);
+                let id = self.base.calls.open(wire_id.as_ref(), &name, place);
                 let custom = kind == ResponsesElementKind::CustomCall;
-                let said = element.get(if custom { "input" } else { "arguments" });
-                let parsed = said.filter(|_| !custom).and_then(Node::text_bytes);
+                let value = element.get(if custom { "input" } else { "arguments" });
+                let parsed = value.filter(|_| !custom).and_then(Node::text_bytes);
                 let args = parsed.and_then(|text| Json::parse(text).ok()).unwrap_or_else(|| {
-                    json::string(&said.and_then(Node::text).unwrap_or_default())
+                    json::string(&value.and_then(Node::text).unwrap_or_default())
                 });
                 Body::Call(ToolCall { id, wire_id, name, args, custom })
             }
             ResponsesElementKind::Result | ResponsesElementKind::CustomResult => {
-                let wire_id = element.name_of("call_id");
                 let output = element.get("output");
-                Body::Result(ToolResult {
-                    call: self.calls.answer(wire_id.as_deref(), None),
-                    wire_id,
-                    name: None,
-                    outcome: Outcome::Ok,
-                    parts: output.map(|o| parts(o, &self.origin)).unwrap_or_default(),
-                })
+                let parts = output.map(|o| parts(o, &self.base.origin)).unwrap_or_default();
+                self.base.tool_result(element.name_of("call_id"), false, parts)
             }
             ResponsesElementKind::HostedCall | ResponsesElementKind::HostedResult => {
                 Body::Hosted(hosted(kind, element))
@@ -287,9 +253,7 @@ pub(super) fn role(kind: ResponsesElementKind, element: Node<'_>) -> Role {
         | ResponsesElementKind::Call
         | ResponsesElementKind::CustomCall
         | ResponsesElementKind::HostedCall
-        | ResponsesElementKind::Compaction => {
-            return Role::Assistant;
-        }
+        | ResponsesElementKind::Compaction => return Role::Assistant,
         ResponsesElementKind::Unknown
             if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) =>
         {
@@ -384,13 +348,13 @@ fn media(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
         let mime = Name::from(format!("audio/{}", audio.text_of("format")?));
         return Some(Media::Inline { mime, base64: audio.get("data")?.text_bytes()? });
     }
-    let said = ["image_url", "file_data", "file_url"].iter().find_map(|key| part.present(key))?;
-    if let Some(inline) = said.text_bytes().and_then(|uri| data_uri(&uri)) {
+    let value = ["image_url", "file_data", "file_url"].iter().find_map(|key| part.present(key))?;
+    if let Some(inline) = value.text_bytes().and_then(|uri| data_uri(&uri)) {
         return Some(inline);
     }
     // Base64 without a media type cannot be sent on other wires.
-    let is_address = part.present("file_data").is_none();
-    is_address.then(|| said.name()).flatten().map(|uri| remote(uri, None))
+    let address = if part.present("file_data").is_none() { value.name() } else { None };
+    address.map(|uri| remote(uri, None))
 }
 
 /// Parses `data:image/png;base64,…`.

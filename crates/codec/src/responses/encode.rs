@@ -12,7 +12,7 @@ use throughline_core::{
 use crate::call_ids::CallIdAllocator;
 use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::prefix::PrefixHasher;
+use crate::prefix::{PrefixHasher, absorb};
 use crate::responses::wire::CONTENT;
 use crate::seal_policy;
 
@@ -22,7 +22,7 @@ mod parts;
 mod reply;
 mod settings;
 
-pub(super) use self::reply::{encode_whole_reply, generated_id, output, shown_id, skeleton};
+pub(super) use self::reply::{encode_reply, generated_id, output, shown_id, skeleton};
 
 pub(super) const PATH: &str = "/responses";
 
@@ -31,10 +31,7 @@ const WIRE: Wire = Wire::OPENAI_RESPONSES;
 /// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
-    let model = call.target.model();
-    if draft.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
-        draft.put("model", json::string(model));
-    }
+    draft.put_model();
     // Settings are applied after the extras, because some members contain both.
     draft.put_extras();
     settings::put_settings(&mut draft, call);
@@ -55,11 +52,7 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     settings::put_stored_references(&mut draft, call, writer.resumes);
     let elements = writer.input(&mut draft);
     put_input(&mut draft, &elements);
-    let was =
-        draft.source_value("stream").and_then(|was| was.tree().root().bool()).unwrap_or(false);
-    if was != call.stream {
-        draft.put("stream", call.stream.into());
-    }
+    draft.put_stream(false);
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
     draft.finish(PATH, &[], prefix)
@@ -225,17 +218,11 @@ fn intact_element<'i>(group: &[&'i Item]) -> Option<(&'i Json, Direction)> {
 }
 
 impl ResponsesWriter<'_> {
-    fn absorb(&mut self, name: &str, element: &Json) {
-        if let Some(prefix) = &mut self.prefix {
-            prefix.update(name, element);
-        }
-    }
-
     fn instructions(&mut self, draft: &mut Draft<'_>) {
         let items: Vec<&Item> = self.call.system.iter().collect();
         if let Some((json, _)) = intact_element(&items) {
             draft.fates.extend(items.iter().map(|item| draft::kept_fate(item)));
-            self.absorb("instructions", json);
+            absorb(&mut self.prefix, "instructions", [json]);
             draft.put_if_changed("instructions", json);
             return;
         }
@@ -257,7 +244,7 @@ impl ResponsesWriter<'_> {
         }
         if !texts.is_empty() {
             let instructions = json::string(&texts.join("\n\n"));
-            self.absorb("instructions", &instructions);
+            absorb(&mut self.prefix, "instructions", [&instructions]);
             draft.put("instructions", instructions);
         } else if draft.source_value("instructions").is_some_and(|was| was != Json::null()) {
             draft.remove("instructions");
@@ -275,9 +262,7 @@ impl ResponsesWriter<'_> {
         if draft.source_value("tools").is_some_and(|was| was != Json::null()) || !tools.is_empty() {
             draft.put_elements("tools", &tools);
         }
-        for tool in &tools {
-            self.absorb("tool", tool);
-        }
+        absorb(&mut self.prefix, "tool", &tools);
     }
 
     fn input(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
@@ -309,7 +294,7 @@ impl ResponsesWriter<'_> {
                 Some(_) | None => self.is_orphaned,
             };
             if let Some(element) = element {
-                self.absorb("input", &element);
+                absorb(&mut self.prefix, "input", [&element]);
                 elements.push(element);
             }
         }
@@ -382,10 +367,7 @@ impl ResponsesWriter<'_> {
             self.custom.insert(call.id.clone());
         }
         let (kind, key) = call_type_and_member(call);
-        json::object(|o| {
-            o.string("type", kind).string("call_id", &id);
-            o.string("name", &call.name).string(key, &arguments(call));
-        })
+        object! { "type": kind, "call_id": id, "name": call.name, (key): arguments(call) }
     }
 }
 
@@ -395,9 +377,7 @@ fn function(tool: &Tool) -> Json {
         o.maybe_string("description", tool.description.as_deref());
         match &tool.schema {
             Some(schema) => o.raw("parameters", schema),
-            None => o.object("parameters", |o| {
-                o.string("type", "object").object("properties", |_| {});
-            }),
+            None => o.object("parameters", members! { "type": "object", "properties": {} }),
         };
         // The default is strict, which rejects most schemas that were not written for it.
         o.bool("strict", false);
@@ -423,6 +403,6 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
 
 /// Returns an element without these members.
 fn without_members(element: &Json, keys: &[&'static str]) -> Json {
-    let changes: Vec<_> = keys.iter().map(|key| (Cow::Borrowed(*key), None)).collect();
+    let changes: Vec<_> = keys.iter().map(|key| (*key, None)).collect();
     draft::edit_object(Some(element), &changes)
 }

@@ -32,15 +32,10 @@ mod stream_tests;
 mod tests;
 mod wire;
 
-use bytes::Bytes;
-use throughline_core::{Call, EncodedRequest, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Name, Request, Target, Tree, Wire};
 
-use crate::empty_text::without_empty_texts;
 use crate::frame::Framing;
-use crate::{
-    AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
-    PathStyle, Rule,
-};
+use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
 
 /// Codec for OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,10 +44,6 @@ pub struct OpenAiResponses;
 impl Codec for OpenAiResponses {
     fn wire(&self) -> Wire {
         Wire::OPENAI_RESPONSES
-    }
-
-    fn recognise(&self, document: Node<'_>) -> Option<Document> {
-        wire::recognise(document)
     }
 
     fn model_of(&self, request: &Request) -> Option<Name> {
@@ -67,38 +58,7 @@ impl Codec for OpenAiResponses {
         Framing::Sse
     }
 
-    fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
-        Ok(encode::encode(call))
-    }
-
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        decode::decode_request(request, &Tree::parse(request.body.clone())?, asked)
-    }
-
-    fn decode_parsed(
-        &self,
-        request: &Request,
-        body: &Tree,
-        asked: &DecodeContext,
-    ) -> Result<Call, CodecError> {
-        decode::decode_request(request, body, asked)
-    }
-
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        decode::decode_reply(body, asked)
-    }
-
-    fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        Ok(encode::encode_whole_reply(&without_empty_texts(reply, &self.wire())).bytes().clone())
-    }
-
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        Box::new(stream::ResponsesDecoder::new(asked.clone()))
-    }
-
-    fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(stream::ResponsesEncoder::default())
-    }
+    codec_methods!(stream::ResponsesDecoder, stream::ResponsesEncoder);
 
     fn rules(&self) -> &'static [&'static Rule] {
         &contract::RULES

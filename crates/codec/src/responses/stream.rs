@@ -1,10 +1,11 @@
 //! Decodes and encodes streamed responses.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Direction, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Tree, Usage,
+    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Tree, Usage,
 };
 
 use crate::events;
@@ -23,9 +24,9 @@ pub(super) use self::write::ResponsesEncoder;
 
 /// Decodes a streamed response.
 pub(super) struct ResponsesDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     origin: Arc<Origin>,
-    reader: ResponsesReader,
+    reader: ResponsesReader<'static>,
     id: Option<Name>,
     has_begun: bool,
     /// Open elements by output index.
@@ -40,13 +41,11 @@ pub(super) struct ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    pub(super) fn new(asked: DecodeContext) -> Self {
-        let origin = Arc::clone(&asked.target.origin);
-        let mut reader =
-            ResponsesReader::new(asked.clone(), Arc::clone(&origin), Direction::Response);
-        reader.prefix_ids_with(None);
+    pub(super) fn new(context: DecodeContext) -> Self {
+        let origin = Arc::clone(&context.target.origin);
+        let reader = ResponsesReader::for_reply(Cow::Owned(context.clone()), &origin, None);
         Self {
-            asked,
+            context,
             origin,
             reader,
             id: None,
@@ -69,12 +68,10 @@ impl ResponsesDecoder {
             return Vec::new();
         }
         self.id = response.name_of("id");
-        self.origin = self.asked.origin(response.text_of("model").as_deref(), None);
-        let origin = Arc::clone(&self.origin);
-        self.reader =
-            ResponsesReader::new(self.asked.clone(), Arc::clone(&origin), Direction::Response);
-        self.reader.prefix_ids_with(self.id.as_ref());
-        vec![Event::Began { id: self.id.clone(), origin }]
+        self.origin = self.context.origin(response.text_of("model").as_deref(), None);
+        let context = Cow::Owned(self.context.clone());
+        self.reader = ResponsesReader::for_reply(context, &self.origin, self.id.as_ref());
+        vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
     }
 
     fn index(&mut self) -> u32 {
@@ -93,10 +90,10 @@ impl ResponsesDecoder {
             self.open.insert(at, open);
             return Vec::new();
         }
-        let origin = Arc::clone(&self.origin);
-        let mut glance = ResponsesReader::new(self.asked.clone(), origin, Direction::Response);
+        let context = Cow::Borrowed(&self.context);
+        let mut preview = ResponsesReader::for_reply(context, &self.origin, None);
         let mut items = Vec::new();
-        glance.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
+        preview.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
         let index = self.index();
         open.indices.insert(0, index);
         self.open.insert(at, open);
@@ -225,7 +222,7 @@ impl ResponsesDecoder {
             self.usage = wire::usage(usage);
             events.push(Event::Usage(self.usage));
         }
-        let stop = wire::decode_stop(response, self.reader.signs);
+        let stop = wire::decode_stop(response, self.reader.signals);
         events.extend(self.finish_reply(stop));
         events
     }
@@ -248,19 +245,10 @@ impl ResponsesDecoder {
             // emitted.
             drop(self.close(at, element.tree().root(), true));
         }
-        let mut items = std::mem::take(&mut self.items);
-        items.sort_by_key(|item| item.place);
-        if stop == StopReason::Cut {
-            items.iter_mut().for_each(Item::mark_truncated);
-        }
-        vec![Event::Ended(Box::new(Reply {
-            id: self.id.clone(),
-            items,
-            stop,
-            usage: self.usage,
-            origin: Arc::clone(&self.origin),
-            extras: std::mem::take(&mut self.extras),
-        }))]
+        let items = std::mem::take(&mut self.items);
+        let extras = std::mem::take(&mut self.extras);
+        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
+        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
     }
 }
 
@@ -285,7 +273,7 @@ impl Decoder for ResponsesDecoder {
             "response.created" | "response.queued" | "response.in_progress" => {
                 // Another response on the same connection resets the decoder.
                 if self.has_ended {
-                    *self = Self::new(self.asked.clone());
+                    *self = Self::new(self.context.clone());
                 }
                 self.record_response(root)
             }

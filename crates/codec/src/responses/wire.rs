@@ -261,9 +261,7 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
             }
         });
         o.number("output_tokens", usage.output);
-        o.object("output_tokens_details", |o| {
-            o.number("reasoning_tokens", usage.thought);
-        });
+        o.object("output_tokens_details", members! { "reasoning_tokens": usage.thought });
         o.number("total_tokens", usage.total());
     })
 }

@@ -1,7 +1,5 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use std::borrow::Cow;
-
 use throughline_core::{Call, Json, Node, OutputFormat, ToolChoice, json};
 
 use crate::anthropic::contract;
@@ -30,24 +28,17 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]
     }
     put_sampling(draft, call, asking, is_reconsidered);
     if draft.differs(|s| &s.stop) {
-        let stop = json::array(|a| {
-            for stop in &settings.stop {
-                a.string(stop);
-            }
-        });
-        draft.set("stop_sequences", (!settings.stop.is_empty()).then_some(stop));
+        draft.set("stop_sequences", draft::stop_list(settings));
     }
     put_choice(draft, call, asking, is_reconsidered);
     if draft.differs(|s| &s.output) {
         let format = match &settings.output {
-            Some(OutputFormat::Schema { schema, .. }) => Some(json::object(|o| {
-                o.string("type", "json_schema").raw("schema", schema);
-            })),
+            Some(OutputFormat::Schema { schema, .. }) => Some(object! {
+                "type": "json_schema", "schema": schema,
+            }),
             Some(OutputFormat::Json) => {
-                draft.warn(
-                    "output",
-                    "this wire supports JSON output only with a schema; it was omitted",
-                );
+                let message = "this wire supports JSON output only with a schema; it was omitted";
+                draft.warn("output", message);
                 None
             }
             None => None,
@@ -89,7 +80,7 @@ fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Jso
     if said == value {
         return;
     }
-    let config = draft::edit_object(base.as_ref(), &[(Cow::Borrowed(key), value)]);
+    let config = draft::edit_object(base.as_ref(), &[(key, value)]);
     let is_empty = config.as_str() == "{}";
     draft.set("output_config", (!is_empty).then_some(config));
 }
@@ -126,10 +117,8 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_recon
         choice = Some(ToolChoice::Auto);
     }
     if choice.as_ref().is_some_and(is_refused) {
-        draft.warn(
-            "tool_choice",
-            "this model does not support a forced tool choice; `auto` was sent instead",
-        );
+        let message = "this model does not support a forced tool choice; `auto` was sent instead";
+        draft.warn("tool_choice", message);
         choice = Some(ToolChoice::Auto);
     }
     let word = |kind: &str, name: Option<&str>| {

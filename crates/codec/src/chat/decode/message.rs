@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, Direction, HostedStep, Item, ItemId, ItemPosition, Json, Label, Name, NativePart, Node,
-    Origin, Outcome, Part, ReasoningChannel, ReasoningFormat, Role, Thought, ThoughtKind, ToolCall,
-    ToolResult, Wire, json, work,
+    Origin, Outcome, Part, ReasoningChannel, ReasoningFormat, Role, Seal, Thought, ThoughtKind,
+    ToolCall, ToolResult, Wire, json, work,
 };
 
-use crate::call_ids::CallTracker;
 use crate::chat::decode::media;
 use crate::chat::slot::{self, FIELDS, Slots};
 use crate::chat::tags::{self, TagPiece, TagScope, TagSplitter};
 use crate::chat::wire;
+use crate::item_reader::ItemReader;
 use crate::{DecodeContext, draft, find_seals};
 
 const WIRE: Wire = Wire::OPENAI_CHAT;
@@ -24,112 +24,83 @@ pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
 /// Reasoning format of Mistral's `thinking` chunks.
 pub(in crate::chat) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
 
-/// Splits messages of requests and responses into Items; only the origin differs.
-pub(in crate::chat) struct ChatReader<'a> {
-    asked: &'a DecodeContext,
-    origin: Arc<Origin>,
-    side: Direction,
-    calls: CallTracker,
-    reply: Name,
-}
-
-/// The place, role and slot of a new Item.
-struct ItemSlot {
-    place: ItemPosition,
-    role: Role,
-    slot: Label,
-}
-
-impl<'a> ChatReader<'a> {
-    pub(in crate::chat) fn new(
-        asked: &'a DecodeContext,
-        origin: Arc<Origin>,
-        side: Direction,
-    ) -> Self {
-        Self { asked, origin, side, calls: CallTracker::default(), reply: Name::default() }
-    }
-
-    /// Sets the reply id that prefixes all Item ids.
-    pub(in crate::chat) fn prefix_ids_with(&mut self, reply: Option<&Name>) {
-        self.reply = reply.cloned().unwrap_or_else(|| Name::from("reply"));
-    }
-
-    /// Splits a message into its Items. An empty message becomes one Item that holds the whole
-    /// message.
-    pub(in crate::chat) fn message(
-        &mut self,
-        index: usize,
-        message: Node<'_>,
-        items: &mut Vec<Item>,
-    ) {
-        let start = items.len();
-        let slots = Slots::from_message(message);
-        let role = match slots.role.and_then(Node::text).as_deref() {
-            Some("assistant") => Role::Assistant,
-            Some("system") => Role::System,
-            Some("developer") => Role::Developer,
-            Some("tool" | "function") => Role::Tool,
-            None if self.side == Direction::Response => Role::Assistant,
-            Some(_) | None => Role::User,
-        };
-        let place = |items: &Vec<Item>| ItemPosition::new(index, items.len() - start);
-        if role == Role::Tool {
-            let body = self.result(message);
-            items.push(self.item(
-                place(items),
-                role,
-                body,
-                NativePart::new(WIRE, self.side, message.json()),
-            ));
-            return;
+/// Splits a message into its Items. An empty message becomes one Item that holds the whole
+/// message.
+pub(in crate::chat) fn read_message(
+    reader: &mut ItemReader<'_>,
+    index: usize,
+    message: Node<'_>,
+    items: &mut Vec<Item>,
+) {
+    let start = items.len();
+    let slots = Slots::from_message(message);
+    let role = match slots.role.and_then(Node::text).as_deref() {
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        Some("developer") => Role::Developer,
+        Some("tool" | "function") => Role::Tool,
+        None if reader.side == Direction::Response => Role::Assistant,
+        Some(_) | None => Role::User,
+    };
+    let body = match role {
+        Role::Tool => read_result(reader, message),
+        Role::Assistant | Role::System | Role::Developer | Role::User => {
+            let mut splitter = MessageSplitter { reader, index, role, items, start };
+            splitter.read_slots(&slots);
+            Body::Unknown
         }
-        if role == Role::Assistant {
-            self.thoughts(index, &slots, items, start);
+    };
+    if items.len() == start {
+        let native = NativePart::new(WIRE, reader.side, message.json());
+        items.push(reader.item(ItemPosition::new(index, 0), role, body, native));
+    }
+    link_details_to_calls(items.get_mut(start..).unwrap_or_default());
+}
+
+/// Adds the Items of one message to `items`.
+struct MessageSplitter<'r, 'a> {
+    reader: &'r mut ItemReader<'a>,
+    index: usize,
+    role: Role,
+    items: &'r mut Vec<Item>,
+    /// The number of Items before this message.
+    start: usize,
+}
+
+impl MessageSplitter<'_, '_> {
+    fn place(&self) -> ItemPosition {
+        ItemPosition::new(self.index, self.items.len() - self.start)
+    }
+
+    fn push(&mut self, slot: impl Into<Label>, node: Node<'_>) {
+        let item = read_slot_item(self.reader, self.place(), self.role, slot.into(), node);
+        self.items.push(item);
+    }
+
+    fn push_list(&mut self, member: &str, list: Option<Node<'_>>) {
+        for (position, node) in list.into_iter().flat_map(Node::elements).enumerate() {
+            self.push(slot::list_slot(member, position), node);
+        }
+    }
+
+    fn read_slots(&mut self, slots: &Slots<'_>) {
+        if self.role == Role::Assistant {
+            self.read_thoughts(slots);
         }
         match slots.content {
-            Some(text) if text.is_string() => {
-                self.text(index, role, text, items, start);
-            }
-            Some(content) => {
-                for (position, part) in content.elements().enumerate() {
-                    let slot = slot::list_slot(slot::CONTENT, position);
-                    items.push(self.slot_item(place(items), role, slot, part));
-                }
-            }
-            None => {}
+            Some(text) if text.is_string() => self.read_text(text),
+            content => self.push_list(slot::CONTENT, content),
         }
-        for (position, image) in slots.images.into_iter().flat_map(Node::elements).enumerate() {
-            items.push(self.slot_item(
-                place(items),
-                role,
-                slot::list_slot("images", position),
-                image,
-            ));
+        self.push_list("images", slots.images);
+        if self.role == Role::Assistant {
+            self.read_other_slots(slots);
         }
-        if role == Role::Assistant {
-            self.other_slots(index, &slots, items, start);
-        }
-        if items.len() == start {
-            let native = NativePart::new(WIRE, self.side, message.json());
-            items.push(self.item(place(items), role, Body::Unknown, native));
-        }
-        link_details_to_calls(items.get_mut(start..).unwrap_or_default());
     }
 
     /// Adds the Thoughts of a message: one per detail, and one per string that the details do not
     /// repeat.
-    fn thoughts(&mut self, index: usize, slots: &Slots<'_>, items: &mut Vec<Item>, start: usize) {
-        let details = slots.details;
-        for (position, detail) in details.into_iter().flat_map(Node::elements).enumerate() {
-            let place = ItemPosition::new(index, items.len() - start);
-            let item = self.slot_item(
-                place,
-                Role::Assistant,
-                slot::list_slot(slot::DETAILS, position),
-                detail,
-            );
-            items.push(item);
-        }
+    fn read_thoughts(&mut self, slots: &Slots<'_>) {
+        self.push_list(slot::DETAILS, slots.details);
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
         let mut places: HashMap<Option<Cow<'_, str>>, usize> = HashMap::new();
         for (field, value) in slots.strings.iter().copied() {
@@ -140,28 +111,19 @@ impl<'a> ChatReader<'a> {
             }
         }
         for (fields, value) in strings {
-            if details.is_some_and(|details| repeats_details(value, details)) {
-                for item in items.iter_mut().skip(start) {
+            if slots.details.is_some_and(|details| repeats_details(value, details)) {
+                for item in self.items.iter_mut().skip(self.start) {
                     add_echo_slots(item, &fields);
                 }
-                continue;
+            } else {
+                self.push(slot::joined_slot(&fields), value);
             }
-            let place = ItemPosition::new(index, items.len() - start);
-            items.push(self.slot_item(place, Role::Assistant, slot::joined_slot(&fields), value));
         }
     }
 
     /// Adds a text, split from reasoning between tags.
-    fn text(
-        &mut self,
-        index: usize,
-        role: Role,
-        text: Node<'_>,
-        items: &mut Vec<Item>,
-        start: usize,
-    ) {
-        let place = |items: &Vec<Item>| ItemPosition::new(index, items.len() - start);
-        let scope = self.tag_scope().filter(|_| role == Role::Assistant);
+    fn read_text(&mut self, text: Node<'_>) {
+        let scope = tag_scope(&self.reader.context).filter(|_| self.role == Role::Assistant);
         // A tag begins with `<`, which a JSON writer may have escaped.
         let may_tag = |scope: &TagScope| {
             memchr::memchr2(b'<', b'\\', text.raw()).is_some()
@@ -169,27 +131,24 @@ impl<'a> ChatReader<'a> {
         };
         let Some(scope) = scope.filter(may_tag) else {
             // An empty assistant text means that there is no text.
-            if role != Role::Assistant || text.raw().len() > 2 {
-                let slot = Label::Borrowed(slot::CONTENT);
-                items.push(self.slot_item(place(items), role, slot, text));
+            if self.role != Role::Assistant || text.raw().len() > 2 {
+                self.push(slot::CONTENT, text);
             }
             return;
         };
         let mut splitter = TagSplitter::new(scope);
         let mut pieces = splitter.push(&text.text().unwrap_or_default());
         pieces.extend(splitter.finish());
-        let is_plain = pieces.iter().all(|piece| matches!(piece, TagPiece::Text(_)));
-        if is_plain {
-            items.push(self.slot_item(place(items), role, Label::Borrowed(slot::CONTENT), text));
-            return;
+        if pieces.iter().all(|piece| matches!(piece, TagPiece::Text(_))) {
+            return self.push(slot::CONTENT, text);
         }
-        let mut said = String::new();
+        let mut plain = String::new();
         let mut thought: Option<(String, String)> = None;
         for piece in pieces {
             match piece {
-                TagPiece::Text(text) => said.push_str(&text),
+                TagPiece::Text(text) => plain.push_str(&text),
                 TagPiece::Open(tag) => {
-                    self.flush_text(place(items), &mut said, items);
+                    self.flush_text(&mut plain);
                     thought = Some((tag, String::new()));
                 }
                 TagPiece::Thought(text) => {
@@ -200,206 +159,192 @@ impl<'a> ChatReader<'a> {
                 }
                 TagPiece::Close(tag) => {
                     if let Some((raw, inner)) = thought.take() {
-                        items.push(self.tagged_thought(place(items), &(raw + &tag), &inner, true));
+                        self.push_tagged_thought(&(raw + &tag), &inner, true);
                     }
                 }
             }
         }
         if let Some((raw, inner)) = thought {
-            items.push(self.tagged_thought(place(items), &raw, &inner, false));
+            self.push_tagged_thought(&raw, &inner, false);
         }
-        self.flush_text(place(items), &mut said, items);
+        self.flush_text(&mut plain);
     }
 
-    fn flush_text(&mut self, place: ItemPosition, said: &mut String, items: &mut Vec<Item>) {
-        if !said.is_empty() {
-            let tree = json::string(&std::mem::take(said)).tree();
-            let slot = Label::Borrowed(slot::CONTENT);
-            items.push(self.slot_item(place, Role::Assistant, slot, tree.root()));
-        }
+    fn push_tagged_thought(&mut self, raw: &str, inner: &str, is_whole: bool) {
+        let item = read_tagged_thought(self.reader, self.place(), raw, inner, is_whole);
+        self.items.push(item);
     }
 
-    /// Returns where this endpoint's texts may contain reasoning between tags.
-    pub(in crate::chat) fn tag_scope(&self) -> Option<TagScope> {
-        match self.asked.target.provider.dialect.channel {
-            ReasoningChannel::Tags => Some(TagScope::Anywhere),
-            ReasoningChannel::AsEmitted => Some(TagScope::Beginning),
-            ReasoningChannel::None
-            | ReasoningChannel::Details
-            | ReasoningChannel::ReasoningContent
-            | ReasoningChannel::Reasoning
-            | ReasoningChannel::Thinking
-            | ReasoningChannel::Chunks => None,
+    fn flush_text(&mut self, plain: &mut String) {
+        if !plain.is_empty() {
+            self.push(slot::CONTENT, json::string(&std::mem::take(plain)).tree().root());
         }
-    }
-
-    /// Builds the Thought of inline reasoning; `raw` includes the tags.
-    pub(in crate::chat) fn tagged_thought(
-        &mut self,
-        place: ItemPosition,
-        raw: &str,
-        inner: &str,
-        is_whole: bool,
-    ) -> Item {
-        let mut thought = issued_thought(inner, ThoughtKind::Text, INLINE_TAGS);
-        thought.whole = is_whole;
-        let mut native = NativePart::new(WIRE, self.side, json::string(raw));
-        native.slot = Label::Borrowed(slot::CONTENT);
-        self.item(place, Role::Assistant, Body::Thought(thought), native)
     }
 
     /// Adds refusals, audio, calls, and Google's `extra_content`.
-    fn other_slots(
-        &mut self,
-        index: usize,
-        slots: &Slots<'_>,
-        items: &mut Vec<Item>,
-        start: usize,
-    ) {
-        let mut push = |reader: &mut Self, slot: Label, node: Node<'_>| {
-            let place = ItemPosition::new(index, items.len() - start);
-            items.push(reader.slot_item(place, Role::Assistant, slot, node));
-        };
-        let says =
+    fn read_other_slots(&mut self, slots: &Slots<'_>) {
+        let has =
             |key: &str, node: Node<'_>| node.text_of(key).is_some_and(|text| !text.is_empty());
         let refusal = slots.refusal.filter(|refusal| refusal.raw().len() > 2);
         if let Some(refusal) = refusal.filter(|refusal| refusal.is_string()) {
-            push(self, Label::Borrowed(slot::REFUSAL), refusal);
+            self.push(slot::REFUSAL, refusal);
         }
-        if let Some(audio) = slots.audio.filter(|audio| says("id", *audio)) {
-            push(self, Label::Borrowed(slot::AUDIO), audio);
+        if let Some(audio) = slots.audio.filter(|audio| has("id", *audio)) {
+            self.push(slot::AUDIO, audio);
         }
-        let calls = slots.calls.into_iter().flat_map(Node::elements);
-        for (position, call) in calls.enumerate() {
-            push(self, slot::list_slot(slot::CALLS, position), call);
-        }
-        if let Some(call) = slots.function_call.filter(|call| says("name", *call)) {
-            push(self, Label::Borrowed(slot::FUNCTION_CALL), call);
+        self.push_list(slot::CALLS, slots.calls);
+        if let Some(call) = slots.function_call.filter(|call| has("name", *call)) {
+            self.push(slot::FUNCTION_CALL, call);
         }
         if let Some(extra) = slots.extra_content.filter(|extra| extra.is_object())
-            && !self.seals(slot::EXTRA_CONTENT, extra).is_empty()
+            && !read_seals(self.reader, slot::EXTRA_CONTENT, extra).is_empty()
         {
-            push(self, Label::Borrowed(slot::EXTRA_CONTENT), extra);
+            self.push(slot::EXTRA_CONTENT, extra);
         }
     }
+}
 
-    /// Builds one Item from the value in its slot.
-    pub(in crate::chat) fn slot_item(
-        &mut self,
-        place: ItemPosition,
-        role: Role,
-        slot: Label,
-        node: Node<'_>,
-    ) -> Item {
-        let at = ItemSlot { place, role, slot };
-        let body = self.body(&at, node);
-        let is_numbered = self.side == Direction::Response
-            && at.slot.starts_with(slot::CALLS)
-            && node.get("index").is_some();
-        // The slot already holds the call's position. A stream needs the `index` member; a request
-        // must not have it.
-        let json = if is_numbered {
-            draft::edit_object(Some(&node.json()), &[("index".into(), None)])
-        } else {
-            node.json()
-        };
-        let mut native = NativePart::new(WIRE, self.side, json);
-        native.id = match &body {
-            Body::Call(call) => call.wire_id.clone(),
-            _ => node.name_of("id"),
-        };
-        let seals = if node.is_object() { self.seals(&at.slot, node) } else { Vec::new() };
-        native.slot = at.slot;
-        let mut item = self.item(at.place, at.role, body, native);
-        item.seals = seals;
-        item
+/// Returns where this endpoint's texts may contain reasoning between tags.
+pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
+    match context.target.provider.dialect.channel {
+        ReasoningChannel::Tags => Some(TagScope::Anywhere),
+        ReasoningChannel::AsEmitted => Some(TagScope::Beginning),
+        ReasoningChannel::None
+        | ReasoningChannel::Details
+        | ReasoningChannel::ReasoningContent
+        | ReasoningChannel::Reasoning
+        | ReasoningChannel::Thinking
+        | ReasoningChannel::Chunks => None,
     }
+}
 
-    fn seals(&self, slot: &str, node: Node<'_>) -> Vec<throughline_core::Seal> {
-        let found = find_seals::find(node, |key| wire::seal_format(key).is_some());
-        let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
-        let sealed = found.filter_map(|(pointer, value)| {
-            let format = wire::seal_format(pointer.rsplit('/').next()?)?;
-            Some(self.asked.seal(value.text_bytes()?, format, &self.origin, pointer))
-        });
-        sealed.collect()
-    }
+/// Builds the Thought of inline reasoning; `raw` includes the tags.
+pub(in crate::chat) fn read_tagged_thought(
+    reader: &mut ItemReader<'_>,
+    place: ItemPosition,
+    raw: &str,
+    inner: &str,
+    is_whole: bool,
+) -> Item {
+    let mut thought = issued_thought(inner, ThoughtKind::Text, INLINE_TAGS);
+    thought.whole = is_whole;
+    let mut native = NativePart::new(WIRE, reader.side, json::string(raw));
+    native.slot = Label::Borrowed(slot::CONTENT);
+    reader.item(place, Role::Assistant, Body::Thought(thought), native)
+}
 
-    fn item(&self, place: ItemPosition, role: Role, body: Body, native: NativePart) -> Item {
-        let mut item = Item::new(ItemId::from_position(&self.reply, place), place, role, body);
-        item.native = Some(native);
-        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
-        item
-    }
+/// Builds one Item from the value in its slot.
+pub(in crate::chat) fn read_slot_item(
+    reader: &mut ItemReader<'_>,
+    place: ItemPosition,
+    role: Role,
+    slot: Label,
+    node: Node<'_>,
+) -> Item {
+    let body = read_body(reader, place, &slot, node);
+    let is_numbered = reader.side == Direction::Response
+        && slot.starts_with(slot::CALLS)
+        && node.get("index").is_some();
+    // The slot already holds the call's position. A stream needs the `index` member; a request
+    // must not have it.
+    let json = if is_numbered {
+        draft::edit_object(Some(&node.json()), &[("index", None)])
+    } else {
+        node.json()
+    };
+    let mut native = NativePart::new(WIRE, reader.side, json);
+    native.id = match &body {
+        Body::Call(call) => call.wire_id.clone(),
+        _ => node.name_of("id"),
+    };
+    let seals = if node.is_object() { read_seals(reader, &slot, node) } else { Vec::new() };
+    native.slot = slot;
+    let mut item = reader.item(place, role, body, native);
+    item.seals = seals;
+    item
+}
 
-    fn body(&mut self, at: &ItemSlot, node: Node<'_>) -> Body {
-        match slot::first_member(&at.slot) {
-            slot::CONTENT | slot::REFUSAL if node.is_string() => {
-                Body::Text(node.name().unwrap_or_default())
-            }
-            slot::CONTENT => self.part(node),
-            slot::DETAILS => detail_body(node),
-            slot::CALLS => self.call(at.place, node, node.get("function")),
-            slot::FUNCTION_CALL => self.call(at.place, node, Some(node)),
-            slot::EXTRA_CONTENT => {
-                Body::Thought(issued_thought("", ThoughtKind::Encrypted, "google-gemini-v1"))
-            }
-            "images" => media::from_base64(node).map_or(Body::Unknown, Body::Media),
-            member if FIELDS.contains(&member) => {
-                let text = node.name().unwrap_or_default();
-                Body::Thought(issued_thought(text, ThoughtKind::Text, &at.slot))
-            }
-            _ => Body::Unknown,
+fn read_seals(reader: &ItemReader<'_>, slot: &str, node: Node<'_>) -> Vec<Seal> {
+    let found = find_seals::find(node, |key| wire::seal_format(key).is_some());
+    let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
+    let sealed = found.filter_map(|(pointer, value)| {
+        let format = wire::seal_format(pointer.rsplit('/').next()?)?;
+        Some(reader.context.seal(value.text_bytes()?, format, &reader.origin, pointer))
+    });
+    sealed.collect()
+}
+
+fn read_body(reader: &mut ItemReader<'_>, place: ItemPosition, slot: &str, node: Node<'_>) -> Body {
+    match slot::first_member(slot) {
+        slot::CONTENT | slot::REFUSAL if node.is_string() => {
+            Body::Text(node.name().unwrap_or_default())
         }
-    }
-
-    fn part(&self, part: Node<'_>) -> Body {
-        match &*part.text_of("type").unwrap_or_default() {
-            "text" => Body::Text(part.name_of("text").unwrap_or_default()),
-            "thinking" => {
-                let text = chunk_text(part);
-                let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-                let mut thought = issued_thought(text, kind, THINKING_CHUNK);
-                thought.whole = part.get("closed").and_then(Node::bool) != Some(false);
-                Body::Thought(thought)
-            }
-            _ => media::from_part(part, &self.origin).map_or(Body::Unknown, Body::Media),
+        slot::CONTENT => read_part(reader, node),
+        slot::DETAILS => detail_body(node),
+        slot::CALLS => read_call(reader, place, node, node.get("function")),
+        slot::FUNCTION_CALL => read_call(reader, place, node, Some(node)),
+        slot::EXTRA_CONTENT => {
+            Body::Thought(issued_thought("", ThoughtKind::Encrypted, "google-gemini-v1"))
         }
+        "images" => media::from_base64(node).map_or(Body::Unknown, Body::Media),
+        member if FIELDS.contains(&member) => {
+            let text = node.name().unwrap_or_default();
+            Body::Thought(issued_thought(text, ThoughtKind::Text, slot))
+        }
+        _ => Body::Unknown,
     }
+}
 
-    fn call(&mut self, place: ItemPosition, call: Node<'_>, function: Option<Node<'_>>) -> Body {
-        let custom =
-            call.get("custom").filter(|_| call.get("type").is_some_and(|t| t.is("custom")));
-        let Some(function) = custom.or(function) else { return Body::Unknown };
-        let wire_id = call.name_of("id");
-        let name = function.name_of("name").unwrap_or_default();
-        let id = self.calls.open(wire_id.as_ref(), &name, place);
-        let args = match custom {
-            Some(custom) => custom.get("input").map_or_else(Json::null, Node::json),
-            None => function.get("arguments").map_or_else(|| json::object(|_| {}), arguments),
-        };
-        Body::Call(ToolCall { id, wire_id, name, args, custom: custom.is_some() })
+fn read_part(reader: &ItemReader<'_>, part: Node<'_>) -> Body {
+    match &*part.text_of("type").unwrap_or_default() {
+        "text" => Body::Text(part.name_of("text").unwrap_or_default()),
+        "thinking" => {
+            let text = chunk_text(part);
+            let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
+            let mut thought = issued_thought(text, kind, THINKING_CHUNK);
+            thought.whole = part.get("closed").and_then(Node::bool) != Some(false);
+            Body::Thought(thought)
+        }
+        _ => media::from_part(part, &reader.origin).map_or(Body::Unknown, Body::Media),
     }
+}
 
-    fn result(&mut self, message: Node<'_>) -> Body {
-        let wire_id = message.name_of("tool_call_id");
-        let name = message.name_of("name").or_else(|| message.name_of("tool_name"));
-        let content = message.present("content");
-        let parts = match content.and_then(Node::name) {
-            Some(text) => vec![Part::Text(text)],
-            None => {
-                let parts = content.into_iter().flat_map(Node::elements);
-                parts.map(|part| result_part(part, &self.origin)).collect()
-            }
-        };
-        Body::Result(ToolResult {
-            call: self.calls.answer(wire_id.as_deref(), name.as_deref()),
-            wire_id,
-            name,
-            outcome: Outcome::Ok,
-            parts,
-        })
-    }
+fn read_call(
+    reader: &mut ItemReader<'_>,
+    place: ItemPosition,
+    call: Node<'_>,
+    function: Option<Node<'_>>,
+) -> Body {
+    let custom = call.get("custom").filter(|_| call.get("type").is_some_and(|t| t.is("custom")));
+    let Some(function) = custom.or(function) else { return Body::Unknown };
+    let wire_id = call.name_of("id");
+    let name = function.name_of("name").unwrap_or_default();
+    let id = reader.calls.open(wire_id.as_ref(), &name, place);
+    let args = match custom {
+        Some(custom) => custom.get("input").map_or_else(Json::null, Node::json),
+        None => function.get("arguments").map_or_else(|| object! {}, arguments),
+    };
+    Body::Call(ToolCall { id, wire_id, name, args, custom: custom.is_some() })
+}
+
+fn read_result(reader: &mut ItemReader<'_>, message: Node<'_>) -> Body {
+    let wire_id = message.name_of("tool_call_id");
+    let name = message.name_of("name").or_else(|| message.name_of("tool_name"));
+    let content = message.present("content");
+    let parts = match content.and_then(Node::name) {
+        Some(text) => vec![Part::Text(text)],
+        None => {
+            let parts = content.into_iter().flat_map(Node::elements);
+            parts.map(|part| result_part(part, &reader.origin)).collect()
+        }
+    };
+    Body::Result(ToolResult {
+        call: reader.calls.answer(wire_id.as_deref(), name.as_deref()),
+        wire_id,
+        name,
+        outcome: Outcome::Ok,
+        parts,
+    })
 }
 
 /// Returns whether a string equals the concatenated texts of all details.
@@ -499,7 +444,11 @@ fn arguments(node: Node<'_>) -> Json {
     let Some(text) = node.text_bytes() else { return node.json() };
     Json::parse(text).unwrap_or_else(|_| {
         let is_silent = node.text().is_some_and(|text| text.trim().is_empty());
-        if is_silent { json::object(|_| {}) } else { node.json() }
+        if is_silent {
+            object! {}
+        } else {
+            node.json()
+        }
     })
 }
 

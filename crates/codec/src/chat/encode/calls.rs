@@ -53,14 +53,20 @@ impl ChatWriter<'_> {
         json::object(|o| {
             o.string("id", &id);
             if call.custom && self.takes_custom() {
-                o.string("type", "custom").object("custom", |o| {
-                    o.string("name", &call.name).raw("input", &custom::custom_input(call));
-                });
+                o.string("type", "custom").object(
+                    "custom",
+                    members! {
+                        "name": call.name, "input": custom::custom_input(call),
+                    },
+                );
                 return;
             }
-            o.string("type", "function").object("function", |o| {
-                o.string("name", &call.name).string("arguments", &custom::arguments_text(call));
-            });
+            o.string("type", "function").object(
+                "function",
+                members! {
+                    "name": call.name, "arguments": custom::arguments_text(call),
+                },
+            );
             let extra = native.map(Json::tree);
             let extra = extra.as_ref().and_then(|tree| tree.root().get(slot::EXTRA_CONTENT));
             if let Some(extra) = extra {
@@ -79,17 +85,14 @@ impl ChatWriter<'_> {
             if self.is_native || result.wire_id.as_deref() == Some(&*id) {
                 return native.json.clone();
             }
-            let id = Some(json::string(&id));
-            return draft::edit_object(Some(&native.json), &[("tool_call_id".into(), id)]);
+            return draft::with_member(&native.json, "tool_call_id", json::string(&id));
         }
         if native.is_some_and(|native| may_have_cache_markers(&native.json)) {
             warn_about_cache_markers(draft);
         }
         if !matches!(result.outcome, Outcome::Ok) {
-            draft.warn(
-                "tool result",
-                "this wire cannot mark a tool failure; only its text was sent",
-            );
+            let message = "this wire cannot mark a tool failure; only its text was sent";
+            draft.warn("tool result", message);
         }
         let mut parts = ChatMessageBuilder::default();
         for part in &result.parts {
@@ -97,19 +100,15 @@ impl ChatWriter<'_> {
                 Part::Text(text) => parts.add_text(text),
                 Part::Value(value) => parts.add_text(value.as_str()),
                 Part::Media(_) => {
-                    draft.warn(
-                        "media",
-                        "tool results on this wire are text; their media were left out",
-                    );
+                    let message = "tool results on this wire are text; their media were left out";
+                    draft.warn("media", message);
                 }
                 Part::Unknown(wire, json) if *wire == WIRE && !self.is_native => {
                     parts.add(&slot::list_slot(slot::CONTENT, 0), json.clone(), "");
                 }
                 Part::Unknown(wire, _) => {
-                    draft.warn(
-                        "tool result",
-                        format!("a part that only {wire} supports was left out"),
-                    );
+                    let message = format!("a part that only {wire} supports was left out");
+                    draft.warn("tool result", message);
                 }
             }
         }

@@ -71,10 +71,10 @@ impl ChatWriter<'_> {
         warn_about_cache_markers(draft);
         let tree = part.tree();
         let function = tree.root().get("function").filter(|function| function.is_object());
-        let mut changes = vec![(Cow::Borrowed(MARK), None)];
+        let mut changes = vec![(MARK, None)];
         if let Some(function) = function {
-            let function = draft::edit_object(Some(&function.json()), &[(MARK.into(), None)]);
-            changes.push((Cow::Borrowed("function"), Some(function)));
+            let function = draft::edit_object(Some(&function.json()), &[(MARK, None)]);
+            changes.push(("function", Some(function)));
         }
         draft::edit_object(Some(part), &changes)
     }

@@ -6,9 +6,6 @@ use throughline_core::{Json, Tool, ToolCall, Wire, json};
 use crate::chat::encode::WIRE;
 use crate::draft::Draft;
 
-/// The argument that holds the whole input when a custom tool is sent as a function.
-const INPUT: &str = "input";
-
 /// The declaration of a custom tool, apart from its name.
 pub(super) struct CustomTool {
     /// Input format, in the form of this wire.
@@ -28,14 +25,10 @@ pub(super) fn custom_declaration(tool: &Tool) -> Option<CustomTool> {
     let inner = if is_chat { tree.root().get("custom")? } else { tree.root() };
     let format = inner.get("format").map(|format| match format.get("syntax") {
         // The Responses API uses one object where this wire nests two.
-        Some(syntax) => json::object(|o| {
-            o.string("type", "grammar").object("grammar", |o| {
-                o.node("syntax", syntax);
-                if let Some(definition) = format.get("definition") {
-                    o.node("definition", definition);
-                }
-            });
-        }),
+        Some(syntax) => object! {
+            "type": "grammar",
+            "grammar": { "syntax": syntax, "definition": format.get("definition") },
+        },
         None => format.json(),
     });
     Some(CustomTool { format })
@@ -43,15 +36,13 @@ pub(super) fn custom_declaration(tool: &Tool) -> Option<CustomTool> {
 
 impl CustomTool {
     pub(super) fn json(&self, tool: &Tool) -> Json {
-        json::object(|o| {
-            o.string("type", "custom").object("custom", |o| {
-                o.string("name", &tool.name);
-                o.maybe_string("description", tool.description.as_deref());
-                if let Some(format) = &self.format {
-                    o.raw("format", format);
-                }
-            });
-        })
+        object! {
+            "type": "custom",
+            "custom": {
+                "name": tool.name, "description": tool.description.as_deref(),
+                "format": self.format,
+            },
+        }
     }
 
     pub(super) fn as_function(&self, draft: &mut Draft<'_>, tool: &Tool) -> Json {
@@ -62,22 +53,16 @@ impl CustomTool {
                 format!("this endpoint cannot enforce the input format of `{name}`"),
             );
         }
-        json::object(|o| {
-            o.string("type", "function").object("function", |o| {
-                o.string("name", &tool.name);
-                o.maybe_string("description", tool.description.as_deref());
-                o.object("parameters", |o| {
-                    o.string("type", "object").object("properties", |o| {
-                        o.object(INPUT, |o| {
-                            o.string("type", "string");
-                        });
-                    });
-                    o.array("required", |a| {
-                        a.string(INPUT);
-                    });
-                });
-            });
-        })
+        object! {
+            "type": "function",
+            "function": {
+                "name": tool.name, "description": tool.description.as_deref(),
+                "parameters": {
+                    "type": "object", "properties": { "input": { "type": "string" } },
+                    "required": ["input"],
+                },
+            },
+        }
     }
 }
 
@@ -105,7 +90,5 @@ pub(super) fn object_arguments(call: &ToolCall) -> Json {
     if call.args.tree().root().is_object() && !call.custom {
         return call.args.clone();
     }
-    json::object(|o| {
-        o.raw(INPUT, &call.args);
-    })
+    object! { "input": call.args }
 }

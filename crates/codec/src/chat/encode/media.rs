@@ -11,17 +11,13 @@ pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
             match &**mime {
                 "audio/wav" | "audio/x-wav" | "audio/mp3" | "audio/mpeg" => {
                     let format = if mime.ends_with("wav") { "wav" } else { "mp3" };
-                    Some(json::object(|o| {
-                        o.string("type", "input_audio").object("input_audio", |o| {
-                            o.string("data", data).string("format", format);
-                        });
-                    }))
+                    Some(object! {
+                        "type": "input_audio", "input_audio": { "data": data, "format": format },
+                    })
                 }
-                "application/pdf" => Some(json::object(|o| {
-                    o.string("type", "file").object("file", |o| {
-                        o.string("filename", "document.pdf").string("file_data", &address());
-                    });
-                })),
+                "application/pdf" => Some(object! {
+                    "type": "file", "file": { "filename": "document.pdf", "file_data": address() },
+                }),
                 other if other.starts_with("image/") => Some(image(&address())),
                 _ => None,
             }
@@ -34,11 +30,7 @@ pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
             let is_own = owner.provider == target.origin.provider
                 && owner.endpoint == target.origin.endpoint;
             is_own.then(|| {
-                json::object(|o| {
-                    o.string("type", "file").object("file", |o| {
-                        o.string("file_id", uri);
-                    });
-                })
+                object! { "type": "file", "file": { "file_id": uri } }
             })
         }
     }
@@ -55,9 +47,5 @@ pub(super) fn bare_image(media: &Media) -> Option<Json> {
 }
 
 fn image(url: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "image_url").object("image_url", |o| {
-            o.string("url", url);
-        });
-    })
+    object! { "type": "image_url", "image_url": { "url": url } }
 }

@@ -234,9 +234,7 @@ pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
 }
 
 fn text_part(text: &Json) -> Json {
-    json::object(|o| {
-        o.string("type", "text").raw("text", text);
-    })
+    object! { "type": "text", "text": text }
 }
 
 fn unquoted(text: &Json) -> String {

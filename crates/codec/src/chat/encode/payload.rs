@@ -113,11 +113,5 @@ fn is_chunk(node: Node<'_>) -> bool {
 }
 
 fn thinking_chunk(text: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "thinking").array("thinking", |a| {
-            a.object(|o| {
-                o.string("type", "text").string("text", text);
-            });
-        });
-    })
+    object! { "type": "thinking", "thinking": [{ "type": "text", "text": text }] }
 }

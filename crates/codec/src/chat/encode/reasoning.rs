@@ -1,7 +1,5 @@
 //! Encodes reasoning settings for each dialect.
 
-use std::borrow::Cow;
-
 use throughline_core::{Call, Json, Name, NativeReasoning, Profile, ReasoningSwitch, json};
 
 use crate::draft::{self, Draft};
@@ -111,10 +109,8 @@ fn put_effort(
 fn put_object(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
     let is_sized = reasoning.effort.is_some() || reasoning.budget_tokens.is_some();
     if reasoning.effort.is_some() && reasoning.budget_tokens.is_some() && !reasoning.is_off() {
-        draft.warn(
-            "reasoning.effort",
-            "this endpoint accepts an effort or a budget; the budget was sent",
-        );
+        let message = "this endpoint accepts an effort or a budget; the budget was sent";
+        draft.warn("reasoning.effort", message);
     }
     let exclude = reasoning.include_thoughts.map(|included| !included);
     let text = |value: &str| Some(json::string(value));
@@ -125,10 +121,10 @@ fn put_object(draft: &mut Draft<'_>, reasoning: &NativeReasoning) {
     };
     let enabled = reasoning.enabled.filter(|enabled| *enabled && !is_sized).map(Json::from);
     let changes = [
-        (Cow::Borrowed("effort"), effort),
-        (Cow::Borrowed("max_tokens"), budget),
-        (Cow::Borrowed("enabled"), enabled),
-        (Cow::Borrowed("exclude"), exclude.map(Json::from)),
+        ("effort", effort),
+        ("max_tokens", budget),
+        ("enabled", enabled),
+        ("exclude", exclude.map(Json::from)),
     ];
     let base = draft.current_value("reasoning");
     draft.put("reasoning", draft::edit_object(base.as_ref(), &changes));
@@ -141,7 +137,7 @@ fn put_toggle(
 ) -> Option<String> {
     let kind = if reasoning.is_off() { "disabled" } else { "enabled" };
     let base = draft.current_value("thinking");
-    let changes = [(Cow::Borrowed("type"), Some(json::string(kind)))];
+    let changes = [("type", Some(json::string(kind)))];
     draft.put("thinking", draft::edit_object(base.as_ref(), &changes));
     let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
     let effort = wanted.and_then(|wanted| effort::supported_effort(draft, &wanted, profile));

@@ -1,6 +1,5 @@
 //! Encodes a Reply as a whole response.
 
-use bytes::Bytes;
 use throughline_core::{Body, Item, Json, Name, Reply, Wire, json};
 
 use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
@@ -11,12 +10,10 @@ use crate::chat::{slot, wire};
 const WIRE: Wire = Wire::OPENAI_CHAT;
 
 /// Encodes a whole response, in its original shape if it came from this wire.
-pub(in crate::chat) fn encode_whole_reply(reply: &Reply) -> Bytes {
+pub(in crate::chat) fn encode_reply(reply: &Reply) -> Json {
     let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
     let is_native = extras.iter().any(|(key, _)| &**key == "done");
-    let written =
-        if is_native { native_response(reply, extras) } else { completion(reply, extras) };
-    written.bytes().clone()
+    if is_native { native_response(reply, extras) } else { completion(reply, extras) }
 }
 
 fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
@@ -137,13 +134,19 @@ fn call_part(call: &throughline_core::ToolCall) -> Json {
     json::object(|o| {
         o.string("id", &call.id.0);
         if call.custom {
-            o.string("type", "custom").object("custom", |o| {
-                o.string("name", &call.name).raw("input", &custom::custom_input(call));
-            });
+            o.string("type", "custom").object(
+                "custom",
+                members! {
+                    "name": call.name, "input": custom::custom_input(call),
+                },
+            );
             return;
         }
-        o.string("type", "function").object("function", |o| {
-            o.string("name", &call.name).string("arguments", &custom::arguments_text(call));
-        });
+        o.string("type", "function").object(
+            "function",
+            members! {
+                "name": call.name, "arguments": custom::arguments_text(call),
+            },
+        );
     })
 }

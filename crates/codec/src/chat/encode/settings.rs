@@ -1,9 +1,7 @@
 //! Encodes the settings of a Call within the endpoint's limits.
 
-use std::borrow::Cow;
-
 use throughline_core::{
-    Call, Json, Name, Node, OutputFormat, ReasoningChannel, ReasoningSwitch, ToolChoice, json,
+    Call, Json, Node, OutputFormat, ReasoningChannel, ReasoningSwitch, ToolChoice, json,
 };
 
 use crate::chat::encode::reasoning;
@@ -51,11 +49,7 @@ fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
 fn put_stream(draft: &mut Draft<'_>, call: &Call) {
     // Ollama's native API streams by default; all others stream only on request.
     let default = wire::uses_ollama_api(&call.target);
-    let was =
-        draft.source_value("stream").and_then(|was| was.tree().root().bool()).unwrap_or(default);
-    if was != call.stream {
-        draft.put("stream", call.stream.into());
-    }
+    draft.put_stream(default);
     let is_told = call.extras.iter().any(|extra| &*extra.key == "stream_options");
     let is_fresh = draft.source().is_none() && call.stream && !is_told;
     let counts_unasked = matches!(
@@ -63,12 +57,7 @@ fn put_stream(draft: &mut Draft<'_>, call: &Call) {
         ReasoningChannel::Thinking | ReasoningChannel::Chunks
     );
     if is_fresh && !counts_unasked {
-        draft.put(
-            "stream_options",
-            json::object(|o| {
-                o.bool("include_usage", true);
-            }),
-        );
+        draft.put("stream_options", object! { "include_usage": true });
     }
 }
 
@@ -120,19 +109,8 @@ fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
         }
     }
     if draft.differs(|s| &s.stop) {
-        draft.set("stop", stop_list(&settings.stop));
+        draft.set("stop", draft::stop_list(settings));
     }
-}
-
-fn stop_list(stop: &[Name]) -> Option<Json> {
-    let list = || {
-        json::array(|a| {
-            for stop in stop {
-                a.string(stop);
-            }
-        })
-    };
-    (!stop.is_empty()).then(list)
 }
 
 fn put_parallel(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
@@ -184,10 +162,8 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call, tools: &[Json], is_reconsidere
         |choice: &ToolChoice| contract::rejects_tool_choice(&call.target, reasons, choice);
     let value = match &fitting {
         Some(choice) if is_refused(choice) => {
-            draft.warn(
-                "tool_choice",
-                "this model does not support a forced tool; the choice was set to auto",
-            );
+            let message = "this model does not support a forced tool; the choice was set to auto";
+            draft.warn("tool_choice", message);
             Some(json::string("auto"))
         }
         // The source already has this value.
@@ -211,11 +187,7 @@ fn named_choice(name: &str, tools: &[Json]) -> Json {
         tree.root().at("/custom/name").is_some_and(|own| own.is(name))
     });
     let kind = if is_custom { "custom" } else { "function" };
-    json::object(|o| {
-        o.string("type", kind).object(kind, |o| {
-            o.string("name", name);
-        });
-    })
+    object! { "type": kind, (kind): { "name": name } }
 }
 
 fn put_output(draft: &mut Draft<'_>, call: &Call) {
@@ -223,9 +195,7 @@ fn put_output(draft: &mut Draft<'_>, call: &Call) {
         return;
     }
     let format = call.settings.output.as_ref().map(|output| match output {
-        OutputFormat::Json => json::object(|o| {
-            o.string("type", "json_object");
-        }),
+        OutputFormat::Json => object! { "type": "json_object" },
         OutputFormat::Schema { name, schema, strict } => json::object(|o| {
             o.string("type", "json_schema").object("json_schema", |o| {
                 // The wire requires a name.
@@ -248,12 +218,10 @@ fn put_ollama_settings(draft: &mut Draft<'_>, call: &Call) {
         ("temperature", draft.differs(|s| &s.temperature), settings.temperature.clone()),
         ("top_p", draft.differs(|s| &s.top_p), settings.top_p.clone()),
         ("top_k", draft.differs(|s| &s.top_k), settings.top_k.clone()),
-        ("stop", draft.differs(|s| &s.stop), stop_list(&settings.stop)),
+        ("stop", draft.differs(|s| &s.stop), draft::stop_list(settings)),
     ];
-    let changes: Vec<_> = options
-        .into_iter()
-        .filter_map(|(key, differs, value)| differs.then_some((Cow::Borrowed(key), value)))
-        .collect();
+    let options = options.into_iter().filter(|(_, differs, _)| *differs);
+    let changes: Vec<_> = options.map(|(key, _, value)| (key, value)).collect();
     if !changes.is_empty() {
         let base = draft.current_value("options");
         draft.put("options", draft::edit_object(base.as_ref(), &changes));

@@ -207,8 +207,8 @@ impl OpenChunk {
                     o.array("thinking", |a| {
                         for piece in pieces {
                             match piece {
-                                ChunkElement::Text(text) => a.object(|o| {
-                                    o.string("type", "text").string("text", text);
+                                ChunkElement::Text(text) => a.object(members! {
+                                    "type": "text", "text": text,
                                 }),
                                 ChunkElement::Other(json) => a.raw(json),
                             };

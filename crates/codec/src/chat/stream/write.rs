@@ -59,12 +59,12 @@ impl Encoder for ChatEncoder {
             Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
             Event::Ended(reply) => self.write_ended(reply),
-            Event::Failed(failure) => vec![frame(&json::object(|o| {
-                o.object("error", |o| {
-                    o.string("message", &failure.message);
-                    o.string("type", failure.kind.as_deref().unwrap_or("api_error"));
-                });
-            }))],
+            Event::Failed(failure) => vec![frame(&object! {
+                "error": {
+                    "message": failure.message,
+                    "type": failure.kind.as_deref().unwrap_or("api_error"),
+                },
+            })],
             Event::Alien(json) => vec![frame(json)],
         })
     }
@@ -76,18 +76,10 @@ impl ChatEncoder {
         self.id = id.cloned().or_else(|| (!self.is_own).then(|| Name::from("chatcmpl")));
         self.model = Name::clone(&origin.answered);
         let routed = origin.routed.clone();
-        let choice = json::object(|o| {
-            o.number("index", 0).object("delta", |o| {
-                o.string("role", "assistant").string("content", "");
-            });
-            o.null("finish_reason");
-        });
-        vec![self.frame(|o| {
-            o.maybe_string("provider", routed.as_deref());
-            o.array("choices", |a| {
-                a.raw(&choice);
-            });
-        })]
+        let choice = object! {
+            "index": 0, "delta": { "role": "assistant", "content": "" }, "finish_reason": null,
+        };
+        vec![self.frame(members! { "provider": routed.as_deref(), "choices": [choice] })]
     }
 
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
@@ -111,11 +103,9 @@ impl ChatEncoder {
         let frames = match (&way, body) {
             (OutputMode::Call(number), Body::Call(call)) => {
                 let id = call.wire_id.as_ref().filter(|id| !id.is_empty()).unwrap_or(&call.id.0);
-                vec![self.call(|o| {
-                    o.number("index", *number).string("id", id).string("type", "function");
-                    o.object("function", |o| {
-                        o.string("name", &call.name).string("arguments", "");
-                    });
+                vec![self.call(members! {
+                    "index": *number, "id": id, "type": "function",
+                    "function": { "name": call.name, "arguments": "" },
                 })]
             }
             (_, _) => Vec::new(),
@@ -175,28 +165,17 @@ impl ChatEncoder {
     /// Builds a chunk that continues a part.
     fn text_chunk(&self, way: &OutputMode, piece: &str) -> Frame {
         match way {
-            OutputMode::Whole | OutputMode::Content => self.chunk(|o| {
-                o.string("content", piece);
-            }),
+            OutputMode::Whole | OutputMode::Content => self.chunk(members! { "content": piece }),
             OutputMode::Fields(fields) => self.chunk(|o| {
                 for field in fields {
                     o.string(field, piece);
                 }
             }),
-            OutputMode::Detail { kind, text, index } => self.chunk(|o| {
-                o.array(slot::DETAILS, |a| {
-                    a.object(|o| {
-                        o.string("type", kind).string(text, piece);
-                        if let Some(index) = index {
-                            o.number("index", *index);
-                        }
-                    });
-                });
+            OutputMode::Detail { kind, text, index } => self.chunk(members! {
+                (slot::DETAILS): [{ "type": kind, (text): piece, "index": index }],
             }),
-            OutputMode::Call(number) => self.call(|o| {
-                o.number("index", *number).object("function", |o| {
-                    o.string("arguments", piece);
-                });
+            OutputMode::Call(number) => self.call(members! {
+                "index": *number, "function": { "arguments": piece },
             }),
         }
     }
@@ -264,8 +243,8 @@ impl ChatEncoder {
         let (slot_name, part) = reply::reply_part(item)?;
         let number = self.calls;
         Some(match slot::first_member(&slot_name) {
-            slot::CONTENT if part.bytes().first() == Some(&b'"') => self.chunk(|o| {
-                o.raw(slot::CONTENT, &part);
+            slot::CONTENT if part.bytes().first() == Some(&b'"') => self.chunk(members! {
+                (slot::CONTENT): part,
             }),
             slot::CALLS => {
                 self.calls += 1;
@@ -276,47 +255,28 @@ impl ChatEncoder {
             }
             list @ (slot::CONTENT | slot::DETAILS) => {
                 let list = list.to_owned();
-                self.chunk(|o| {
-                    o.array(&list, |a| {
-                        a.raw(&part);
-                    });
-                })
+                self.chunk(members! { (&list): [part] })
             }
             member => {
                 let member = member.to_owned();
-                self.chunk(|o| {
-                    o.raw(&member, &part);
-                })
+                self.chunk(members! { (&member): part })
             }
         })
     }
 
     fn write_ended(&self, reply: &Reply) -> Vec<Frame> {
         let Some(word) = wire::finish_reason(&reply.stop) else { return Vec::new() };
-        let sequence = match &reply.stop {
-            StopReason::Sequence(sequence) => sequence.as_deref(),
-            StopReason::Done
-            | StopReason::Tools
-            | StopReason::Length
-            | StopReason::Paused
-            | StopReason::Refused(_)
-            | StopReason::Cut
-            | StopReason::Other(_) => None,
-        };
-        let last = self.frame(|o| {
-            o.array("choices", |a| {
-                a.object(|o| {
-                    o.number("index", 0).object("delta", |_| {}).string("finish_reason", word);
-                    o.maybe_string("stop_reason", sequence);
-                });
-            });
+        let sequence =
+            if let StopReason::Sequence(word) = &reply.stop { word.as_deref() } else { None };
+        let last = self.frame(members! {
+            "choices": [{
+                "index": 0, "delta": {}, "finish_reason": word, "stop_reason": sequence,
+            }],
         });
-        let told = reply.extras.iter().find(|(key, _)| self.is_own && &**key == "usage");
-        let told = told.map(|(_, usage)| usage.clone());
-        let told = told.unwrap_or_else(|| wire::usage_json(&reply.usage));
-        let usage = self.frame(|o| {
-            o.array("choices", |_| {}).raw("usage", &told);
-        });
+        let known = reply.extras.iter().find(|(key, _)| self.is_own && &**key == "usage");
+        let usage = known.map(|(_, usage)| usage.clone());
+        let usage = usage.unwrap_or_else(|| wire::usage_json(&reply.usage));
+        let usage = self.frame(members! { "choices": [], "usage": usage });
         let done = Frame { event: None, data: Bytes::from_static(b"[DONE]"), exception: false };
         vec![last, usage, done]
     }

@@ -72,12 +72,12 @@ impl ConverseWriter<'_> {
             }
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
-                said(json::object(|o| {
-                    o.object("toolUse", |o| {
-                        o.string("toolUseId", &id).string("name", &call.name);
-                        o.raw("input", &cross_wire::arguments(&call.args));
-                    });
-                }))
+                said(object! {
+                    "toolUse": {
+                        "toolUseId": id, "name": call.name,
+                        "input": cross_wire::arguments(&call.args),
+                    },
+                })
             }
             Body::Result(result) => said(self.result_block(draft, result)),
             Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
@@ -130,9 +130,9 @@ impl ConverseWriter<'_> {
             parts.extend(match part {
                 Part::Text(text) => Some(text_block(text)),
                 // Only an object is a valid JSON value here.
-                Part::Value(value) if value.tree().root().is_object() => Some(json::object(|o| {
-                    o.raw("json", value);
-                })),
+                Part::Value(value) if value.tree().root().is_object() => Some(object! {
+                    "json": value,
+                }),
                 Part::Value(value) => Some(text_block(value.as_str())),
                 Part::Media(media) => cross_wire::media(draft, self.media_block(media)),
                 Part::Unknown(wire, json) => cross_wire::native_part_or_warn(draft, wire, json),
@@ -152,17 +152,11 @@ impl ConverseWriter<'_> {
         let (mime, source) = match media {
             Media::Inline { mime, base64 } => {
                 let data = std::str::from_utf8(base64).ok()?;
-                let source = json::object(|o| {
-                    o.string("bytes", data);
-                });
+                let source = object! { "bytes": data };
                 (mime, source)
             }
             Media::Remote { mime, uri, .. } if uri.starts_with("s3://") => {
-                let source = json::object(|o| {
-                    o.object("s3Location", |o| {
-                        o.string("uri", uri);
-                    });
-                });
+                let source = object! { "s3Location": { "uri": uri } };
                 (mime.as_ref()?, source)
             }
             Media::Remote { .. } => return None,
@@ -174,17 +168,10 @@ impl ConverseWriter<'_> {
             self.documents += 1;
             format!("document-{}", self.documents)
         });
-        Some(json::object(|o| {
-            o.object(key, |o| {
-                o.string("format", format).maybe_string("name", name.as_deref());
-                o.raw("source", &source);
-            });
-        }))
+        Some(object! { (key): { "format": format, "name": name.as_deref(), "source": source } })
     }
 }
 
 pub(super) fn text_block(text: &str) -> Json {
-    json::object(|o| {
-        o.string("text", text);
-    })
+    object! { "text": text }
 }

@@ -1,8 +1,5 @@
 //! Encodes Replies as responses.
 
-use std::borrow::Cow;
-
-use bytes::Bytes;
 use throughline_core::{Body, Item, Json, Name, Node, Reply, StopReason, json};
 
 use crate::converse::encode::WIRE;
@@ -11,7 +8,7 @@ use crate::converse::wire;
 use crate::draft;
 
 /// Encodes a complete response.
-pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
+pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
     let content = json::array(|a| {
         for block in reply.items.iter().filter_map(block) {
             a.raw(&block);
@@ -20,17 +17,14 @@ pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
     let is_own = reply.origin.wire == WIRE;
     let extras = if is_own { reply.extras.as_slice() } else { &[] };
     let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
-    let change = |key: &'static str, value: Json| [(Cow::Borrowed(key), Some(value))];
     let output = extra("output");
     let message = output.and_then(|output| output.tree().root().get("message").map(Node::json));
     let message = match &message {
-        Some(message) => draft::edit_object(Some(message), &change("content", content)),
-        None => json::object(|o| {
-            o.string("role", "assistant").raw("content", &content);
-        }),
+        Some(message) => draft::with_member(message, "content", content),
+        None => object! { "role": "assistant", "content": content },
     };
-    let output = draft::edit_object(output, &change("message", message));
-    let written = json::object(|o| {
+    let output = draft::edit_object(output, &[("message", Some(message))]);
+    json::object(|o| {
         o.raw("output", &output);
         if extra("stopReason").is_none() {
             o.string("stopReason", wire::stop_reason(&reply.stop));
@@ -45,25 +39,20 @@ pub(in crate::converse) fn reply(reply: &Reply) -> Bytes {
         for (key, value) in extras.iter().filter(|(key, _)| &**key != "output") {
             o.raw(key, value);
         }
-    });
-    written.bytes().clone()
+    })
 }
 
 /// Writes the model-specific fields for a reply of another wire: the stop sequence, which has no
 /// other field here.
 pub(in crate::converse) fn write_stop_sequence(o: &mut json::Object<'_>, reply: &Reply) {
     if let StopReason::Sequence(Some(sequence)) = &reply.stop {
-        o.object("additionalModelResponseFields", |o| {
-            o.string("stop_sequence", sequence);
-        });
+        o.object("additionalModelResponseFields", members! { "stop_sequence": sequence });
     }
 }
 
 /// Returns placeholder metrics, which clients expect and replies of other wires lack.
 pub(in crate::converse) fn empty_metrics() -> Json {
-    json::object(|o| {
-        o.number("latencyMs", 0);
-    })
+    object! { "latencyMs": 0 }
 }
 
 /// Encodes a block of a response. Thoughts of other wires are included for the reader; only
@@ -74,13 +63,9 @@ pub(in crate::converse) fn block(item: &Item) -> Option<Json> {
     }
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),
-        Body::Thought(thought) => Some(json::object(|o| {
-            o.object("reasoningContent", |o| {
-                o.object("reasoningText", |o| {
-                    o.string("text", &thought.content);
-                });
-            });
-        })),
+        Body::Thought(thought) => Some(object! {
+            "reasoningContent": { "reasoningText": { "text": thought.content } },
+        }),
         Body::Call(call) => Some(json::object(|o| {
             o.object("toolUse", |o| {
                 let id: &Name = call.wire_id.as_ref().unwrap_or(&call.id.0);

@@ -1,7 +1,5 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use std::borrow::Cow;
-
 use throughline_core::{
     Call, Json, NativeReasoning, Node, OutputFormat, Profile, ToolChoice, json,
 };
@@ -38,12 +36,7 @@ pub(super) fn put_settings(
     }
     put_sampling(draft, call, asking, is_reconsidered, &mut inference);
     if draft.differs(|s| &s.stop) {
-        let stop = json::array(|a| {
-            for stop in &settings.stop {
-                a.string(stop);
-            }
-        });
-        inference.push(("stopSequences", (!settings.stop.is_empty()).then_some(stop)));
+        inference.push(("stopSequences", draft::stop_list(settings)));
     }
     edit_member(draft, "inferenceConfig", inference);
     put_tools(draft, call, asking, tools, is_reconsidered);
@@ -53,10 +46,8 @@ pub(super) fn put_settings(
                 Some(text_format(name.as_deref(), schema))
             }
             Some(OutputFormat::Json) => {
-                draft.warn(
-                    "output",
-                    "this wire supports JSON output only with a schema; it was omitted",
-                );
+                let message = "this wire supports JSON output only with a schema; it was omitted";
+                draft.warn("output", message);
                 None
             }
             None => None,
@@ -77,11 +68,7 @@ fn edit_member(draft: &mut Draft<'_>, member: &'static str, changes: FieldChange
             (Some(_), None) | (None, Some(_)) => true,
         }
     };
-    let changes: Vec<_> = changes
-        .into_iter()
-        .filter(is_new)
-        .map(|(key, value)| (Cow::Borrowed(key), value))
-        .collect();
+    let changes: FieldChanges = changes.into_iter().filter(is_new).collect();
     if !changes.is_empty() {
         draft.put(member, draft::edit_object(base.as_ref(), &changes));
     }
@@ -126,7 +113,7 @@ fn put_reasoning(
         }
     }
     let output = current_field(draft, "output_config");
-    let change = [(Cow::Borrowed("effort"), decision.effort.clone())];
+    let change = [("effort", decision.effort.clone())];
     let output = (output.is_some() || decision.effort.is_some())
         .then(|| draft::edit_object(output.as_ref(), &change))
         .filter(|output| output.as_str() != "{}");
@@ -142,16 +129,12 @@ fn put_reasoning(
 
 fn nova_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) -> Json {
     if reasoning.is_off() {
-        return json::object(|o| {
-            o.string("type", "disabled");
-        });
+        return object! { "type": "disabled" };
     }
     warn_about_budget(draft, reasoning, profile);
     let effort = reasoning.effort.as_deref().unwrap_or("medium");
     let effort = effort::supported_effort(draft, effort, profile);
-    json::object(|o| {
-        o.string("type", "enabled").maybe_string("maxReasoningEffort", effort.as_deref());
-    })
+    object! { "type": "enabled", "maxReasoningEffort": effort.as_deref() }
 }
 
 fn openai_reasoning(
@@ -224,15 +207,14 @@ fn put_sampling(
         (FieldFormat::Claude, top_k) => flat = top_k,
         (FieldFormat::Nova, top_k) => nested = top_k,
         (FieldFormat::OpenAi | FieldFormat::Other, Some(_)) => {
-            draft.warn(
-                "top_k",
-                format!("{} has no such setting on this wire; it was omitted", profile.name),
-            );
+            let name = &profile.name;
+            let message = format!("{name} has no such setting on this wire; it was omitted");
+            draft.warn("top_k", message);
         }
         (FieldFormat::OpenAi | FieldFormat::Other, None) => {}
     }
     let config = current_field(draft, "inferenceConfig");
-    let change = [(Cow::Borrowed("topK"), nested.clone())];
+    let change = [("topK", nested.clone())];
     let config = (config.is_some() || nested.is_some())
         .then(|| draft::edit_object(config.as_ref(), &change))
         .filter(|config| config.as_str() != "{}");
@@ -278,13 +260,7 @@ fn tool_choice(
     asking: ThinkingMode,
     has_no_tools: bool,
 ) -> Option<Json> {
-    let word = |key: &str, name: Option<&str>| {
-        Some(json::object(|o| {
-            o.object(key, |o| {
-                o.maybe_string("name", name);
-            });
-        }))
-    };
+    let word = |key: &str, name: Option<&str>| Some(object! { (key): { "name": name } });
     let choice = call.settings.choice.as_ref()?;
     if has_no_tools {
         if matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
@@ -293,10 +269,8 @@ fn tool_choice(
         return None;
     }
     if contract::rejects_tool_choice(&call.target.profile, asking, choice) {
-        draft.warn(
-            "tool_choice",
-            "this model does not support a forced tool choice; `auto` was sent instead",
-        );
+        let message = "this model does not support a forced tool choice; `auto` was sent instead";
+        draft.warn("tool_choice", message);
         return word("auto", None);
     }
     match choice {
@@ -321,11 +295,8 @@ fn tool_choice(
 }
 
 fn text_format(name: Option<&str>, schema: &Json) -> Json {
-    json::object(|o| {
-        o.string("type", "json_schema").object("structure", |o| {
-            o.object("jsonSchema", |o| {
-                o.string("schema", schema.as_str()).maybe_string("name", name);
-            });
-        });
-    })
+    object! {
+        "type": "json_schema",
+        "structure": { "jsonSchema": { "schema": schema.as_str(), "name": name } },
+    }
 }

@@ -3,18 +3,14 @@
 use throughline_core::{Json, Media, Outcome, ToolCall, json};
 
 pub(in crate::gemini) fn text_part(text: &str) -> Json {
-    json::object(|o| {
-        o.string("text", text);
-    })
+    object! { "text": text }
 }
 
 pub(super) fn call_part(call: &ToolCall, id: &str, stand_in: Option<&str>) -> Json {
-    json::object(|o| {
-        o.object("functionCall", |o| {
-            o.string("name", &call.name).raw("args", &arguments(call)).string("id", id);
-        });
-        o.maybe_string("thoughtSignature", stand_in);
-    })
+    object! {
+        "functionCall": { "name": call.name, "args": arguments(call), "id": id },
+        "thoughtSignature": stand_in,
+    }
 }
 
 /// Returns the arguments as an object, because this wire accepts only objects. Free text and
@@ -27,26 +23,18 @@ pub(in crate::gemini) fn arguments(call: &ToolCall) -> Json {
         // Some models emit empty text instead of an empty object.
         return json::object(|_| {});
     }
-    json::object(|o| {
-        o.raw("input", &call.args);
-    })
+    object! { "input": call.args }
 }
 
 pub(super) fn media_part(media: &Media) -> Option<Json> {
     match media {
         Media::Inline { mime, base64 } => {
             let data = std::str::from_utf8(base64).ok()?;
-            Some(json::object(|o| {
-                o.object("inlineData", |o| {
-                    o.string("mimeType", mime).string("data", data);
-                });
-            }))
+            Some(object! { "inlineData": { "mimeType": mime, "data": data } })
         }
-        Media::Remote { mime, uri, .. } => Some(json::object(|o| {
-            o.object("fileData", |o| {
-                o.maybe_string("mimeType", mime.as_deref()).string("fileUri", uri);
-            });
-        })),
+        Media::Remote { mime, uri, .. } => Some(object! {
+            "fileData": { "mimeType": mime.as_deref(), "fileUri": uri },
+        }),
     }
 }
 
@@ -59,14 +47,8 @@ pub(super) fn response(outcome: Outcome, said: &[Json]) -> Json {
     };
     match said {
         [value] if outcome == Outcome::Ok && value.bytes().first() == Some(&b'{') => value.clone(),
-        [value] => json::object(|o| {
-            o.raw(key, value);
-        }),
-        [] => json::object(|o| {
-            o.string(key, "");
-        }),
-        several => json::object(|o| {
-            o.raw(key, &json::array_of(several));
-        }),
+        [value] => object! { (key): value },
+        [] => object! { (key): "" },
+        several => object! { (key): json::array_of(several) },
     }
 }

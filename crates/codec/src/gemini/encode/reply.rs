@@ -1,8 +1,5 @@
 //! Encodes whole Replies, and the response part of an Item.
 
-use std::borrow::Cow;
-
-use bytes::Bytes;
 use throughline_core::{Body, Item, Json, Name, Node, Reply, Wire, json};
 
 use crate::draft;
@@ -10,10 +7,10 @@ use crate::gemini::encode::parts::{arguments, text_part};
 use crate::gemini::wire::{self, FinishMarker};
 
 /// Encodes a whole response.
-pub(in crate::gemini) fn encode_whole_reply(reply: &Reply) -> Bytes {
+pub(in crate::gemini) fn encode_reply(reply: &Reply) -> Json {
     let parts: Vec<Json> = reply.items.iter().filter_map(response_part).collect();
     let own = extras(reply);
-    let written = json::object(|o| {
+    json::object(|o| {
         if own.is_empty() {
             write_chunk(o, reply.id.as_deref(), &reply.origin.answered, Some(reply), &parts);
             return;
@@ -25,8 +22,7 @@ pub(in crate::gemini) fn encode_whole_reply(reply: &Reply) -> Bytes {
                 o.raw(key, value);
             }
         }
-    });
-    written.bytes().clone()
+    })
 }
 
 /// Returns the reply's extras if they came from this wire.
@@ -45,18 +41,14 @@ fn candidates(others: &Json, parts: &[Json]) -> Json {
             }
             let content = candidate.get("content").map(Node::json);
             let content = content.unwrap_or_else(|| {
-                json::object(|o| {
-                    o.string("role", "model");
-                })
+                object! { "role": "model" }
             });
             let content = if parts.is_empty() {
                 content
             } else {
-                let parts = (Cow::Borrowed("parts"), Some(json::array_of(parts)));
-                draft::edit_object(Some(&content), &[parts])
+                draft::with_member(&content, "parts", json::array_of(parts))
             };
-            let content = (Cow::Borrowed("content"), Some(content));
-            a.raw(&draft::edit_object(Some(&candidate.json()), &[content]));
+            a.raw(&draft::with_member(&candidate.json(), "content", content));
         }
     })
 }
@@ -76,9 +68,7 @@ pub(in crate::gemini) fn write_chunk(
     let candidate = candidates.as_ref().and_then(|tree| tree.root().elements().next());
     let feedback = match (own_of("promptFeedback"), ending) {
         (Some((_, feedback)), _) => Some(feedback.clone()),
-        (None, FinishMarker::Block(reason)) => Some(json::object(|o| {
-            o.string("blockReason", reason);
-        })),
+        (None, FinishMarker::Block(reason)) => Some(object! { "blockReason": reason }),
         (None, FinishMarker::Finish(_) | FinishMarker::Open) => None,
     };
     let is_block = |json: &Json| wire::get(json.tree().root(), "blockReason").is_some();
@@ -160,7 +150,5 @@ pub(in crate::gemini) fn response_part(item: &Item) -> Option<Json> {
 }
 
 pub(in crate::gemini) fn thought_part(text: &str) -> Json {
-    json::object(|o| {
-        o.string("text", text).bool("thought", true);
-    })
+    object! { "text": text, "thought": true }
 }

@@ -40,12 +40,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
         }
     }
     if draft.differs(|s| &s.stop) {
-        let stop = json::array(|a| {
-            for stop in &settings.stop {
-                a.string(stop);
-            }
-        });
-        push("stopSequences", (!settings.stop.is_empty()).then_some(stop));
+        push("stopSequences", draft::stop_list(settings));
     }
     if draft.differs(|s| &s.output) {
         changes.extend(output(settings.output.as_ref()));

@@ -148,13 +148,12 @@ fn has_other_members(item: &Item) -> bool {
 }
 
 fn failure_json(failure: &Failure) -> Json {
-    json::object(|o| {
-        o.object("error", |o| {
-            o.number("code", u64::from(failure.status.unwrap_or(500)));
-            o.string("message", &failure.message);
-            o.string("status", failure.kind.as_deref().unwrap_or("INTERNAL"));
-        });
-    })
+    object! {
+        "error": {
+            "code": u64::from(failure.status.unwrap_or(500)), "message": failure.message,
+            "status": failure.kind.as_deref().unwrap_or("INTERNAL"),
+        },
+    }
 }
 
 fn frame(json: &Json) -> Frame {

@@ -1,15 +1,10 @@
 //! Decodes the settings, tools and remaining members of a request.
 
-use std::sync::Arc;
-
 use throughline_core::{
-    Direction, Envelope, Extra, Name, NativeReasoning, Node, OutputFormat, Settings, Tool,
-    ToolChoice, Wire,
+    Extra, Name, NativeReasoning, Node, OutputFormat, Settings, Tool, ToolChoice, Wire,
 };
 
 use crate::draft;
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Members that fields of the Call represent.
 const KNOWN: &[&str] = &[
@@ -42,35 +37,21 @@ pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
             None => !KNOWN.iter().any(|known| key.is(known)),
         }
     };
-    let extra = |(key, value): (Node<'_>, Node<'_>)| Extra {
-        wire: Some(WIRE),
-        key: key.name().unwrap_or_default(),
-        value: value.json(),
-    };
-    root.members().filter(is_extra).map(extra).collect()
+    let named = |(key, value): (Node<'_>, _)| (key.name().unwrap_or_default(), value);
+    draft::extras(root.members().filter(is_extra).map(named), &Wire::OPENAI_RESPONSES)
 }
 
-pub(super) fn tools(tools: Node<'_>) -> Vec<Tool> {
-    let elements: Vec<_> = tools.elements().collect();
-    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
-    let tool = |node: Node<'_>| {
-        let kind = node.text_of("type");
-        let is_ours = matches!(kind.as_deref(), Some("function" | "custom") | None);
-        let name = node.name_of("name").or_else(|| node.name_of("server_label"));
-        Tool {
-            name: name.or_else(|| kind.as_deref().map(Name::from)).unwrap_or_default(),
-            description: node.name_of("description"),
-            schema: node.present("parameters").map(Node::json),
-            hosted: !is_ours,
-            native: Some(draft::native_part(
-                WIRE,
-                Direction::Request,
-                node.json(),
-                Some(&envelope),
-            )),
-        }
-    };
-    elements.into_iter().map(tool).collect()
+pub(super) fn tool(node: Node<'_>) -> Tool {
+    let kind = node.text_of("type");
+    let is_client_run = matches!(kind.as_deref(), Some("function" | "custom") | None);
+    let name = node.name_of("name").or_else(|| node.name_of("server_label"));
+    Tool {
+        name: name.or_else(|| kind.as_deref().map(Name::from)).unwrap_or_default(),
+        description: node.name_of("description"),
+        schema: node.present("parameters").map(Node::json),
+        hosted: !is_client_run,
+        native: None,
+    }
 }
 
 pub(super) fn settings(root: Node<'_>) -> Settings {

@@ -1,7 +1,5 @@
 //! Encodes messages.
 
-use std::borrow::Cow;
-
 use throughline_core::{
     Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Media, Part,
     ReshapeKind, Role, ToolResult, json,
@@ -17,9 +15,7 @@ use crate::seal_policy;
 
 /// Builds a user message with string content.
 pub(super) fn bare_message(text: &Json) -> Json {
-    json::object(|o| {
-        o.string("role", "user").raw(CONTENT, text);
-    })
+    object! { "role": "user", (CONTENT): text }
 }
 
 impl ResponsesWriter<'_> {
@@ -63,8 +59,7 @@ impl ResponsesWriter<'_> {
         Some(match base.filter(|base| base.json.tree().root().is_object()) {
             Some(base) => {
                 let base = wire::to_request_element(base.json.tree().root(), IdPolicy::Dropped);
-                let content = json::array_of(&said);
-                draft::edit_object(Some(&base), &[(Cow::Borrowed(CONTENT), Some(content))])
+                draft::with_member(&base, CONTENT, json::array_of(&said))
             }
             None => parts::message(role, &said),
         })

@@ -1,6 +1,5 @@
 //! Encodes elements that came from this wire, unchanged or reduced to what the target may receive.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
@@ -196,5 +195,5 @@ impl ResponsesWriter<'_> {
 }
 
 fn with_call_id(element: &Json, id: &str) -> Json {
-    draft::edit_object(Some(element), &[(Cow::Borrowed("call_id"), Some(json::string(id)))])
+    draft::with_member(element, "call_id", json::string(id))
 }

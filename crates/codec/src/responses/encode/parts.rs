@@ -28,9 +28,7 @@ pub(super) fn message(role: Role, parts: &[Json]) -> Json {
 /// Builds a text part; assistant text is output.
 pub(super) fn text(role: Role, text: &str) -> Json {
     let kind = if role == Role::Assistant { "output_text" } else { "input_text" };
-    json::object(|o| {
-        o.string("type", kind).string("text", text);
-    })
+    object! { "type": kind, "text": text }
 }
 
 /// Returns whether the target can resolve a media reference.
@@ -68,10 +66,9 @@ pub(super) fn media(role: Role, media: &Media, target: &Target) -> Option<Json> 
                 "application/json" => "json",
                 _ => return None,
             };
-            Some(json::object(|o| {
-                o.string("type", "input_file").string("filename", &format!("file.{extension}"));
-                o.string("file_data", &uri);
-            }))
+            Some(object! {
+                "type": "input_file", "filename": format!("file.{extension}"), "file_data": uri,
+            })
         }
         Media::Remote { mime, uri, owner: None } => match mime.as_deref() {
             Some(mime) if !is_image(mime) => Some(file("file_url", uri)),
@@ -85,13 +82,9 @@ pub(super) fn media(role: Role, media: &Media, target: &Target) -> Option<Json> 
 }
 
 fn image(key: &str, value: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "input_image").string(key, value);
-    })
+    object! { "type": "input_image", (key): value }
 }
 
 fn file(key: &str, value: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "input_file").string(key, value);
-    })
+    object! { "type": "input_file", (key): value }
 }

@@ -1,17 +1,15 @@
 //! Encodes Replies as whole responses.
 
-use std::borrow::Cow;
-
-use throughline_core::{Body, Item, Json, Origin, Reply, Role, json};
+use throughline_core::{Body, Item, Json, Origin, Reply, json};
 
 use crate::draft;
 use crate::responses::encode::{
-    WIRE, arguments, call_type_and_member, envelope, group_elements, intact_element, parts,
+    WIRE, arguments, call_type_and_member, envelope, group_elements, intact_element,
 };
 use crate::responses::wire::{self, CONTENT};
 
 /// Encodes a whole response.
-pub(in crate::responses) fn encode_whole_reply(reply: &Reply) -> Json {
+pub(in crate::responses) fn encode_reply(reply: &Reply) -> Json {
     let output = json::array(|a| {
         for element in outputs(reply) {
             a.raw(&element);
@@ -21,9 +19,14 @@ pub(in crate::responses) fn encode_whole_reply(reply: &Reply) -> Json {
     let Some(extras) = own.filter(|extras| !extras.is_empty()) else {
         let (status, reason) = wire::status_and_reason(&reply.stop);
         let id = shown_id(reply.id.as_deref(), &reply.origin);
-        return skeleton(id, &reply.origin.answered, (status, reason), |o| {
-            o.raw("output", &output).raw("usage", &wire::usage_json(&reply.usage));
-        });
+        return skeleton(
+            id,
+            &reply.origin.answered,
+            (status, reason),
+            members! {
+                "output": output, "usage": wire::usage_json(&reply.usage),
+            },
+        );
     };
     json::object(|o| {
         // OpenAI writes `output` after `model`.
@@ -56,9 +59,7 @@ pub(in crate::responses) fn skeleton(
         o.maybe_string("id", id).string("object", "response");
         o.number("created_at", 0).string("status", status).null("error");
         match reason {
-            Some(reason) => o.object("incomplete_details", |o| {
-                o.string("reason", reason);
-            }),
+            Some(reason) => o.object("incomplete_details", members! { "reason": reason }),
             None => o.null("incomplete_details"),
         };
         o.null("instructions").object("metadata", |_| {}).string("model", model);
@@ -111,21 +112,17 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
                 };
             }
         });
-        return Some(draft::edit_object(Some(&base.json), &[(Cow::Borrowed(CONTENT), Some(said))]));
+        return Some(draft::with_member(&base.json, CONTENT, said));
     }
     match &first.body {
-        Body::Text(text) | Body::Summary { text, .. } => Some(json::object(|o| {
-            o.string("id", &made("msg")).string("type", "message").string("status", "completed");
-            o.string("role", "assistant").array(CONTENT, |a| {
-                a.raw(&output_text(text));
-            });
-        })),
+        Body::Text(text) | Body::Summary { text, .. } => Some(object! {
+            "id": made("msg"), "type": "message", "status": "completed", "role": "assistant",
+            (CONTENT): [output_text(text)],
+        }),
         Body::Thought(thought) => Some(json::object(|o| {
             o.string("id", &made("rs")).string("type", "reasoning").array("summary", |a| {
                 if !thought.content.is_empty() {
-                    a.object(|o| {
-                        o.string("type", "summary_text").string("text", &thought.content);
-                    });
+                    a.object(members! { "type": "summary_text", "text": thought.content });
                 }
             });
         })),
@@ -149,12 +146,9 @@ fn with_id(element: &Json, made: impl Fn(&str) -> String) -> Json {
     if root.present("id").is_some() || root.name_of("type").as_deref() != Some("reasoning") {
         return element.clone();
     }
-    let id = json::string(&made("rs"));
-    draft::edit_object(Some(element), &[(Cow::Borrowed("id"), Some(id))])
+    draft::with_member(element, "id", json::string(&made("rs")))
 }
 
 fn output_text(text: &str) -> Json {
-    let plain = parts::text(Role::Assistant, text);
-    let empty = json::array(|_| {});
-    draft::edit_object(Some(&plain), &[(Cow::Borrowed("annotations"), Some(empty))])
+    object! { "type": "output_text", "text": text, "annotations": [] }
 }

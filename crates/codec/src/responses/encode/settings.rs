@@ -1,6 +1,5 @@
 //! Encodes the settings of a Call within the model's limits.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
@@ -172,9 +171,7 @@ fn put_member(draft: &mut Draft<'_>, key: &'static str, changes: &[(&'static str
     if base.is_none() && changes.iter().all(|(_, value)| value.is_none()) {
         return;
     }
-    let changes: Vec<_> =
-        changes.iter().map(|(key, value)| (Cow::Borrowed(*key), value.clone())).collect();
-    let object = draft::edit_object(base.as_ref(), &changes);
+    let object = draft::edit_object(base.as_ref(), changes);
     let is_empty = object.tree().root().members().next().is_none();
     draft.set(key, (!is_empty).then_some(object));
 }
@@ -250,9 +247,7 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
         Some(ToolChoice::Auto) => Some(json::string("auto")),
         Some(ToolChoice::None) => Some(json::string("none")),
         Some(ToolChoice::Any) => Some(json::string("required")),
-        Some(ToolChoice::Tool(name)) => Some(json::object(|o| {
-            o.string("type", "function").string("name", &name);
-        })),
+        Some(ToolChoice::Tool(name)) => Some(object! { "type": "function", "name": name }),
         // Keeps the source's value, unless it may name a tool that only the source's endpoint has.
         Some(ToolChoice::Other(own))
             if !draft.differs(|s| &s.choice) && !draft.has_other_endpoint() =>

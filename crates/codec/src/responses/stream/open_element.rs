@@ -1,6 +1,5 @@
 //! An incomplete element of a streamed response.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use throughline_core::{Json, Name, Node, json};
@@ -94,34 +93,31 @@ impl ResponsesOpenElement {
 
     /// Assembles the element from the content received so far.
     pub(super) fn assemble(&self) -> Json {
-        let change = |key: &'static str, value: Json| (Cow::Borrowed(key), Some(value));
         let texts = |kind: &str, texts: &BTreeMap<usize, String>| {
             json::array(|a| {
                 for text in texts.values() {
-                    a.object(|o| {
-                        o.string("type", kind).string("text", text);
-                    });
+                    a.object(members! { "type": kind, "text": text });
                 }
             })
         };
         let changes = match self.kind {
             ResponsesElementKind::Message if !self.parts.is_empty() => {
                 let parts: Vec<Json> = self.parts.values().map(OpenMessagePart::assemble).collect();
-                vec![change(CONTENT, json::array_of(&parts))]
+                vec![(CONTENT, Some(json::array_of(&parts)))]
             }
             ResponsesElementKind::Reasoning => {
-                let mut changes = Vec::new();
-                if !self.summary.is_empty() {
-                    changes.push(change("summary", texts("summary_text", &self.summary)));
-                }
-                if !self.thoughts.is_empty() {
-                    changes.push(change(CONTENT, texts("reasoning_text", &self.thoughts)));
-                }
-                changes
+                let lists = [
+                    ("summary", "summary_text", &self.summary),
+                    (CONTENT, "reasoning_text", &self.thoughts),
+                ];
+                let lists = lists.into_iter().filter(|(.., list)| !list.is_empty());
+                lists.map(|(key, kind, list)| (key, Some(texts(kind, list)))).collect()
             }
-            ResponsesElementKind::Call => vec![change("arguments", json::string(&self.arguments))],
+            ResponsesElementKind::Call => {
+                vec![("arguments", Some(json::string(&self.arguments)))]
+            }
             ResponsesElementKind::CustomCall => {
-                vec![change("input", json::string(&self.arguments))]
+                vec![("input", Some(json::string(&self.arguments)))]
             }
             ResponsesElementKind::Message
             | ResponsesElementKind::Result
@@ -138,9 +134,7 @@ impl ResponsesOpenElement {
 impl OpenMessagePart {
     fn assemble(&self) -> Json {
         let plain = || {
-            json::object(|o| {
-                o.string("type", "output_text").string("text", "").array("annotations", |_| {});
-            })
+            object! { "type": "output_text", "text": "", "annotations": [] }
         };
         let start = self.start.clone().unwrap_or_else(plain);
         let is_refusal = start.tree().root().get("type").is_some_and(|kind| kind.is("refusal"));
@@ -148,6 +142,6 @@ impl OpenMessagePart {
         if self.text.is_empty() {
             return start;
         }
-        draft::edit_object(Some(&start), &[(Cow::Borrowed(key), Some(json::string(&self.text)))])
+        draft::with_member(&start, key, json::string(&self.text))
     }
 }

@@ -60,18 +60,14 @@ impl ResponsesEncoder {
             }
             "refusal" => {
                 let refusal = part.text_of("refusal").unwrap_or_default();
-                let begin = json::object(|o| {
-                    o.string("type", "refusal").string("refusal", "");
-                });
+                let begin = object! { "type": "refusal", "refusal": "" };
                 out.push(self.part(added, at, id, number, &begin));
                 for (suffix, key) in [("delta", "delta"), ("done", "refusal")] {
                     out.push(self.element_event(
                         &format!("response.refusal.{suffix}"),
                         at,
                         id,
-                        |o| {
-                            o.number("content_index", number as u64).string(key, &refusal);
-                        },
+                        members! { "content_index": number as u64, (key): refusal },
                     ));
                 }
                 out.push(self.part(done, at, id, number, &part.json()));
@@ -93,10 +89,15 @@ impl ResponsesEncoder {
         out: &mut Vec<Frame>,
     ) {
         for (count, annotation) in elements(part, "annotations").enumerate() {
-            out.push(self.element_event("response.output_text.annotation.added", at, id, |o| {
-                o.number("content_index", number as u64);
-                o.number("annotation_index", count as u64).node("annotation", annotation);
-            }));
+            out.push(self.element_event(
+                "response.output_text.annotation.added",
+                at,
+                id,
+                members! {
+                    "content_index": number as u64, "annotation_index": count as u64,
+                    "annotation": annotation,
+                },
+            ));
         }
         self.text_done(at, id, number, &part.json(), out);
     }
@@ -104,21 +105,38 @@ impl ResponsesEncoder {
     fn reasoning_parts(&mut self, at: usize, id: &str, node: Node<'_>, out: &mut Vec<Frame>) {
         for (number, part) in elements(node, "summary").enumerate() {
             let text = part.text_of("text").unwrap_or_default();
-            out.push(self.summary("response.reasoning_summary_part.added", at, id, number, |o| {
-                o.raw("part", &summary_part(""));
-            }));
-            out.push(self.summary("response.reasoning_summary_text.delta", at, id, number, |o| {
-                o.string("delta", &text);
-            }));
+            out.push(self.summary(
+                "response.reasoning_summary_part.added",
+                at,
+                id,
+                number,
+                members! {
+                    "part": summary_part(""),
+                },
+            ));
+            out.push(self.summary(
+                "response.reasoning_summary_text.delta",
+                at,
+                id,
+                number,
+                members! {
+                    "delta": text,
+                },
+            ));
             self.summary_done(at, id, number, &text, out);
         }
         for (number, part) in elements(node, CONTENT).enumerate() {
             let text = part.text_of("text").unwrap_or_default();
             let begin = thinking_part("");
             out.push(self.part("response.content_part.added", at, id, number, &begin));
-            out.push(self.element_event("response.reasoning_text.delta", at, id, |o| {
-                o.number("content_index", number as u64).string("delta", &text);
-            }));
+            out.push(self.element_event(
+                "response.reasoning_text.delta",
+                at,
+                id,
+                members! {
+                    "content_index": number as u64, "delta": text,
+                },
+            ));
             self.thinking_done(at, id, number, &text, out);
         }
     }
@@ -134,9 +152,14 @@ impl ResponsesEncoder {
     ) {
         let text = node.text_of(key).unwrap_or_default();
         for (suffix, key) in [("delta", "delta"), ("done", key)] {
-            out.push(self.element_event(&format!("response.{event}.{suffix}"), at, id, |o| {
-                o.string(key, &text);
-            }));
+            out.push(self.element_event(
+                &format!("response.{event}.{suffix}"),
+                at,
+                id,
+                members! {
+                    (key): text,
+                },
+            ));
         }
     }
 }

@@ -74,17 +74,18 @@ impl Encoder for ResponsesEncoder {
             Event::Opened { .. } | Event::Usage(_) => {}
             Event::Ended(reply) => self.write_ended(reply, &mut out),
             Event::Failed(failure) => {
-                let failed = self.frame("error", |o| {
-                    o.string("code", failure.kind.as_deref().unwrap_or("server_error"));
-                    o.string("message", &failure.message).null("param");
-                });
+                let failed = self.frame(
+                    "error",
+                    members! {
+                        "code": failure.kind.as_deref().unwrap_or("server_error"),
+                        "message": failure.message, "param": null,
+                    },
+                );
                 out.push(failed);
             }
-            Event::Alien(json) => out.push(Frame {
-                event: json.tree().root().name_of("type"),
-                data: json.bytes().clone(),
-                exception: false,
-            }),
+            Event::Alien(json) => {
+                out.push(Frame::json(json.tree().root().name_of("type"), json));
+            }
         }
         Ok(out)
     }
@@ -98,7 +99,7 @@ impl ResponsesEncoder {
             o.string("type", kind).number("sequence_number", number);
             fill(o);
         });
-        Frame { event: Some(Arc::from(kind)), data: object.bytes().clone(), exception: false }
+        Frame::json(Some(Arc::from(kind)), &object)
     }
 
     fn write_began(&mut self, id: Option<&Name>, origin: &Origin, out: &mut Vec<Frame>) {
@@ -106,13 +107,16 @@ impl ResponsesEncoder {
         self.is_native = origin.wire == WIRE;
         let words = ("in_progress", None);
         let id = encode::shown_id(id.map(|id| &**id), origin);
-        let response = encode::skeleton(id, &origin.answered, words, |o| {
-            o.array("output", |_| {}).null("usage");
-        });
+        let response = encode::skeleton(
+            id,
+            &origin.answered,
+            words,
+            members! {
+                "output": [], "usage": null,
+            },
+        );
         for kind in ["response.created", "response.in_progress"] {
-            out.push(self.frame(kind, |o| {
-                o.raw("response", &response);
-            }));
+            out.push(self.frame(kind, members! { "response": response }));
         }
     }
 
@@ -182,32 +186,39 @@ impl ResponsesEncoder {
             EventFamily::Summary => {
                 if is_first {
                     let added = "response.reasoning_summary_part.added";
-                    out.push(self.summary(added, at, id, part, |o| {
-                        o.raw("part", &summary_part(""));
-                    }));
+                    out.push(self.summary(
+                        added,
+                        at,
+                        id,
+                        part,
+                        members! {
+                            "part": summary_part(""),
+                        },
+                    ));
                 }
                 let delta = "response.reasoning_summary_text.delta";
-                out.push(self.summary(delta, at, id, part, |o| {
-                    o.string("delta", text);
-                }));
+                out.push(self.summary(delta, at, id, part, members! { "delta": text }));
             }
             EventFamily::Thinking => {
                 if is_first {
                     let added = "response.content_part.added";
                     out.push(self.part(added, at, id, part, &thinking_part("")));
                 }
-                out.push(self.element_event("response.reasoning_text.delta", at, id, |o| {
-                    o.number("content_index", part as u64).string("delta", text);
-                }));
+                out.push(self.element_event(
+                    "response.reasoning_text.delta",
+                    at,
+                    id,
+                    members! {
+                        "content_index": part as u64, "delta": text,
+                    },
+                ));
             }
             EventFamily::Arguments => {
                 out.push(self.element_event(
                     "response.function_call_arguments.delta",
                     at,
                     id,
-                    |o| {
-                        o.string("delta", text);
-                    },
+                    members! { "delta": text },
                 ));
             }
         }
@@ -272,9 +283,14 @@ impl ResponsesEncoder {
             EventFamily::Summary | EventFamily::Thinking => self.end_part(&live, out),
             EventFamily::Arguments => {
                 let done = "response.function_call_arguments.done";
-                out.push(self.element_event(done, live.at, &live.id, |o| {
-                    o.string("arguments", text);
-                }));
+                out.push(self.element_event(
+                    done,
+                    live.at,
+                    &live.id,
+                    members! {
+                        "arguments": text,
+                    },
+                ));
             }
         }
         if let Some(element) = encode::output(&[item], |_| live.id.clone()) {
@@ -305,22 +321,18 @@ impl ResponsesEncoder {
             return;
         }
         self.flush_native(out);
-        let response = encode::encode_whole_reply(reply);
+        let response = encode::encode_reply(reply);
         let status = response.tree().root().name_of("status");
         let kind = match status.as_deref() {
             Some("incomplete") => "response.incomplete",
             Some(_) | None => "response.completed",
         };
-        let frame = self.frame(kind, |o| {
-            o.raw("response", &response);
-        });
+        let frame = self.frame(kind, members! { "response": response });
         out.push(frame);
     }
 
     pub(super) fn item(&mut self, kind: &str, at: usize, element: &Json) -> Frame {
-        self.frame(kind, |o| {
-            o.number("output_index", at as u64).raw("item", element);
-        })
+        self.frame(kind, members! { "output_index": at as u64, "item": element })
     }
 
     pub(super) fn element_event(
@@ -344,9 +356,7 @@ impl ResponsesEncoder {
         number: usize,
         part: &Json,
     ) -> Frame {
-        self.element_event(kind, at, id, |o| {
-            o.number("content_index", number as u64).raw("part", part);
-        })
+        self.element_event(kind, at, id, members! { "content_index": number as u64, "part": part })
     }
 
     pub(super) fn summary(
@@ -371,12 +381,24 @@ impl ResponsesEncoder {
         text: &str,
         out: &mut Vec<Frame>,
     ) {
-        out.push(self.summary("response.reasoning_summary_text.done", at, id, number, |o| {
-            o.string("text", text);
-        }));
-        out.push(self.summary("response.reasoning_summary_part.done", at, id, number, |o| {
-            o.raw("part", &summary_part(text));
-        }));
+        out.push(self.summary(
+            "response.reasoning_summary_text.done",
+            at,
+            id,
+            number,
+            members! {
+                "text": text,
+            },
+        ));
+        out.push(self.summary(
+            "response.reasoning_summary_part.done",
+            at,
+            id,
+            number,
+            members! {
+                "part": summary_part(text),
+            },
+        ));
     }
 
     pub(super) fn thinking_done(
@@ -387,17 +409,26 @@ impl ResponsesEncoder {
         text: &str,
         out: &mut Vec<Frame>,
     ) {
-        out.push(self.element_event("response.reasoning_text.done", at, id, |o| {
-            o.number("content_index", number as u64).string("text", text);
-        }));
+        out.push(self.element_event(
+            "response.reasoning_text.done",
+            at,
+            id,
+            members! {
+                "content_index": number as u64, "text": text,
+            },
+        ));
         out.push(self.part("response.content_part.done", at, id, number, &thinking_part(text)));
     }
 
     pub(super) fn text_delta(&mut self, at: usize, id: &str, number: usize, text: &str) -> Frame {
-        self.element_event("response.output_text.delta", at, id, |o| {
-            o.number("content_index", number as u64).string("delta", text);
-            o.array("logprobs", |_| {});
-        })
+        self.element_event(
+            "response.output_text.delta",
+            at,
+            id,
+            members! {
+                "content_index": number as u64, "delta": text, "logprobs": [],
+            },
+        )
     }
 
     pub(super) fn text_done(
@@ -409,10 +440,14 @@ impl ResponsesEncoder {
         out: &mut Vec<Frame>,
     ) {
         let text = part.tree().root().name_of("text").unwrap_or_default();
-        out.push(self.element_event("response.output_text.done", at, id, |o| {
-            o.number("content_index", number as u64).string("text", &text);
-            o.array("logprobs", |_| {});
-        }));
+        out.push(self.element_event(
+            "response.output_text.done",
+            at,
+            id,
+            members! {
+                "content_index": number as u64, "text": text, "logprobs": [],
+            },
+        ));
         out.push(self.part("response.content_part.done", at, id, number, part));
     }
 }
@@ -451,20 +486,13 @@ pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
 }
 
 pub(super) fn thinking_part(text: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "reasoning_text").string("text", text);
-    })
+    object! { "type": "reasoning_text", "text": text }
 }
 
 pub(super) fn text_part(text: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "output_text").array("annotations", |_| {}).array("logprobs", |_| {});
-        o.string("text", text);
-    })
+    object! { "type": "output_text", "annotations": [], "logprobs": [], "text": text }
 }
 
 pub(super) fn summary_part(text: &str) -> Json {
-    json::object(|o| {
-        o.string("type", "summary_text").string("text", text);
-    })
+    object! { "type": "summary_text", "text": text }
 }

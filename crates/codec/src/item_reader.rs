@@ -1,0 +1,137 @@
+//! Creates the Items of one decoded request or response. The decoders of all wires share it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use throughline_core::{
+    Body, Direction, Envelope, Item, ItemId, ItemPosition, Json, Label, Name, NativePart, Node,
+    Origin, Outcome, Part, Role, Seal, Tool, ToolCall, ToolResult, Wire,
+};
+
+use crate::call_ids::CallTracker;
+use crate::{DecodeContext, find_seals};
+
+/// The state of one document while it is decoded.
+pub(crate) struct ItemReader<'a> {
+    pub(crate) context: Cow<'a, DecodeContext>,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) side: Direction,
+    pub(crate) calls: CallTracker,
+    wire: Wire,
+    /// First part of each Item's id: the id of the response, or empty in a request.
+    reply: Name,
+}
+
+impl<'a> ItemReader<'a> {
+    pub(crate) fn for_request(context: &'a DecodeContext, wire: Wire) -> Self {
+        let (origin, no_id) = (&context.target.origin, Name::default());
+        let reader = Self::for_reply(Cow::Borrowed(context), wire, origin, Some(&no_id));
+        Self { side: Direction::Request, ..reader }
+    }
+
+    pub(crate) fn for_reply(
+        context: Cow<'a, DecodeContext>,
+        wire: Wire,
+        origin: &Arc<Origin>,
+        id: Option<&Name>,
+    ) -> Self {
+        Self {
+            context,
+            origin: Arc::clone(origin),
+            side: Direction::Response,
+            calls: CallTracker::default(),
+            wire,
+            reply: id.cloned().unwrap_or_else(|| Name::from("reply")),
+        }
+    }
+
+    pub(crate) fn id_at(&self, place: ItemPosition) -> ItemId {
+        ItemId::from_position(&self.reply, place)
+    }
+
+    pub(crate) fn item(
+        &self,
+        place: ItemPosition,
+        role: Role,
+        body: Body,
+        native: NativePart,
+    ) -> Item {
+        let mut item = Item::new(self.id_at(place), place, role, body);
+        item.native = Some(native);
+        item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
+        item
+    }
+
+    pub(crate) fn native(&self, json: Json, envelope: Option<&Arc<Envelope>>) -> NativePart {
+        let native = NativePart::new(self.wire.clone(), self.side, json);
+        NativePart { envelope: envelope.cloned(), ..native }
+    }
+
+    /// Creates a Seal for every member of `node` to which `format` gives a format.
+    pub(crate) fn seals(
+        &self,
+        node: Node<'_>,
+        format: impl Fn(&str) -> Option<Label>,
+    ) -> Vec<Seal> {
+        let found = find_seals::find(node, |key| format(key).is_some());
+        let sealed = found.filter_map(|(at, value)| {
+            let format = format(at.rsplit('/').next()?)?;
+            Some(self.context.seal(value.text_bytes()?, format, &self.origin, at))
+        });
+        sealed.collect()
+    }
+
+    /// Reads a call that the client runs.
+    pub(crate) fn tool_call(
+        &mut self,
+        place: ItemPosition,
+        wire_id: Option<Name>,
+        name: Option<Name>,
+        args: Option<Node<'_>>,
+    ) -> Body {
+        let name = name.unwrap_or_default();
+        let id = self.calls.open(wire_id.as_ref(), &name, place);
+        let args = args.map_or_else(Json::null, Node::json);
+        Body::Call(ToolCall { id, wire_id, name, args, custom: false })
+    }
+
+    pub(crate) fn tool_result(
+        &mut self,
+        wire_id: Option<Name>,
+        is_error: bool,
+        parts: Vec<Part>,
+    ) -> Body {
+        let call = self.calls.answer(wire_id.as_deref(), None);
+        let outcome = if is_error { Outcome::Error } else { Outcome::Ok };
+        Body::Result(ToolResult { call, wire_id, name: None, outcome, parts })
+    }
+}
+
+/// Gives the Items of the system prompt their ids.
+pub(crate) fn number_system_items(mut items: Vec<Item>) -> Vec<Item> {
+    for (part, item) in items.iter_mut().enumerate() {
+        item.id = format!("system.{part}").into();
+    }
+    items
+}
+
+/// Returns a member as owned values.
+pub(crate) fn named_member((key, value): (Node<'_>, Node<'_>)) -> (Name, Json) {
+    (key.name().unwrap_or_default(), value.json())
+}
+
+/// Reads a list of tools. `read` returns a tool without its native part.
+pub(crate) fn read_tools(
+    tools: Node<'_>,
+    wire: &Wire,
+    read: impl Fn(Node<'_>) -> Tool,
+) -> Vec<Tool> {
+    let elements: Vec<_> = tools.elements().collect();
+    let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
+    let tool = |node: Node<'_>| {
+        let native = NativePart::new(wire.clone(), Direction::Request, node.json());
+        let native = NativePart { envelope: Some(Arc::clone(&envelope)), ..native };
+        Tool { native: Some(native), ..read(node) }
+    };
+    elements.into_iter().map(tool).collect()
+}

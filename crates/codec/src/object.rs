@@ -1,0 +1,103 @@
+//! Macros that write JSON objects in the notation of JSON, in the order in which they are read.
+//!
+//! `object! { "type": "text", "text": text }` builds a `Json`. `members! { … }` is a closure that
+//! writes the same members into an open object. Values are literals, nested objects and arrays,
+//! `null`, or expressions that implement [`Value`]; a `None` is left out. A key that is not a
+//! literal stands in parentheses. The macros write straight into the output buffer.
+
+use std::borrow::Cow;
+
+pub(crate) use throughline_core::json;
+use throughline_core::{Json, Name, Node};
+
+/// Builds a `Json` object.
+macro_rules! object {
+    ($($members:tt)*) => { $crate::object::json::object(members! { $($members)* }) };
+}
+
+/// A closure that writes members into an open object.
+macro_rules! members {
+    () => { |_: &mut $crate::object::json::Object<'_>| {} };
+    ($($members:tt)+) => {
+        |o: &mut $crate::object::json::Object<'_>| { put_members! { o $($members)+ } }
+    };
+}
+
+/// Writes the next member, then the rest.
+macro_rules! put_members {
+    ($o:ident) => {};
+    ($o:ident $key:literal : $($rest:tt)+) => { put_members! { @value $o ($key) $($rest)+ } };
+    ($o:ident ($key:expr) : $($rest:tt)+) => { put_members! { @value $o ($key) $($rest)+ } };
+    (@value $o:ident ($key:expr) null $(, $($rest:tt)*)?) => {
+        $o.null($key);
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $o.object($key, members! { $($inner)* });
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) [] $(, $($rest:tt)*)?) => {
+        $o.array($key, |_| {});
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) [{ $($inner:tt)* }] $(, $($rest:tt)*)?) => {
+        $o.array($key, |a| {
+            a.object(members! { $($inner)* });
+        });
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) [$word:literal] $(, $($rest:tt)*)?) => {
+        $o.array($key, |a| {
+            a.string($word);
+        });
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) [$element:expr] $(, $($rest:tt)*)?) => {
+        $o.array($key, |a| {
+            a.raw(&$element);
+        });
+        put_members! { $o $($($rest)*)? }
+    };
+    (@value $o:ident ($key:expr) $value:expr $(, $($rest:tt)*)?) => {
+        $crate::object::Value::put(&$value, $o, $key);
+        put_members! { $o $($($rest)*)? }
+    };
+}
+
+/// A value that the macros can write.
+pub(crate) trait Value {
+    fn put(&self, o: &mut json::Object<'_>, key: &str);
+}
+
+macro_rules! impl_value {
+    ($($type:ty => $method:ident($($deref:tt)?);)+) => {$(
+        impl Value for $type {
+            fn put(&self, o: &mut json::Object<'_>, key: &str) {
+                o.$method(key, $($deref)? self);
+            }
+        }
+    )+};
+}
+
+impl_value! {
+    str => string(); String => string(); Name => string(); Cow<'_, str> => string();
+    Json => raw(); Node<'_> => node(*); u64 => number(*); bool => bool(*);
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    fn put(&self, o: &mut json::Object<'_>, key: &str) {
+        (**self).put(o, key);
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn put(&self, o: &mut json::Object<'_>, key: &str) {
+        if let Some(value) = self {
+            value.put(o, key);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "object_tests.rs"]
+mod tests;
