@@ -64,60 +64,40 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
 /// Routes the path after the row name. With a named row, any prefix before the wire's own path is
 /// accepted.
 fn plain(path: &str, row: Option<&str>) -> Route {
-    let ends = |exact: &str, tail: &str| path == exact || (row.is_some() && path.ends_with(tail));
-    let to = |wire: Wire, verb: Operation, model: Option<String>| Route::Model {
-        wire,
-        verb,
-        model,
-        row: None,
-    };
-    if ends("/v1/messages", "/messages") {
-        return to(Wire::ANTHROPIC_MESSAGES, Operation::Answer, None);
-    }
-    if ends("/v1/messages/count_tokens", "/messages/count_tokens") {
-        return to(Wire::ANTHROPIC_MESSAGES, Operation::Count, None);
-    }
-    if ends("/v1/responses", "/responses") {
-        return to(Wire::OPENAI_RESPONSES, Operation::Answer, None);
-    }
-    if ends("/v1/responses/input_tokens", "/responses/input_tokens") {
-        return to(Wire::OPENAI_RESPONSES, Operation::Count, None);
-    }
-    if ends("/v1/chat/completions", "/chat/completions") || path == "/api/v1/chat/completions" {
-        return to(Wire::OPENAI_CHAT, Operation::Answer, None);
+    let routes = [
+        ("/v1/messages", Wire::ANTHROPIC_MESSAGES, Operation::Answer),
+        ("/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, Operation::Count),
+        ("/v1/responses", Wire::OPENAI_RESPONSES, Operation::Answer),
+        ("/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, Operation::Count),
+        ("/v1/chat/completions", Wire::OPENAI_CHAT, Operation::Answer),
+    ];
+    let path = if path == "/api/v1/chat/completions" { "/v1/chat/completions" } else { path };
+    for (exact, wire, verb) in routes {
+        let is_below_row = || row.is_some() && path.ends_with(exact.trim_start_matches("/v1"));
+        if path == exact || is_below_row() {
+            return Route::Model { wire, verb, model: None, row: None };
+        }
     }
     if let Some(rest) = path.strip_prefix("/model/") {
-        return converse(rest);
+        let Some((model, verb)) = rest.rsplit_once('/') else { return Route::Unknown };
+        let verbs = ["converse", "converse-stream", "count-tokens"];
+        return model_action(Wire::BEDROCK_CONVERSE, model, verb, verbs);
     }
     if let Some((_, rest)) = path.split_once("/models/")
         && let Some((model, verb)) = rest.rsplit_once(':')
     {
-        return gemini(model, verb);
+        let verbs = ["generateContent", "streamGenerateContent", "countTokens"];
+        return model_action(Wire::GEMINI, model, verb, verbs);
     }
     models(path)
 }
 
-fn converse(rest: &str) -> Route {
-    let Some((model, verb)) = rest.rsplit_once('/') else { return Route::Unknown };
-    let verb = match verb {
-        "converse" => Operation::Answer,
-        "converse-stream" => Operation::Stream,
-        "count-tokens" => Operation::Count,
-        _ => return Route::Unknown,
-    };
-    let model = Some(unescaped(model).into_owned());
-    Route::Model { wire: Wire::BEDROCK_CONVERSE, verb, model, row: None }
-}
-
-fn gemini(model: &str, verb: &str) -> Route {
-    let verb = match verb {
-        "generateContent" => Operation::Answer,
-        "streamGenerateContent" => Operation::Stream,
-        "countTokens" => Operation::Count,
-        _ => return Route::Unknown,
-    };
-    let model = Some(unescaped(model).into_owned());
-    Route::Model { wire: Wire::GEMINI, verb, model, row: None }
+/// Finds the operation of a path that names its model. `verbs` answer, stream and count.
+fn model_action(wire: Wire, model: &str, verb: &str, verbs: [&str; 3]) -> Route {
+    let operations = [Operation::Answer, Operation::Stream, Operation::Count];
+    let mut known = verbs.into_iter().zip(operations);
+    let Some((_, verb)) = known.find(|(word, _)| *word == verb) else { return Route::Unknown };
+    Route::Model { wire, verb, model: Some(unescaped(model).into_owned()), row: None }
 }
 
 fn models(path: &str) -> Route {

@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
-use throughline_codec::Framing;
+use throughline_codec::{CodecError, Framing};
 use throughline_core::{Json, ReasoningChannel, Tree, Wire};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -29,7 +29,7 @@ use crate::options::Options;
 use crate::route::{self, Route, route};
 use crate::state::SimState;
 use crate::turn::{Operation, Refusal, SimRequest, Turn};
-use crate::wires::{Endpoint, endpoint};
+use crate::wires::{Endpoint, Exchange, endpoint};
 use crate::{planner, stream as streams};
 
 /// Maximum body size in bytes, equal to the largest limit of any provider.
@@ -175,67 +175,59 @@ fn handle_model_request(
     record.entry.provider = asking.row.name.to_string();
     record.entry.model.clone_from(&asking.model);
     record.entry.account = asking.account.hex(8);
-    if let Some(FaultKind::Status(status, wait)) = fault {
-        let mut refusal = Refusal::new(status, fault_message(status));
-        refusal.retry_after = wait;
-        return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
-    }
-    let turn = match endpoint.read(&asking, world, &mut record) {
-        Ok(turn) => turn,
+    let reply = match &fault {
+        Some(FaultKind::Status(status, wait)) => {
+            let refusal = Refusal::new(*status, fault_message(*status));
+            Err(Refusal { retry_after: *wait, ..refusal })
+        }
+        Some(_) | None => reply_chunks(endpoint, &asking, world, &mut record),
+    };
+    let (kind, chunks) = match reply {
+        Ok(reply) => reply,
         Err(refusal) => {
             return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
         }
     };
-    let identified = endpoint.request_id(asking.nonce);
-    if asking.verb == Operation::Count {
-        record.entry.status = 200;
-        world.book.enter(record);
-        let body = vec![endpoint.count(&turn).bytes().to_vec()];
-        return respond(
-            StatusCode::OK,
-            "application/json",
-            body,
-            fault.as_ref(),
-            served,
-            identified,
-        );
-    }
-    record.entry.missed = world.cache.missed(planner::owner(&asking), &turn.elements);
-    let plan = match planner::plan(&asking, &turn, world) {
-        Ok(plan) => plan,
-        Err(refusal) => {
-            return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
-        }
-    };
-    record_lost_seals(&asking, &turn, world, &mut record);
-    let whole = endpoint.respond(&asking, &turn, &plan, world, &mut record);
     record.entry.status = 200;
-    record.entry.input = plan.usage.input;
-    record.entry.cached = plan.usage.cached;
-    record.entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
     world.book.enter(record);
-    if !turn.stream {
-        let body = vec![whole.bytes().to_vec()];
-        return respond(
-            StatusCode::OK,
-            "application/json",
-            body,
-            fault.as_ref(),
-            served,
-            identified,
-        );
-    }
-    let framing = endpoint.framing(&asking);
-    match streams::chunks(endpoint, &whole, &turn.target, framing, asking.nonce) {
+    match chunks {
         Ok(chunks) => {
-            let kind = content_type(framing);
-            respond(StatusCode::OK, kind, chunks, fault.as_ref(), served, identified)
+            respond(kind, chunks, fault.as_ref(), served, endpoint.request_id(asking.nonce))
         }
-        // The codec cannot decode a reply of the simulator. This is a defect, so report it.
         Err(error) => {
             plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
         }
     }
+}
+
+/// The content type and the chunks of a successful response.
+type ReplyChunks = (&'static str, Result<Vec<Vec<u8>>, CodecError>);
+
+/// Reads a request and writes the response: a number of tokens, a whole response, or a stream.
+fn reply_chunks(
+    endpoint: &dyn Endpoint,
+    asking: &SimRequest,
+    world: &SimState,
+    record: &mut EntryBuilder,
+) -> Result<ReplyChunks, Refusal> {
+    let whole = |body: Json| ("application/json", Ok(vec![body.bytes().to_vec()]));
+    let turn = endpoint.read(Exchange { asking, world, record })?;
+    if asking.verb == Operation::Count {
+        return Ok(whole(endpoint.count(&turn)));
+    }
+    record.entry.missed = world.cache.missed(planner::owner(asking), &turn.elements);
+    let plan = planner::plan(asking, &turn, world)?;
+    record_lost_seals(asking, &turn, world, record);
+    let body = endpoint.respond(Exchange { asking, world, record }, &turn, &plan);
+    record.entry.input = plan.usage.input;
+    record.entry.cached = plan.usage.cached;
+    record.entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
+    if !turn.stream {
+        return Ok(whole(body));
+    }
+    let framing = endpoint.framing(asking);
+    let chunks = streams::chunks(endpoint, &body, &turn.target, framing, asking.nonce);
+    Ok((content_type(framing), chunks))
 }
 
 /// Records the Seals of earlier replies that did not come back, and the source of this reply.
@@ -437,7 +429,6 @@ fn content_type(framing: Framing) -> &'static str {
 }
 
 fn respond(
-    status: StatusCode,
     content_type: &'static str,
     chunks: Vec<Vec<u8>>,
     fault: Option<&FaultKind>,
@@ -446,7 +437,7 @@ fn respond(
 ) -> Response {
     let is_whole = chunks.len() < 2 && fault.is_none();
     let mut response = if is_whole {
-        plain(status, content_type, chunks.concat())
+        plain(StatusCode::OK, content_type, chunks.concat())
     } else {
         let is_slow = fault == Some(&FaultKind::Drip);
         let pieces = spoiled(chunks, fault).into_iter();
@@ -468,7 +459,6 @@ fn respond(
             Some((said, (pieces, stopped)))
         });
         let mut response = Response::new(Body::from_stream(body));
-        *response.status_mut() = status;
         set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
         response
     };

@@ -52,26 +52,22 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
             calls.push((*index, Arc::from(call.args.as_str())));
         }
     }
-    let mut told = Vec::with_capacity(events.len() * 4);
+    let deltas = |index: u32, text: &str, delta: fn(Name) -> Delta| {
+        pieces(text, nonce).into_iter().map(move |piece| Event::Delta { index, delta: delta(piece) })
+    };
+    let mut split = Vec::with_capacity(events.len() * 4);
     for event in events {
         match event {
             Event::Delta { index, delta: Delta::Text(text) } => {
-                told.extend(
-                    pieces(&text, nonce)
-                        .map(|piece| Event::Delta { index, delta: Delta::Text(piece) }),
-                );
+                split.extend(deltas(index, &text, Delta::Text));
             }
             Event::Delta { index, delta: Delta::Thought(text) } => {
-                told.extend(
-                    pieces(&text, nonce)
-                        .map(|piece| Event::Delta { index, delta: Delta::Thought(piece) }),
-                );
+                split.extend(deltas(index, &text, Delta::Thought));
             }
             Event::Opened { index, .. } => {
-                told.push(event);
-                let arguments = calls.iter().find(|(call, _)| *call == index);
-                for piece in arguments.into_iter().flat_map(|(_, text)| pieces(text, nonce)) {
-                    told.push(Event::Delta { index, delta: Delta::Args(piece) });
+                split.push(event);
+                if let Some((_, arguments)) = calls.iter().find(|(call, _)| *call == index) {
+                    split.extend(deltas(index, arguments, Delta::Args));
                 }
             }
             Event::Began { .. }
@@ -80,23 +76,22 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
             | Event::Usage(_)
             | Event::Ended(_)
             | Event::Failed(_)
-            | Event::Alien(_) => told.push(event),
+            | Event::Alien(_) => split.push(event),
         }
     }
-    told
+    split
 }
 
 /// Splits a text into pieces of a few characters. The nonce determines their lengths.
-fn pieces(text: &str, nonce: Digest) -> impl Iterator<Item = Arc<str>> {
+fn pieces(text: &str, nonce: Digest) -> Vec<Name> {
     let mut letters = text.chars().peekable();
     let mut state = nonce;
-    std::iter::from_fn(move || {
+    let pieces = std::iter::from_fn(|| {
         letters.peek()?;
         state = state.and("piece");
         let length = 3 + state.below(24);
         let piece: String = letters.by_ref().take(length).collect();
         Some(Arc::from(piece))
-    })
-    .collect::<Vec<_>>()
-    .into_iter()
+    });
+    pieces.collect()
 }

@@ -20,6 +20,13 @@ use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 
+/// One request, the simulator that receives it, and its entry in the ledger.
+pub(crate) struct Exchange<'a> {
+    pub(crate) asking: &'a SimRequest,
+    pub(crate) world: &'a SimState,
+    pub(crate) record: &'a mut EntryBuilder,
+}
+
 /// Simulates the providers of one wire.
 pub(crate) trait Endpoint: Sync {
     /// Returns the codec that encodes the streams; it never checks requests.
@@ -27,22 +34,10 @@ pub(crate) trait Endpoint: Sync {
 
     /// Reads a request or rejects it, with the provider's checks in the provider's order. Records
     /// every Seal of the request with its verdict.
-    fn read(
-        &self,
-        asking: &SimRequest,
-        world: &SimState,
-        record: &mut EntryBuilder,
-    ) -> Result<Turn, Refusal>;
+    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal>;
 
     /// Writes the whole, sealed response. Records every issued Seal, readable thought and call id.
-    fn respond(
-        &self,
-        asking: &SimRequest,
-        turn: &Turn,
-        plan: &ReplyPlan,
-        world: &SimState,
-        record: &mut EntryBuilder,
-    ) -> Json;
+    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json;
 
     /// Writes the response to a request for the number of tokens.
     fn count(&self, turn: &Turn) -> Json;
@@ -67,7 +62,7 @@ pub(crate) trait Endpoint: Sync {
     }
 
     /// Adds provider-specific members that the codec's events do not contain. `whole` is the
-    /// response that `say` wrote.
+    /// response that `respond` wrote.
     fn dress(&self, frames: Vec<Frame>, _whole: &Json) -> Vec<Frame> {
         frames
     }

@@ -4,18 +4,14 @@ use throughline_core::{JsonKind, Node};
 
 use crate::cache::PromptElement;
 use crate::digest::{Digest, canonical_bytes};
-use crate::ledger::EntryBuilder;
-use crate::state::SimState;
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
+use crate::wires::Exchange;
 use crate::wires::claude::settings::{self, Settings};
 use crate::wires::claude::{Block, Dialogue, Message, Role, is_claude, seals, structure};
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<Turn, Refusal> {
+pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+    let Exchange { asking, world, record } = exchange;
     let body = asking.body.root();
     check_body(asking, body)?;
     let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));

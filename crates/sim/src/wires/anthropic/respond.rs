@@ -4,21 +4,15 @@ use serde_json::{Value, json as value};
 use throughline_codec::Frame;
 use throughline_core::{Json, StopReason, Usage, json};
 
-use crate::ledger::EntryBuilder;
-use crate::state::SimState;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, Turn};
+use crate::wires::Exchange;
 use crate::wires::claude::seals::{SealedThought, seal};
 use crate::wires::claude::settings::BINDING_BETA;
 use crate::wires::claude::{Block, is_claude};
 
 /// Writes a whole response.
-pub(super) fn say(
-    asking: &SimRequest,
-    turn: &Turn,
-    plan: &ReplyPlan,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Json {
+pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
+    let Exchange { asking, world, record } = exchange;
     let mut content: Vec<Value> = Vec::new();
     let mut blocks: Vec<Option<Block>> = Vec::new();
     for (number, part) in plan.parts.iter().enumerate() {

@@ -11,16 +11,14 @@ use crate::cache::PromptElement;
 use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
 use crate::state::SimState;
 use crate::turn::{Operation, Refusal, SimRequest, Turn};
+use crate::wires::Exchange;
 use crate::wires::chat::details::{self, Vendor};
 use crate::wires::chat::text_key;
 use crate::wires::openai;
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<Turn, Refusal> {
+pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+    let Exchange { asking, world, record } = exchange;
     let root = asking.body.root();
     let messages: Vec<Node<'_>> =
         root.get("messages").into_iter().flat_map(Node::elements).collect();

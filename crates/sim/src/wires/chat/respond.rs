@@ -8,6 +8,7 @@ use crate::keys::SealClaims;
 use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::Exchange;
 use crate::wires::chat::details::Vendor;
 use crate::wires::chat::text_key;
 use crate::wires::claude::seals::{self, SealedThought};
@@ -15,13 +16,8 @@ use crate::wires::claude::{Block, is_claude};
 use crate::wires::openai;
 
 /// Writes a whole response.
-pub(super) fn say(
-    asking: &SimRequest,
-    turn: &Turn,
-    plan: &ReplyPlan,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Json {
+pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
+    let Exchange { asking, world, record } = exchange;
     let writer = MessageWriter { asking, turn, plan, world };
     let channel = asking.row.dialect.channel;
     let is_router = channel == ReasoningChannel::Details;

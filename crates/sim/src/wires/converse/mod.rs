@@ -12,10 +12,9 @@ use throughline_core::{Json, Provider, json};
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;
-use crate::ledger::EntryBuilder;
 use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
-use crate::wires::Endpoint;
+use crate::turn::{Refusal, ReplyPlan, Turn};
+use crate::wires::{Endpoint, Exchange};
 
 /// Model id and name.
 const MODELS: [(&str, &str); 8] = [
@@ -36,24 +35,12 @@ impl Endpoint for Converse {
         &BedrockConverse
     }
 
-    fn read(
-        &self,
-        asking: &SimRequest,
-        world: &SimState,
-        record: &mut EntryBuilder,
-    ) -> Result<Turn, Refusal> {
-        read::read(asking, world, record)
+    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+        read::read(exchange)
     }
 
-    fn respond(
-        &self,
-        asking: &SimRequest,
-        turn: &Turn,
-        plan: &ReplyPlan,
-        world: &SimState,
-        record: &mut EntryBuilder,
-    ) -> Json {
-        respond::say(asking, turn, plan, world, record)
+    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
+        respond::respond(exchange, turn, plan)
     }
 
     fn count(&self, turn: &Turn) -> Json {

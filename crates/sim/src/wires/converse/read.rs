@@ -6,18 +6,14 @@ use throughline_core::{ForcedTools, Node, Profile};
 
 use crate::cache::PromptElement;
 use crate::digest::{Digest, canonical_bytes};
-use crate::ledger::EntryBuilder;
-use crate::state::SimState;
-use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
+use crate::turn::{OfferedTool, Operation, Refusal, ToolChoice, Turn};
+use crate::wires::Exchange;
 use crate::wires::claude::settings::{self, Settings};
 use crate::wires::claude::{Block, Dialogue, Message, Role, is_claude, seals, structure};
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<Turn, Refusal> {
+pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+    let Exchange { asking, world, record } = exchange;
     let root = asking.body.root();
     // The operation that counts tokens wraps the request in one of several input kinds.
     let counted = root.at("/input/converse").filter(|_| asking.verb == Operation::Count);

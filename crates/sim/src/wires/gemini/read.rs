@@ -13,6 +13,7 @@ use crate::keys::{SealError, SealFormat};
 use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
 use crate::state::SimState;
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
+use crate::wires::Exchange;
 use crate::wires::gemini::get;
 use crate::wires::openai;
 
@@ -21,11 +22,8 @@ const STAND_INS: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<Turn, Refusal> {
+pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+    let Exchange { asking, world, record } = exchange;
     let root = asking.body.root();
     // A countTokens request may wrap the whole request.
     let root = get(root, "generateContentRequest").unwrap_or(root);

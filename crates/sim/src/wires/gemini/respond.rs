@@ -8,17 +8,13 @@ use crate::keys::{SealClaims, SealFormat};
 use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::Exchange;
 use crate::wires::gemini::read::signed;
 use crate::wires::openai;
 
 /// Writes a whole response.
-pub(super) fn say(
-    asking: &SimRequest,
-    turn: &Turn,
-    plan: &ReplyPlan,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Json {
+pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
+    let Exchange { asking, world, record } = exchange;
     let parts = parts(asking, turn, plan, world, record);
     let finish = match &plan.stop {
         StopReason::Length => "MAX_TOKENS",

@@ -8,19 +8,17 @@ use throughline_core::{Json, Node};
 
 use crate::cache;
 use crate::digest::Digest;
-use crate::ledger::{EntryBuilder, ReplyKey};
+use crate::ledger::ReplyKey;
 use crate::state::SimState;
 use crate::turn::{Operation, Refusal, SimRequest, Turn};
+use crate::wires::Exchange;
 use crate::wires::openai;
 use crate::wires::responses::StorageMode;
 use crate::wires::responses::input::{InputChecker, InputItem, ItemKind, elements};
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<Turn, Refusal> {
+pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
+    let Exchange { asking, world, record } = exchange;
     let root = asking.body.root();
     if !root.is_object() {
         return Err(Refusal::invalid("Invalid type for the request: expected an object."));

@@ -8,18 +8,14 @@ use crate::keys::{SealClaims, SealFormat};
 use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::Exchange;
 use crate::wires::openai;
 use crate::wires::responses::input::InputItem;
 use crate::wires::responses::{StorageMode, read};
 
 /// Writes a whole response, and stores it if requested.
-pub(super) fn say(
-    asking: &SimRequest,
-    turn: &Turn,
-    plan: &ReplyPlan,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Json {
+pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
+    let Exchange { asking, world, record } = exchange;
     let root = asking.body.root();
     let house = StorageMode::from_provider(&asking.row);
     let id = match house {
