@@ -9,8 +9,8 @@ use throughline_core::{
     ToolChoice,
 };
 
-use crate::compact::{self, said, speaker};
-use crate::progress::{EphemeralMessage, Purpose};
+use crate::compact::{self, speaker, text_item};
+use crate::progress::Purpose;
 use crate::roster::ResolvedAgent;
 use crate::state::State;
 use crate::window::{may_be_quoted, readable_text};
@@ -55,16 +55,15 @@ impl State {
         call.items = self.window.visible_to(&call.replay.me);
         call.settings.max_tokens = part.config.max_tokens;
         call.settings.temperature.clone_from(&part.config.temperature);
-        call.settings.output =
-            part.config.output.as_ref().filter(|output| output.native).map(|output| {
-                OutputFormat::Schema {
-                    name: output.name.clone(),
-                    schema: output.schema.clone(),
-                    strict: None,
-                }
-            });
-        let trial = self.progress.gate.iter().flat_map(|gate| &gate.exchange).enumerate();
-        call.extend_each(trial.map(|(number, said)| ephemeral_item(number, said)));
+        let output = part.config.output.as_ref().filter(|output| output.native);
+        call.settings.output = output.map(|output| {
+            let (name, schema) = (output.name.clone(), output.schema.clone());
+            OutputFormat::Schema { name, schema, strict: None }
+        });
+        let exchange = self.progress.gate.iter().flat_map(|gate| &gate.exchange);
+        for (number, message) in exchange.enumerate() {
+            call.extend([ephemeral_item(number, message.by_model, &message.text)]);
+        }
     }
 
     fn reflection(&self, part: &ResolvedAgent, call: &mut Call) {
@@ -74,8 +73,7 @@ impl State {
             self.turn(part, call);
             call.settings.choice = (!call.tools.is_empty()).then_some(ToolChoice::None);
             call.settings.output = None;
-            let ask = EphemeralMessage { by_model: false, text: Name::from(template) };
-            call.extend_each([ephemeral_item(0, &ask)]);
+            call.extend([ephemeral_item(0, false, template)]);
         } else {
             // A separate reflection is cheap and does not touch the cached prefix: it sees a few
             // messages as text.
@@ -87,7 +85,7 @@ impl State {
             let mut latest: Vec<String> = latest.collect();
             latest.reverse();
             let text = format!("{}\n\n{template}", latest.join("\n"));
-            call.items = vec![said("reflection", 0, Role::User, &text)];
+            call.items = vec![text_item("reflection", Role::User, &text)];
         }
         call.settings.max_tokens = Some(reflection.max_tokens.max(reasoning_budget(call)));
     }
@@ -113,25 +111,12 @@ fn system(part: &ResolvedAgent) -> Vec<Item> {
     if texts.is_empty() {
         return Vec::new();
     }
-    vec![said("system", 0, Role::System, &texts.join("\n\n"))]
+    vec![text_item("system", Role::System, &texts.join("\n\n"))]
 }
 
-fn ephemeral_item(number: usize, said_: &EphemeralMessage) -> Item {
-    let role = if said_.by_model { Role::Assistant } else { Role::User };
-    let mut item = said(&format!("ephemeral-{number}"), 0, role, &said_.text);
+fn ephemeral_item(number: usize, is_by_model: bool, text: &str) -> Item {
+    let role = if is_by_model { Role::Assistant } else { Role::User };
+    let mut item = text_item(&format!("ephemeral-{number}"), role, text);
     item.ephemeral = true;
     item
-}
-
-/// Appends Items as separate messages.
-trait ExtendEach {
-    fn extend_each(&mut self, items: impl IntoIterator<Item = Item>);
-}
-
-impl ExtendEach for Call {
-    fn extend_each(&mut self, items: impl IntoIterator<Item = Item>) {
-        for item in items {
-            self.extend([item]);
-        }
-    }
 }

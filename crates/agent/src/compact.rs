@@ -67,31 +67,23 @@ pub(crate) fn covered_end(state: &State) -> Option<usize> {
 pub(crate) fn build_request(state: &State, call: &mut Call) {
     let covered = covered_end(state).unwrap_or(0);
     let mut text = String::new();
-    if let Some(Body::Summary { text: before, .. }) =
-        state.window.summary.as_ref().map(|summary| &summary.item.body)
-    {
-        text.push_str("Summary so far:\n");
-        text.push_str(before);
-        text.push_str("\n\n");
+    let summary = state.window.summary.as_ref().map(|summary| &summary.item.body);
+    if let Some(Body::Summary { text: before, .. }) = summary {
+        text = format!("Summary so far:\n{before}\n\n");
     }
     let covered = state.window.items.iter().take(covered);
     for WindowItem { item, .. } in covered.filter(|kept| may_be_quoted(&kept.item)) {
         let words = readable_text(item);
         let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
         if !words.is_empty() {
-            text.push_str(speaker(item));
-            text.push_str(": ");
-            text.push_str(words);
-            text.push('\n');
+            text += &format!("{}: {words}\n", speaker(item));
         }
     }
     for note in older_notes(state) {
-        text.push_str("note to oneself: ");
-        text.push_str(&note.text);
-        text.push('\n');
+        text += &format!("note to oneself: {}\n", note.text);
     }
-    call.system = vec![said("system", 0, Role::System, SUMMARISE)];
-    call.items = vec![said("conversation", 0, Role::User, &text)];
+    call.system = vec![text_item("system", Role::System, SUMMARISE)];
+    call.items = vec![text_item("conversation", Role::User, &text)];
 }
 
 /// Returns how many of the latest notes stay unchanged.
@@ -102,10 +94,8 @@ fn kept_notes(state: &State) -> usize {
 
 /// Returns the notes that a summary should cover: the latest of those that do not stay unchanged.
 fn older_notes(state: &State) -> &[ReflectionRecord] {
-    let covers = state
-        .current_agent()
-        .and_then(|part| part.reflection())
-        .is_some_and(|config| config.summarize);
+    let config = state.current_agent().and_then(|part| part.reflection());
+    let covers = config.is_some_and(|config| config.summarize);
     let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
     let end = notes.len().saturating_sub(kept_notes(state));
     notes.get(end.saturating_sub(MAX_NAMED)..end).unwrap_or_default()
@@ -205,14 +195,11 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     let facts =
         record.stable_facts.iter().flatten().map(|fact| format!("{}: {}", fact.key, fact.value));
     list(&mut text, "Facts", facts.collect());
-    let is_told = |key: &Name| record.stable_facts.iter().flatten().any(|fact| fact.key == *key);
+    let is_listed = |key: &Name| record.stable_facts.iter().flatten().any(|fact| fact.key == *key);
     let memory = state.smart.memory_facts.iter().flatten();
-    let memory = memory.filter(|fact| fact.obsolete != Some(true) && !is_told(&fact.key));
-    list(
-        &mut text,
-        "Remembered",
-        memory.map(|fact| format!("{}: {}", fact.key, fact.value)).collect(),
-    );
+    let memory = memory.filter(|fact| fact.obsolete != Some(true) && !is_listed(&fact.key));
+    let memory = memory.map(|fact| format!("{}: {}", fact.key, fact.value));
+    list(&mut text, "Remembered", memory.collect());
     let texts = |list: &Option<Vec<Name>>| list.iter().flatten().map(ToString::to_string).collect();
     list(&mut text, "Goals", texts(&record.active_goals));
     list(&mut text, "Open questions", texts(&record.open_questions));
@@ -269,9 +256,9 @@ pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
     (Name::from("covers"), covers)
 }
 
-/// An Item that contains one text.
-pub(crate) fn said(id: &str, message: usize, role: Role, text: &str) -> Item {
-    Item::new(id, ItemPosition::new(message, 0), role, Body::Text(text.into()))
+/// Builds an Item that contains one text.
+pub(crate) fn text_item(id: &str, role: Role, text: &str) -> Item {
+    Item::new(id, ItemPosition::default(), role, Body::Text(text.into()))
 }
 
 /// Names the speaker of an Item for human readers.

@@ -25,12 +25,8 @@ pub fn narrate<'e>(
     policy: &RedactionPolicy,
 ) -> String {
     let mut narrator = Narrator::new(policy);
-    let mut narrative = String::new();
-    for sentence in events.into_iter().filter_map(|event| narrator.push(event)) {
-        narrative.push_str(&sentence);
-        narrative.push('\n');
-    }
-    narrative
+    let sentences = events.into_iter().filter_map(|event| narrator.push(event));
+    sentences.map(|sentence| sentence + "\n").collect()
 }
 
 /// Builds sentences from a run's events one by one. It remembers the earlier events that change the
@@ -42,7 +38,7 @@ pub struct Narrator<'p> {
     /// Tool calls that started and whose end was not recorded.
     lost: BTreeSet<Name>,
     /// Whether the model wrote anything in the current attempt.
-    has_said: bool,
+    has_output: bool,
     answer: Option<Name>,
     has_named_run: bool,
 }
@@ -54,7 +50,7 @@ impl<'p> Narrator<'p> {
             policy,
             started: BTreeSet::new(),
             lost: BTreeSet::new(),
-            has_said: false,
+            has_output: false,
             answer: None,
             has_named_run: false,
         }
@@ -70,7 +66,7 @@ impl<'p> Narrator<'p> {
                     self.started.extend(call.id.clone());
                 }
                 ToolCallPhase::Error if self.is_unknown(call) => {
-                    return self.narrate_event(&RunEvent::ToolCall(without_duration(call)));
+                    return sentence(&RunEvent::ToolCall(without_duration(call)), self.policy);
                 }
                 ToolCallPhase::Progress
                 | ToolCallPhase::Success
@@ -84,7 +80,7 @@ impl<'p> Narrator<'p> {
                     aside = " It was started before, and its end was not recorded.";
                 }
             }
-            RunEvent::Thought(_) | RunEvent::Stream(_) => self.has_said = true,
+            RunEvent::Thought(_) | RunEvent::Stream(_) => self.has_output = true,
             RunEvent::Message(message) if &*message.role == "assistant" => {
                 self.answer = Some(message.content.clone());
             }
@@ -93,24 +89,20 @@ impl<'p> Narrator<'p> {
                 return None;
             }
             RunEvent::Turn(turn) => {
-                let had_said = std::mem::take(&mut self.has_said);
+                let had_output = std::mem::take(&mut self.has_output);
                 // Without a partial answer there is nothing to discard.
-                if turn.phase == TurnPhase::Discarded && !had_said {
+                if turn.phase == TurnPhase::Discarded && !had_output {
                     return None;
                 }
             }
             RunEvent::Run(run) if std::mem::replace(&mut self.has_named_run, true) => {
                 // The first sentence already contains the id of the run.
                 let run = RunStatusEvent { run_id: None, ..run.clone() };
-                return self.narrate_event(&RunEvent::Run(run));
+                return sentence(&RunEvent::Run(run), self.policy);
             }
             _ => {}
         }
-        Some(self.narrate_event(event)? + aside)
-    }
-
-    fn narrate_event(&self, event: &RunEvent) -> Option<String> {
-        sentence(event, self.policy)
+        Some(sentence(event, self.policy)? + aside)
     }
 
     /// Returns whether the end of a call was not recorded: the event states it, or an older journal
@@ -153,14 +145,13 @@ pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
         RunEvent::UserQuestion(event) => question(event),
         RunEvent::Plan(event) => plan(event)?,
         RunEvent::Reflection(event) => {
-            let trigger = event.trigger.as_ref().map(|trigger| format!(" ({})", trigger.as_str()));
-            format!("The agent noted{}: {}", trigger.unwrap_or_default(), quoted(&event.text))
+            let trigger = phrase(event.trigger, |trigger| format!(" ({})", trigger.as_str()));
+            format!("The agent noted{trigger}: {}", quoted(&event.text))
         }
         RunEvent::Summarization(event) => {
             let messages = event.messages_compressed.unwrap_or_default();
             let sizes = event.token_count_before.zip(event.token_count_after);
-            let sizes = sizes.map(|(before, after)| format!(", from {before} tokens to {after}"));
-            let sizes = sizes.unwrap_or_default();
+            let sizes = phrase(sizes, |(from, to)| format!(", from {from} tokens to {to}"));
             let summary = quoted(&event.summary);
             format!("The agent summarised {messages} older items{sizes}: {summary}")
         }
@@ -189,13 +180,12 @@ pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
 }
 
 fn run(event: &RunStatusEvent) -> String {
-    let run = event.run_id.as_deref().map_or_else(String::new, |run| format!(" {run}"));
-    let reason = event.reason.as_deref().filter(|reason| *reason != &*event.status);
-    let reason = because(reason);
+    let run = phrase(event.run_id.as_deref(), |run| format!(" {run}"));
+    let reason = because(event.reason.as_deref().filter(|reason| *reason != &*event.status));
     match &*event.status {
         "running" => {
-            let agent = event.agent.as_deref().map(|agent| format!(" with the agent {agent}"));
-            format!("The run{run} is running{}{reason}.", agent.unwrap_or_default())
+            let agent = phrase(event.agent.as_ref(), |agent| format!(" with the agent {agent}"));
+            format!("The run{run} is running{agent}{reason}.")
         }
         "waiting" => match event.reason.as_deref() {
             Some(reason) if reason.starts_with("waits for ") => format!("The run{run} {reason}."),
@@ -215,8 +205,7 @@ fn message(event: &MessageEvent) -> String {
 
 fn turn(event: &TurnEvent) -> Option<String> {
     let number = event.turn;
-    let purpose = event.purpose.as_deref().map(|purpose| format!(" for a {purpose}"));
-    let purpose = purpose.unwrap_or_default();
+    let purpose = phrase(event.purpose.as_ref(), |purpose| format!(" for a {purpose}"));
     match event.phase {
         TurnPhase::Start => {
             let model = event.model.as_deref().unwrap_or("the model");
@@ -238,7 +227,7 @@ fn thought(event: &ThoughtEvent, policy: &RedactionPolicy) -> Option<String> {
     Some(match (event.text.as_deref(), sealed) {
         (Some(text), sealed) => {
             let text = policy.redact_thought(text);
-            let sealed = sealed.map(|sealed| format!(" ({sealed})")).unwrap_or_default();
+            let sealed = phrase(sealed, |sealed| format!(" ({sealed})"));
             format!("The model thought{sealed}: {}", quoted(&text))
         }
         (None, Some(sealed)) => format!("The model thought, without readable text ({sealed})."),
@@ -248,14 +237,13 @@ fn thought(event: &ThoughtEvent, policy: &RedactionPolicy) -> Option<String> {
 
 fn tool_call(event: &ToolCallEvent) -> Option<String> {
     let name = &event.name;
-    let took = event.duration_ms.as_ref().map(|took| format!(" after {} ms", took.as_str()));
-    let took = took.unwrap_or_default();
+    let took = phrase(event.duration_ms.as_ref(), |took| format!(" after {} ms", took.as_str()));
     let problem = event.error.as_ref().map(|error| format!(": {}", clipped(&error.message)));
     let problem = problem.unwrap_or_else(|| ".".to_owned());
     Some(match event.phase {
         ToolCallPhase::Start => {
-            let args = event.args.as_ref().map(|args| format!(" with {}", value(args)));
-            format!("The tool {name} started{}.", args.unwrap_or_default())
+            let args = phrase(event.args.as_ref(), |args| format!(" with {}", value(args)));
+            format!("The tool {name} started{args}.")
         }
         ToolCallPhase::Success => {
             let result = event.result.as_ref().map(|result| format!(": {}", value(result)));
@@ -273,12 +261,10 @@ fn tool_call(event: &ToolCallEvent) -> Option<String> {
 
 fn approval(event: &ToolApprovalEvent) -> String {
     let ToolApprovalEvent { id, tool_name, .. } = event;
-    let comment = event.comment.as_deref().map(|comment| format!(": {}", quoted(comment)));
-    let comment = comment.unwrap_or_default();
+    let comment = phrase(event.comment.as_ref(), |comment| format!(": {}", quoted(comment)));
     match event.status.as_str() {
         "pending" => {
-            let args = event.args.as_ref().map(|args| format!(" with {}", value(args)));
-            let args = args.unwrap_or_default();
+            let args = phrase(event.args.as_ref(), |args| format!(" with {}", value(args)));
             format!("The tool {tool_name} may run{args} only after an approval ({id}).")
         }
         status => match event.decided_by.as_deref() {
@@ -292,9 +278,9 @@ fn question(event: &UserQuestionEvent) -> String {
     let (id, by) = (&event.id, event.answered_by.as_deref());
     match event.status {
         UserQuestionEventStatus::Pending => {
-            let asked = event.questions.iter().flatten().map(|asked| quoted(&asked.question));
-            let asked = asked.collect::<Vec<_>>().join(" and ");
-            format!("The agent asked a person ({id}): {asked}")
+            let questions = event.questions.iter().flatten().map(|item| quoted(&item.question));
+            let questions = questions.collect::<Vec<_>>().join(" and ");
+            format!("The agent asked a person ({id}): {questions}")
         }
         UserQuestionEventStatus::Answered => {
             let answers = event.answers.iter().flat_map(|answers| &answers.0);
@@ -318,18 +304,18 @@ fn question(event: &UserQuestionEvent) -> String {
 
 fn plan(event: &PlanEvent) -> Option<String> {
     let steps = event.todo_list.as_ref()?;
-    let told = steps.iter().map(|step| format!("{} [{}]", step.step, step.status.as_str()));
-    let version = event.version.map(|version| format!(" {version}")).unwrap_or_default();
-    Some(format!("The plan{version}: {}.", told.collect::<Vec<_>>().join("; ")))
+    let steps = steps.iter().map(|step| format!("{} [{}]", step.step, step.status.as_str()));
+    let version = phrase(event.version, |version| format!(" {version}"));
+    Some(format!("The plan{version}: {}.", steps.collect::<Vec<_>>().join("; ")))
 }
 
 fn handoff(event: &HandoffEvent) -> String {
     if &*event.tool_name == "switch_model" {
-        let from = event.from.as_deref().map(|from| format!(" from {from}")).unwrap_or_default();
+        let from = phrase(event.from.as_ref(), |from| format!(" from {from}"));
         let to = event.to.as_deref().unwrap_or("another model");
         return format!("The run switched{from} to {to}.");
     }
-    let from = event.from.as_deref().map_or_else(String::new, |from| format!(" {from}"));
+    let from = phrase(event.from.as_ref(), |from| format!(" {from}"));
     let to = event.to.as_deref().unwrap_or("another agent");
     format!("The agent{from} handed over to {to}.")
 }
@@ -337,9 +323,8 @@ fn handoff(event: &HandoffEvent) -> String {
 fn gate(event: &GateEvent) -> String {
     let attempt = event.attempt;
     let kind = event.error_kind.as_deref().unwrap_or("unknown");
-    let why = event.message.as_deref().map(|why| format!(": {}", clipped(why)));
-    let why = why.unwrap_or_default();
-    let to = event.to_model.as_deref().map(|to| format!(" with {to}")).unwrap_or_default();
+    let why = phrase(event.message.as_ref(), |why| format!(": {}", clipped(why)));
+    let to = phrase(event.to_model.as_ref(), |to| format!(" with {to}"));
     match event.phase {
         GatePhase::Retried => {
             format!("Attempt {attempt} failed ({kind}), and the agent tries again{to}{why}")
@@ -353,36 +338,39 @@ fn replay(event: &ReplayEvent) -> Option<String> {
     let count = |number: Option<u64>, words: &str| {
         number.filter(|number| *number > 0).map(|number| format!("{number} {words}"))
     };
-    let told: Vec<String> = [
+    let counts = [
         count(event.kept, "unchanged"),
         count(event.restored, "restored"),
         count(event.reshaped, "reshaped"),
         count(event.elided, "left out"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if told.is_empty() {
+    ];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    if counts.is_empty() {
         return None;
     }
     let why: Vec<&str> = event.why.iter().flatten().map(|(why, _)| &**why).collect();
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-    Some(format!("Earlier thoughts in the request: {}{why}.", told.join(", ")))
+    Some(format!("Earlier thoughts in the request: {}{why}.", counts.join(", ")))
 }
 
 fn usage(event: &UsageEvent) -> Option<String> {
     let usage = event.usage.as_ref()?;
     let (read, wrote) = (usage.input_tokens?, usage.output_tokens?);
-    let thought = usage.reasoning_tokens.map(|number| format!(", {number} of them for reasoning"));
-    let thought = thought.unwrap_or_default();
+    let thought =
+        phrase(usage.reasoning_tokens, |number| format!(", {number} of them for reasoning"));
     let cost = event.total_cost_usd.as_ref().and_then(|cost| cost.as_str().parse::<f64>().ok());
-    let cost = cost.map(|cost| format!("; ${cost:.4} so far")).unwrap_or_default();
+    let cost = phrase(cost, |cost| format!("; ${cost:.4} so far"));
     Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))
+}
+
+/// Formats a value if there is one; empty otherwise.
+fn phrase<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
+    value.map(format).unwrap_or_default()
 }
 
 /// Formats a reason as the end of a sentence; empty if there is none.
 fn because(reason: Option<&str>) -> String {
-    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+    phrase(reason, |reason| format!(": {reason}"))
 }
 
 /// Formats a value for a reader; a string without its quotes.

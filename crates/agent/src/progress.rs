@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use throughline_core::{Json, Name, Origin, Usage};
 
 /// Progress of a run, stored as a checkpoint with every step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// Id of the run.
@@ -91,7 +91,7 @@ impl Progress {
 }
 
 /// Phase of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "is")]
 pub enum Phase {
     /// A model call is in progress.
@@ -102,6 +102,7 @@ pub enum Phase {
     /// Tools are running.
     Working,
     /// The run waits for a person or for the caller's tools.
+    #[default]
     Waiting,
     /// The run is over.
     Ended {
@@ -273,12 +274,8 @@ impl Progress {
         let is_it = |one: &ModelUsage| one.account == by.account && one.model == by.asked;
         let place = self.by_model.iter().position(is_it).unwrap_or_else(|| {
             let (account, model) = (by.account.clone(), by.asked.clone());
-            self.by_model.push(ModelUsage {
-                account,
-                model,
-                answers: 0,
-                spent: UsageTotals::default(),
-            });
+            let spent = UsageTotals::default();
+            self.by_model.push(ModelUsage { account, model, answers: 0, spent });
             self.by_model.len() - 1
         });
         if let Some(one) = self.by_model.get_mut(place) {

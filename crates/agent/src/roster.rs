@@ -82,30 +82,24 @@ impl ResolvedRun {
         for spec in &casting.tools {
             let field = || format!("tools.{}", spec.name);
             if is_builtin(&spec.name) || spec.name.is_empty() {
-                return Err(InvalidConfig::new(
-                    field(),
-                    "is a reserved tool name; rename the tool",
-                ));
+                let problem = "is a reserved tool name; rename the tool";
+                return Err(InvalidConfig::new(field(), problem));
             }
-            let validator = match &spec.schema {
-                Some(schema) => validator(schema, &field())?,
-                None => validator(&Json::from(&serde_json::json!({"type": "object"})), &field())?,
-            };
-            if checks.insert(spec.name.clone(), validator).is_some() {
-                return Err(InvalidConfig::new(
-                    field(),
-                    "is declared twice; rename one of the tools",
-                ));
+            let schema = spec.schema.clone();
+            let schema =
+                schema.unwrap_or_else(|| Json::from(&serde_json::json!({"type": "object"})));
+            if checks.insert(spec.name.clone(), validator(&schema, &field())?).is_some() {
+                let problem = "is declared twice; rename one of the tools";
+                return Err(InvalidConfig::new(field(), problem));
             }
         }
         let mut roles = BTreeMap::new();
         for (name, config) in &casting.agents {
             roles.insert(name.clone(), ResolvedAgent::new(name, config, &casting)?);
         }
-        for builtin in builtins() {
-            let schema = builtin.schema.as_ref();
+        for ToolSpec { name, schema, .. } in builtins() {
             let schema = schema.ok_or_else(|| InvalidConfig::new("tools", "has no schema"))?;
-            checks.insert(builtin.name.clone(), validator(schema, &builtin.name)?);
+            checks.insert(name.clone(), validator(&schema, &name)?);
         }
         Ok(Self { casting, roles, checks, counter })
     }
@@ -124,8 +118,7 @@ impl ResolvedRun {
         let Some(validator) = self.checks.get(tool) else { return Ok(()) };
         let value = serde_json::from_slice(args.bytes())
             .map_err(|error| format!("the arguments are not JSON: {error}"))?;
-        let problems: Vec<String> =
-            validator.iter_errors(&value).take(4).map(|e| told(&e)).collect();
+        let problems = schema_violations(validator, &value);
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
@@ -147,10 +140,8 @@ impl ResolvedAgent {
             ..error
         };
         if config.name != *name {
-            return Err(of(InvalidConfig::new(
-                "name",
-                "differs from the name under which the agent is listed",
-            )));
+            let problem = "differs from the name under which the agent is listed";
+            return Err(of(InvalidConfig::new("name", problem)));
         }
         if config.model.is_empty() {
             return Err(of(InvalidConfig::new("model", "is empty; name a model")));
@@ -194,15 +185,10 @@ impl ResolvedAgent {
 /// Lists the tools for the model. The list and its order never change, so the prefix before the
 /// model's Seals is stable.
 fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
-    let own = |spec: &ToolSpec| OfferedTool {
-        name: spec.name.clone(),
-        description: spec.description.clone(),
-        schema: spec
-            .schema
-            .clone()
-            .or_else(|| Some(Json::from(&serde_json::json!({"type": "object", "properties": {}})))),
-        hosted: false,
-        native: None,
+    let offered = |ToolSpec { name, description, schema, .. }: ToolSpec| {
+        let any = || Json::from(&serde_json::json!({"type": "object", "properties": {}}));
+        let schema = Some(schema.unwrap_or_else(any));
+        OfferedTool { name, description, schema, hosted: false, native: None }
     };
     let builtins = builtins().into_iter().filter(|spec| match &*spec.name {
         ASK_USER_QUESTION => config.human_in_the_loop.ask_user.is_some(),
@@ -221,7 +207,7 @@ fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
         ToolSpec::new(handoff.tool()).description(description).schema(schema)
     });
     let specs = casting.tools.iter().cloned().chain(builtins).chain(handoffs);
-    specs.map(|spec| own(&spec)).collect()
+    specs.map(offered).collect()
 }
 
 fn is_builtin(name: &str) -> bool {
@@ -245,14 +231,9 @@ fn validator(schema: &Json, field: &str) -> Result<jsonschema::Validator, Invali
     let invalid = |problem: String| {
         InvalidConfig::new(field, format!("is not a valid JSON Schema: {problem}"))
     };
-    let schema =
-        serde_json::from_slice(schema.bytes()).map_err(|error| invalid(error.to_string()))?;
+    let schema = serde_json::from_slice(schema.bytes());
+    let schema = schema.map_err(|error| invalid(error.to_string()))?;
     jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))
-}
-
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
 }
 
 /// Lists the schema violations of a value, each with its place.
@@ -260,7 +241,11 @@ pub(crate) fn schema_violations(
     validator: &jsonschema::Validator,
     value: &serde_json::Value,
 ) -> Vec<String> {
-    validator.iter_errors(value).take(4).map(|error| told(&error)).collect()
+    let describe = |error: jsonschema::ValidationError<'_>| {
+        let place = error.instance_path().to_string();
+        if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
+    };
+    validator.iter_errors(value).take(4).map(describe).collect()
 }
 
 fn names(agents: &Agents) -> String {

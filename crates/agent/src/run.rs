@@ -42,6 +42,7 @@ use crate::ports::Ports;
 use crate::progress::{Progress, RunStatus};
 use crate::roster::{LengthTokenCounter, ResolvedRun, RunSpec};
 use crate::run::commit::LeasedRun;
+use crate::run::load::ThreadSource;
 use crate::run::thread_cache::ThreadCache;
 use crate::state::State;
 use crate::step::step;
@@ -246,7 +247,7 @@ impl Runner {
                 load::OpenThread::new(LogId(self.ids.generate("thread")), era)
             }
         };
-        if let Some(before) = thread.load_run()
+        if let Some(before) = thread.last_run()
             && let Err(busy) = self.check_thread_is_free(&start.tenant, &before).await
         {
             self.memory.put(start.tenant.clone(), thread, Arc::clone(&self.counter));
@@ -289,8 +290,7 @@ impl Runner {
 
     /// Returns the complete state of a run.
     pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
-        let (_, state) = load::read_run(self, tenant, run).await?;
-        Ok(state)
+        Ok(load::load_run(self, tenant, run, ThreadSource::Store).await?.1)
     }
 
     /// Returns the agents and the progress of a run without reading its Thread.
@@ -305,8 +305,7 @@ impl Runner {
 
     /// Returns the status of a run.
     pub async fn status(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
-        let (_, progress) = self.progress(tenant, run).await?;
-        Ok(progress.status())
+        Ok(self.progress(tenant, run).await?.1.status())
     }
 
     /// Adds a command to the inbox of the run. The current owner handles it, or else the next one.
@@ -378,10 +377,8 @@ impl Runner {
         }
         let field = format!("agents.{}.limits.maxCostUsd", agent.name);
         let Some(costs) = &self.costs else {
-            return Err(InvalidConfig::new(
-                field,
-                "needs a cost estimator, and none is configured",
-            ));
+            let problem = "needs a cost estimator, and none is configured";
+            return Err(InvalidConfig::new(field, problem));
         };
         if costs.cost(model, &throughline_core::Usage::default()).is_none() {
             let problem = format!("cannot be enforced: there is no price for {model}");

@@ -17,7 +17,7 @@ use crate::config::InvalidConfig;
 use crate::progress::{Phase, Progress};
 use crate::roster::{ResolvedRun, RunSpec};
 use crate::state::State;
-use crate::window::{Window, WindowItem, readable_text};
+use crate::window::Window;
 
 /// Version of the format; other versions are rejected.
 const VERSION: u64 = 1;
@@ -83,10 +83,9 @@ impl Snapshot {
         };
         let casting = raw(serde_json::to_vec(&self.casting))?;
         let progress = raw(serde_json::to_vec(&self.progress))?;
-        let shown: Vec<&Item> =
-            self.items.iter().rev().take(1).filter(|item| is_summary(item)).collect();
+        let summary = self.items.last().filter(|item| is_summary(item));
         let rest = self.items.iter().filter(|item| !is_summary(item));
-        let messages: Vec<Item> = shown.into_iter().chain(rest).cloned().collect();
+        let messages: Vec<Item> = summary.into_iter().chain(rest).cloned().collect();
         let messages = throughline_core::Message::from_items(&messages);
         let state = SmartState { messages, ..self.smart.clone() };
         let is_paused = self.progress.phase == Phase::Waiting;
@@ -129,17 +128,15 @@ impl Snapshot {
         let tree = document.tree();
         let root = tree.root();
         let missing = |what: &str| InvalidSnapshot(format!("`{what}` is missing").into());
+        let invalid = |error: String| InvalidSnapshot(error.into());
         match root.get("version").and_then(Node::u64) {
             Some(VERSION) => {}
             Some(other) => {
-                let problem = format!(
-                    "its version is {other}, but this program reads only version {VERSION}"
-                );
-                return Err(InvalidSnapshot(problem.into()));
+                let known = format!("but this program reads only version {VERSION}");
+                return Err(invalid(format!("its version is {other}, {known}")));
             }
             None => return Err(missing("version")),
         }
-        let invalid = |error: String| InvalidSnapshot(error.into());
         let member = |key: &str| root.get(key).ok_or_else(|| missing(key));
         let mut smart = SmartState::parse(&member("state")?.json())
             .map_err(|error| invalid(error.to_string()))?;
@@ -168,11 +165,7 @@ impl Snapshot {
 
     /// Rebuilds the state for inspection without a store.
     pub fn state(&self, counter: Arc<dyn TokenCounter>) -> Result<State, InvalidConfig> {
-        let mut window = Window::default();
-        for item in &self.items {
-            let tokens = counter.count(&readable_text(item));
-            window.push(WindowItem { item: item.clone(), tokens, seq: 0 });
-        }
+        let window = Window::from_items(self.items.iter().map(|item| (0, item.clone())), &*counter);
         let cast = Arc::new(ResolvedRun::new(self.casting.clone(), counter)?);
         Ok(State::resume(cast, self.smart.clone(), window, self.progress.clone()))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use throughline_core::{Body, Json, Message, Name, Nullable, Plan, Role, SmartState};
 
-use crate::progress::{Phase, Progress, RunStatus, Stage};
+use crate::progress::{Progress, RunStatus, Stage};
 use crate::roster::{ResolvedAgent, ResolvedRun};
 use crate::window::{Window, WindowItem};
 
@@ -68,31 +68,8 @@ impl State {
         known: ThreadContext,
         now: &str,
     ) -> Self {
-        let progress = Progress {
-            run,
-            agent: cast.casting.first.clone(),
-            model: None,
-            prefix_bound: None,
-            phase: Phase::Waiting,
-            turn: 0,
-            tool_calls: 0,
-            calls: Vec::new(),
-            answers_at: 0,
-            spent: crate::progress::UsageTotals::default(),
-            by_model: Vec::new(),
-            since: Name::from(now),
-            waits_since: None,
-            gate: None,
-            breakers: std::collections::BTreeMap::new(),
-            reflected: crate::progress::ReflectionState::default(),
-            breach: None,
-            ids: 0,
-            no_summary: false,
-            compacts: false,
-            brought_back: 0,
-            from: 0,
-            heard: 0,
-        };
+        let (agent, since) = (cast.casting.first.clone(), Name::from(now));
+        let progress = Progress { run, agent, since, ..Progress::default() };
         Self::from_parts(cast, known, progress)
     }
 
@@ -139,15 +116,11 @@ impl State {
     pub fn answer(&self) -> Option<String> {
         let last = self.window.items.last()?.item.place.message;
         let is_last = |kept: &&WindowItem| kept.item.place.message == last;
-        let texts =
-            self.window.items.iter().filter(is_last).filter_map(|WindowItem { item, .. }| {
-                let is_own = item.role == Role::Assistant;
-                if let (Body::Text(text), true) = (&item.body, is_own) {
-                    Some(&**text)
-                } else {
-                    None
-                }
-            });
+        let items = self.window.items.iter().filter(is_last).map(|kept| &kept.item);
+        let texts = items.filter_map(|item| match (&item.body, item.role) {
+            (Body::Text(text), Role::Assistant) => Some(&**text),
+            _ => None,
+        });
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 
@@ -200,7 +173,7 @@ impl State {
 
     /// Returns a member of `ctx`.
     pub fn context(&self, key: &str) -> Option<&Json> {
-        let ctx = self.smart.ctx.as_ref()?;
-        ctx.iter().find(|(name, _)| **name == *key).map(|(_, value)| value)
+        let mut ctx = self.smart.ctx.iter().flatten();
+        ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 }

@@ -26,7 +26,10 @@ mod review;
 mod tools;
 
 use jiff::Timestamp;
-use throughline_core::{Item, Json, Name, RunEvent, StateChange};
+use throughline_core::{
+    Body, Item, ItemId, ItemPosition, Json, Name, Role, RunEvent, RunStatusEvent, StateChange,
+    TurnEvent, TurnPhase, json,
+};
 
 use crate::action::{Action, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
@@ -127,8 +130,7 @@ impl Step {
         ctx.retain(|(name, _)| **name != *key);
         ctx.extend(value.map(|value| (Name::from(key), value)));
         if *ctx != before {
-            let ctx =
-                throughline_core::json::object_of(ctx.iter().map(|(name, value)| (&**name, value)));
+            let ctx = json::object_of(ctx.iter().map(|(name, value)| (&**name, value)));
             self.set("ctx", ctx);
         }
     }
@@ -136,7 +138,7 @@ impl Step {
     /// Records and publishes the status of the run.
     fn set_status(&mut self, status: RunStatus, reason: Option<Name>) {
         self.act(Action::Stand(status));
-        let mut event = throughline_core::RunStatusEvent::new(Name::from(status.as_str()));
+        let mut event = RunStatusEvent::new(Name::from(status.as_str()));
         event.run_id = Some(self.state.progress.run.clone());
         event.agent = Some(self.state.progress.agent.clone());
         event.reason = reason;
@@ -150,6 +152,20 @@ impl Step {
         self.state.progress.gate = None;
         self.set_status(status, Some(reason));
         self.act(Action::Rest);
+    }
+
+    /// Emits the event that discards the partial answer of the current turn.
+    fn discard_turn(&mut self, reason: impl Into<Name>) {
+        let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
+        event.reason = Some(reason.into());
+        self.emit(RunEvent::Turn(event));
+    }
+
+    /// Creates a text Item in the next message.
+    fn text_item(&mut self, role: Role, text: &str) -> Item {
+        let id = ItemId(self.fresh_id("i"));
+        let place = ItemPosition { message: self.state.window.next, part: 0 };
+        Item::new(id, place, role, Body::Text(text.into()))
     }
 
     fn check_open(&self) -> StepResult {

@@ -167,6 +167,16 @@ impl ToolAnswer {
         Self { outcome: Outcome::Error, parts: vec![Part::Text(reason.into())] }
     }
 
+    /// Creates the result of a call that was not allowed to run.
+    pub(crate) fn denied(reason: impl Into<Name>) -> Self {
+        Self { outcome: Outcome::Denied, ..Self::error(reason) }
+    }
+
+    /// Creates the result of a call that may or may not have taken effect.
+    pub(crate) fn unknown(reason: impl Into<Name>) -> Self {
+        Self { outcome: Outcome::Unknown, ..Self::error(reason) }
+    }
+
     /// Returns the content as text.
     pub fn to_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {

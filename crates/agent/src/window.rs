@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Identity, Item, ItemId, ItemPosition, Name, Origin, Part, Role, ToolResult, Wire,
-    work,
+    Body, CallId, Identity, Item, ItemId, ItemPosition, Name, Origin, Part, Role, TokenCounter,
+    ToolCall, ToolResult, Wire, work,
 };
 
 /// An Item of the window, with its token count and position.
@@ -36,6 +36,19 @@ pub struct Window {
 }
 
 impl Window {
+    /// Builds a window from Items with their sequence numbers, which are 0 for unwritten Items.
+    pub(crate) fn from_items(
+        items: impl IntoIterator<Item = (u64, Item)>,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let mut window = Self::default();
+        for (seq, item) in items {
+            let tokens = counter.count(&readable_text(&item));
+            window.push(WindowItem { item, tokens, seq });
+        }
+        window
+    }
+
     /// Adds an Item that was read from the Thread or will be written to it.
     pub fn push(&mut self, kept: WindowItem) {
         if matches!(kept.item.body, Body::Summary { .. }) {
@@ -99,7 +112,7 @@ impl Window {
     }
 
     /// Returns the tool call with this id.
-    pub fn call(&self, id: &str) -> Option<&throughline_core::ToolCall> {
+    pub fn call(&self, id: &str) -> Option<&ToolCall> {
         self.items.iter().rev().filter_map(|kept| kept.item.call()).find(|call| *call.id.0 == *id)
     }
 
@@ -206,7 +219,7 @@ pub(crate) fn renumber(items: &mut [Item]) {
 pub(crate) fn result_item(
     id: Name,
     place: ItemPosition,
-    call: &throughline_core::ToolCall,
+    call: &ToolCall,
     answer: &crate::tool::ToolAnswer,
 ) -> Item {
     let body = Body::Result(ToolResult {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Json, LogId, Name, NewRecord, Pack,
-    PendingRequest, Record, RunEvent, StateChange, Tenant, ThreadState, json, kind, store_items,
+    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Item, Json, LogId, Name, NewRecord,
+    Pack, PendingRequest, Record, RunEvent, StateChange, StoredItem, Tenant, ThreadState, json,
+    kind, store_items,
 };
 
-use crate::action::{Action, Refusal};
+use crate::action::{Action, HumanRequest, Refusal};
 use crate::progress::RunStatus;
 use crate::run::load::OpenThread;
 use crate::run::{RunError, Runner, notify_listener, opening_appends};
@@ -97,11 +98,7 @@ impl LeasedRun {
             step.push(action)?;
         }
         let items: Vec<Name> = step.items.iter().map(|item| item.id.0.clone()).collect();
-        let mut records = Vec::new();
-        for (item, stored) in step.items.iter().zip(store_items(&step.items)) {
-            let about = format!("{}/{}", self.thread, item.id);
-            records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
-        }
+        let mut records = item_records(&self.thread, &step.items);
         records.extend((!step.change.is_empty()).then(|| step.change.record()));
         // A checkpoint of the earlier state precedes the new records.
         let is_due = !records.is_empty() && self.folded.is_checkpoint_due();
@@ -175,23 +172,34 @@ impl LeasedRun {
             // The Thread must exist before its run.
             batch.appends.insert(0, thread);
         }
-        batch.asks = step
-            .asks
-            .iter()
-            .map(|ask| PendingRequest { log: self.run.clone(), ..ask.clone() })
-            .collect();
+        let request = |ask: &HumanRequest| PendingRequest {
+            id: ask.id.clone(),
+            kind: Name::from(ask.kind.as_str()),
+            log: self.run.clone(),
+            expires_in: ask.expires_in,
+        };
+        batch.asks = step.asks.iter().map(request).collect();
         batch.takes.clone_from(&step.takes);
         Ok(batch)
     }
 }
 
+/// Returns the records that store Items of a Thread.
+pub(crate) fn item_records(thread: &LogId, items: &[Item]) -> Vec<NewRecord> {
+    let record = |(item, stored): (&Item, StoredItem)| {
+        let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
+        record.about(format!("{thread}/{}", item.id))
+    };
+    items.iter().zip(store_items(items)).map(record).collect()
+}
+
 /// The actions of a step, grouped by how they are stored.
 #[derive(Default)]
 struct StepEffects {
-    items: Vec<throughline_core::Item>,
+    items: Vec<Item>,
     change: StateChange,
     events: Vec<RunEvent>,
-    asks: Vec<PendingRequest>,
+    asks: Vec<HumanRequest>,
     takes: Vec<Name>,
     status: Option<RunStatus>,
     rest: Vec<Action>,
@@ -203,12 +211,7 @@ impl StepEffects {
             Action::Keep(items) => self.items.extend(items),
             Action::Change(change) => self.change.merge(change),
             Action::Tell(event) => self.events.push(event),
-            Action::Ask(ask) => self.asks.push(PendingRequest {
-                id: ask.id,
-                kind: Name::from(ask.kind.as_str()),
-                log: LogId::from(""),
-                expires_in: ask.expires_in,
-            }),
+            Action::Ask(ask) => self.asks.push(ask),
             Action::Take(id) => self.takes.push(id),
             Action::Stand(status) => self.status = Some(status),
             Action::Refuse(refusal) => return Err(refusal),

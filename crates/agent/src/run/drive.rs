@@ -1,6 +1,7 @@
 //! Drives a run until there is nothing more to do.
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use crate::progress::{Phase, RunStatus};
 use crate::roster::GET_TOOL_RESPONSE;
 use crate::run::commit::LeasedRun;
 use crate::run::inbox::RunCommand;
+use crate::run::load::{self, ThreadSource};
 use crate::run::model_call::ModelCall;
-use crate::run::tasks::{ArchivedResult, ProgressEmitter, RunTasks};
-use crate::run::{RunError, Runner, inbox, load};
+use crate::run::tasks::{ProgressEmitter, RunTasks, read_archived};
+use crate::run::{RunError, Runner, inbox};
 use crate::state::State;
 use crate::step::step;
 use crate::tool::ToolAnswer;
@@ -69,9 +71,9 @@ impl Runner {
     ) -> Result<(), RunError> {
         match self.lease_soon(tenant, run, patience).await {
             Ok(mut driver) => {
-                let told = driver.handle_command(word).await;
+                let handled = driver.handle_command(word).await;
                 driver.release().await;
-                told
+                handled
             }
             // Another process owns the run and handles the command.
             Err(RunError::Store(StoreError::Held { .. })) => {
@@ -164,7 +166,7 @@ impl Driver {
     async fn lease(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
         let found = runner.head(tenant, run).await?.last;
         let lease = runner.store.lease(tenant, run, &runner.owner, runner.lease).await?;
-        let (mut held, state) = load::run(runner, tenant, run).await?;
+        let (mut held, state) = load::load_run(runner, tenant, run, ThreadSource::Cache).await?;
         held.fence = Some(lease.fence);
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
@@ -250,16 +252,16 @@ impl Driver {
     async fn apply_or_ignore(&mut self, what: RunInput) -> Result<(), RunError> {
         match self.apply(what).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
-            told => told,
+            applied => applied,
         }
     }
 
     /// Applies an input and returns a refusal to the sender.
     async fn apply(&mut self, what: RunInput) -> Result<(), RunError> {
         let at = self.held.runner.clock.now();
-        let hollow = self.state.placeholder();
-        let known = std::mem::replace(&mut self.state, hollow);
-        let (state, actions) = step(known, Input { at, what });
+        let placeholder = self.state.placeholder();
+        let state = std::mem::replace(&mut self.state, placeholder);
+        let (state, actions) = step(state, Input { at, what });
         self.state = state;
         // A step that cannot be stored has not happened: release the run, and the next owner reads
         // the state again.
@@ -300,8 +302,8 @@ impl Driver {
                     Ok(()) => {}
                     Err(RunError::Refused(refusal)) => {
                         let event = inbox::refused(record.seq, &refusal);
-                        let told = Action::Tell(RunEvent::Unknown(event));
-                        self.held.keep(&mut self.state, vec![told]).await?;
+                        let report = Action::Tell(RunEvent::Unknown(event));
+                        self.held.keep(&mut self.state, vec![report]).await?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -316,13 +318,8 @@ impl Driver {
         for pending in
             pending.into_iter().filter(|pending| pending.status == PendingStatus::Expired)
         {
-            let waits = self
-                .state
-                .progress
-                .calls
-                .iter()
-                .any(|call| call.stage.pending() == Some(&pending.id));
-            if waits {
+            let mut calls = self.state.progress.calls.iter();
+            if calls.any(|call| call.stage.pending() == Some(&pending.id)) {
                 self.apply_or_ignore(RunInput::Expired(pending.id)).await?;
             }
         }
@@ -331,16 +328,13 @@ impl Driver {
 
     async fn perform(&mut self, action: Action) -> Result<(), RunError> {
         match action {
-            Action::Call(purpose) => {
-                let question = self.model_call(purpose);
-                match question {
-                    Ok((question, call)) => self.work.ask(question, call),
-                    Err(error) => {
-                        let what = RunInput::Failed { purpose, error, streamed: false };
-                        self.apply_or_ignore(what).await?;
-                    }
+            Action::Call(purpose) => match self.model_call(purpose) {
+                Ok((model_call, call)) => self.work.ask(model_call, call),
+                Err(error) => {
+                    let what = RunInput::Failed { purpose, error, streamed: false };
+                    self.apply_or_ignore(what).await?;
                 }
-            }
+            },
             Action::Begin(calls) => self.apply_or_ignore(RunInput::ToolsBegan(calls)).await?,
             Action::Run(tool) => self.run_tool(tool),
             // The commit already contains these.
@@ -368,7 +362,7 @@ impl Driver {
         let model = runner.models.model(&name)?;
         let secret = runner.thread_secret(&self.held.thread);
         let call = self.state.call(purpose, model.target().clone(), &secret);
-        let question = ModelCall {
+        let model_call = ModelCall {
             model,
             name,
             purpose,
@@ -383,7 +377,7 @@ impl Driver {
             clock: Arc::clone(&runner.clock),
             permit: runner.permit.clone(),
         };
-        Ok((question, call))
+        Ok((model_call, call))
     }
 
     fn run_tool(&mut self, run: ToolRun) {
@@ -392,7 +386,7 @@ impl Driver {
             let number = self.state.archive_id(&run.args).unwrap_or_default();
             let (store, tenant, thread) =
                 (Arc::clone(&runner.store), tenant.clone(), thread.clone());
-            self.work.bring_back(run.call, ArchivedResult { store, tenant, thread, number });
+            self.work.answer(run.call, read_archived(store, tenant, thread, number));
             return;
         }
         let given =
@@ -400,14 +394,14 @@ impl Driver {
         let Some(tool) = given.cloned() else {
             let answer =
                 ToolAnswer::error(format!("The tool {} is no longer available.", run.tool));
-            self.work.answer(run.call, answer);
+            self.work.answer(run.call, ready(answer));
             return;
         };
-        let telling = ProgressEmitter {
+        let emitter = ProgressEmitter {
             run: self.held.run.0.clone(),
             events: Arc::clone(&self.events),
             listener: runner.listener.clone(),
         };
-        self.work.run(tool, run, telling);
+        self.work.run(tool, run, emitter);
     }
 }

@@ -12,7 +12,7 @@ use crate::roster::{ResolvedRun, RunSpec};
 use crate::run::commit::LeasedRun;
 use crate::run::{RunError, Runner, is_item};
 use crate::state::{State, ThreadContext};
-use crate::window::{Window, WindowItem, readable_text};
+use crate::window::Window;
 
 /// Number of records per read.
 const PAGE: u32 = 512;
@@ -34,7 +34,7 @@ impl OpenThread {
     }
 
     /// Returns the last run on the Thread.
-    pub(crate) fn load_run(&self) -> Option<LogId> {
+    pub(crate) fn last_run(&self) -> Option<LogId> {
         context(&self.known.smart, "__run").and_then(|tree| tree.root().name()).map(LogId)
     }
 
@@ -102,11 +102,7 @@ async fn read_thread(
             items.extend(records.into_iter().filter(|record| is_item(&record.kind)));
         }
     }
-    let mut window = Window::default();
-    for (seq, item) in decode_items(&items)? {
-        let tokens = runner.counter.count(&readable_text(&item));
-        window.push(WindowItem { item, tokens, seq });
-    }
+    let window = Window::from_items(decode_items(&items)?, &*runner.counter);
     Ok(OpenThread { log: log.clone(), folded, known: ThreadContext::new(smart, window), era })
 }
 
@@ -118,48 +114,34 @@ fn decode_items(records: &[Record]) -> Result<Vec<(u64, Item)>, StoreError> {
     Ok(seqs.map(|record| record.seq).zip(items).collect())
 }
 
-/// Loads a run for its owner, using the cache.
-pub(crate) async fn run(
-    runner: &Runner,
-    tenant: &Tenant,
-    run: &LogId,
-) -> Result<(LeasedRun, State), RunError> {
-    let (own, thread) = heads(runner, tenant, run).await?;
-    let thread = self::load_thread(runner, tenant, &thread).await?;
-    assemble(runner, tenant, &own, thread).await
+/// Source of the Thread of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ThreadSource {
+    /// The cache, whose entry is taken, or the store: for the owner of the run.
+    Cache,
+    /// Only the store, so that the cache keeps its entry: for a reader.
+    Store,
 }
 
-/// Loads a run for a reader, from the store only; the cache keeps its entry.
-pub(crate) async fn read_run(
+/// Loads a run.
+pub(crate) async fn load_run(
     runner: &Runner,
     tenant: &Tenant,
     run: &LogId,
+    source: ThreadSource,
 ) -> Result<(LeasedRun, State), RunError> {
-    let (own, thread) = heads(runner, tenant, run).await?;
-    let era = erasure_epoch(runner, tenant).await?;
-    let thread = read_thread(runner, tenant, &thread, era).await?;
-    assemble(runner, tenant, &own, thread).await
-}
-
-async fn heads(
-    runner: &Runner,
-    tenant: &Tenant,
-    run: &LogId,
-) -> Result<(LogHead, LogId), RunError> {
     let own = runner.head(tenant, run).await?;
     let problem = Name::from("it belongs to no Thread");
-    let of = own.of.clone();
-    let thread = of.ok_or_else(|| RunError::Damaged { run: run.0.clone(), problem })?;
-    Ok((own, thread))
-}
-
-async fn assemble(
-    runner: &Runner,
-    tenant: &Tenant,
-    own: &LogHead,
-    thread: OpenThread,
-) -> Result<(LeasedRun, State), RunError> {
-    let (casting, progress) = self::load_progress(runner, tenant, own).await?;
+    let thread = own.of.as_ref();
+    let thread = thread.ok_or_else(|| RunError::Damaged { run: run.0.clone(), problem })?;
+    let thread = match source {
+        ThreadSource::Cache => load_thread(runner, tenant, thread).await?,
+        ThreadSource::Store => {
+            let era = erasure_epoch(runner, tenant).await?;
+            read_thread(runner, tenant, thread, era).await?
+        }
+    };
+    let (casting, progress) = load_progress(runner, tenant, &own).await?;
     let cast = Arc::new(ResolvedRun::new(casting, Arc::clone(&runner.counter))?);
     let (held, known) = LeasedRun::of(runner, tenant.clone(), own.log.clone(), thread);
     Ok((held, State::from_parts(cast, known, progress)))

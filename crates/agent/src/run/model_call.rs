@@ -49,19 +49,14 @@ impl ModelCall {
         }
         let began = self.clock.now();
         let thoughts = ReplayCounts::thought_ids(&call.items);
-        let peers: HashSet<ItemId> = call
-            .items
-            .iter()
-            .filter(|item| is_peer_item(item))
-            .map(|item| item.id.clone())
-            .collect();
-        let saying = match self.model.send(call).await {
-            Ok(saying) => saying,
-            Err(error) => {
-                return RunInput::Failed { purpose: self.purpose, error, streamed: false };
-            }
+        let peers = call.items.iter().filter(|item| is_peer_item(item));
+        let peers: HashSet<ItemId> = peers.map(|item| item.id.clone()).collect();
+        let purpose = self.purpose;
+        let response = match self.model.send(call).await {
+            Ok(response) => response,
+            Err(error) => return RunInput::Failed { purpose, error, streamed: false },
         };
-        let mut fates = saying.fates;
+        let mut fates = response.fates;
         for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
             for did in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
                 // The same provider may have issued it. It is left out because another agent
@@ -72,27 +67,25 @@ impl ModelCall {
             }
         }
         let fates = ReplayCounts::from_fates(&fates, &thoughts);
-        let mut events = saying.events;
+        let mut events = response.events;
         let mut streamed = false;
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Ended(reply)) => {
                     return self.answer_input(*reply, fates, streamed, began);
                 }
-                Ok(Event::Delta { index, delta }) => streamed |= self.tell(index, &delta).await,
+                Ok(Event::Delta { index, delta }) => streamed |= self.emit(index, &delta).await,
                 Ok(Event::Failed(failure)) => {
                     let error = model_error(&failure);
-                    return RunInput::Failed { purpose: self.purpose, error, streamed };
+                    return RunInput::Failed { purpose, error, streamed };
                 }
                 Ok(_) => {}
-                Err(error) => return RunInput::Failed { purpose: self.purpose, error, streamed },
+                Err(error) => return RunInput::Failed { purpose, error, streamed },
             }
         }
-        let error = ModelError::new(
-            ModelErrorKind::Transient,
-            "the response stream ended before the answer was complete",
-        );
-        RunInput::Failed { purpose: self.purpose, error, streamed }
+        let problem = "the response stream ended before the answer was complete";
+        let error = ModelError::new(ModelErrorKind::Transient, problem);
+        RunInput::Failed { purpose, error, streamed }
     }
 
     fn answer_input(
@@ -127,7 +120,7 @@ impl ModelCall {
     }
 
     /// Emits a delta; returns whether it belongs to the visible answer.
-    async fn tell(&self, index: u32, delta: &Delta) -> bool {
+    async fn emit(&self, index: u32, delta: &Delta) -> bool {
         if !self.purpose.is_turn() {
             return false;
         }

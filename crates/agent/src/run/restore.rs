@@ -4,24 +4,26 @@ use std::collections::HashSet;
 
 use throughline_core::{
     Append, Batch, Item, Json, LogId, LogOpening, Name, NewRecord, Pack, PendingRequest,
-    StateChange, Tenant, ToolApprovalStatus, UserQuestionStatus, json, kind, store_items,
+    StateChange, Tenant, ToolApprovalStatus, UserQuestionStatus, json, kind,
 };
 
 use crate::action::{Action, HumanRequestKind, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
 use crate::progress::{Progress, Stage};
 use crate::roster::{ResolvedRun, RunSpec};
-use crate::run::{RUN, RunError, Runner, StartedRun, load, opening_appends};
+use crate::run::commit::item_records;
+use crate::run::load::{self, ThreadSource};
+use crate::run::{RUN, RunError, Runner, StartedRun, opening_appends};
 use crate::snapshot::{Snapshot, strip_runtime};
 use crate::state::State;
 use crate::step::step;
 use crate::tool::ToolSpec;
-use crate::window::{Window, WindowItem, readable_text};
+use crate::window::Window;
 
 impl Runner {
     /// Exports a run so that it can continue elsewhere.
     pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> Result<Snapshot, RunError> {
-        let (held, state) = load::read_run(self, tenant, run).await?;
+        let (held, state) = load::load_run(self, tenant, run, ThreadSource::Store).await?;
         let mut archived = Vec::new();
         for execution in state.smart.tool_history_archived.iter().flatten() {
             let Some(name) = &execution.archive_id else { continue };
@@ -74,11 +76,7 @@ impl Runner {
         let (thread, run) = self.choose_ids(tenant, thread, &progress.run, names).await?;
         progress.run = run.0.clone();
         (progress.heard, progress.from) = (0, 0);
-        let mut window = Window::default();
-        for item in &items {
-            let tokens = self.counter.count(&readable_text(item));
-            window.push(WindowItem { item: item.clone(), tokens, seq: 0 });
-        }
+        let window = Window::from_items(items.iter().map(|item| (0, item.clone())), &*self.counter);
         let state = State::resume(cast, smart, window, progress);
         let what = RunInput::Restored(open_calls);
         let (state, actions) = step(state, Input { at: self.clock.now(), what });
@@ -102,44 +100,32 @@ impl Runner {
         }
         let State { cast, mut smart, progress, .. } = state;
         // The archived results come first, so the rest of the Thread starts after them.
-        let mut moved = Vec::new();
-        for (place, (name, _)) in (1_u64..).zip(&archived) {
-            moved.push((name.clone(), Name::from(place.to_string())));
-        }
         for execution in smart.tool_history_archived.iter_mut().flatten() {
-            let to = moved.iter().find(|(from, _)| Some(from) == execution.archive_id.as_ref());
-            execution.archive_id = to.map(|(_, to)| to.clone());
+            let mut names = archived.iter().map(|(name, _)| Some(name));
+            let place = names.position(|name| name == execution.archive_id.as_ref());
+            execution.archive_id = place.map(|place| Name::from((place + 1).to_string()));
         }
-        let from = moved.len() as u64 + 1;
+        let from = archived.len() as u64 + 1;
         let ctx = smart.ctx.get_or_insert_default();
         ctx.push(("__contextFrom".into(), Json::from(from)));
         ctx.push(("__run".into(), json::string(&run.0)));
         let kept = archived.into_iter().map(|(_, item)| item).chain(items).chain(added);
         let kept: Vec<Item> = kept.collect();
-        let mut records = Vec::with_capacity(kept.len() + 1);
-        for (item, stored) in kept.iter().zip(store_items(&kept)) {
-            let about = format!("{thread}/{}", item.id);
-            records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()).about(about));
-        }
+        let mut records = item_records(&thread, &kept);
         records.push(state_change(&smart.json()).record());
-        let mut batch = Batch::new(tenant.clone());
         let mut opened = Append::new(thread.clone()).opening(LogOpening::thread());
         opened.records = records;
         let [own, inbox] = opening_appends(&run, &thread);
-        let written = |error: serde_json::Error| RunError::Damaged {
-            run: run.0.clone(),
-            problem: error.to_string().into(),
+        let unwritable = |error: serde_json::Error| {
+            let problem = error.to_string().into();
+            RunError::Damaged { run: run.0.clone(), problem }
         };
-        let status = progress.status().as_str();
-        let mut own =
-            own.record(NewRecord::new(RUN, serde_json::to_vec(&cast.casting).map_err(written)?));
+        let casting = serde_json::to_vec(&cast.casting).map_err(unwritable)?;
+        let checkpoint = serde_json::to_vec(&progress).map_err(unwritable)?;
+        let mut own = own.record(NewRecord::new(RUN, casting)).status(progress.status().as_str());
         own.records.extend((!pack.is_empty()).then(|| pack.record()));
-        let own = own
-            .record(NewRecord::new(
-                kind::CHECKPOINT,
-                serde_json::to_vec(&progress).map_err(written)?,
-            ))
-            .status(status);
+        own.records.push(NewRecord::new(kind::CHECKPOINT, checkpoint));
+        let mut batch = Batch::new(tenant.clone());
         batch.appends = vec![opened, own, inbox];
         batch.asks = pending_requests(&progress, &smart, &run, self.clock.now());
         self.store.commit(batch).await?;
@@ -266,7 +252,7 @@ fn pending_requests(
         let at: jiff::Timestamp = at.and_then(|(_, at)| at.tree().root().text()?.parse().ok())?;
         Some(std::time::Duration::try_from(at.duration_since(now)).unwrap_or_default())
     };
-    let asked = |id: &Name, kind: HumanRequestKind, expires_in| PendingRequest {
+    let request = |id: &Name, kind: HumanRequestKind, expires_in| PendingRequest {
         id: id.clone(),
         kind: kind.as_str().into(),
         log: run.clone(),
@@ -277,23 +263,17 @@ fn pending_requests(
             let mut entries = smart.pending_approvals.iter().flatten();
             let entry = entries
                 .find(|entry| entry.id == *id && entry.status == ToolApprovalStatus::Pending);
-            Some(asked(
-                id,
-                HumanRequestKind::Approval,
-                entry.and_then(|entry| expires(&entry.metadata)),
-            ))
+            let expires_in = entry.and_then(|entry| expires(&entry.metadata));
+            Some(request(id, HumanRequestKind::Approval, expires_in))
         }
         Stage::Question { id } => {
             let mut entries = smart.pending_user_questions.iter().flatten();
             let entry = entries
                 .find(|entry| entry.id == *id && entry.status == UserQuestionStatus::Pending);
-            Some(asked(
-                id,
-                HumanRequestKind::Question,
-                entry.and_then(|entry| expires(&entry.metadata)),
-            ))
+            let expires_in = entry.and_then(|entry| expires(&entry.metadata));
+            Some(request(id, HumanRequestKind::Question, expires_in))
         }
-        Stage::Client { id } => Some(asked(id, HumanRequestKind::Client, None)),
+        Stage::Client { id } => Some(request(id, HumanRequestKind::Client, None)),
         Stage::Queued | Stage::Begun | Stage::Done => None,
     });
     open.collect()

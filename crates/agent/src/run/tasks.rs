@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, EventWriter, LogId, ModelError, ModelErrorKind, Name, Outcome, RunEvent, Store, Tenant,
+    Call, EventWriter, LogId, ModelError, ModelErrorKind, Name, RunEvent, Store, Tenant,
     ToolCallEvent, ToolCallPhase, json,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -53,23 +53,21 @@ impl RunTasks {
     }
 
     /// Spawns a tool call.
-    pub(crate) fn run(&mut self, tool: Arc<dyn Tool>, run: ToolRun, telling: ProgressEmitter) {
+    pub(crate) fn run(&mut self, tool: Arc<dyn Tool>, run: ToolRun, emitter: ProgressEmitter) {
         let about = TaskKind::Tool { call: run.call.clone(), idempotent: tool.spec().idempotent };
-        self.spawn(about, run_tool(tool, run, telling));
+        self.spawn(about, run_tool(tool, run, emitter));
     }
 
-    /// Spawns the lookup of an archived tool result.
-    pub(crate) fn bring_back(&mut self, call: Name, archived: ArchivedResult) {
+    /// Spawns a task that answers a tool call without a tool.
+    pub(crate) fn answer(
+        &mut self,
+        call: Name,
+        answer: impl Future<Output = ToolAnswer> + Send + 'static,
+    ) {
         let about = TaskKind::Tool { call: call.clone(), idempotent: true };
         self.spawn(about, async move {
-            RunInput::ToolEnded(ToolCompletion { call, answer: archived.read().await })
+            RunInput::ToolEnded(ToolCompletion { call, answer: answer.await })
         });
-    }
-
-    /// Spawns a task that returns this answer immediately.
-    pub(crate) fn answer(&mut self, call: Name, answer: ToolAnswer) {
-        let about = TaskKind::Tool { call: call.clone(), idempotent: true };
-        self.spawn(about, async move { RunInput::ToolEnded(ToolCompletion { call, answer }) });
     }
 
     fn spawn(&mut self, about: TaskKind, task: impl Future<Output = RunInput> + Send + 'static) {
@@ -117,7 +115,7 @@ impl TaskKind {
                     ToolAnswer::error("The tool stopped unexpectedly.")
                 } else {
                     let words = "The tool stopped unexpectedly. Whether it took effect is unknown.";
-                    ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(words) }
+                    ToolAnswer::unknown(words)
                 };
                 RunInput::ToolEnded(ToolCompletion { call, answer })
             }
@@ -132,13 +130,13 @@ pub(crate) struct ProgressEmitter {
     pub(crate) listener: Option<Arc<dyn Listener>>,
 }
 
-async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, telling: ProgressEmitter) -> RunInput {
-    let (words, told) = unbounded_channel();
+async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: ProgressEmitter) -> RunInput {
+    let (texts, received) = unbounded_channel();
     let about = ToolContext {
-        run: telling.run.clone(),
+        run: emitter.run.clone(),
         call: run.call.clone(),
         agent: run.agent.clone(),
-        progress: Arc::new(move |text: &str| drop(words.send(text.to_owned()))),
+        progress: Arc::new(move |text: &str| drop(texts.send(text.to_owned()))),
     };
     let work = async {
         let work = tool.run(&run.args, &about);
@@ -149,10 +147,10 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, telling: ProgressEmitter) -
                 "The tool took more than {} ms and was stopped. Whether it took effect is unknown.",
                 limit.as_millis()
             );
-            ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(words) }
+            ToolAnswer::unknown(words)
         })
     };
-    let answer = telling.run_with_progress(work, &run, told).await;
+    let answer = emitter.run_with_progress(work, &run, received).await;
     RunInput::ToolEnded(ToolCompletion { call: run.call, answer })
 }
 
@@ -162,23 +160,23 @@ impl ProgressEmitter {
         self,
         work: impl Future<Output = ToolAnswer>,
         run: &ToolRun,
-        mut told: UnboundedReceiver<String>,
+        mut received: UnboundedReceiver<String>,
     ) -> ToolAnswer {
         let mut work = pin!(work);
         let answer = loop {
             tokio::select! {
                 biased;
-                Some(text) = told.recv() => self.tell(run, &text).await,
+                Some(text) = received.recv() => self.emit(run, &text).await,
                 answer = &mut work => break answer,
             }
         };
-        while let Ok(text) = told.try_recv() {
-            self.tell(run, &text).await;
+        while let Ok(text) = received.try_recv() {
+            self.emit(run, &text).await;
         }
         answer
     }
 
-    async fn tell(&self, run: &ToolRun, text: &str) {
+    async fn emit(&self, run: &ToolRun, text: &str) {
         let mut event = ToolCallEvent::new(ToolCallPhase::Progress, run.tool.clone());
         event.id = Some(run.call.clone());
         event.result = Some(json::string(text));
@@ -188,21 +186,16 @@ impl ProgressEmitter {
     }
 }
 
-/// A tool result that a summary covers.
-pub(crate) struct ArchivedResult {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) tenant: Tenant,
-    pub(crate) thread: LogId,
-    /// Its sequence number in the Thread.
-    pub(crate) number: Name,
-}
-
-impl ArchivedResult {
-    async fn read(&self) -> ToolAnswer {
-        match load::read_item(&*self.store, &self.tenant, &self.thread, &self.number).await {
-            Ok(Some(item)) => ToolAnswer::text(readable_text(&item)),
-            Ok(None) => ToolAnswer::error("The archived answer was deleted."),
-            Err(error) => ToolAnswer::error(error.to_string()),
-        }
+/// Reads a tool result that a summary covers; `number` is its sequence number in the Thread.
+pub(crate) async fn read_archived(
+    store: Arc<dyn Store>,
+    tenant: Tenant,
+    thread: LogId,
+    number: Name,
+) -> ToolAnswer {
+    match load::read_item(&*store, &tenant, &thread, &number).await {
+        Ok(Some(item)) => ToolAnswer::text(readable_text(&item)),
+        Ok(None) => ToolAnswer::error("The archived answer was deleted."),
+        Err(error) => ToolAnswer::error(error.to_string()),
     }
 }

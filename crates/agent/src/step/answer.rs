@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, FinalAnswerEvent, Item, ItemId, ItemPosition, Json, MemoryFact, MessageEvent,
-    ModelErrorKind, Name, Number, Outcome, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal,
-    StopReason, SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase,
-    ToolCall, TurnEvent, TurnPhase, Usage, UsageEvent, json,
+    ModelErrorKind, Name, Number, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, StopReason,
+    SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase, ToolCall,
+    TurnEvent, TurnPhase, Usage, UsageEvent, json,
 };
 
 use crate::action::Refusal;
@@ -90,8 +90,7 @@ impl Step {
         let is_last = !has_calls && reply.stop != StopReason::Paused;
         if is_last && let Err((message, feedback)) = self.check_output(&text_of(&reply)) {
             let misfit = Some(InvalidAnswer { reply, feedback });
-            self.apply_gate(purpose, ModelErrorKind::Schema, &message, misfit, streamed);
-            return;
+            return self.apply_gate(purpose, ModelErrorKind::Schema, &message, misfit, streamed);
         }
         self.accept_answer(purpose, reply);
     }
@@ -231,8 +230,7 @@ impl Step {
             })
             .collect();
         if purpose == Purpose::Final {
-            self.reject_final_calls();
-            return;
+            return self.reject_final_calls();
         }
         self.record_tools(calls);
         // A handoff runs last, because the current agent's rules apply to all calls of its answer.
@@ -250,10 +248,7 @@ impl Step {
     /// Ends the run if the model calls tools although its final answer may not contain any.
     fn reject_final_calls(&mut self) {
         for position in 0..self.state.progress.calls.len() {
-            let answer = ToolAnswer {
-                outcome: Outcome::Denied,
-                ..ToolAnswer::error("Skipped: the limit of tool calls is reached.")
-            };
+            let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
             self.skip(position, &answer);
         }
         self.state.progress.calls.clear();
@@ -266,8 +261,7 @@ impl Step {
         let text = text_of(&heard.reply);
         let Some(before) = compact::covered_end(&self.state).filter(|_| !text.trim().is_empty())
         else {
-            self.on_summary_failed();
-            return;
+            return self.on_summary_failed();
         };
         let earlier = self.state.smart.summary_records.as_ref().and_then(|records| records.last());
         let mut summary = compact::parse_summary(&text, earlier, self.at);
@@ -319,8 +313,7 @@ impl Step {
     /// Continues without a summary while there is room. A compaction run fails.
     pub(super) fn on_summary_failed(&mut self) {
         if self.state.progress.compacts {
-            self.end(RunStatus::Failed, "the model wrote no summary");
-            return;
+            return self.end(RunStatus::Failed, "the model wrote no summary");
         }
         self.state.progress.no_summary = true;
         self.next();

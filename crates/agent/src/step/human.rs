@@ -1,7 +1,7 @@
 //! Handles approvals, answers to questions, and expired requests.
 
 use throughline_core::{
-    Json, Name, Outcome, PendingToolApproval, PendingUserQuestion, RunEvent, ToolApprovalEvent,
+    Json, Name, PendingToolApproval, PendingUserQuestion, RunEvent, ToolApprovalEvent,
     ToolApprovalEventStatus, ToolApprovalResolution, ToolApprovalStatus, UserQuestionEvent,
     UserQuestionEventStatus, UserQuestionResolution, UserQuestionStatus, json,
 };
@@ -96,10 +96,9 @@ impl Step {
                 let comment =
                     resolution.comment.as_deref().unwrap_or("Tool call rejected by reviewer.");
                 let text = format!("Tool call rejected: {comment}");
-                ToolAnswer { outcome: Outcome::Denied, ..ToolAnswer::error(text) }
+                ToolAnswer::denied(text)
             };
-            self.settle(position, &answer);
-            return;
+            return self.settle(position, &answer);
         }
         if let Some(open) = self.state.progress.calls.get_mut(position) {
             open.args.clone_from(&resolution.approved_args);
@@ -184,7 +183,7 @@ impl Step {
                     lost_answer(None)
                 } else {
                     let text = "Tool call rejected: no decision was made in time.";
-                    ToolAnswer { outcome: Outcome::Denied, ..ToolAnswer::error(text) }
+                    ToolAnswer::denied(text)
                 };
                 self.settle(position, &answer);
             }

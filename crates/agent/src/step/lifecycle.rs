@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, CancelledEvent, HandoffEvent, Item, ItemId, ItemPosition, MessageEvent, Name, Outcome,
-    Role, RunEvent, TurnEvent, TurnPhase,
+    Role, RunEvent,
 };
 
 use crate::action::{Action, Refusal};
@@ -70,9 +70,7 @@ impl Step {
             Phase::Waiting if self.is_only_waiting() => self.act(Action::Rest),
             Phase::Asking { purpose } => {
                 // Nothing of the partial answer was kept: discard it and call the model again.
-                let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-                event.reason = Some("the process that received the answer exited".into());
-                self.emit(RunEvent::Turn(event));
+                self.discard_turn("the process that received the answer exited");
                 self.start_attempt(purpose);
             }
             Phase::Working | Phase::Waiting => {
@@ -145,9 +143,7 @@ impl Step {
             self.exceeded_limit().filter(|(limit, ..)| is_at_work && *limit == "maxWallClockMs");
         let Some((limit, allowed, actual)) = over else { return Ok(()) };
         if matches!(self.state.progress.phase, Phase::Asking { .. }) {
-            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-            event.reason = Some("the run reached its time limit".into());
-            self.emit(RunEvent::Turn(event));
+            self.discard_turn("the run reached its time limit");
         }
         self.close_calls("The run reached its time limit", "the run reached its time limit");
         self.report_limit(limit, allowed, actual);

@@ -1,8 +1,8 @@
 //! Decides what follows a step: limits first, then a summary, then the model.
 
 use throughline_core::{
-    Body, Item, ItemId, ItemPosition, LimitEvent, MessageEvent, ModelErrorKind, Name, Number, Role,
-    RunEvent, TurnEvent, TurnPhase,
+    LimitEvent, MessageEvent, ModelErrorKind, Name, Number, Role, RunEvent, TurnEvent, TurnPhase,
+    json,
 };
 
 use crate::action::Action;
@@ -17,12 +17,10 @@ impl Step {
         if self.state.progress.breach.is_none()
             && let Some((limit, allowed, actual)) = self.exceeded_limit()
         {
-            self.report_limit(limit, allowed, actual);
-            return;
+            return self.report_limit(limit, allowed, actual);
         }
         if compact::covered_end(&self.state).is_some() {
-            self.call_model(Purpose::Summary);
-            return;
+            return self.call_model(Purpose::Summary);
         }
         let purpose =
             if self.state.progress.breach.is_some() { Purpose::Final } else { Purpose::Turn };
@@ -40,8 +38,13 @@ impl Step {
                     "{} failed repeatedly, and its circuit breaker is open",
                     self.state.model()
                 );
-                self.apply_gate(purpose, ModelErrorKind::CircuitOpen, &message, None, false);
-                return;
+                return self.apply_gate(
+                    purpose,
+                    ModelErrorKind::CircuitOpen,
+                    &message,
+                    None,
+                    false,
+                );
             }
         }
         self.state.progress.phase = Phase::Asking { purpose };
@@ -100,17 +103,11 @@ impl Step {
 
     /// Reports an exceeded limit. The model may give a final answer if the limit still allows one.
     pub(super) fn report_limit(&mut self, limit: &'static str, allowed: f64, actual: f64) {
-        let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
-        let event = LimitEvent::new(limit.into(), number(allowed), number(actual));
-        self.emit(RunEvent::Limit(event));
-        self.state.progress.breach = Some(limit.into());
-        self.set_context("__limitBreached", Some(throughline_core::json::string(limit)));
+        self.record_breach(limit, allowed, actual);
         // Exhausted time, cost or output tokens leave no room for a final answer.
         if limit == "maxToolCalls" {
             let notice = "[System Notice] Tool-call limit reached. Answer now with what you have.";
-            let id = self.fresh_id("i");
-            let place = ItemPosition { message: self.state.window.next, part: 0 };
-            let item = Item::new(ItemId(id), place, Role::User, Body::Text(notice.into()));
+            let item = self.text_item(Role::User, notice);
             self.emit(RunEvent::Message(MessageEvent::new("user".into(), notice.into())));
             self.append_items(vec![item]);
             self.next();
@@ -118,23 +115,24 @@ impl Step {
             self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}")));
         }
     }
-}
 
-impl Step {
     /// Ends the run because its call permit was denied.
     pub(super) fn on_call_denied(&mut self, purpose: Purpose, denial: &CallDenial) -> StepResult {
         self.check_calling(purpose)?;
-        let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-        event.reason = Some(denial.message.clone());
-        self.emit(RunEvent::Turn(event));
-        let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
         let CallDenial { limit, allowed, actual, message } = denial;
-        let event = LimitEvent::new(limit.clone(), number(*allowed), number(*actual));
-        self.emit(RunEvent::Limit(event));
-        self.state.progress.breach = Some(limit.clone());
-        self.set_context("__limitBreached", Some(throughline_core::json::string(limit)));
+        self.discard_turn(message.clone());
+        self.record_breach(limit, *allowed, *actual);
         self.end(RunStatus::Failed, Name::from(format!("limit reached: {limit}: {message}")));
         Ok(())
+    }
+
+    /// Emits the event of an exceeded limit and records its name.
+    fn record_breach(&mut self, limit: &str, allowed: f64, actual: f64) {
+        let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
+        let event = LimitEvent::new(limit.into(), number(allowed), number(actual));
+        self.emit(RunEvent::Limit(event));
+        self.state.progress.breach = Some(limit.into());
+        self.set_context("__limitBreached", Some(json::string(limit)));
     }
 }
 

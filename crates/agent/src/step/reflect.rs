@@ -65,8 +65,7 @@ impl Step {
     pub(super) fn on_reflection(&mut self, heard: &ModelAnswer) {
         let Some(config) = self.state.current_agent().and_then(|part| part.reflection()).cloned()
         else {
-            self.next();
-            return;
+            return self.next();
         };
         let text = truncate_note(text_of(&heard.reply).trim(), config.max_chars);
         let known = self.state.smart.reflections.iter().flatten().last();

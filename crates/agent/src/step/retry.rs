@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use throughline_core::{
-    FinalAnswerEvent, GateEvent, GatePhase, Item, ItemId, ItemPosition, MessageEvent, ModelError,
-    ModelErrorKind, Name, Reply, Role, RunEvent, TurnEvent, TurnPhase,
+    FinalAnswerEvent, GateEvent, GatePhase, MessageEvent, ModelError, ModelErrorKind, Name, Reply,
+    Role, RunEvent,
 };
 
 use crate::gate::{Decision, Gate, GateFacts, MAX_ATTEMPTS};
@@ -43,14 +43,8 @@ impl Step {
     ) {
         // A failed reflection or summary does not fail a turn.
         match purpose {
-            Purpose::Reflection => {
-                self.next();
-                return;
-            }
-            Purpose::Summary => {
-                self.on_summary_failed();
-                return;
-            }
+            Purpose::Reflection => return self.next(),
+            Purpose::Summary => return self.on_summary_failed(),
             Purpose::Turn | Purpose::Final => {}
         }
         self.record_failure(kind);
@@ -58,8 +52,8 @@ impl Step {
         let mut trial = self.state.progress.gate.take().unwrap_or_default();
         trial.attempts += 1;
         trial.errors.push(message.into());
-        let gate =
-            self.state.current_agent().map(|part| part.config.gate.clone()).unwrap_or_default();
+        let agent = self.state.current_agent();
+        let gate = agent.map(|agent| agent.config.gate.clone()).unwrap_or_default();
         let seen = GateFacts { kind, attempts: trial.attempts, errors: &trial.errors };
         let (mut decision, rule) = gate.decide(&seen);
         let (label, feedback) =
@@ -82,9 +76,7 @@ impl Step {
             cannot(&mut decision, &mut why, "no-response");
         }
         if decision != Decision::Ok {
-            let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
-            event.reason = Some(message.into());
-            self.emit(RunEvent::Turn(event));
+            self.discard_turn(message);
         }
         let mut event = GateEvent::new(GatePhase::Retried, trial.attempts);
         event.action = Some(decision.as_str().into());
@@ -144,12 +136,10 @@ impl Step {
 
     /// Uses the configured fallback as the final answer.
     fn use_fallback(&mut self, text: &str) {
-        let id = self.fresh_id("i");
-        let place = ItemPosition { message: self.state.window.next, part: 0 };
-        let body = throughline_core::Body::Text(text.into());
+        let item = self.text_item(Role::Assistant, text);
         let mut event = MessageEvent::new("assistant".into(), text.into());
-        event.id = Some(id.clone());
-        self.append_items(vec![Item::new(ItemId(id), place, Role::Assistant, body)]);
+        event.id = Some(item.id.0.clone());
+        self.append_items(vec![item]);
         self.emit(RunEvent::Message(event));
         self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
         self.end(RunStatus::Completed, "answered with the fallback");
@@ -178,9 +168,8 @@ impl Step {
     }
 
     fn breaker(&self) -> crate::gate::BreakerConfig {
-        self.state
-            .current_agent()
-            .map_or_else(|| Gate::default().breaker, |part| part.config.gate.breaker)
+        let agent = self.state.current_agent();
+        agent.map_or_else(|| Gate::default().breaker, |agent| agent.config.gate.breaker)
     }
 
     /// Counts a provider failure for the circuit breaker. Invalid answers do not count.

@@ -83,8 +83,7 @@ impl Step {
         let counts = spec.is_some();
         self.reset(position);
         if is_lost {
-            self.mark_lost(position);
-            return;
+            return self.mark_lost(position);
         }
         // The call was already counted when it was first decided.
         let progress = &mut self.state.progress;

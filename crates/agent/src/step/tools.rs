@@ -37,8 +37,7 @@ impl Step {
                 "The arguments do not fit the schema of {}: {problem}",
                 call.name
             ));
-            self.settle(position, &answer);
-            return;
+            return self.settle(position, &answer);
         }
         match &*call.name {
             MANAGE_TODO_LIST => self.manage_plan(position, &call),
@@ -51,8 +50,7 @@ impl Step {
     fn check_declared_tool(&mut self, position: usize, call: &ToolCall) {
         let part = self.state.current_agent();
         if let Some(to) = part.and_then(|part| part.handoff(&call.name)).cloned() {
-            self.hand_over(position, call, &to);
-            return;
+            return self.hand_over(position, call, &to);
         }
         let Some(spec) = self.state.cast.tool(&call.name).cloned() else {
             let names: Vec<&str> =
@@ -61,17 +59,12 @@ impl Step {
                 if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
             let answer =
                 ToolAnswer::error(format!("There is no tool named {}: {known}.", call.name));
-            self.settle(position, &answer);
-            return;
+            return self.settle(position, &answer);
         };
         let limit = part.and_then(|part| part.limits.max_tool_calls);
         if limit.is_some_and(|limit| self.state.progress.tool_calls >= limit) {
-            let answer = ToolAnswer {
-                outcome: Outcome::Denied,
-                ..ToolAnswer::error("Skipped: the limit of tool calls is reached.")
-            };
-            self.skip(position, &answer);
-            return;
+            let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
+            return self.skip(position, &answer);
         }
         self.state.progress.tool_calls += 1;
         let by_rule = self.state.current_agent().is_some_and(|part| part.needs_approval(&spec));
@@ -114,8 +107,7 @@ impl Step {
             .current_agent()
             .and_then(|part| part.config.human_in_the_loop.ask_user.clone());
         let Some(ask) = ask else {
-            self.settle(position, &ToolAnswer::error("This agent cannot ask questions."));
-            return;
+            return self.settle(position, &ToolAnswer::error("This agent cannot ask questions."));
         };
         let (id, now) = (self.fresh_id("q"), self.now());
         let args = call.args.tree();
@@ -128,10 +120,7 @@ impl Step {
         );
         let mut question = match asked {
             Ok(question) => question,
-            Err(problem) => {
-                self.settle(position, &ToolAnswer::error(problem));
-                return;
-            }
+            Err(problem) => return self.settle(position, &ToolAnswer::error(problem)),
         };
         let expires_in = ask.expires_ms.map(Duration::from_millis);
         question.metadata = self.metadata(expires_in);
@@ -204,8 +193,7 @@ impl Step {
         if self.state.progress.brought_back > MAX_RESTORED {
             let answer =
                 format!("No more than {MAX_RESTORED} answers can be brought back in one run.");
-            self.settle(position, &ToolAnswer::error(answer));
-            return;
+            return self.settle(position, &ToolAnswer::error(answer));
         }
         let args = call.args.tree();
         let wanted = args.root().name_of("executionId").unwrap_or_default();
@@ -493,7 +481,7 @@ pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
         "The process that ran this tool stopped before its answer was stored. Whether the tool took effect is unknown: find out before \
          you call it again.{comment}"
     );
-    ToolAnswer { outcome: Outcome::Unknown, ..ToolAnswer::error(text) }
+    ToolAnswer::unknown(text)
 }
 
 /// Returns the digest of the exact arguments, to which an approval is bound.
