@@ -1,20 +1,17 @@
 //! The configuration of the gateway, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes`, `builtin`, `likeness` and `secret` are plain data without I/O; `file`,
-//! `provider` and `reader` parse the text; this module reads the file and the environment
-//! variables.
+//! `settings`, `routes`, `builtin` and `secret` are plain data without I/O; `file`, `provider` and
+//! `tracing` parse the text; this module reads the file and the environment variables.
 
 mod builtin;
 pub(crate) mod environment;
 pub(crate) mod file;
 pub(crate) mod prices;
 mod provider;
-pub(crate) mod reader;
 pub(crate) mod routes;
 pub(crate) mod secret;
 pub(crate) mod settings;
 pub(crate) mod store_url;
-mod suggest;
 mod tracing;
 
 use std::collections::BTreeMap;

@@ -15,24 +15,30 @@
 //! its position and remedy, and never with a secret.
 
 mod line;
-mod reader;
-mod value;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use throughline_agent::{Tool, ToolSpec};
 use throughline_core::Name;
 
-pub use crate::declare::reader::{Problem, Problems};
-
-use crate::declare::reader::{Diagnostics, Section};
-use crate::declare::value::Value;
 use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
 use crate::mcp::{Approval, McpConfig, McpError, McpServer, Transport};
 use crate::name;
+use crate::reader::{Diagnostics, Phrases, Problems, Section, Value, Variables};
 
-/// Looks up an environment variable by name.
-pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+/// Phrases of messages about declarations.
+const PHRASES: Phrases = Phrases {
+    unknown_key: "there is no key",
+    root: "at the top",
+    known_keys: "known keys:",
+    string: "text",
+    duration: "a time of at most a day",
+    size: |key| {
+        format!("a number of bytes, at most 1GiB: write {key} = \"1MiB\", or the bare number")
+    },
+    largest_size: 1 << 30,
+};
 
 /// Tables that declare tools.
 const TABLES: [&str; 2] = ["mcp", "http"];
@@ -115,12 +121,16 @@ pub enum OpenError {
 impl ToolDeclarations {
     /// Parses TOML. Other top-level keys are allowed if `others` lists them.
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
-        Self::read(text, value::toml(text, others), others, variables)
+        let value = Value::from_toml(text)
+            .map_err(|(at, message)| (at, format!("this is not valid TOML: {message}")));
+        Self::read_document(text, value, others, variables)
     }
 
     /// Parses JSON of the same form.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
-        Self::read(text, value::json(text), others, variables)
+        let value = Value::from_json(text)
+            .map_err(|(at, message)| (at, format!("this is not valid JSON: {message}")));
+        Self::read_document(text, value, others, variables)
     }
 
     /// Parses one line, as `--tool` accepts it: `mcp:npx -y some-server`,
@@ -155,38 +165,50 @@ impl ToolDeclarations {
         }
     }
 
-    fn read(
+    /// Reads the tables of a document whose other keys the caller reads.
+    pub fn read(
+        text: &str,
+        root: &Section<'_>,
+        variables: Variables<'_>,
+    ) -> Result<Self, Problems> {
+        let mut notes = Diagnostics::new(text, &PHRASES, variables);
+        let declared = Self::read_tables(root, &mut notes);
+        notes.finish(declared)
+    }
+
+    fn read_document(
         text: &str,
         value: Result<Value, (usize, String)>,
         others: &[&str],
         variables: Variables<'_>,
     ) -> Result<Self, Problems> {
-        let mut notes = Diagnostics::new(text, variables);
+        let mut notes = Diagnostics::new(text, &PHRASES, variables);
         let mut declared = Self::default();
-        match value {
-            Ok(root) => {
-                if let Some(root) = Section::root(&root, &mut notes) {
-                    root.reject_unknown_keys(&[&TABLES, others].concat(), &mut notes);
-                    declared.read_tables(&root, &mut notes);
-                }
+        match value.as_ref().map(Section::root) {
+            Ok(Some(root)) => {
+                root.reject_unknown_keys(&[&TABLES, others].concat(), &mut notes);
+                declared = Self::read_tables(&root, &mut notes);
             }
-            Err((at, message)) => notes.error(at, message),
+            Ok(None) => notes.error(0, "this must be an object with `mcp` and `http`"),
+            Err((at, message)) => notes.error(*at, message),
         }
         notes.finish(declared)
     }
 
-    fn read_tables(&mut self, root: &Section<'_>, notes: &mut Diagnostics<'_>) {
+    fn read_tables(root: &Section<'_>, notes: &mut Diagnostics<'_>) -> Self {
+        let mut declared = Self::default();
         if let Some(servers) = root.section("mcp", notes) {
             for (name, section) in servers.sections(notes) {
                 check_server_name(name, &section, notes);
-                self.mcp.extend(server(name, &section, notes));
+                declared.mcp.extend(server(name, &section, notes));
             }
         }
         if let Some(tools) = root.section("http", notes) {
             for (name, section) in tools.sections(notes) {
-                self.http.extend(tool(name, &section, notes));
+                declared.http.extend(tool(name, &section, notes));
             }
         }
+        declared
     }
 }
 
@@ -212,9 +234,9 @@ fn server(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Opt
     let approval = section.choice("approval", &approvals, notes);
     let only = section.texts("tools", "\"read_file\"", notes);
     let (start, time) = (section.time("start_timeout", notes), section.time("timeout", notes));
-    let largest = section.bytes("largest_answer", notes);
+    let largest = largest_answer(section, notes);
     let mut config = McpConfig::new(name.into(), reach?);
-    config.only = only.map(|only| only.into_iter().map(Name::from).collect());
+    config.only = only.map(names);
     config.approval = approval.unwrap_or(config.approval);
     config.start_timeout = start.unwrap_or(config.start_timeout);
     config.timeout = time.unwrap_or(config.timeout);
@@ -285,20 +307,21 @@ fn tool(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
             format!("{header} needs a `url`: write url = \"https://example.com/{{argument}}\"");
         notes.error(section.at, message);
     }
-    let query = section.texts("query", "\"limit\"", notes).unwrap_or_default();
+    let query = section.texts("query", "\"limit\"", notes);
     let headers = section.secrets("headers", "Authorization", notes);
     let body = body(method, section, notes);
     let idempotent = section.flag("idempotent", notes);
     let approval = section.choice("approval", &[("never", false), ("always", true)], notes);
-    let errors = section.statuses("errors", notes);
-    let (time, largest) = (section.time("timeout", notes), section.bytes("largest_answer", notes));
+    let errors = statuses(section, notes);
+    let (time, largest) = (section.time("timeout", notes), largest_answer(section, notes));
     let mut spec = ToolSpec::new(name);
     spec.description = description.map(Name::from);
-    spec.schema = section.json("schema", notes);
+    let schema = "a JSON Schema: write schema = { type = \"object\" }";
+    spec.schema = section.json("schema", schema, notes);
     spec.idempotent = idempotent.unwrap_or(matches!(method, "GET" | "HEAD"));
     spec.needs_approval = approval.unwrap_or(false);
     let mut config = HttpConfig::new(spec, method, url?);
-    config.query = query.into_iter().map(Name::from).collect();
+    config.query = query.map(names).unwrap_or_default();
     config.headers = headers;
     config.body = body;
     config.errors = errors.unwrap_or(config.errors);
@@ -306,6 +329,32 @@ fn tool(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
     config.largest_answer = largest.unwrap_or(config.largest_answer);
     check_tool(&config, section, notes);
     Some(config)
+}
+
+fn names(texts: Vec<(usize, &str)>) -> Vec<Name> {
+    texts.into_iter().map(|(_, text)| Name::from(text)).collect()
+}
+
+fn largest_answer(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<usize> {
+    section.bytes("largest_answer", notes).and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+/// Returns HTTP status ranges such as `404` or `"5xx"`.
+fn statuses(
+    section: &Section<'_>,
+    notes: &mut Diagnostics<'_>,
+) -> Option<Vec<RangeInclusive<u16>>> {
+    let status = |value: &Value| {
+        let one = value.whole().and_then(|number| u16::try_from(number).ok());
+        if let Some(one) = one.filter(|one| (100..=599).contains(one)) {
+            return Some(one..=one);
+        }
+        let hundred: u16 = value.text()?.strip_suffix("xx")?.parse().ok()?;
+        (1..=5).contains(&hundred).then_some(100 * hundred..=100 * hundred + 99)
+    };
+    let statuses = |value: &Value| value.list()?.iter().map(status).collect();
+    let expected = "a list of statuses: write errors = [404, \"5xx\"]";
+    section.parse("errors", statuses, expected, notes)
 }
 
 /// Validates the declaration with the tool's own checks and reports errors at their position.

@@ -10,8 +10,11 @@ mod declare;
 mod http;
 mod mcp;
 mod name;
+pub mod reader;
 mod secret;
+pub mod suggest;
 
-pub use crate::declare::{OpenError, Problem, Problems, ToolDeclarations, Variables};
+pub use crate::declare::{OpenError, ToolDeclarations};
 pub use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
 pub use crate::mcp::{Approval, McpConfig, McpError, McpErrorKind, McpServer, Transport};
+pub use crate::reader::{Problem, Problems, Variables};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use throughline_tools::reader::parse_bytes;
 
 use super::Format;
-use crate::amount;
 
 /// Default number of rows per page.
 const PAGE: u32 = 50;
@@ -287,7 +287,7 @@ pub(crate) struct Prune {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) days: Option<u32>,
     /// Expire the oldest threads until the rest uses at most this many bytes, such as 800KB or 2GB
-    #[arg(long, value_name = "SIZE", value_parser = amount::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) bytes: Option<u64>,
     /// List the threads that would expire, and erase nothing
     #[arg(long)]

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use owo_colors::OwoColorize as _;
 use throughline_core::{Json, json};
+use throughline_tools::Problem;
 
 use crate::args::ConfigCheck;
 use crate::config::file::ParsedConfig;
 use crate::config::read_config;
-use crate::config::reader::Problem;
 use crate::print::failure::Failure;
 use crate::print::text::{self, count, plain, push_line};
 
@@ -20,10 +20,10 @@ pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode, Failure> {
 }
 
 fn told(reading: &ParsedConfig) -> String {
-    let ParsedConfig { config, errors, warnings, unheard } = reading;
+    let ParsedConfig { config, errors, warnings, env_warnings } = reading;
     let mut out = String::new();
-    for unheard in unheard {
-        push_line(&mut out, &format!("{} ${unheard}", "warning:".yellow().bold()));
+    for warning in env_warnings {
+        push_line(&mut out, &format!("{} ${warning}", "warning:".yellow().bold()));
     }
     let Some(file) = &config.file else {
         let verdict = "there is no throughline.toml here nor in your configuration directory; \
@@ -51,7 +51,7 @@ fn told(reading: &ParsedConfig) -> String {
 }
 
 fn json_of(reading: &ParsedConfig) -> Json {
-    let ParsedConfig { config, errors, warnings, unheard } = reading;
+    let ParsedConfig { config, errors, warnings, env_warnings } = reading;
     json::object(|o| {
         o.string("verdict", if errors.is_empty() { "ok" } else { "wrong" });
         match &config.file {
@@ -70,9 +70,9 @@ fn json_of(reading: &ParsedConfig) -> Json {
             });
         }
         o.array("unheard", |a| {
-            for unheard in unheard {
+            for warning in env_warnings {
                 a.object(|o| {
-                    o.string("variable", &unheard.variable).string("message", unheard.problem);
+                    o.string("variable", &warning.variable).string("message", warning.problem);
                 });
             }
         });

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use throughline_codec::Catalog;
 use throughline_core::{Name, Provider, matches_pattern};
 use throughline_provider::{
-    EnvAddress, EnvKey, EnvLookup, address_from_env, key_from_env, needs_key,
+    EnvAddress, EnvKey, EnvLookup, EnvWarning, address_from_env, key_from_env, needs_key,
 };
 
-use super::reader::Diagnostics;
 use super::routes::{Credential, Endpoint, ProviderSettings};
 use super::secret::Secret;
 
@@ -49,12 +48,13 @@ pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
 }
 
-/// Returns the built-in providers in catalog order, with keys and addresses from the variables.
+/// Returns the built-in providers in catalog order, with keys and addresses from the variables, and
+/// the invalid variables, each once.
 pub(crate) fn providers(
     catalog: &Catalog,
     variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Vec<ProviderSettings> {
+) -> (Vec<ProviderSettings>, Vec<EnvWarning>) {
+    let mut warnings = Vec::new();
     let simulators = ProviderSettings {
         name: Name::from(SIMULATORS),
         endpoint: Endpoint::Simulators,
@@ -64,11 +64,17 @@ pub(crate) fn providers(
         variable: None,
     };
     let rows = catalog.providers().iter().filter_map(|row| {
-        let (row, said_by) = match address(row, variable, notes) {
-            Some(EnvAddress { base_url, variable }) => {
+        let (row, said_by) = match address_from_env(row, variable) {
+            Ok(Some(EnvAddress { base_url, variable })) => {
                 (Arc::new(Provider { base_url, ..Provider::clone(row) }), Some(variable))
             }
-            None => (Arc::clone(row), None),
+            Ok(None) => (Arc::clone(row), None),
+            Err(warning) => {
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+                (Arc::clone(row), None)
+            }
         };
         is_complete(&row.base_url).then(|| ProviderSettings {
             name: Arc::clone(&row.name),
@@ -79,7 +85,7 @@ pub(crate) fn providers(
             variable: said_by,
         })
     });
-    [simulators].into_iter().chain(rows).collect()
+    ([simulators].into_iter().chain(rows).collect(), warnings)
 }
 
 /// Adjusts a built-in row to the providers of the file. Some vendors have one row per wire at the
@@ -103,18 +109,6 @@ pub(crate) fn apply_overrides(
     let Some((base_url, credential)) = declared.iter().find_map(place_of) else { return row };
     let moved = Arc::new(Provider { base_url, ..Provider::clone(built_in) });
     ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
-}
-
-/// Returns the address that the usual variables set for a row, and notes invalid variables.
-pub(crate) fn address(
-    row: &Provider,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<EnvAddress> {
-    address_from_env(row, variable).unwrap_or_else(|unheard| {
-        notes.env_warning(unheard);
-        None
-    })
 }
 
 /// Returns the default credential of a row.

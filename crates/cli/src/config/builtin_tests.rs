@@ -23,8 +23,8 @@ fn reading(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
 }
 
 fn provider(text: &str, variables: &[(&str, &str)], name: &str) -> ProviderSettings {
-    let ParsedConfig { config, errors, unheard, .. } = reading(text, variables);
-    assert_eq!((errors, unheard), (vec![], vec![]), "{text}");
+    let ParsedConfig { config, errors, env_warnings, .. } = reading(text, variables);
+    assert_eq!((errors, env_warnings), (vec![], vec![]), "{text}");
     config.routes.provider(name).unwrap().clone()
 }
 
@@ -147,9 +147,10 @@ fn variables_set_provider_addresses() {
 #[test]
 fn invalid_variables_are_reported_once_without_their_value() {
     let variables = [("OLLAMA_HOST", "https://me:canary@box"), ("AWS_REGION", "canary")];
-    let ParsedConfig { config, errors, unheard, .. } = reading("[providers.ollama]", &variables);
+    let ParsedConfig { config, errors, env_warnings, .. } =
+        reading("[providers.ollama]", &variables);
     assert_eq!(errors, []);
-    let told: Vec<String> = unheard.iter().map(ToString::to_string).collect();
+    let told: Vec<String> = env_warnings.iter().map(ToString::to_string).collect();
     let (ollama, region) = (
         "OLLAMA_HOST is ignored: its address contains a user or a password; configure the key separately",
         "AWS_REGION is ignored: it is not a region such as eu-west-1",

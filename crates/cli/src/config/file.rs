@@ -4,25 +4,36 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Json, Name, RedactionPolicy, matches_pattern};
+use throughline_core::{Name, RedactionPolicy, matches_pattern};
 use throughline_provider::{EnvLookup, EnvWarning};
 use throughline_server::Passthrough;
 use throughline_server::StorePolicy;
-use throughline_tools::{Problems, ToolDeclarations};
-use toml::de::DeTable;
+use throughline_tools::reader::{Diagnostics, Phrases, Section, Value};
+use throughline_tools::suggest::{closest, did_you_mean};
+use throughline_tools::{Problem, Problems, ToolDeclarations};
 
 use super::Config;
 use super::builtin::{self, SIMULATORS};
 use super::provider;
-use super::reader::{Diagnostics, Problem, Section, SpannedValue};
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
     AgentSettings, Capture, GatewaySettings, PREFIX_POLICIES, Price, Prices, ReplayMode,
     STORE_FAILURES, ServerSettings, StoreSettings, Timeouts,
 };
-use super::suggest::{closest, did_you_mean};
 use super::tracing;
+use crate::amount;
 use crate::args::LogLevel;
+
+/// Phrases of messages about the configuration.
+const PHRASES: Phrases = Phrases {
+    unknown_key: "unknown key",
+    root: "at the top of the file",
+    known_keys: "valid keys are",
+    string: "a string",
+    duration: "a duration of at most one day",
+    size: |key| format!("a number of bytes: write {key} = \"64MiB\", or a plain number"),
+    largest_size: u64::MAX,
+};
 
 /// Tables that this module parses.
 const OWN: [&str; 9] = [
@@ -48,55 +59,55 @@ pub(crate) struct ParsedConfig {
     /// Warnings in the order of the text.
     pub(crate) warnings: Vec<Problem>,
     /// Variables whose address or region is invalid.
-    pub(crate) unheard: Vec<EnvWarning>,
+    pub(crate) env_warnings: Vec<EnvWarning>,
 }
 
 /// Parses a configuration. An empty text gives the defaults with the keys of the variables.
 pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> ParsedConfig {
-    let mut notes = Diagnostics::new(text);
+    let mut notes = Diagnostics::new(text, &PHRASES, variable);
     let mut config = Config::default();
-    let parsed = DeTable::parse(text);
-    match &parsed {
-        Ok(table) => {
-            fill(&mut config, &Section::root(table), catalog, variable, &mut notes);
-            read_documents(text, &Section::root(table), variable, &mut config, &mut notes);
+    let mut env_warnings = Vec::new();
+    match Value::from_toml(text) {
+        Ok(value) => {
+            if let Some(root) = Section::root(&value) {
+                env_warnings = fill(&mut config, &root, catalog, &mut notes);
+                match ToolDeclarations::read(text, &root, variable) {
+                    Ok(tools) => config.tools = tools,
+                    Err(Problems(problems)) => notes.errors.extend(problems),
+                }
+            }
         }
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start);
-            notes.error(at, format!("invalid TOML: {}", error.message()));
-        }
+        Err((at, message)) => notes.error(at, format!("invalid TOML: {message}")),
     }
-    let Diagnostics { mut errors, mut warnings, unheard, lines, .. } = notes;
-    errors.sort_by_key(|problem| (problem.line, problem.column));
-    warnings.sort_by_key(|problem| (problem.line, problem.column));
+    notes.sort();
+    let Diagnostics { errors, warnings, lines, .. } = notes;
     config.lines = lines;
-    ParsedConfig { config, errors, warnings, unheard }
+    ParsedConfig { config, errors, warnings, env_warnings }
 }
 
 /// Parses a price table: its version and its prices.
 pub(crate) fn price_table(text: &str) -> (String, Prices) {
-    let mut notes = Diagnostics::new(text);
-    let Ok(table) = DeTable::parse(text) else { return Default::default() };
-    let root = Section::root(&table);
-    let version = root.text("version", "2026-01-01", &mut notes);
-    let version = version.map(|version| version.value.to_owned()).unwrap_or_default();
+    let mut notes = Diagnostics::new(text, &PHRASES, &|_| None);
+    let Ok(value) = Value::from_toml(text) else { return Default::default() };
+    let Some(root) = Section::root(&value) else { return Default::default() };
+    let version = root.text("version", "2026-01-01", &mut notes).unwrap_or_default().to_owned();
     let prices = root.section("prices", &mut notes);
     (version, prices.map(|section| prices_of(&section, &mut notes)).unwrap_or_default())
 }
 
+/// Reads all tables except those of tools, and returns invalid variables.
 fn fill(
     config: &mut Config,
-    root: &Section<'_, '_>,
+    root: &Section<'_>,
     catalog: &Catalog,
-    variable: EnvLookup<'_>,
     notes: &mut Diagnostics<'_>,
-) {
+) -> Vec<EnvWarning> {
     root.reject_unknown_keys(&[&OWN[..], &TOOLS].concat(), notes);
     if let Some(section) = root.section("server", notes) {
         config.server = server(&section, notes);
     }
     if let Some(section) = root.section("store", notes) {
-        config.store = store(&section, variable, notes);
+        config.store = store(&section, notes);
     }
     if let Some(section) = root.section("gateway", notes) {
         config.gateway = gateway(&section, notes);
@@ -108,26 +119,27 @@ fn fill(
         config.prices = prices_of(&section, notes);
     }
     if let Some(section) = root.section("tracing", notes) {
-        config.tracing = tracing::read(&section, variable, notes);
+        config.tracing = tracing::read(&section, notes);
     }
+    config.redaction = redaction(root, notes);
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
     let mut providers: Vec<ProviderSettings> = Vec::new();
     let mut claimed: Vec<(String, Name)> = Vec::new();
     for (name, section) in &sections {
-        if let Some(read) = provider::read(name, section, catalog, variable, notes) {
+        if let Some(read) = provider::read(name, section, catalog, notes) {
             note_claims(&read, section, &mut claimed, notes);
             providers.push(read);
         }
     }
     let is_replaced = |name: &str| sections.iter().any(|(own, _)| *own == name);
-    let rest = builtin::providers(catalog, variable, notes).into_iter();
-    let rest: Vec<ProviderSettings> =
-        rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name)).collect();
-    let rest = rest.into_iter().map(|row| builtin::apply_overrides(row, &providers, catalog));
+    let (rest, env_warnings) = builtin::providers(catalog, notes.variables);
+    let rest = rest.into_iter();
+    let rest = rest.filter(|row| *row.name == *SIMULATORS || !is_replaced(&row.name));
+    let rest = rest.map(|row| builtin::apply_overrides(row, &providers, catalog));
     let rest: Vec<ProviderSettings> = rest.collect();
     providers.extend(rest);
-    let mut routes = Routes::new(providers, Vec::new());
+    let routes = Routes::new(providers, Vec::new());
     let mut read: Vec<Route> = Vec::new();
     for section in root.list("routes", notes) {
         let Some(route) = route(&section, &routes, &is_replaced, notes) else { continue };
@@ -140,69 +152,57 @@ fn fill(
         }
         read.push(route);
     }
-    routes = Routes::new(routes.providers().to_vec(), read);
-    config.routes = routes;
+    config.routes = Routes::new(routes.providers().to_vec(), read);
+    env_warnings
 }
 
-fn server(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
+fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
     section.reject_unknown_keys(&["listen", "allow_open", "hosts", "log"], notes);
     let mut server = ServerSettings::default();
-    if let Some(SpannedValue { at, value }) = section.text("listen", "127.0.0.1:4400", notes) {
-        match value.parse::<SocketAddr>() {
-            Ok(address) => server.listen = address,
-            Err(_) => notes.error(
-                at,
-                "`listen` must be an address with a port: write listen = \"127.0.0.1:4400\", \
-                 or \"[::1]:4400\"",
-            ),
-        }
+    if let Some(address) = section.text("listen", "127.0.0.1:4400", notes) {
+        let expected =
+            "an address with a port: write listen = \"127.0.0.1:4400\", or \"[::1]:4400\"";
+        let address = |_| address.parse::<SocketAddr>().ok();
+        let address = section.parse("listen", address, expected, notes);
+        server.listen = address.unwrap_or(server.listen);
     }
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
     if let Some(hosts) = section.texts("hosts", "\"gateway.example.com\"", notes) {
-        for host in &hosts.value {
-            if host.value.contains(['/', ':', '*', ' ']) {
+        for (at, host) in hosts {
+            if host.contains(['/', ':', '*', ' ']) {
                 let message = "`hosts` takes names without scheme, port and `*`: write \
                                hosts = [\"gateway.example.com\"]";
-                notes.error(host.at, message);
+                notes.error(at, message);
             }
+            server.hosts.push(Name::from(host));
         }
-        server.hosts = hosts.value.iter().map(|host| Name::from(host.value)).collect();
     }
     server.log = section.choice("log", LogLevel::ALL, notes).unwrap_or(server.log);
     server
 }
 
-fn store(
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> StoreSettings {
+fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
     section.reject_unknown_keys(&["url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
     let url = url.filter(|url| {
-        let is_known = crate::config::store_url::is_address(url.value);
+        let is_known = crate::config::store_url::is_address(url);
         if !is_known {
-            notes.error(
-                url.at,
-                "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE",
-            );
+            let message =
+                "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
+            notes.error(section.value_at("url"), message);
         }
         is_known
     });
     let master_key_env = provider::variable_name("master_key_env", section, notes);
-    if let Some(SpannedValue { at, value }) =
-        master_key_env.filter(|name| variable(name.value).is_none())
-    {
-        let shown = provider::shown_variable(value);
-        notes.warning(at, format!("{shown} is not set; the store cannot be opened without it"));
+    if let Some(name) = master_key_env.filter(|name| (notes.variables)(name).is_none()) {
+        let shown = provider::shown_variable(name);
+        let message = format!("{shown} is not set; the store cannot be opened without it");
+        notes.warning(section.value_at("master_key_env"), message);
     }
-    StoreSettings {
-        url: url.map(|url| url.value.to_owned()),
-        master_key_env: master_key_env.map(|name| Name::from(name.value)),
-    }
+    StoreSettings { url: url.map(str::to_owned), master_key_env: master_key_env.map(Name::from) }
 }
 
-fn agents(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
+fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
     const LEAST: Duration = Duration::from_millis(100);
     let usual = AgentSettings::default();
     section.reject_unknown_keys(&["lease", "max_steps", "max_runs_per_tenant"], notes);
@@ -218,45 +218,14 @@ fn agents(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> AgentSettin
     }
 }
 
-/// Parses sections with their own formats: tools and redaction.
-fn read_documents(
-    text: &str,
-    root: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    config: &mut Config,
-    notes: &mut Diagnostics<'_>,
-) {
-    let Ok(whole) = toml::from_str::<toml::Table>(text) else { return };
-    if let Some(section) = root.section("redaction", notes) {
-        match whole.get("redaction").map(redaction) {
-            Some(Ok(policy)) => config.redaction = Some(policy),
-            Some(Err(problem)) => notes.error(section.at, problem),
-            None => {}
-        }
-    }
-    // Unknown top-level keys were already reported.
-    let others: Vec<&str> =
-        whole.keys().map(String::as_str).filter(|key| !TOOLS.contains(key)).collect();
-    match ToolDeclarations::toml(text, &others, variable) {
-        Ok(tools) => config.tools = tools,
-        Err(Problems(problems)) => notes.errors.extend(problems.into_iter().map(problem)),
-    }
+/// Reads the policy by its documented names.
+fn redaction(root: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<RedactionPolicy> {
+    let policy = root.json("redaction", "a table: write [redaction]", notes)?;
+    let policy = RedactionPolicy::parse(&policy);
+    policy.map_err(|error| notes.error(root.key_at("redaction"), error.to_string())).ok()
 }
 
-/// Deserializes the policy by its documented names.
-fn redaction(said: &toml::Value) -> Result<RedactionPolicy, String> {
-    let said = serde_json::to_string(said).map_err(|error| error.to_string())?;
-    let said = Json::parse(said).map_err(|error| error.to_string())?;
-    RedactionPolicy::parse(&said).map_err(|error| error.to_string())
-}
-
-/// Converts a problem with a tool declaration.
-fn problem(problem: throughline_tools::Problem) -> Problem {
-    let throughline_tools::Problem { line, column, message } = problem;
-    Problem { line, column, message }
-}
-
-fn gateway(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> GatewaySettings {
+fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySettings {
     section.reject_unknown_keys(
         &[
             "replay",
@@ -279,9 +248,9 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> GatewaySet
     let usual = GatewaySettings::default();
     let timeouts = section.section("timeouts", notes);
     let passthrough = section.texts("passthrough", "\"GET /v1/videos/*\"", notes);
-    let passthrough = passthrough.map(|patterns| patterns.value).unwrap_or_default();
-    for SpannedValue { at, value } in &passthrough {
-        if let Err(error) = Passthrough::new([*value]) {
+    let passthrough = passthrough.unwrap_or_default();
+    for (at, pattern) in &passthrough {
+        if let Err(error) = Passthrough::new([*pattern]) {
             notes.error(*at, format!("`passthrough` has an invalid pattern: {error}"));
         }
     }
@@ -290,36 +259,27 @@ fn gateway(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> GatewaySet
         on_failure: on_failure.unwrap_or(usual.store.on_failure),
         key_grace: section.time("key_grace", notes).unwrap_or(usual.store.key_grace),
     };
+    let timeouts = timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes));
+    let bytes = |key, usual, notes: &mut _| section.bytes(key, notes).unwrap_or(usual);
+    let count = |key, usual, notes: &mut _| section.count(key, usual, notes).unwrap_or(usual);
     GatewaySettings {
         store,
         replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
         capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
         prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(usual.prefix),
-        body_limit: section.bytes("body_limit", notes).unwrap_or(usual.body_limit),
-        depth_limit: section
-            .count("depth_limit", usual.depth_limit, notes)
-            .unwrap_or(usual.depth_limit),
-        entry_limit: section
-            .count("entry_limit", usual.entry_limit, notes)
-            .unwrap_or(usual.entry_limit),
-        item_limit: section
-            .count("item_limit", usual.item_limit, notes)
-            .unwrap_or(usual.item_limit),
-        tool_limit: section
-            .count("tool_limit", usual.tool_limit, notes)
-            .unwrap_or(usual.tool_limit),
-        max_request_memory: section
-            .bytes("max_request_memory", notes)
-            .unwrap_or(usual.max_request_memory),
-        max_streams: section
-            .count("max_streams", usual.max_streams, notes)
-            .unwrap_or(usual.max_streams),
-        passthrough: passthrough.iter().map(|pattern| Name::from(pattern.value)).collect(),
-        timeouts: timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes)),
+        body_limit: bytes("body_limit", usual.body_limit, notes),
+        depth_limit: count("depth_limit", usual.depth_limit, notes),
+        entry_limit: count("entry_limit", usual.entry_limit, notes),
+        item_limit: count("item_limit", usual.item_limit, notes),
+        tool_limit: count("tool_limit", usual.tool_limit, notes),
+        max_request_memory: bytes("max_request_memory", usual.max_request_memory, notes),
+        max_streams: count("max_streams", usual.max_streams, notes),
+        passthrough: passthrough.iter().map(|(_, pattern)| Name::from(*pattern)).collect(),
+        timeouts,
     }
 }
 
-fn timeouts(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Timeouts {
+fn timeouts(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Timeouts {
     let mut timeouts = Timeouts::default();
     let places = timeouts.by_name();
     let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
@@ -332,15 +292,21 @@ fn timeouts(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Timeouts 
     timeouts
 }
 
-fn prices_of(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Prices {
+fn prices_of(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Prices {
     let mut prices = Vec::new();
     for (model, section) in section.sections(notes) {
         section.reject_unknown_keys(&["input", "output", "cached", "written"], notes);
+        let mut dollars = |key| {
+            let price = |value: &Value| amount::micro_dollars(value.number()?.parse().ok()?);
+            let expected =
+                format_args!("a price in dollars per million tokens: write {key} = 2.50");
+            section.parse(key, price, expected, notes)
+        };
         let price = Price {
-            input: section.dollars("input", notes),
-            output: section.dollars("output", notes),
-            cached: section.dollars("cached", notes),
-            written: section.dollars("written", notes),
+            input: dollars("input"),
+            output: dollars("output"),
+            cached: dollars("cached"),
+            written: dollars("written"),
         };
         prices.push((Name::from(model), price));
     }
@@ -348,7 +314,7 @@ fn prices_of(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Prices {
 }
 
 fn route(
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     routes: &Routes,
     is_declared: &dyn Fn(&str) -> bool,
     notes: &mut Diagnostics<'_>,
@@ -367,28 +333,30 @@ fn route(
     }
     let model = section.text("model", "fast", notes);
     let targets = section.texts("targets", "\"openai/gpt-5\"", notes)?;
-    if targets.value.is_empty() {
-        notes.error(targets.at, "`targets` is empty: add at least one PROVIDER/model");
+    if targets.is_empty() {
+        let message = "`targets` is empty: add at least one PROVIDER/model";
+        notes.error(section.value_at("targets"), message);
     }
-    let found = targets.value.iter();
-    let found = found.filter_map(|target| self::target(*target, routes, is_declared, notes));
-    let targets = found.collect();
-    Some(Route { model: Name::from(model?.value), targets, line: notes.line(section.at) })
+    let targets = targets.into_iter();
+    let targets =
+        targets.filter_map(|(at, target)| self::target(at, target, routes, is_declared, notes));
+    let targets = targets.collect();
+    Some(Route { model: Name::from(model?), targets, line: notes.line(section.at) })
 }
 
 fn target(
-    target: SpannedValue<&str>,
+    at: usize,
+    target: &str,
     routes: &Routes,
     is_declared: &dyn Fn(&str) -> bool,
     notes: &mut Diagnostics<'_>,
 ) -> Option<Destination> {
-    let SpannedValue { at, value } = target;
-    if let Some(found) = routes.parse_destination(value) {
+    if let Some(found) = routes.parse_destination(target) {
         return Some(found);
     }
-    match value.split_once('/') {
+    match target.split_once('/') {
         None => {
-            let message = format!("the target `{value}` has no provider: write PROVIDER/{value}");
+            let message = format!("the target `{target}` has no provider: write PROVIDER/{target}");
             notes.error(at, message);
         }
         Some((SIMULATORS, model)) => notes.error(
@@ -405,7 +373,7 @@ fn target(
                 close if close.is_empty() => format!(": add [providers.{name}]"),
                 close => close,
             };
-            notes.error(at, format!("the target `{value}` names an unknown provider{close}"));
+            notes.error(at, format!("the target `{target}` names an unknown provider{close}"));
         }
     }
     None
@@ -414,7 +382,7 @@ fn target(
 /// Reports patterns that two providers of the file claim, and patterns that can never match.
 fn note_claims(
     provider: &ProviderSettings,
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     claimed: &mut Vec<(String, Name)>,
     notes: &mut Diagnostics<'_>,
 ) {

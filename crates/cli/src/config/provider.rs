@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use throughline_codec::{CODECS, Catalog};
 use throughline_core::{Dialect, Name, Provider, Wire};
-use throughline_provider::{EnvAddress, EnvLookup, in_region};
+use throughline_provider::{EnvAddress, address_from_env, in_region};
+use throughline_tools::reader::{Diagnostics, Section};
+use throughline_tools::suggest::{closest, did_you_mean};
 
 use super::builtin::{self, SIMULATORS};
-use super::reader::{Diagnostics, Section, SpannedValue};
 use super::routes::{Credential, Endpoint, ProviderSettings};
 use super::secret::Secret;
-use super::suggest::{closest, did_you_mean};
 
 /// Row for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
@@ -22,21 +22,20 @@ const KEYS: &[&str] =
 /// Parses one provider.
 pub(super) fn read(
     name: &str,
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     catalog: &Catalog,
-    variable: EnvLookup<'_>,
     notes: &mut Diagnostics<'_>,
 ) -> Option<ProviderSettings> {
     section.reject_unknown_keys(KEYS, notes);
     check_name(name, section, notes);
     let row = row(name, section, catalog, notes);
-    let own = own_key(section, variable, notes);
+    let own = own_key(section, notes);
     let models = models(name, row.as_ref(), section, notes);
     let mut row = row?;
     let region = region(&row, section, notes);
-    let (base_url, said_by) = address(name, &row, region, section, variable, notes)?;
+    let (base_url, said_by) = address(name, &row, region, section, notes)?;
     row.base_url = base_url;
-    let mut credential = own.unwrap_or_else(|| builtin::credential(&row, catalog, variable));
+    let mut credential = own.unwrap_or_else(|| builtin::credential(&row, catalog, notes.variables));
     if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
         keys.region = Some(Name::from(region));
     }
@@ -50,7 +49,7 @@ pub(super) fn read(
     })
 }
 
-fn check_name(name: &str, section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) {
+fn check_name(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
     if name == SIMULATORS {
         let message = "the provider `sim` is built in: choose another name";
         notes.error(section.at, message);
@@ -68,7 +67,7 @@ fn check_name(name: &str, section: &Section<'_, '_>, notes: &mut Diagnostics<'_>
 fn models(
     name: &str,
     row: Option<&Provider>,
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     notes: &mut Diagnostics<'_>,
 ) -> Vec<Name> {
     if !section.has("models") {
@@ -76,20 +75,20 @@ fn models(
         return if is_row { builtin::claims(name) } else { Vec::new() };
     }
     let Some(found) = section.texts("models", "\"claude-*\"", notes) else { return Vec::new() };
-    if found.value.is_empty() {
+    if found.is_empty() {
         let message = format!(
             "`models` is empty: list patterns such as \"claude-*\", or omit it \
              and request {name}/model"
         );
-        notes.error(found.at, message);
+        notes.error(section.value_at("models"), message);
     }
-    found.value.iter().map(|pattern| Name::from(pattern.value)).collect()
+    found.into_iter().map(|(_, pattern)| Name::from(pattern)).collect()
 }
 
 /// Returns the catalog row, on the configured wire.
 fn row(
     name: &str,
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     catalog: &Catalog,
     notes: &mut Diagnostics<'_>,
 ) -> Option<Provider> {
@@ -131,8 +130,7 @@ fn address(
     name: &str,
     row: &Provider,
     region: Option<&str>,
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
+    section: &Section<'_>,
     notes: &mut Diagnostics<'_>,
 ) -> Option<(Name, Option<Name>)> {
     if section.has("base_url") {
@@ -141,7 +139,8 @@ fn address(
     if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
         return Some((base_url, None));
     }
-    if let Some(EnvAddress { base_url, variable }) = builtin::address(row, variable, notes) {
+    // The list of built-in providers reports invalid variables.
+    if let Ok(Some(EnvAddress { base_url, variable })) = address_from_env(row, notes.variables) {
         return Some((base_url, Some(variable)));
     }
     if builtin::is_complete(&row.base_url) {
@@ -162,19 +161,19 @@ fn address(
 /// Returns the configured AWS region.
 fn region<'s>(
     row: &Provider,
-    section: &Section<'s, '_>,
+    section: &Section<'s>,
     notes: &mut Diagnostics<'_>,
 ) -> Option<&'s str> {
     const EXAMPLE: &str = "eu-west-1";
-    let SpannedValue { at, value } = section.text("aws_region", EXAMPLE, notes)?;
+    let region = section.text("aws_region", EXAMPLE, notes)?;
     let problem = if in_region(row, EXAMPLE).is_none() {
         "`aws_region` applies to AWS only: write kind = \"bedrock\", or remove it"
-    } else if in_region(row, value).is_none() {
+    } else if in_region(row, region).is_none() {
         "`aws_region` must be an AWS region: write aws_region = \"eu-west-1\""
     } else {
-        return Some(value);
+        return Some(region);
     };
-    notes.error(at, problem);
+    notes.error(section.value_at("aws_region"), problem);
     None
 }
 
@@ -191,32 +190,25 @@ fn generic_row(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
 }
 
 fn kind(
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     catalog: &Catalog,
     notes: &mut Diagnostics<'_>,
 ) -> Option<Arc<Provider>> {
-    let SpannedValue { at, value } = section.text("kind", "anthropic", notes)?;
-    let found = catalog.provider(value);
-    if found.is_none() {
-        let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
-        let close = did_you_mean(&closest(value, names.iter().copied()));
-        let names = names.join(", ");
-        notes.error(at, format!("`kind` must be one of {names}{close}"));
-    }
-    found
+    let kind = section.text("kind", "anthropic", notes)?;
+    let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
+    let close = did_you_mean(&closest(kind, names.iter().copied()));
+    let expected = format_args!("one of {}{close}", names.join(", "));
+    section.parse("kind", |_| catalog.provider(kind), expected, notes)
 }
 
 /// Returns the address without a trailing slash.
-fn base_url(section: &Section<'_, '_>, notes: &mut Diagnostics<'_>) -> Option<Name> {
-    let SpannedValue { at, value } = section.text("base_url", "https://host/v1", notes)?;
-    if is_address(value) {
-        return Some(Name::from(value.trim_end_matches('/')));
-    }
+fn base_url(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Name> {
+    let url = section.text("base_url", "https://host/v1", notes)?;
     // The value may contain a password, so the message does not repeat it.
-    let message = "`base_url` must be an http or https address without user, password, query \
-                   and braces: write base_url = \"https://host/v1\"";
-    notes.error(at, message);
-    None
+    let expected = "an http or https address without user, password, query and braces: write \
+                    base_url = \"https://host/v1\"";
+    let parse = |_| is_address(url).then(|| Name::from(url.trim_end_matches('/')));
+    section.parse("base_url", parse, expected, notes)
 }
 
 fn is_address(text: &str) -> bool {
@@ -229,31 +221,26 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Returns the key that the section configures, if any.
-fn own_key(
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<Credential> {
+fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
     if section.has("api_key") && section.has("api_key_env") {
         let message = "both `api_key` and `api_key_env` are set: keep only one, \
                        preferably the variable";
         notes.error(section.key_at("api_key"), message);
     }
-    if let Some(SpannedValue { at, value }) = section.text("api_key", "…", notes) {
-        return Some(check_header_value(value.to_owned(), None, at, "`api_key`", notes));
+    if let Some(key) = section.text("api_key", "…", notes) {
+        let at = section.value_at("api_key");
+        return Some(check_header_value(key.to_owned(), None, at, "`api_key`", notes));
     }
-    let SpannedValue { at, value } = variable_name("api_key_env", section, notes)?;
-    let name = Name::from(value);
-    let Some(key) = variable(value) else {
-        let message = format!(
-            "{} is not set; this provider cannot be used without it",
-            shown_variable(value)
-        );
+    let name = variable_name("api_key_env", section, notes)?;
+    let (at, variable) = (section.value_at("api_key_env"), Name::from(name));
+    let Some(key) = (notes.variables)(name) else {
+        let message =
+            format!("{} is not set; this provider cannot be used without it", shown_variable(name));
         notes.warning(at, message);
-        return Some(Credential::Missing { variable: name });
+        return Some(Credential::Missing { variable });
     };
-    let what = format!("the key in {}", shown_variable(value));
-    Some(check_header_value(key.trim().to_owned(), Some(name), at, &what, notes))
+    let what = format!("the key in {}", shown_variable(name));
+    Some(check_header_value(key.trim().to_owned(), Some(variable), at, &what, notes))
 }
 
 /// Checks that a key is valid in a header.
@@ -274,21 +261,16 @@ fn check_header_value(
 /// Returns the name of a variable. If the value looks like a secret, the error does not repeat it.
 pub(super) fn variable_name<'s>(
     key: &str,
-    section: &Section<'s, '_>,
+    section: &Section<'s>,
     notes: &mut Diagnostics<'_>,
-) -> Option<SpannedValue<&'s str>> {
-    let found = section.text(key, "WORK_KEY", notes)?;
+) -> Option<&'s str> {
+    let name = section.text(key, "WORK_KEY", notes)?;
     let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let begins_well = !found.value.starts_with(|c: char| c.is_ascii_digit());
-    if begins_well && found.value.chars().all(is_good) {
-        return Some(found);
-    }
-    let message = format!(
-        "`{key}` must be the name of a variable, not the secret itself: \
-             write {key} = \"WORK_KEY\""
-    );
-    notes.error(found.at, message);
-    None
+    let begins_well = !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = begins_well && name.chars().all(is_good);
+    let expected =
+        format_args!("the name of a variable, not the secret itself: write {key} = \"WORK_KEY\"");
+    section.parse(key, |_| is_name.then_some(name), expected, notes)
 }
 
 /// Formats a variable for display; a value that does not look like a name may be a misplaced

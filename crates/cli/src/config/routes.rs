@@ -10,10 +10,10 @@ use std::sync::Arc;
 use throughline_codec::Catalog;
 use throughline_core::{Name, Provider, matches_pattern};
 use throughline_provider::AwsKeys;
+use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
 use super::builtin;
 use super::secret::Secret;
-use super::suggest::{did_you_mean, distance, is_close};
 
 /// Maximum length of a name that an error repeats.
 const SHOWN: usize = 100;

@@ -6,7 +6,6 @@ use throughline_testkit::proptest_config;
 
 use super::builtin::{providers, row_of};
 use super::file::read;
-use super::reader::Diagnostics;
 use super::routes::{Credential, Destination, Endpoint, Routes};
 
 const FILE: &str = r#"
@@ -134,7 +133,7 @@ fn simulators_use_the_row_of_the_vendor() {
 
 #[test]
 fn builtin_claims_are_unique_and_name_existing_rows() {
-    let all = providers(Catalog::builtin(), &|_| None, &mut Diagnostics::new(""));
+    let (all, _) = providers(Catalog::builtin(), &|_| None);
     for one in &all {
         for pattern in &one.models {
             let name = pattern.replace('*', "x");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use throughline_core::Name;
-use throughline_provider::EnvLookup;
+use throughline_tools::reader::{Diagnostics, Section};
 use throughline_trace::{Mode, SinkKind};
 
-use super::reader::{Diagnostics, Section};
 use super::secret::Secret;
+use super::shown_variable;
 
 /// Sinks and contents of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,34 +59,24 @@ impl TracingSettings {
 }
 
 /// Parses the section.
-pub(super) fn read(
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> TracingSettings {
+pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> TracingSettings {
     let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
     section.reject_unknown_keys(&keys, notes);
     let mut settings = TracingSettings::default();
     settings.enabled = section.flag("enabled", notes).unwrap_or(settings.enabled);
     settings.mode = section.choice("mode", Mode::ALL, notes).unwrap_or(settings.mode);
-    let thread = section.text("thread_id", "shop", notes);
-    settings.thread_id = thread.map(|thread| Name::from(thread.value));
+    settings.thread_id = section.text("thread_id", "shop", notes).map(Name::from);
     settings.log_data = section.flag("log_data", notes).unwrap_or(settings.log_data);
     settings.redact = section.flag("redact", notes).unwrap_or(settings.redact);
     settings.patience = section.time("patience", notes).unwrap_or(settings.patience);
     let sinks = section.section("sinks", notes);
     let sinks = sinks.map(|sinks| sinks.sections(notes)).unwrap_or_default();
     settings.sinks =
-        sinks.iter().filter_map(|(name, section)| sink(name, section, variable, notes)).collect();
+        sinks.iter().filter_map(|(name, section)| sink(name, section, notes)).collect();
     settings
 }
 
-fn sink(
-    name: &str,
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<SinkSettings> {
+fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<SinkSettings> {
     section.reject_unknown_keys(&["kind", "url", "folder", "header", "value", "value_env"], notes);
     let kind = section.choice("kind", SinkKind::ALL, notes);
     if !section.has("kind") {
@@ -113,20 +103,15 @@ fn sink(
     if to.is_none() && !section.has(key) {
         notes.error(section.at, format!("this sink needs `{key}`: write {key} = \"{example}\""));
     }
-    let header = header(section, variable, notes);
-    let to = to?.value.to_owned();
-    Some(SinkSettings { name: Name::from(name), kind, to, header })
+    let header = header(section, notes);
+    Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
 }
 
 /// Returns the additional header, whose value is given directly or by a variable.
-fn header(
-    section: &Section<'_, '_>,
-    variable: EnvLookup<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<(Name, Secret)> {
+fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Secret)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);
-    let named = section.text("value_env", "TRACES_KEY", notes);
+    let variable = section.text("value_env", "TRACES_KEY", notes);
     let Some(header) = header else {
         for key in ["value", "value_env"] {
             if section.has(key) {
@@ -136,24 +121,27 @@ fn header(
         }
         return None;
     };
-    let value = match (value, named) {
-        (Some(_), Some(named)) => {
-            notes.error(named.at, "`value` is also set: keep only one of them");
+    let value = match (value, variable) {
+        (Some(_), Some(_)) => {
+            let message = "`value` is also set: keep only one of them";
+            notes.error(section.value_at("value_env"), message);
             None
         }
-        (Some(value), None) => Some(value.value.to_owned()),
-        (None, Some(named)) => {
-            let found = variable(named.value);
-            if found.is_none() {
-                let name = super::shown_variable(named.value);
-                notes.warning(named.at, format!("{name} is not set; the header is not sent"));
+        (Some(value), None) => Some(value.to_owned()),
+        (None, Some(variable)) => {
+            let value = (notes.variables)(variable);
+            if value.is_none() {
+                let message =
+                    format!("{} is not set; the header is not sent", shown_variable(variable));
+                notes.warning(section.value_at("value_env"), message);
             }
-            found
+            value
         }
         (None, None) => {
-            notes.error(header.at, "`header` needs a `value` or a `value_env`");
+            let message = "`header` needs a `value` or a `value_env`";
+            notes.error(section.value_at("header"), message);
             None
         }
     };
-    Some((Name::from(header.value), Secret::new(value?)))
+    Some((Name::from(header), Secret::new(value?)))
 }

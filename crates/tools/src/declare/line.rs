@@ -11,25 +11,24 @@ use throughline_agent::ToolSpec;
 use throughline_core::Name;
 
 use crate::client;
-use crate::declare::reader::{Diagnostics, Problems, closest_match};
-use crate::declare::{ToolDeclarations, Variables, system_variables};
+use crate::declare::{PHRASES, ToolDeclarations, system_variables};
 use crate::http::{HttpBody, HttpConfig, HttpTool};
 use crate::mcp::{McpConfig, Transport};
 use crate::name;
+use crate::reader::{Diagnostics, Problems, Variables};
+use crate::suggest::{closest, did_you_mean};
 
 const ADVICE: &str = "write mcp:COMMAND, mcp:URL or http:NAME=URL, or put the tool into a file with `[mcp.…]` or `[http.…]`";
 
 /// Parses one line.
 pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<ToolDeclarations, Problems> {
-    let mut notes = Diagnostics::new(text, variables);
+    let mut notes = Diagnostics::new(text, &PHRASES, variables);
     let mut declared = ToolDeclarations::default();
     match text.split_once(':') {
         Some(("mcp", rest)) => declared.mcp.extend(server(rest.trim(), &mut notes)),
         Some(("http", rest)) => declared.http.extend(tool(rest.trim(), &mut notes)),
         Some((kind, _)) if !kind.contains(char::is_whitespace) => {
-            let close = closest_match(kind, &["mcp", "http"]);
-            let close =
-                close.map_or_else(String::new, |close| format!("; did you mean `{close}:`?"));
+            let close = did_you_mean(&closest(&format!("{kind}:"), ["mcp:", "http:"]));
             notes.error(0, format!("there are no tools of the kind `{kind}`{close} {ADVICE}"));
         }
         _ => notes.error(0, format!("the kind of the tool is missing: {ADVICE}")),
