@@ -208,7 +208,7 @@ impl Catalog {
         let asked = asked.to_ascii_lowercase();
         let mut close: Vec<(usize, &Name)> = Vec::new();
         for Provider { name, .. } in self.providers.iter().map(Arc::as_ref) {
-            let edits = edit_distance(&asked, name);
+            let edits = strsim::osa_distance(&asked, name);
             let contained = asked.len() > 2 && (name.contains(&*asked) || asked.contains(&**name));
             if contained || edits <= 1 + asked.len() / 4 {
                 close.push((edits, name));
@@ -283,23 +283,6 @@ fn host(address: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     (!host.is_empty()).then_some(host)
-}
-
-/// Returns the edit distance of two words: the number of insertions, deletions and replacements.
-fn edit_distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let mut next = vec![left];
-        for (candidate, above) in other.chars().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(letter != candidate)).min(left + 1).min(above + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 fn suggestion(close: &[Name]) -> String {

@@ -173,30 +173,13 @@ fn with_suggestion(message: &str) -> String {
     };
     let word = unknown.split('`').nth(1).unwrap_or_default();
     let known = expected.split('`').skip(1).step_by(2);
-    let closest = known.map(|known| (distance(word, known), known)).min();
+    let closest = known.map(|known| (strsim::osa_distance(word, known), known)).min();
     match closest {
         Some((edits, known)) if edits <= 1 + word.len() / 3 => {
             format!("{unknown}; did you mean `{known}`?")
         }
         Some(_) | None => message.to_owned(),
     }
-}
-
-/// Computes the edit distance of two strings.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let mut next = vec![left];
-        for (candidate, above) in other.chars().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(letter != candidate)).min(left + 1).min(above + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 /// A script and its remaining turns.
