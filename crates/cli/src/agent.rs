@@ -143,7 +143,7 @@ fn config_router(config: &config::Config) -> ConfigRouter {
 }
 
 /// Builds the HTTP client for the configured and the simulated endpoints.
-fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Failure> {
+pub(crate) fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Failure> {
     let catalog = Catalog::builtin();
     let lines = endpoints(&config.routes, &config.gateway.timeouts, catalog, &simulator.url());
     let lines = lines.map_err(|error| Failure::BadData(error.to_string()))?;

@@ -23,8 +23,8 @@ pub(crate) use crate::args::agent::{
 pub(crate) use crate::args::demo::Demo;
 pub(crate) use crate::args::doctor::{Audit, Doctor, Explain, Repair, RequestArgs, Rules};
 pub(crate) use crate::args::gateway::{
-    ConfigCheck, ConfigCommand, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, LogLevel,
-    Serve, Usage, UsageBy,
+    ConfigCheck, ConfigCommand, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, LOG_LEVELS,
+    LogLevel, Serve, Usage, UsageBy,
 };
 pub(crate) use crate::args::store::{
     Backup, Export, Forget, Fork, Import, Items, OutputArgs, PageArgs, Prune, Restore, Rotate,
@@ -157,9 +157,8 @@ pub(crate) struct Show {
     /// Model, if the document does not name it
     #[arg(long, value_parser = model())]
     pub(crate) model: Option<String>,
-    /// Output format: text or json
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) printing: OutputArgs,
     /// Show long texts in full
     #[arg(long)]
     pub(crate) full: bool,

@@ -29,8 +29,7 @@ pub(crate) use self::file::price_table;
 pub(crate) use self::provider::shown_variable;
 pub(crate) use self::routes::{Credential, Endpoint, Routes};
 pub(crate) use self::settings::{
-    AgentSettings, Capture, GatewaySettings, Price, Prices, ReplayMode, ServerSettings,
-    StoreSettings, Timeouts,
+    AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings, Timeouts,
 };
 pub(crate) use self::tracing::TracingSettings;
 

@@ -6,7 +6,8 @@ use clap::Args;
 use jiff::Timestamp;
 use throughline_core::{RawInstant, Wire};
 
-use super::{Format, model, wire};
+use super::store::{OutputArgs, StoreArgs};
+use super::{model, wire};
 
 /// Target of a request, and the known conversation before it.
 #[derive(Debug, Args)]
@@ -58,9 +59,8 @@ pub(crate) struct RequestArgs {
 pub(crate) struct Audit {
     #[command(flatten)]
     pub(crate) about: RequestArgs,
-    /// Output format: text or json
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) printing: OutputArgs,
     /// Request or recording, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -109,9 +109,8 @@ pub(crate) struct Rules {
     /// Print a documentation page instead: all error messages, or with --wire the page of that wire
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
-    /// Output format: text or json
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) printing: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +139,7 @@ pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
     No key, address or path is printed. To check a request, use `throughline audit`.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    pub(crate) printing: super::store::OutputArgs,
+    pub(crate) printing: OutputArgs,
     #[command(flatten)]
-    pub(crate) at: super::store::StoreArgs,
+    pub(crate) at: StoreArgs,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
+use throughline_server::Level;
 
 use super::model;
 use super::store::{OutputArgs, StoreArgs};
@@ -192,7 +193,7 @@ impl UsageBy {
 }
 
 fn log_level(text: &str) -> Result<LogLevel, String> {
-    let known = LogLevel::ALL.iter().find(|(word, _)| *word == text);
+    let known = LOG_LEVELS.iter().find(|(word, _)| *word == text);
     known
         .map(|(_, level)| *level)
         .ok_or_else(|| "expected off, error, warn, info or debug".to_owned())
@@ -210,29 +211,14 @@ fn rate(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected requests per minute, such as 60/min".to_owned())
 }
 
-/// Minimum level of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LogLevel {
-    /// No log lines.
-    Off,
-    /// Lost data.
-    Error,
-    /// Calls that failed in the gateway or at the provider.
-    Warn,
-    /// All calls.
-    #[default]
-    Info,
-    /// Everything.
-    Debug,
-}
+/// Minimum level of log lines; `None` disables the log.
+pub(crate) type LogLevel = Option<Level>;
 
-impl LogLevel {
-    /// All values by their names in the configuration.
-    pub(crate) const ALL: &[(&str, Self)] = &[
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-    ];
-}
+/// All log levels by their names in the configuration.
+pub(crate) const LOG_LEVELS: &[(&str, LogLevel)] = &[
+    ("off", None),
+    ("error", Some(Level::Error)),
+    ("warn", Some(Level::Warn)),
+    ("info", Some(Level::Info)),
+    ("debug", Some(Level::Debug)),
+];

@@ -15,11 +15,9 @@ pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
     let subject = Subject::read(&options.about, &options.file)?;
     let audited =
         audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad_data(error))?;
-    match options.format {
+    match options.printing.format {
         Format::Json => {
-            let mut out = audit_json(&audited).as_str().to_owned();
-            out.push('\n');
-            text::write_out(out.as_bytes()).or_else(Failure::ignore_closed_pipe)?;
+            text::write_json(&audit_json(&audited)).or_else(Failure::ignore_closed_pipe)?;
         }
         Format::Text => {
             let width = text::width(std::io::stdout());

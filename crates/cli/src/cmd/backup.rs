@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use throughline_core::json;
+use serde_json::json;
 use throughline_store::key_file_of;
 
 use crate::args::Backup;
-use crate::cmd::forget::put_unreached;
 use crate::print::failure::Failure;
 use crate::print::progress::Progress;
 use crate::print::text::{self, plain, stored_size};
@@ -36,12 +35,7 @@ fn register(options: &Backup, keys: &Path, is_there: bool) -> Result<(), Failure
                 let done = if is_there { "registered" } else { "unregistered" };
                 format!("{mark} {done} {}\n", plain(&name))
             },
-            || {
-                json::object(|o| {
-                    o.string("keys", &keys.display().to_string());
-                    put_unreached(o, &unreached);
-                })
-            },
+            || json!({ "keys": keys.display().to_string(), "unreached": unreached }),
         )
     })
 }
@@ -72,10 +66,8 @@ fn back_up(options: &Backup, file: &PathBuf) -> Result<(), Failure> {
                 format!("{mark} backed up to {name}, {bytes}; its keys are in {keys}\n")
             },
             || {
-                json::object(|o| {
-                    o.string("backup", &name.to_string());
-                    o.string("keys", &keys.display().to_string()).number("bytes", bytes);
-                })
+                let (name, keys) = (name.to_string(), keys.display().to_string());
+                json!({ "backup": name, "keys": keys, "bytes": bytes })
             },
         )
     })

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use owo_colors::OwoColorize as _;
-use throughline_core::{Json, json};
+use serde_json::{Value, json};
 use throughline_tools::Problem;
 
 use crate::args::ConfigCheck;
@@ -50,31 +50,20 @@ fn told(reading: &ParsedConfig) -> String {
     out
 }
 
-fn json_of(reading: &ParsedConfig) -> Json {
+fn json_of(reading: &ParsedConfig) -> Value {
     let ParsedConfig { config, errors, warnings, env_warnings } = reading;
-    json::object(|o| {
-        o.string("verdict", if errors.is_empty() { "ok" } else { "wrong" });
-        match &config.file {
-            Some(file) => o.string("file", &file.display().to_string()),
-            None => o.null("file"),
-        };
-        for (name, problems) in [("errors", errors), ("warnings", warnings)] {
-            o.array(name, |a| {
-                for problem in problems {
-                    a.object(|o| {
-                        o.number("line", u64::try_from(problem.line).unwrap_or(u64::MAX));
-                        o.number("column", u64::try_from(problem.column).unwrap_or(u64::MAX));
-                        o.string("message", &problem.message);
-                    });
-                }
-            });
-        }
-        o.array("unheard", |a| {
-            for warning in env_warnings {
-                a.object(|o| {
-                    o.string("variable", &warning.variable).string("message", warning.problem);
-                });
-            }
-        });
+    let problems = |problems: &[Problem]| -> Vec<Value> {
+        let problem = |Problem { line, column, message }: &Problem| json!({ "line": line, "column": column, "message": message });
+        problems.iter().map(problem).collect()
+    };
+    let variables = env_warnings
+        .iter()
+        .map(|warning| json!({ "variable": warning.variable, "message": warning.problem }));
+    json!({
+        "verdict": if errors.is_empty() { "ok" } else { "wrong" },
+        "file": config.file.as_ref().map(|file| file.display().to_string()),
+        "errors": problems(errors),
+        "warnings": problems(warnings),
+        "unheard": variables.collect::<Vec<_>>(),
     })
 }

@@ -5,23 +5,24 @@ use std::time::Duration;
 
 use comfy_table::Cell;
 use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
 use throughline_codec::Catalog;
-use throughline_core::{Json, Name, json};
+use throughline_core::Name;
 use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use crate::amount::{dollars, exact_bytes};
-use crate::args::{ConfigShow, LogLevel};
+use crate::args::{ConfigShow, LOG_LEVELS};
 use crate::config::environment::variable;
 use crate::config::prices::PriceTable;
 use crate::config::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
 use crate::config::secret::MASK;
 use crate::config::settings::{
-    Capture, PREFIX_POLICIES, Price, ReplayMode, STORE_FAILURES, Timeouts, config_name,
+    CAPTURE_MODES, PREFIX_POLICIES, Price, REPLAY_MODES, STORE_FAILURES, Timeouts, config_name,
 };
 use crate::config::store_url::default_url;
 use crate::config::{Config, load, shown_variable};
 use crate::print::failure::Failure;
-use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain, push_line, wrapped};
 use throughline_store::without_password;
 
@@ -58,7 +59,7 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
     put("server.listen", server.listen.to_string());
     put("server.allow_open", server.allow_open.to_string());
     put("server.hosts", shown_list(&server.hosts));
-    put("server.log", config_name(LogLevel::ALL, &server.log).to_owned());
+    put("server.log", config_name(LOG_LEVELS, &server.log).to_owned());
     let url = store.url.clone().map_or_else(default_url, Ok)?;
     put("store.url", without_password(&url));
     if let Some(name) = &store.master_key_env {
@@ -67,8 +68,8 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
     put("agents.lease", shown_time(config.agents.lease));
     put("agents.max_steps", config.agents.max_steps.to_string());
     put("agents.max_runs_per_tenant", config.agents.max_runs_per_tenant.to_string());
-    put("gateway.replay", config_name(ReplayMode::ALL, &gateway.replay).to_owned());
-    put("gateway.capture", config_name(Capture::ALL, &gateway.capture).to_owned());
+    put("gateway.replay", config_name(REPLAY_MODES, &gateway.replay).to_owned());
+    put("gateway.capture", config_name(CAPTURE_MODES, &gateway.capture).to_owned());
     put("gateway.prefix", config_name(PREFIX_POLICIES, &gateway.prefix).to_owned());
     put("gateway.body_limit", exact_bytes(gateway.body_limit));
     put("gateway.depth_limit", gateway.depth_limit.to_string());
@@ -246,71 +247,39 @@ fn from(line: usize) -> String {
     format!("line {line}")
 }
 
-fn json_of(config: &Config, values: &[ConfigValue]) -> Json {
-    json::object(|o| {
-        let file = config.file.as_ref().map(|file| file.display().to_string());
-        put_string_or_null(o, "file", file.as_deref());
-        o.array("values", |a| {
-            for ConfigValue { key, value, from } in values {
-                a.object(|o| {
-                    o.string("key", key).string("value", value).string("from", from);
-                });
-            }
-        });
-        o.array("providers", |a| {
-            for provider in config.routes.providers() {
-                a.object(|o| put_provider(o, provider));
-            }
-        });
-        o.array("routes", |a| {
-            for route in config.routes.routes() {
-                a.object(|o| {
-                    o.string("model", &route.model);
-                    o.array("targets", |a| {
-                        for target in &route.targets {
-                            a.string(&target.to_string());
-                        }
-                    });
-                    o.string("from", &from(route.line));
-                });
-            }
-        });
-        o.array("prices", |a| {
-            for (model, price) in &config.prices.0 {
-                a.object(|o| {
-                    o.string("model", model);
-                    put_price(o, price);
-                });
-            }
-        });
+fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
+    let value = |ConfigValue { key, value, from }: &ConfigValue| json!({ "key": key, "value": value, "from": from });
+    let provider = |provider: &ProviderSettings| {
+        let (wire, address) = address(provider);
+        json!({
+            "name": provider.name,
+            "wire": wire,
+            "address": address,
+            "key": shown_key(provider),
+            "models": provider.models,
+            "from": provider_source(provider),
+        })
+    };
+    let route = |route: &Route| {
+        let targets: Vec<String> = route.targets.iter().map(ToString::to_string).collect();
+        json!({ "model": route.model, "targets": targets, "from": from(route.line) })
+    };
+    let price = |(model, price): &(Name, Price)| {
+        json!({
+            "model": model,
+            "input_micro_usd": price.input,
+            "output_micro_usd": price.output,
+            "cached_micro_usd": price.cached,
+            "written_micro_usd": price.written,
+        })
+    };
+    json!({
+        "file": config.file.as_ref().map(|file| file.display().to_string()),
+        "values": values.iter().map(value).collect::<Vec<_>>(),
+        "providers": config.routes.providers().iter().map(provider).collect::<Vec<_>>(),
+        "routes": config.routes.routes().iter().map(route).collect::<Vec<_>>(),
+        "prices": config.prices.0.iter().map(price).collect::<Vec<_>>(),
     })
-}
-
-fn put_provider(o: &mut json::Object<'_>, provider: &ProviderSettings) {
-    let (wire, address) = address(provider);
-    o.string("name", &provider.name).string("wire", wire).string("address", address);
-    o.string("key", &shown_key(provider));
-    o.array("models", |a| {
-        for pattern in &provider.models {
-            a.string(pattern);
-        }
-    });
-    o.string("from", &provider_source(provider));
-}
-
-fn put_price(o: &mut json::Object<'_>, price: &Price) {
-    let sums = [
-        ("input_micro_usd", price.input),
-        ("output_micro_usd", price.output),
-        ("cached_micro_usd", price.cached),
-        ("written_micro_usd", price.written),
-    ];
-    for (name, sum) in sums {
-        match sum {
-            Some(sum) => o.number(name, sum),
-            None => o.null(name),
-        };
-    }
 }
 
 /// One resolved target of a model name.
@@ -348,16 +317,19 @@ fn targets_text(all: &[TargetRow<'_>]) -> String {
     out
 }
 
-fn targets_json(all: &[TargetRow<'_>]) -> Json {
-    json::object(|o| {
-        o.array("targets", |a| {
-            for TargetRow { destination, wire, address, key, price } in all {
-                a.object(|o| {
-                    o.string("provider", &destination.provider).string("model", &destination.model);
-                    o.string("wire", wire).string("address", address).string("key", key);
-                    put_price(o, price);
-                });
-            }
-        });
-    })
+fn targets_json(all: &[TargetRow<'_>]) -> Value {
+    let targets = all.iter().map(|TargetRow { destination, wire, address, key, price }| {
+        json!({
+            "provider": destination.provider,
+            "model": destination.model,
+            "wire": wire,
+            "address": address,
+            "key": key,
+            "input_micro_usd": price.input,
+            "output_micro_usd": price.output,
+            "cached_micro_usd": price.cached,
+            "written_micro_usd": price.written,
+        })
+    });
+    json!({ "targets": targets.collect::<Vec<_>>() })
 }

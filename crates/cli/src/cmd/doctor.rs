@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use owo_colors::OwoColorize as _;
+use serde_json::{Map, Value};
 use throughline_codec::{CODECS, Catalog};
-use throughline_core::{Json, json};
 
 use crate::args::Doctor;
 use crate::config::environment::variable;
@@ -101,10 +101,6 @@ fn told(facts: &ReportLines) -> String {
     out
 }
 
-fn json_of(facts: &ReportLines) -> Json {
-    json::object(|o| {
-        for (what, value) in facts {
-            o.string(&what.replace(' ', "_"), value);
-        }
-    })
+fn json_of(facts: &ReportLines) -> Map<String, Value> {
+    facts.iter().map(|(what, value)| (what.replace(' ', "_"), value.as_str().into())).collect()
 }

@@ -5,6 +5,7 @@ use owo_colors::OwoColorize as _;
 use similar::{ChangeTag, TextDiff};
 use throughline_codec::{Audit, Catalog, Document, Finding, Rule, Transcript, audit, codec};
 use throughline_core::{Name, Request, Tree};
+use throughline_tools::suggest::did_you_mean;
 
 use crate::args::Explain;
 use crate::cmd::report::style_of;
@@ -40,14 +41,10 @@ fn find(name: &str) -> Result<&'static Rule, Failure> {
     }
     let is_ambiguous = !called.is_empty();
     let close = if is_ambiguous { called } else { nearest(name) };
-    let close: Vec<String> = close.iter().map(|rule| format!("`{}`", rule.id)).collect();
-    let hint = match close.as_slice() {
-        [] => String::new(),
-        [one] => format!(" did you mean {one}?"),
-        [others @ .., last] => format!(" did you mean {} or {last}?", others.join(", ")),
-    };
+    let close: Vec<&str> = close.iter().map(|rule| rule.id).collect();
+    let hint = if close.is_empty() { ";".to_owned() } else { did_you_mean(&close) };
     let what = if is_ambiguous { "matches several rules" } else { "is not a rule" };
-    Err(Failure::Usage(format!("`{name}` {what};{hint} `throughline rules` lists all rules")))
+    Err(Failure::Usage(format!("`{name}` {what}{hint} `throughline rules` lists all rules")))
 }
 
 /// Returns the rules with the most similar names.

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use throughline_core::{Json, LogId, RedactionPolicy, json};
+use throughline_core::{LogId, RedactionPolicy};
 use throughline_store::ExportSummary;
 
 use crate::args::{Export, Format};
@@ -159,13 +160,11 @@ impl<W: Write> Write for ExportWriter<W> {
 fn print_summary(options: &Export, done: &ExportSummary) {
     match options.printing.format {
         Format::Text => text::note(&sentence(done, &options.output, options.full)),
-        Format::Json => anstream::eprintln!("{}", json_of(done, &options.output).as_str()),
+        Format::Json => anstream::eprintln!("{}", json_of(done, &options.output)),
     }
 }
 
 fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
-    let number =
-        |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
     let redacted = match (is_full, done.redacted) {
         (true, _) => " (full)".to_owned(),
         (false, 0) => " (redacted)".to_owned(),
@@ -178,16 +177,18 @@ fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
     };
     format!(
         "exported{to}: {}, {}, {}{redacted}",
-        number(done.threads, "thread"),
-        number(done.runs, "run"),
-        number(done.records, "record")
+        count(done.threads, "thread"),
+        count(done.runs, "run"),
+        count(done.records, "record")
     )
 }
 
-fn json_of(done: &ExportSummary, output: &Path) -> Json {
-    json::object(|o| {
-        o.string("output", &output.display().to_string());
-        o.number("threads", done.threads).number("runs", done.runs);
-        o.number("records", done.records).number("redacted", done.redacted);
+fn json_of(done: &ExportSummary, output: &Path) -> Value {
+    json!({
+        "output": output.display().to_string(),
+        "threads": done.threads,
+        "runs": done.runs,
+        "records": done.records,
+        "redacted": done.redacted,
     })
 }

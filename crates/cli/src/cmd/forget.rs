@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use owo_colors::{OwoColorize as _, Style};
-use throughline_core::{LogHead, LogId, Name, json};
+use serde_json::json;
+use throughline_core::{LogHead, LogId};
 use throughline_store::{ErasureReport, Page};
 
 use crate::args::Forget;
@@ -35,14 +36,11 @@ pub(crate) fn run(options: &Forget) -> Result<ExitCode, Failure> {
             &options.printing,
             || format!("{} forgotten: {}\n", text::mark(true), sentence(&destroyed)),
             || {
-                json::object(|o| {
-                    o.array("logs", |list| {
-                        for log in &destroyed.logs {
-                            list.string(&log.0);
-                        }
-                    });
-                    o.number("records", destroyed.records).number("bytes", destroyed.bytes);
-                    put_unreached(o, &destroyed.unreached);
+                json!({
+                    "logs": destroyed.logs.iter().map(|log| &*log.0).collect::<Vec<_>>(),
+                    "records": destroyed.records,
+                    "bytes": destroyed.bytes,
+                    "unreached": destroyed.unreached,
                 })
             },
         )
@@ -79,10 +77,8 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
 
 /// Summarises the erased content.
 pub(crate) fn sentence(destroyed: &ErasureReport) -> String {
-    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (records, bytes) = (number(destroyed.records), stored_size(destroyed.bytes));
-    let logs = count(destroyed.logs.len(), "log");
-    format!("{} in {logs}, {bytes}", count(records, "record"))
+    let (records, logs) = (count(destroyed.records, "record"), count(destroyed.logs.len(), "log"));
+    format!("{records} in {logs}, {}", stored_size(destroyed.bytes))
 }
 
 /// Reports key files and records that may still hold the content; the exit code is then 1.
@@ -96,7 +92,7 @@ pub(crate) fn report_unreached(destroyed: &ErasureReport) -> ExitCode {
         text::notice("unreachable:", Style::new().red(), &message);
     }
     if destroyed.damaged > 0 {
-        let records = count(usize::try_from(destroyed.damaged).unwrap_or(usize::MAX), "record");
+        let records = count(destroyed.damaged, "record");
         let message = format!(
             "{records} of the thread cannot be decrypted and may hold it too: `throughline verify` \
              locates them; forget the whole thread to be certain"
@@ -105,12 +101,4 @@ pub(crate) fn report_unreached(destroyed: &ErasureReport) -> ExitCode {
     }
     let is_certain = destroyed.unreached.is_empty() && destroyed.damaged == 0;
     if is_certain { ExitCode::SUCCESS } else { ExitCode::from(1) }
-}
-
-pub(crate) fn put_unreached(o: &mut json::Object<'_>, unreached: &[Name]) {
-    o.array("unreached", |list| {
-        for backup in unreached {
-            list.string(backup);
-        }
-    });
 }

@@ -1,6 +1,7 @@
 //! `throughline fork`: creates a thread that shares the history of another one.
 
-use throughline_core::{LogId, Store as _, StoreError, json};
+use serde_json::json;
+use throughline_core::{LogId, Store as _, StoreError};
 
 use crate::args::Fork;
 use crate::print::failure::Failure;
@@ -30,15 +31,7 @@ pub(crate) fn run(options: &Fork) -> Result<(), Failure> {
                 let (new, thread) = (plain(&new.0), plain(&thread.0));
                 format!("{} {new} continues from record {at} of {thread}\n", text::mark(true))
             },
-            || {
-                json::object(|o| {
-                    o.string("id", &new.0);
-                    o.object("forked_from", |o| {
-                        o.string("thread", &thread.0).number("at", at);
-                    });
-                    o.number("records", at);
-                })
-            },
+            || json!({ "id": new.0, "forked_from": { "thread": thread.0, "at": at }, "records": at }),
         )
     })
 }

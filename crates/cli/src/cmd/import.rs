@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use throughline_core::{Json, StoreError, json};
+use serde_json::{Value, json};
+use throughline_core::StoreError;
 use throughline_store::{ImportSummary, verify_export};
 
 use crate::args::{Import, OutputArgs};
@@ -147,18 +148,16 @@ fn import_failure(opened: &OpenStore, source: &ExportSource, error: StoreError) 
 }
 
 fn told(opened: &OpenStore, done: &ImportSummary) -> String {
-    let number =
-        |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
     let mut out = format!(
         "{} imported for the tenant {}: {}, {}, {}\n",
         text::mark(true),
         plain(&opened.tenant.0),
         count(done.threads.len(), "thread"),
-        number(done.runs, "run"),
-        number(done.records, "record")
+        count(done.runs, "run"),
+        count(done.records, "record")
     );
     if done.without_content > 0 {
-        let some = number(done.without_content, "record");
+        let some = count(done.without_content, "record");
         text::push_line(
             &mut out,
             &format!("  {some} imported without content: redacted or forgotten"),
@@ -167,15 +166,13 @@ fn told(opened: &OpenStore, done: &ImportSummary) -> String {
     out
 }
 
-fn json_of(done: &ImportSummary) -> Json {
-    json::object(|o| {
-        o.array("threads", |list| {
-            for thread in &done.threads {
-                list.string(&thread.0);
-            }
-        });
-        o.number("runs", done.runs).number("records", done.records);
-        o.number("without_content", done.without_content);
-        o.string("from_store", &done.store).string("from_tenant", &done.tenant);
+fn json_of(done: &ImportSummary) -> Value {
+    json!({
+        "threads": done.threads.iter().map(|thread| &*thread.0).collect::<Vec<_>>(),
+        "runs": done.runs,
+        "records": done.records,
+        "without_content": done.without_content,
+        "from_store": done.store,
+        "from_tenant": done.tenant,
     })
 }

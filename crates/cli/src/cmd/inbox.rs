@@ -15,7 +15,6 @@ use crate::agent::{
 };
 use crate::args::{Inbox, StoreArgs};
 use crate::print::failure::Failure;
-use crate::print::listing::put_string_or_null;
 use crate::print::text::{self, minute, one_line, plain, push_line, width};
 
 pub(crate) fn run(options: &Inbox) -> Result<(), Failure> {
@@ -85,7 +84,10 @@ impl InboxEntry {
         let PendingEntry { id, kind, log, opened, expires, .. } = &self.pending;
         o.string("id", id).string("kind", kind).string("run", &log.0);
         o.string("opened", &opened.to_string());
-        put_string_or_null(o, "expires", expires.map(|at| at.to_string()).as_deref());
+        match expires {
+            Some(at) => o.string("expires", &at.to_string()),
+            None => o.null("expires"),
+        };
         if let Some((tool, args)) = &self.call {
             o.string("tool", tool).raw("args", args);
         }

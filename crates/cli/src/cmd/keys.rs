@@ -3,14 +3,15 @@
 
 use comfy_table::{Attribute, Cell, Color};
 use owo_colors::OwoColorize as _;
-use throughline_core::{Json, Name, json};
+use serde_json::{Value, json};
+use throughline_core::Name;
 use throughline_replay::Claims;
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 
 use crate::amount::dollars;
 use crate::args::{Keys, KeysCreate, KeysList, KeysRevoke};
 use crate::print::failure::Failure;
-use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing};
 
@@ -57,9 +58,12 @@ fn create(options: &KeysCreate) -> Result<(), Failure> {
                 )
             },
             || {
-                json::object(|o| {
-                    o.string("id", &id).string("tenant", tenant).string("label", &options.label);
-                    o.raw("limits", &limits.json()).string("key", &secret);
+                json!({
+                    "id": id,
+                    "tenant": tenant,
+                    "label": options.label,
+                    "limits": limits.json(),
+                    "key": secret,
                 })
             },
         )
@@ -95,23 +99,17 @@ fn keys_table(keys: &[ApiKey]) -> String {
     table(columns)
 }
 
-fn json_of(keys: &[ApiKey]) -> Json {
-    json::object(|o| {
-        o.array("keys", |a| {
-            for key in keys {
-                a.object(|o| {
-                    o.string("id", &key.id).string("label", &key.label);
-                    o.raw("limits", &key.limits.json());
-                    o.string("created", &key.created.to_string());
-                    put_string_or_null(
-                        o,
-                        "revoked",
-                        key.revoked.map(|at| at.to_string()).as_deref(),
-                    );
-                });
-            }
-        });
-    })
+fn json_of(keys: &[ApiKey]) -> Value {
+    let keys = keys.iter().map(|key| {
+        json!({
+            "id": key.id,
+            "label": key.label,
+            "limits": key.limits.json(),
+            "created": key.created.to_string(),
+            "revoked": key.revoked.map(|at| at.to_string()),
+        })
+    });
+    json!({ "keys": keys.collect::<Vec<_>>() })
 }
 
 /// Describes limits for people; empty if there are none.
@@ -139,11 +137,7 @@ fn revoke(options: &KeysRevoke) -> Result<(), Failure> {
         text::answer(
             &options.printing,
             || format!("{} {} is revoked and no longer accepted\n", text::mark(true), plain(id)),
-            || {
-                json::object(|o| {
-                    o.string("revoked", id);
-                })
-            },
+            || json!({ "revoked": id }),
         )
     })
 }

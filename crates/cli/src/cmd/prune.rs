@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::Cell;
-use jiff::Timestamp;
-use throughline_core::{Json, LogHead, json};
+use serde_json::{Value, json};
+use throughline_core::LogHead;
 use throughline_store::{ErasureReport, Retention};
 
 use crate::args::Prune;
-use crate::cmd::forget::{confirm, put_unreached, report_unreached, sentence};
+use crate::clock;
+use crate::cmd::forget::{confirm, report_unreached, sentence};
 use crate::print::failure::Failure;
 use crate::print::listing::{self, Column};
 use crate::print::progress::Progress;
@@ -23,7 +24,7 @@ pub(crate) fn run(options: &Prune) -> Result<ExitCode, Failure> {
         older_than: options.days.map(|days| Duration::from_secs(u64::from(days) * DAY)),
         at_most_bytes: options.bytes,
     };
-    let now = now();
+    let now = clock::now();
     store::with(&options.at, IfMissing::Fails, |opened| {
         let mut threads = opened.run(opened.journal.expiring(&opened.tenant, retention, now))?;
         let destroyed = if options.dry_run || threads.is_empty() {
@@ -59,11 +60,6 @@ fn question(threads: &[(LogHead, u64)]) -> String {
     format!("Erase the content of {} ({bytes}) permanently?", count(threads.len(), "thread"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
-fn now() -> Timestamp {
-    Timestamp::now()
-}
-
 fn told(options: &Prune, threads: &[(LogHead, u64)], destroyed: Option<&ErasureReport>) -> String {
     if threads.is_empty() {
         return "nothing expires: no thread is old enough, and the store is within the size limit\n".to_owned();
@@ -89,24 +85,21 @@ fn told(options: &Prune, threads: &[(LogHead, u64)], destroyed: Option<&ErasureR
     out
 }
 
-fn json_of(options: &Prune, threads: &[(LogHead, u64)], destroyed: Option<&ErasureReport>) -> Json {
-    json::object(|o| {
-        o.bool("dry_run", options.dry_run);
-        o.array("threads", |list| {
-            for (head, bytes) in threads {
-                list.object(|o| {
-                    o.string("id", &head.log.0).number("bytes", *bytes);
-                    o.string("updated", &head.updated.to_string());
-                });
-            }
-        });
-        let none = ErasureReport::default();
-        match (options.dry_run, destroyed.unwrap_or(&none)) {
-            (true, _) => o.null("records"),
-            (false, destroyed) => o.number("records", destroyed.records),
-        };
-        let bytes = threads.iter().map(|(_, bytes)| bytes).sum();
-        o.number("bytes", destroyed.map_or(bytes, |destroyed| destroyed.bytes));
-        put_unreached(o, &destroyed.unwrap_or(&none).unreached);
+fn json_of(
+    options: &Prune,
+    threads: &[(LogHead, u64)],
+    destroyed: Option<&ErasureReport>,
+) -> Value {
+    let bytes = threads.iter().map(|(_, bytes)| bytes).sum();
+    let records = destroyed.map_or(0, |destroyed| destroyed.records);
+    let threads = threads.iter().map(|(head, bytes)| {
+        json!({ "id": head.log.0, "bytes": bytes, "updated": head.updated.to_string() })
+    });
+    json!({
+        "dry_run": options.dry_run,
+        "threads": threads.collect::<Vec<_>>(),
+        "records": (!options.dry_run).then_some(records),
+        "bytes": destroyed.map_or(bytes, |destroyed| destroyed.bytes),
+        "unreached": destroyed.map(|destroyed| &*destroyed.unreached).unwrap_or_default(),
     })
 }

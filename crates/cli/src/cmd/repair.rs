@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color};
 use owo_colors::OwoColorize as _;
 use throughline_codec::{
     Finding, Repair as Repaired, RepairLevel, Severity, applied_fixes_json, repair,
@@ -16,6 +16,7 @@ use crate::cmd::report;
 use crate::input::session;
 use crate::input::subject::Subject;
 use crate::print::failure::Failure;
+use crate::print::listing::{borderless_table, keep_whole};
 use crate::print::text;
 
 pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
@@ -80,9 +81,7 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
         anstream::eprintln!();
     }
     if !changes.is_empty() {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+        let mut table = borderless_table(width);
         for change in changes {
             table.add_row([
                 Cell::new("~").fg(Color::Green),
@@ -91,7 +90,7 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
                 Cell::new(text::plain(&shorten_opaque_words(&change.what))),
             ]);
         }
-        text::keep_whole(&mut table, 1);
+        keep_whole(&mut table, 1);
         anstream::eprintln!("{}", table.trim_fmt());
     }
     if !left.is_empty() {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use owo_colors::Style;
-use throughline_core::{StoreError, json};
+use serde_json::json;
+use throughline_core::StoreError;
 
 use crate::args::{Restore, StoreArgs};
 use crate::print::failure::Failure;
@@ -31,26 +32,27 @@ pub(crate) fn run(options: &Restore) -> Result<ExitCode, Failure> {
         }
         error => Failure::Usage(error.to_string()),
     })?;
-    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let name = to.display().to_string();
     text::answer(
         printing,
         || {
-            let (mark, records) = (text::mark(true), count(number(restored.records), "record"));
+            let (mark, records) = (text::mark(true), count(restored.records, "record"));
             let gone = restored.gone;
             format!("{mark} restored to {}, {records}, {gone} without content\n", plain(&name))
         },
         || {
-            json::object(|o| {
-                o.string("store", &name).number("records", restored.records);
-                o.number("gone", restored.gone).number("without_key", restored.without_key);
+            json!({
+                "store": name,
+                "records": restored.records,
+                "gone": restored.gone,
+                "without_key": restored.without_key,
             })
         },
     )?;
     if restored.without_key == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    let records = count(number(restored.without_key), "record");
+    let records = count(restored.without_key, "record");
     let message = format!(
         "{records} cannot be decrypted, and there is no record that they were forgotten: run any command \
          on the original store, which completes the key file, and restore again"

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use owo_colors::Style;
-use throughline_core::json;
+use serde_json::json;
 use throughline_store::RotationReport;
 
 use crate::args::Rotate;
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode, Failure> {
         text::answer(
             &options.printing,
             || {
-                let contents = count(usize::try_from(wrapped).unwrap_or(usize::MAX), "content");
+                let contents = count(wrapped, "content");
                 let mark = text::mark(!is_behind);
                 format!(
                     "{mark} {contents} wrapped under the new key\n  \
@@ -33,11 +33,7 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode, Failure> {
                      existing backups still need the key that they were made with\n"
                 )
             },
-            || {
-                json::object(|o| {
-                    o.number("rotated", wrapped).bool("behind", is_behind);
-                })
-            },
+            || json!({ "rotated": wrapped, "behind": is_behind }),
         )
         .or_else(Failure::ignore_closed_pipe)?;
         Ok(if is_behind { behind() } else { ExitCode::SUCCESS })

@@ -5,17 +5,16 @@ mod page;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
-    presets,
-};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Width};
 use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
 use throughline_codec::{CODECS, Catalog, Rule, Severity, put_evidence};
-use throughline_core::{Json, Name, Origin, Profile, Provider, Target, json};
+use throughline_core::{Name, Origin, Profile, Provider, Target, json};
 
-use crate::args::{Format, Rules};
+use crate::args::Rules;
 use crate::cmd::report::sentence;
 use crate::print::failure::Failure;
+use crate::print::listing::{borderless_table, keep_whole};
 use crate::print::text;
 
 pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
@@ -31,14 +30,7 @@ pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
         };
         return text::write_out(page.as_bytes());
     }
-    match options.format {
-        Format::Json => {
-            let mut out = json_of(&wires).as_str().to_owned();
-            out.push('\n');
-            text::write_out(out.as_bytes())
-        }
-        Format::Text => text::write_styled(&tables(&wires)),
-    }
+    text::answer(&options.printing, || tables(&wires), || json_of(&wires))
 }
 
 /// Returns all rules of all wires.
@@ -136,16 +128,14 @@ fn stem(name: &str) -> &str {
 }
 
 fn tables(wires: &[&[&'static Rule]]) -> String {
-    let width = u16::try_from(text::width(std::io::stdout())).unwrap_or(u16::MAX);
+    let width = text::width(std::io::stdout());
     let mut out = String::new();
     for rules in wires {
         let Some(first) = rules.first() else { continue };
         let count = text::count(rules.len(), "rule");
         let wire = first.wire.as_str().bold().to_string();
         text::push_line(&mut out, &format!("{wire}  {}", count.dimmed()));
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width).enforce_styling();
+        let mut table = borderless_table(width);
         for rule in *rules {
             table.add_row([
                 Cell::new(rule.severity.as_str())
@@ -157,14 +147,12 @@ fn tables(wires: &[&[&'static Rule]]) -> String {
             ]);
         }
         // Rule ids are never broken, so that they can be copied.
-        for column in [0, 1] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
-        }
+        keep_whole(&mut table, 0);
+        keep_whole(&mut table, 1);
         // The scope is often one word, the title a sentence.
         if let Some(column) = table.column_mut(3) {
-            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width / 4)));
+            let quarter = u16::try_from(width / 4).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(quarter)));
         }
         text::push_line(&mut out, &format!("{table}\n"));
     }
@@ -185,41 +173,28 @@ fn color_of(severity: Severity) -> Color {
     }
 }
 
-fn json_of(wires: &[&[&'static Rule]]) -> Json {
-    json::array(|a| {
-        for rule in wires.iter().flat_map(|rules| rules.iter()) {
-            let scope = Scope::for_rule(rule);
-            a.object(|o| {
-                o.string("id", rule.id).string("wire", rule.wire.as_str());
-                o.string("severity", rule.severity.as_str()).string("title", rule.title);
-                o.string("why", rule.why);
-                match rule.provider_error {
-                    Some(error) => o.string("provider_error", error),
-                    None => o.null("provider_error"),
-                };
-                o.string("fix", rule.fix);
-                put_names(o, "profiles", &scope.profiles);
-                put_names(o, "providers", &scope.providers);
-                o.array("evidence", |a| put_evidence(a, rule));
-                o.object("example", |o| {
-                    let example = &rule.example;
-                    o.string("provider", example.provider).string("model", example.model);
-                    o.array("prior", |a| {
-                        for document in example.prior {
-                            a.string(document);
-                        }
-                    });
-                    o.string("failing", example.failing).string("mended", example.fixed);
-                });
-            });
-        }
-    })
-}
-
-fn put_names(o: &mut json::Object<'_>, key: &str, names: &BTreeSet<Name>) {
-    o.array(key, |a| {
-        for name in names {
-            a.string(name);
-        }
-    });
+fn json_of(wires: &[&[&'static Rule]]) -> Vec<Value> {
+    let rule = |rule: &&Rule| {
+        let (scope, example) = (Scope::for_rule(rule), &rule.example);
+        json!({
+            "id": rule.id,
+            "wire": rule.wire.as_str(),
+            "severity": rule.severity.as_str(),
+            "title": rule.title,
+            "why": rule.why,
+            "provider_error": rule.provider_error,
+            "fix": rule.fix,
+            "profiles": scope.profiles,
+            "providers": scope.providers,
+            "evidence": json::array(|a| put_evidence(a, rule)),
+            "example": {
+                "provider": example.provider,
+                "model": example.model,
+                "prior": example.prior,
+                "failing": example.failing,
+                "mended": example.fixed,
+            },
+        })
+    };
+    wires.iter().flat_map(|rules| rules.iter()).map(rule).collect()
 }

@@ -1,5 +1,6 @@
 //! `throughline run` and `throughline resume`: drive an agent and prompt at the terminal.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use owo_colors::Style;
+use serde_json::json;
 use throughline_agent::{Phase, RunCommand, RunRequest, RunStatus, State};
-use throughline_core::{Body, LogId, RunEvent, json};
+use throughline_core::{Body, LogId, RunEvent};
 
 use crate::agent::{
     self, AgentContext, CommandHints, EventPrinter, FollowOutcome, ModelAccess, Tools,
@@ -140,30 +142,16 @@ fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<(), Failure>
     let program = std::env::current_exe().context("this program cannot be found")?;
     let mut command = Command::new(program);
     command.arg("resume").arg(&*run.0).arg("--no-ask").args(["--tenant", &at.tenant]);
-    let option = |command: &mut Command, name: &str, value: &std::ffi::OsStr| {
-        command.arg(name).arg(value);
+    let mut option = |name: &str, value: &dyn AsRef<OsStr>| {
+        command.arg(name).arg(value.as_ref());
     };
-    if let Some(store) = &at.store {
-        option(&mut command, "--store", store.as_ref());
-    }
-    if let Some(file) = &at.config {
-        option(&mut command, "--config", file.as_ref());
-    }
-    if let Some(file) = &at.master_key_file {
-        option(&mut command, "--master-key-file", file.as_ref());
-    }
-    for file in &at.retired_key_file {
-        option(&mut command, "--retired-key-file", file.as_ref());
-    }
-    if let Some(seconds) = using.lease {
-        option(&mut command, "--lease", seconds.to_string().as_ref());
-    }
-    if let Some(file) = &using.agent {
-        option(&mut command, "--agent", file.as_ref());
-    }
-    for tool in &using.tool {
-        option(&mut command, "--tool", tool.as_ref());
-    }
+    at.store.iter().for_each(|url| option("--store", url));
+    at.config.iter().for_each(|file| option("--config", file));
+    at.master_key_file.iter().for_each(|file| option("--master-key-file", file));
+    at.retired_key_file.iter().for_each(|file| option("--retired-key-file", file));
+    using.lease.iter().for_each(|seconds| option("--lease", &seconds.to_string()));
+    using.agent.iter().for_each(|file| option("--agent", file));
+    using.tool.iter().for_each(|tool| option("--tool", tool));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C in the terminal must not reach the background process.
     let spawned = command.process_group(0).spawn();
@@ -177,12 +165,7 @@ fn print_detached(
     hint: &CommandHints,
 ) -> Result<(), Failure> {
     match format {
-        Format::Json => {
-            let told = json::object(|o| {
-                o.string("run", &run.0).string("thread", &thread.0);
-            });
-            text::write_out(format!("{}\n", told.as_str()).as_bytes())
-        }
+        Format::Json => text::write_json(&json!({ "run": run.0, "thread": thread.0 })),
         Format::Text => {
             text::write_out(format!("{run}\n").as_bytes())?;
             text::note(&format!(

@@ -1,7 +1,8 @@
 //! `throughline runs`: lists the runs of a store.
 
 use comfy_table::Cell;
-use throughline_core::{Json, LogHead, LogId, json};
+use serde_json::{Value, json};
+use throughline_core::{LogHead, LogId};
 
 use crate::args::Runs;
 use crate::print::failure::Failure;
@@ -53,18 +54,19 @@ fn page_of(runs: &[LogHead], next: Option<&str>) -> String {
     out
 }
 
-fn json_of(runs: &[LogHead], next: Option<&str>) -> Json {
-    json::object(|o| {
-        o.array("runs", |list| {
-            for head in runs {
-                list.object(|o| {
-                    o.string("id", &head.log.0);
-                    listing::put_string_or_null(o, "thread", head.of.as_ref().map(|of| &*of.0));
-                    o.number("records", head.last).number("events", head.events);
-                    listing::put_head(o, head);
-                });
-            }
-        });
-        listing::put_string_or_null(o, "next", next);
-    })
+fn json_of(runs: &[LogHead], next: Option<&str>) -> Value {
+    let runs = runs.iter().map(|head| {
+        json!({
+            "id": head.log.0,
+            "thread": head.of.as_ref().map(|of| &*of.0),
+            "records": head.last,
+            "events": head.events,
+            "bytes": head.bytes,
+            "status": head.status,
+            "gone": head.gone.map(|reason| reason.to_string()),
+            "created": head.created.to_string(),
+            "updated": head.updated.to_string(),
+        })
+    });
+    json!({ "runs": runs.collect::<Vec<_>>(), "next": next })
 }

@@ -4,7 +4,6 @@ mod keyring;
 mod lines;
 mod welcome;
 
-use std::io;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -12,18 +11,14 @@ use throughline_agent::Watcher;
 use throughline_codec::Catalog;
 use throughline_core::Upstream;
 use throughline_core::json::SizeLimits;
-use throughline_provider::Http;
 use throughline_replay::{Claims, Replay};
-use throughline_server::{
-    AgentApi, CallTraces, Gateway, Level, Limits, Passthrough, ReplayMode, RunCaps, Telemetry,
-};
+use throughline_server::{AgentApi, CallTraces, Gateway, Limits, Passthrough, RunCaps, Telemetry};
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
 
-use crate::args::LogLevel;
 use crate::args::Serve;
 use crate::config::prices::PriceTable;
-use crate::config::{self, Capture, Config, ServerSettings};
+use crate::config::{self, Config, ServerSettings};
 use crate::print::failure::Failure;
 use crate::print::text;
 use crate::store::{IfMissing, Signals, open_failure, open_options, without_password};
@@ -32,7 +27,7 @@ use crate::tracing::{ConsoleTraces, ProcessTraces};
 use self::keyring::StoreKeys;
 use self::lines::JsonLog;
 use self::welcome::AccessMode;
-use crate::router::{ConfigRouter, endpoints};
+use crate::router::ConfigRouter;
 
 pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
     let config = config::load(options.at.config.as_deref())?;
@@ -45,10 +40,7 @@ async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
     config.server.allow_open |= options.allow_open;
     config.server.log = options.log.unwrap_or(config.server.log);
     let (url, mut how) = open_options(&options.at, IfMissing::IsMade)?;
-    how.durability = match config.gateway.capture {
-        Capture::Durable => Durability::Durable,
-        Capture::Relaxed => Durability::Relaxed,
-    };
+    how.durability = config.gateway.capture;
     let journal = open(&url, &how).await.map_err(|error| open_failure(error, &url))?;
     let served = answer(&config, &journal, &without_password(&url)).await;
     let closed = journal.close().await.map_err(|error| open_failure(error, &url));
@@ -67,22 +59,15 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
              `throughline keys create`, or use --allow-open"
         )));
     }
-    let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "{listen} is in use: choose another address with --listen, or port 0 for a free port"
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
-    })?;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|error| Failure::from_listen(listen, error))?;
     let address = listener.local_addr().context("the listening address cannot be read")?;
     let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
     let simulator = simulator.context("the simulators cannot be started")?;
     let catalog = Arc::new(Catalog::builtin().clone());
-    let endpoints = endpoints(&config.routes, &config.gateway.timeouts, &catalog, &simulator.url());
-    let endpoints = endpoints.map_err(|error| Failure::BadData(error.to_string()))?;
-    let upstream = Http::new(endpoints, Arc::new(now));
-    let upstream = upstream.map_err(|error| Failure::BadData(error.to_string()))?;
+    let upstream: Arc<dyn Upstream> = Arc::new(crate::agent::upstream(config, &simulator)?);
     let limits = limits(&config.gateway);
-    let lines = Arc::new(JsonLog::new(level(log)));
+    let lines = Arc::new(JsonLog::new(log));
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let told = Arc::<JsonLog>::clone(&lines);
     let keyring_log = Arc::<JsonLog>::clone(&lines);
@@ -97,10 +82,9 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let claims = Claims::new(journal.derived_key("claims"));
     let replay = Replay::new(Arc::new(journal.clone()), claims);
     let replay = match config.gateway.capture {
-        Capture::Durable => replay,
-        Capture::Relaxed => replay.relaxed(),
+        Durability::Durable => replay,
+        Durability::Relaxed => replay.relaxed(),
     };
-    let upstream: Arc<dyn Upstream> = Arc::new(upstream);
     let tools = config.tools.clone().open().await;
     let tools = tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?;
     let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
@@ -123,7 +107,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         upstream,
         directory: Arc::new(ConfigRouter::new(config.routes.clone(), Arc::clone(&catalog))),
         catalog,
-        mode: mode(config.gateway.replay),
+        mode: config.gateway.replay,
         prefix: config.gateway.prefix,
         keyring: Arc::new(StoreKeys::new(journal.clone(), keyring_log)),
         allow_open,
@@ -174,28 +158,4 @@ fn limits(gateway: &config::GatewaySettings) -> Limits {
         capture: gateway.timeouts.capture,
         shutdown: gateway.timeouts.shutdown,
     }
-}
-
-fn level(level: LogLevel) -> Option<Level> {
-    match level {
-        LogLevel::Off => None,
-        LogLevel::Error => Some(Level::Error),
-        LogLevel::Warn => Some(Level::Warn),
-        LogLevel::Info => Some(Level::Info),
-        LogLevel::Debug => Some(Level::Debug),
-    }
-}
-
-fn mode(mode: config::ReplayMode) -> ReplayMode {
-    match mode {
-        config::ReplayMode::Observe => ReplayMode::Observe,
-        config::ReplayMode::Repair => ReplayMode::Repair,
-        config::ReplayMode::Enforce => ReplayMode::Enforce,
-        config::ReplayMode::Off => ReplayMode::Off,
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
-fn now() -> jiff::Timestamp {
-    jiff::Timestamp::now()
 }

@@ -39,12 +39,8 @@ pub(crate) fn run(options: &Show) -> Result<(), Failure> {
         asked = asked_for(&model)?;
     }
     let shown = read(&input, &kind, &asked, &request)?;
-    match options.format {
-        Format::Json => {
-            let mut out = json_of(&kind, &asked, &shown).as_str().to_owned();
-            out.push('\n');
-            crate::print::text::write_out(out.as_bytes())
-        }
+    match options.printing.format {
+        Format::Json => text::write_json(&json_of(&kind, &asked, &shown)),
         Format::Text => {
             if kind.document == Document::Request {
                 input::note_unknown_model(&asked);

@@ -1,6 +1,5 @@
 //! `throughline sim`: runs the provider simulators in the foreground.
 
-use std::io;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -42,12 +41,8 @@ fn script(file: &Path) -> Result<Script, Failure> {
 
 async fn serve(options: Options) -> Result<(), Failure> {
     let (listen, seed) = (options.listen, options.seed);
-    let simulator = start(options).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => anyhow::anyhow!(
-            "{listen} is in use: choose another address with --listen, or port 0 for a free port"
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
-    })?;
+    let simulator = start(options).await;
+    let simulator = simulator.map_err(|error| Failure::from_listen(listen, error))?;
     text::write_styled(&welcome(&simulator, seed))?;
     Signals::new().context("signal handlers cannot be installed")?.wait_for_stop().await;
     simulator.stop().await;

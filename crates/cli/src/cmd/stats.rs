@@ -1,7 +1,7 @@
 //! `throughline stats`: prints counts and sizes of a store.
 
 use owo_colors::OwoColorize as _;
-use throughline_core::{Json, json};
+use serde_json::{Value, json};
 use throughline_store::Stats as Counted;
 
 use crate::args::Stats;
@@ -46,15 +46,21 @@ fn told(url: &str, key: &str, counted: &Counted) -> String {
     out
 }
 
-fn json_of(url: &str, key: &str, counted: &Counted) -> Json {
-    json::object(|o| {
-        o.string("store", url).string("public_key", key);
-        o.number("tenants", counted.tenants).number("threads", counted.threads);
-        o.number("runs", counted.runs).number("records", counted.records);
-        o.number("content_bytes", counted.content_bytes);
-        o.number("blobs", counted.blobs).number("blob_bytes", counted.blob_bytes);
-        o.number("turns", counted.turns).number("pending", counted.pending);
-        o.number("segments", counted.segments).number("manifests", counted.manifests);
-        o.number("disk_bytes", counted.disk_bytes);
+fn json_of(url: &str, key: &str, counted: &Counted) -> Value {
+    json!({
+        "store": url,
+        "public_key": key,
+        "tenants": counted.tenants,
+        "threads": counted.threads,
+        "runs": counted.runs,
+        "records": counted.records,
+        "content_bytes": counted.content_bytes,
+        "blobs": counted.blobs,
+        "blob_bytes": counted.blob_bytes,
+        "turns": counted.turns,
+        "pending": counted.pending,
+        "segments": counted.segments,
+        "manifests": counted.manifests,
+        "disk_bytes": counted.disk_bytes,
     })
 }

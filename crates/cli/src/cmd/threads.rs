@@ -1,7 +1,8 @@
 //! `throughline threads`: lists the threads of a store.
 
 use comfy_table::Cell;
-use throughline_core::{Json, LogHead, json};
+use serde_json::{Value, json};
+use throughline_core::LogHead;
 use throughline_store::Page;
 
 use crate::args::Threads;
@@ -57,23 +58,20 @@ fn page_of(threads: &[LogHead], runs: &[usize], next: Option<&str>) -> String {
     out
 }
 
-fn json_of(threads: &[LogHead], runs: &[usize], next: Option<&str>) -> Json {
-    json::object(|o| {
-        o.array("threads", |list| {
-            for (head, runs) in threads.iter().zip(runs) {
-                list.object(|o| {
-                    o.string("id", &head.log.0).number("records", head.last);
-                    o.number("runs", u64::try_from(*runs).unwrap_or(u64::MAX));
-                    match &head.fork {
-                        None => o.null("forked_from"),
-                        Some(fork) => o.object("forked_from", |o| {
-                            o.string("thread", &fork.log.0).number("at", fork.at);
-                        }),
-                    };
-                    listing::put_head(o, head);
-                });
-            }
-        });
-        listing::put_string_or_null(o, "next", next);
-    })
+fn json_of(threads: &[LogHead], runs: &[usize], next: Option<&str>) -> Value {
+    let threads = threads.iter().zip(runs).map(|(head, runs)| {
+        let fork = head.fork.as_ref();
+        json!({
+            "id": head.log.0,
+            "records": head.last,
+            "runs": runs,
+            "forked_from": fork.map(|fork| json!({ "thread": fork.log.0, "at": fork.at })),
+            "bytes": head.bytes,
+            "status": head.status,
+            "gone": head.gone.map(|reason| reason.to_string()),
+            "created": head.created.to_string(),
+            "updated": head.updated.to_string(),
+        })
+    });
+    json!({ "threads": threads.collect::<Vec<_>>(), "next": next })
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use throughline_core::{LogId, Name, json};
+use serde_json::json;
+use throughline_core::{LogId, Name};
 use throughline_trace::{DeliveryReport, Status, TraceBatch, load_session, otlp_spans, send};
 
 use crate::agent::{self, ModelAccess, Tools};
@@ -60,15 +61,8 @@ fn write(options: &TracesExport, parcel: &TraceBatch) -> Result<(), Failure> {
 fn told(options: &TracesExport, delivered: &DeliveryReport) -> Result<(), Failure> {
     let DeliveryReport { session, status, errors, .. } = delivered;
     if matches!(options.printing.format, Format::Json) {
-        let told = json::object(|o| {
-            o.string("session", session).string("status", status.as_str());
-            o.array("errors", |list| {
-                for error in errors {
-                    list.string(error);
-                }
-            });
-        });
-        text::write_out(format!("{}\n", told.as_str()).as_bytes())?;
+        let status = status.as_str();
+        text::write_json(&json!({ "session": session, "status": status, "errors": errors }))?;
     }
     if errors.is_empty() {
         text::note(&format!("the trace {session} was sent: {}", status.as_str()));

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color};
 use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Document, codec, fates_json};
 use throughline_core::{Call, Disposition, EncodedRequest, Fate, Item, Wire};
@@ -10,6 +10,7 @@ use throughline_core::{Call, Disposition, EncodedRequest, Fate, Item, Wire};
 use crate::args::Translate;
 use crate::input::{self, Input};
 use crate::print::failure::Failure;
+use crate::print::listing::borderless_table;
 use crate::print::text;
 
 pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
@@ -77,10 +78,7 @@ fn report(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     anstream::eprintln!("{}  {}", wires.bold(), text::plain(call.target.model()));
     let place = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
     anstream::eprintln!("{}\n", place.dimmed());
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    let width = text::width(std::io::stderr());
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+    let mut table = borderless_table(text::width(std::io::stderr()));
     for (item, fate) in items() {
         let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
         let color = worst.map_or(Color::Reset, color_of);

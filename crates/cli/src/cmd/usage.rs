@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use throughline_core::{Json, Store as _, Tenant, json};
+use serde_json::{Map, Value, json};
+use throughline_core::{Store as _, Tenant};
 use throughline_server::{UsageAmount, UsageKey, usage_log};
 
 use crate::amount::dollars;
 use crate::args::{Usage, UsageBy};
 use crate::print::failure::Failure;
-use crate::print::listing::{Column, put_string_or_null, table};
+use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
@@ -86,21 +87,23 @@ fn told(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
     table(columns)
 }
 
-fn json_of(by: &[UsageBy], tenant: &Tenant, sums: &BTreeMap<GroupKey, UsageAmount>) -> Json {
-    json::object(|o| {
-        o.string("tenant", &tenant.0).array("usage", |a| {
-            for (group, used) in sums {
-                a.object(|o| {
-                    for (by, part) in by.iter().zip(group) {
-                        put_string_or_null(o, by.as_str(), part.as_deref());
-                    }
-                    o.number("calls", used.calls).number("unpriced", used.unpriced);
-                    o.number("input", used.tokens.input).number("cached", used.tokens.cached);
-                    o.number("written", used.tokens.written).number("output", used.tokens.output);
-                    o.number("thought", used.tokens.thought);
-                    o.number("micro_usd", used.micro_usd());
-                });
-            }
-        });
-    })
+fn json_of(by: &[UsageBy], tenant: &Tenant, sums: &BTreeMap<GroupKey, UsageAmount>) -> Value {
+    let usage = sums.iter().map(|(group, used)| {
+        let group = by.iter().zip(group).map(|(by, part)| (by.as_str().to_owned(), json!(part)));
+        let mut row: Map<String, Value> = group.collect();
+        for (name, number) in [
+            ("calls", used.calls),
+            ("unpriced", used.unpriced),
+            ("input", used.tokens.input),
+            ("cached", used.tokens.cached),
+            ("written", used.tokens.written),
+            ("output", used.tokens.output),
+            ("thought", used.tokens.thought),
+            ("micro_usd", used.micro_usd()),
+        ] {
+            row.insert(name.to_owned(), json!(number));
+        }
+        row
+    });
+    json!({ "tenant": tenant.0, "usage": usage.collect::<Vec<_>>() })
 }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use throughline_core::{Json, StoreError, json};
+use throughline_core::StoreError;
 use throughline_store::{
     Manifest, VerifyFailure, VerifyReport, Warning, parse_manifest, verify_export,
 };
@@ -16,7 +17,6 @@ use crate::args::{OutputArgs, Verify};
 use crate::cmd::export::{folder_of, real_file};
 use crate::cmd::import::ExportSource;
 use crate::print::failure::Failure;
-use crate::print::listing::put_string_or_null;
 use crate::print::progress::{Meter, Progress};
 use crate::print::text::{self, count, plain, push_line};
 use crate::store::{self, IfMissing, OpenStore};
@@ -80,22 +80,20 @@ impl Verdict {
     }
 
     fn text(&self, saved: Option<&Path>) -> String {
-        let number =
-            |number: u64, noun: &str| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
         let subject = plain(&self.subject);
         let mut out = String::new();
         let width = text::width(std::io::stdout()) - 2;
         let Some(broken) = &self.broken else {
             push_line(&mut out, &format!("{} {subject} is intact", text::mark(true)));
-            let mut proven = number(self.records, "record");
+            let mut proven = count(self.records, "record");
             if let Some((segments, manifests)) = self.chains {
                 let (segments, manifests) =
-                    (number(segments, "chain"), number(manifests, "signed manifest"));
+                    (count(segments, "chain"), count(manifests, "signed manifest"));
                 proven = format!("{proven} · {segments} · {manifests}");
             }
             push_line(&mut out, &format!("  {proven}"));
             if self.without_content > 0 {
-                let some = number(self.without_content, "record");
+                let some = count(self.without_content, "record");
                 let why = match self.chains {
                     Some(_) => "forgotten or expired, as recorded in their logs",
                     None => "redacted, forgotten or expired",
@@ -126,7 +124,7 @@ impl Verdict {
             push_line(&mut out, &format!("  {line}"));
         }
         if self.chains.is_some() && self.records > 0 {
-            let before = number(self.records, "record");
+            let before = count(self.records, "record");
             push_line(
                 &mut out,
                 &format!("  {}", format!("{before} before it are intact").dimmed()),
@@ -155,34 +153,26 @@ impl Verdict {
         }
     }
 
-    fn json(&self) -> Json {
-        json::object(|o| {
-            o.string("verdict", if self.broken.is_some() { "broken" } else { "intact" });
-            match &self.broken {
-                None => o.null("broken"),
-                Some(broken) => o.object("broken", |o| {
-                    o.string("place", &broken.place).string("problem", &broken.problem);
-                }),
-            };
-            put_string_or_null(o, "store", self.store.as_deref());
-            o.number("records", self.records);
-            o.number("without_content", self.without_content);
-            if let Some((segments, manifests)) = self.chains {
-                o.number("segments", segments).number("manifests", manifests);
-                o.array("tables", |list| {
-                    for table in &self.tables {
-                        list.string(table);
-                    }
-                });
-                o.array("warnings", |list| {
-                    for warning in &self.warnings {
-                        list.object(|o| {
-                            o.string("code", warning.code()).string("text", &warning.to_string());
-                        });
-                    }
-                });
-            }
-        })
+    fn json(&self) -> Value {
+        let broken = self.broken.as_ref();
+        let mut out = json!({
+            "verdict": if broken.is_some() { "broken" } else { "intact" },
+            "broken": broken.map(|one| json!({ "place": one.place, "problem": one.problem })),
+            "store": self.store,
+            "records": self.records,
+            "without_content": self.without_content,
+        });
+        if let (Some(out), Some((segments, manifests))) = (out.as_object_mut(), self.chains) {
+            let warnings = self
+                .warnings
+                .iter()
+                .map(|warning| json!({ "code": warning.code(), "text": warning.to_string() }));
+            out.insert("segments".to_owned(), json!(segments));
+            out.insert("manifests".to_owned(), json!(manifests));
+            out.insert("tables".to_owned(), json!(self.tables));
+            out.insert("warnings".to_owned(), warnings.collect());
+        }
+        out
     }
 }
 

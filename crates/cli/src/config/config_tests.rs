@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_server::PrefixPolicy;
+use throughline_server::{PrefixPolicy, ReplayMode};
+use throughline_store::Durability;
 
 use super::Config;
 use super::file::{ParsedConfig, read};
 use super::routes::{Credential, Endpoint};
 use super::secret::Secret;
-use super::settings::{Capture, Price, ReplayMode, Timeouts};
+use super::settings::{Price, Timeouts};
 
 const WHOLE: &str = r#"
 [server]
@@ -91,7 +92,7 @@ fn every_key_is_read() {
     let gateway = &config.gateway;
     assert_eq!(
         (gateway.replay, gateway.capture, gateway.prefix),
-        (ReplayMode::Enforce, Capture::Relaxed, PrefixPolicy::DropBlock)
+        (ReplayMode::Enforce, Durability::Relaxed, PrefixPolicy::DropBlock)
     );
     assert_eq!((gateway.body_limit, gateway.depth_limit, gateway.max_streams), (1 << 20, 64, 1000));
     assert_eq!((gateway.entry_limit, gateway.item_limit, gateway.tool_limit), (5_000, 500, 50));

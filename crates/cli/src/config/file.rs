@@ -17,12 +17,12 @@ use super::builtin::{self, SIMULATORS};
 use super::provider;
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
-    AgentSettings, Capture, GatewaySettings, PREFIX_POLICIES, Price, Prices, ReplayMode,
+    AgentSettings, CAPTURE_MODES, GatewaySettings, PREFIX_POLICIES, Price, Prices, REPLAY_MODES,
     STORE_FAILURES, ServerSettings, StoreSettings, Timeouts,
 };
 use super::tracing;
 use crate::amount;
-use crate::args::LogLevel;
+use crate::args::LOG_LEVELS;
 
 /// Phrases of messages about the configuration.
 const PHRASES: Phrases = Phrases {
@@ -177,7 +177,7 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
             server.hosts.push(Name::from(host));
         }
     }
-    server.log = section.choice("log", LogLevel::ALL, notes).unwrap_or(server.log);
+    server.log = section.choice("log", LOG_LEVELS, notes).unwrap_or(server.log);
     server
 }
 
@@ -264,8 +264,8 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
     let count = |key, usual, notes: &mut _| section.count(key, usual, notes).unwrap_or(usual);
     GatewaySettings {
         store,
-        replay: section.choice("replay", ReplayMode::ALL, notes).unwrap_or(usual.replay),
-        capture: section.choice("capture", Capture::ALL, notes).unwrap_or(usual.capture),
+        replay: section.choice("replay", REPLAY_MODES, notes).unwrap_or(usual.replay),
+        capture: section.choice("capture", CAPTURE_MODES, notes).unwrap_or(usual.capture),
         prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(usual.prefix),
         body_limit: bytes("body_limit", usual.body_limit, notes),
         depth_limit: count("depth_limit", usual.depth_limit, notes),

@@ -1,11 +1,13 @@
 //! Settings of the gateway with their defaults, without I/O.
 
-use crate::args::LogLevel;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use throughline_core::{Name, matches_pattern};
-use throughline_server::{OnStoreFailure, PrefixPolicy, StorePolicy};
+use throughline_server::{Level, OnStoreFailure, PrefixPolicy, ReplayMode, StorePolicy};
+use throughline_store::Durability;
+
+use crate::args::LogLevel;
 
 /// `[server]`: listener settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub(crate) struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4400);
-        Self { listen, allow_open: false, hosts: Vec::new(), log: LogLevel::default() }
+        Self { listen, allow_open: false, hosts: Vec::new(), log: Some(Level::Info) }
     }
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct GatewaySettings {
     /// Handling of requests that the provider would refuse.
     pub(crate) replay: ReplayMode,
     /// When a reply counts as captured.
-    pub(crate) capture: Capture,
+    pub(crate) capture: Durability,
     /// Handling of changed prefixes for prefix-bound models.
     pub(crate) prefix: PrefixPolicy,
     /// Maximum size of a request in bytes.
@@ -86,7 +88,7 @@ impl Default for GatewaySettings {
     fn default() -> Self {
         Self {
             replay: ReplayMode::default(),
-            capture: Capture::default(),
+            capture: Durability::default(),
             prefix: PrefixPolicy::default(),
             body_limit: 64 << 20,
             depth_limit: 512,
@@ -102,45 +104,17 @@ impl Default for GatewaySettings {
     }
 }
 
-/// Handling of requests that the provider would refuse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReplayMode {
-    /// Report the problem and send the request unchanged.
-    Observe,
-    /// Restore dropped reasoning and fix problems.
-    #[default]
-    Repair,
-    /// Return the provider's error with the rule and the fix.
-    Enforce,
-    /// Do not audit.
-    Off,
-}
+/// Values of `replay` by their names in the configuration.
+pub(crate) const REPLAY_MODES: &[(&str, ReplayMode)] = &[
+    ("observe", ReplayMode::Observe),
+    ("repair", ReplayMode::Repair),
+    ("enforce", ReplayMode::Enforce),
+    ("off", ReplayMode::Off),
+];
 
-impl ReplayMode {
-    /// All values by their names in the configuration.
-    pub(crate) const ALL: &[(&str, Self)] = &[
-        ("observe", Self::Observe),
-        ("repair", Self::Repair),
-        ("enforce", Self::Enforce),
-        ("off", Self::Off),
-    ];
-}
-
-/// When a reply counts as captured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Capture {
-    /// The reply survives a power loss.
-    #[default]
-    Durable,
-    /// The reply survives the end of the process and is flushed to disk within 50 milliseconds.
-    Relaxed,
-}
-
-impl Capture {
-    /// All values by their names in the configuration.
-    pub(crate) const ALL: &[(&str, Self)] =
-        &[("durable", Self::Durable), ("relaxed", Self::Relaxed)];
-}
+/// Values of `capture` by their names in the configuration.
+pub(crate) const CAPTURE_MODES: &[(&str, Durability)] =
+    &[("durable", Durability::Durable), ("relaxed", Durability::Relaxed)];
 
 /// Values of `on_store_failure` by their names in the configuration.
 pub(crate) const STORE_FAILURES: &[(&str, OnStoreFailure)] =

@@ -1,5 +1,7 @@
 //! Command failures: an error message on stderr and an exit code per kind of failure.
 
+use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use owo_colors::Style;
@@ -30,6 +32,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Explains why the program cannot listen on an address.
+    pub(crate) fn from_listen(address: SocketAddr, error: io::Error) -> Self {
+        Self::Outside(match error.kind() {
+            io::ErrorKind::AddrInUse => anyhow::anyhow!(
+                "{address} is in use: choose another address with --listen, or port 0 for a free port"
+            ),
+            _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
+        })
+    }
+
     /// Maps failures with exit code 1 to code 2, for commands whose exit code 1 is a verdict.
     pub(crate) fn into_usage(self) -> Self {
         match self {

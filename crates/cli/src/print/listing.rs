@@ -5,7 +5,7 @@ use comfy_table::{
     presets,
 };
 use owo_colors::OwoColorize as _;
-use throughline_core::{LogHead, LogId, json};
+use throughline_core::{LogHead, LogId};
 use throughline_store::{Order, Page};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -63,6 +63,21 @@ impl Column {
     }
 }
 
+/// Creates a table without borders that wraps its cells to `width` columns.
+pub(crate) fn borderless_table(width: usize) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
+    table
+}
+
+/// Disables wrapping in a table column, so that names can be copied.
+pub(crate) fn keep_whole(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+}
+
 /// Formats the columns. The first one holds names and is never broken; the last one takes the
 /// remaining width.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
@@ -76,9 +91,7 @@ pub(crate) fn table(mut columns: Vec<Column>) -> String {
     {
         columns.remove(place);
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(u16::try_from(room).unwrap_or(u16::MAX)).enforce_styling();
+    let mut table = borderless_table(room);
     table.set_header(columns.iter().map(|column| {
         let head = Cell::new(column.head).add_attribute(Attribute::Dim);
         head.set_alignment(if column.is_right { CellAlignment::Right } else { CellAlignment::Left })
@@ -140,20 +153,4 @@ pub(crate) fn size_column(heads: &[LogHead]) -> Column {
 pub(crate) fn next_page_hint(after: &str) -> String {
     let option = format!("--after {}", plain(after));
     format!("\n{} {}\n", "more rows: add".dimmed(), option.bold())
-}
-
-/// Writes the JSON members that all logs share.
-pub(crate) fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
-    o.number("bytes", head.bytes);
-    put_string_or_null(o, "status", head.status.as_deref());
-    put_string_or_null(o, "gone", head.gone.map(|why| why.to_string()).as_deref());
-    o.string("created", &head.created.to_string()).string("updated", &head.updated.to_string());
-}
-
-/// Writes a string or null, so that the member is always present.
-pub(crate) fn put_string_or_null(o: &mut json::Object<'_>, key: &str, value: Option<&str>) {
-    match value {
-        Some(value) => o.string(key, value),
-        None => o.null(key),
-    };
 }

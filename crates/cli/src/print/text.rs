@@ -4,6 +4,7 @@
 //! readable on any background. Cyan marks the model, magenta tools, green seals and kept values,
 //! yellow warnings, red failures and elisions.
 
+use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use owo_colors::{OwoColorize as _, Style};
+use serde::Serialize;
 pub(crate) use throughline_codec::size;
-use throughline_core::Json;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::args::{Format, OutputArgs};
@@ -34,19 +35,22 @@ pub(crate) fn write_styled(text: &str) -> Result<(), Failure> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
+/// Writes a line of JSON to standard output.
+pub(crate) fn write_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(value).context("the output is not valid JSON")?;
+    line.push(b'\n');
+    write_out(&line)
+}
+
 /// Prints text for people or JSON for programs.
-pub(crate) fn answer(
+pub(crate) fn answer<J: Serialize>(
     printing: &OutputArgs,
     text: impl FnOnce() -> String,
-    json: impl FnOnce() -> Json,
+    json: impl FnOnce() -> J,
 ) -> Result<(), Failure> {
     match printing.format {
         Format::Text => write_styled(&text()),
-        Format::Json => {
-            let mut out = json().as_str().to_owned();
-            out.push('\n');
-            write_out(out.as_bytes())
-        }
+        Format::Json => write_json(&json()),
     }
 }
 
@@ -206,15 +210,9 @@ pub(crate) fn compact(json: &str) -> String {
 }
 
 /// Formats a count: `1 seal`, `2 seals`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Disables wrapping in a table column, so that names can be copied.
-pub(crate) fn keep_whole(table: &mut comfy_table::Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
-    }
+pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let end = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{end}")
 }
 
 /// Formats a size that a store reports.

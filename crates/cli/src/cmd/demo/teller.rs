@@ -192,14 +192,13 @@ impl DemoPrinter {
         if kept + elided == 0 {
             return Ok(());
         }
-        let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let mut told = Vec::new();
         if kept > 0 {
-            told.push(format!("{} sent back unchanged", count(number(kept), "thought")));
+            told.push(format!("{} sent back unchanged", count(kept, "thought")));
         }
         if elided > 0 {
             let why: Vec<&str> = replay.why.iter().flatten().map(|(why, _)| &**why).collect();
-            let elided = count(number(elided), "thought");
+            let elided = count(elided, "thought");
             told.push(format!("{elided} left out, {}", why.join(", ")));
         }
         self.marked_paragraph("⇄", Style::new().green(), &told.join("; "))
@@ -256,12 +255,11 @@ impl DemoPrinter {
 
     pub(super) fn gateway_result(&self, restored: &GatewayResult) -> Result<(), Failure> {
         let GatewayResult { status, thoughts, seals, call } = restored;
-        let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let head = "a client that drops the thinking, with the gateway as its base URL";
         let mark = text::mark(*status < 400);
         self.line(&format!("  {mark} {head} {}", format!("→ {status}").green().bold()))?;
-        let thoughts = count(number(*thoughts), "thought");
-        let seals = count(number(*seals), "seal");
+        let thoughts = count(*thoughts, "thought");
+        let seals = count(*seals, "seal");
         let story = format!("{thoughts} and {seals} restored; details: call {call}");
         self.marked_paragraph(" ", Style::new(), &story)
     }

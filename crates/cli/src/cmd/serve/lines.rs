@@ -48,7 +48,7 @@ impl JsonLog {
 
     fn say(&self, level: Level, line: &Json) -> bool {
         let head = json::object(|o| {
-            o.string("time", &super::now().to_string()).string("level", level.as_str());
+            o.string("time", &crate::clock::now().to_string()).string("level", level.as_str());
         });
         let head = head.as_str().trim_end_matches('}');
         let rest = line.as_str().trim_start_matches('{');
