@@ -66,7 +66,7 @@ impl Column {
 /// Creates a table without borders that wraps its cells to `width` columns.
 pub(crate) fn borderless_table(width: usize) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
     table
 }
