@@ -6,6 +6,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use throughline_core::{Json, RunEvent, SmartState};
 
@@ -20,10 +21,10 @@ pub fn openapi() -> Json {
         .with_transform(RecursiveTransform(remove_null))
         .into_generator();
     let mut paths: Map<String, Value> = Map::new();
-    let mut add = |method: &str, path: &str, operation: Value| {
+    let mut add = |method: &str, path: &str, operation: OperationObject<'_>| {
         if let Value::Object(item) = paths.entry(path).or_insert_with(|| json!({})) {
             // Where two dialects share a path and a method, the first entry describes both.
-            item.entry(method.to_lowercase()).or_insert(operation);
+            item.entry(method.to_lowercase()).or_insert_with(|| json!(operation));
         }
     };
     for route in routes() {
@@ -65,69 +66,84 @@ fn remove_null(schema: &mut Schema) {
     }
 }
 
-fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
-    let area = route.path.split('/').nth(2).unwrap_or_default();
-    let mut operation = json!({
-        "operationId": format!("{:?}", route.op), "summary": route.says, "tags": [area],
-    });
-    let mut listed = path_parameters(route.path);
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OperationObject<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation_id: Option<String>,
+    summary: &'r str,
+    tags: [&'r str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameters: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_body: Option<Value>,
+    responses: Map<String, Value>,
+}
+
+fn operation<'r>(route: &'r Route, schemas: &mut SchemaGenerator) -> OperationObject<'r> {
+    let mut parameters = path_parameters(route.path);
     for (name, kind, says) in route.query.iter().copied().flatten() {
         let schema = schema(kind, None);
-        listed.push(json!({ "name": name, "in": "query", "description": says, "schema": schema }));
+        parameters
+            .push(json!({ "name": name, "in": "query", "description": says, "schema": schema }));
     }
-    if !listed.is_empty() {
-        operation["parameters"] = listed.into();
-    }
-    if matches!(route.method, "POST" | "PATCH") {
+    let request_body = matches!(route.method, "POST" | "PATCH").then(|| {
         let members = route.body.iter().copied().flatten();
         let members =
             members.map(|(name, kind, says)| ((*name).to_owned(), schema(kind, Some(says))));
         let members: Map<String, Value> = members.collect();
         let schema = json!({ "type": "object", "properties": members });
-        operation["requestBody"] = json!({ "content": content(Some(&schema), None) });
+        json!({ "content": content(Some(schema), None) })
+    });
+    let content_of_all = content(
+        route.response.map(|schema_of| schema_of(schemas).to_value()),
+        route.event.map(|schema_of| schema_of(schemas).to_value()),
+    );
+    let error = content(Some(schemas.subschema_for::<ErrorBody<'_>>().to_value()), None);
+    let responses = [
+        ("200", route.says, &content_of_all),
+        ("404", "The object does not exist in this tenant.", &error),
+        ("409", "A conflicting run or request, named in the detail.", &error),
+        ("422", "The request is invalid.", &error),
+    ];
+    let response = |(status, says, content): (&str, &str, &Value)| {
+        (status.to_owned(), json!({ "description": says, "content": content }))
+    };
+    OperationObject {
+        operation_id: Some(format!("{:?}", route.op)),
+        summary: route.says,
+        tags: [route.path.split('/').nth(2).unwrap_or_default()],
+        servers: None,
+        parameters,
+        request_body,
+        responses: responses.into_iter().map(response).collect(),
     }
-    let whole = route.response.map(|schema_of| schema_of(schemas).to_value());
-    let events = route.event.map(|schema_of| schema_of(schemas).to_value());
-    let content_of_all = content(whole.as_ref(), events.as_ref());
-    let mut responses = json!({ "200": { "description": route.says, "content": content_of_all } });
-    let error = schemas.subschema_for::<ErrorBody<'_>>().to_value();
-    for (status, says) in [
-        ("404", "The object does not exist in this tenant."),
-        ("409", "A conflicting run or request, named in the detail."),
-        ("422", "The request is invalid."),
-    ] {
-        let content = content(Some(&error), None);
-        responses[status] = json!({ "description": says, "content": content });
-    }
-    operation["responses"] = responses;
-    operation
 }
 
 /// An operation whose request and response have a provider's format.
-fn dialect_operation(route: &DialectRoute) -> Value {
-    let any = json!({ "type": "object" });
-    let mut operation = json!({
-        "summary": route.says, "tags": [route.dialect], "servers": [{ "url": "/" }],
-    });
-    let listed = path_parameters(&route.path);
-    if !listed.is_empty() {
-        operation["parameters"] = listed.into();
+fn dialect_operation(route: &DialectRoute) -> OperationObject<'_> {
+    let any = json!({ "content": content(Some(json!({ "type": "object" })), None) });
+    let responses = [
+        ("200", "The response in the dialect's format."),
+        ("default", "An error in the dialect's format."),
+    ];
+    let response =
+        |(status, says): (&str, &str)| (status.to_owned(), json!({ "description": says }));
+    OperationObject {
+        operation_id: None,
+        summary: route.says,
+        tags: [route.dialect],
+        servers: Some(json!([{ "url": "/" }])),
+        parameters: path_parameters(&route.path),
+        request_body: matches!(route.method, "POST" | "PUT" | "PATCH").then_some(any),
+        responses: responses.into_iter().map(response).collect(),
     }
-    if matches!(route.method, "POST" | "PUT" | "PATCH") {
-        operation["requestBody"] = json!({ "content": content(Some(&any), None) });
-    }
-    operation["responses"] = json!({
-        "200": { "description": "The response in the dialect's format." },
-        "default": {
-            "description": "An error in the dialect's format.",
-            "content": content(Some(&any), None),
-        },
-    });
-    operation
 }
 
 /// The content of a request or response, by media type.
-fn content(json: Option<&Value>, events: Option<&Value>) -> Value {
+fn content(json: Option<Value>, events: Option<Value>) -> Value {
     let all = [("application/json", json), ("text/event-stream", events)];
     let all = all.into_iter().filter_map(|(kind, schema)| Some((kind, schema?)));
     all.map(|(kind, schema)| (kind.to_owned(), json!({ "schema": schema }))).collect()
@@ -144,14 +160,13 @@ fn path_parameters(path: &str) -> Vec<Value> {
 
 /// The schema of a JSON type.
 fn schema(kind: &str, says: Option<&str>) -> Value {
-    let mut schema = json!({ "type": kind });
-    if let Some(says) = says {
-        schema["description"] = says.into();
-    }
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), kind.into());
+    schema.extend(says.map(|says| ("description".to_owned(), says.into())));
     if kind == "array" {
-        schema["items"] = json!({});
+        schema.insert("items".to_owned(), json!({}));
     }
-    schema
+    schema.into()
 }
 
 /// The schemas of the documented types, by name.

@@ -24,7 +24,7 @@ pub(crate) const MESSAGE: &str = "message-";
 pub(crate) struct LettaMessage {
     pub(crate) head: MessageHead,
     pub(crate) place: MessagePlace,
-    pub(crate) content: MessageContent,
+    pub(crate) content: Box<MessageContent>,
 }
 
 /// The members that identify a message. The last frames of a stream lack them.
@@ -81,7 +81,7 @@ pub(crate) enum MessageContent {
     ToolCallMessage(ToolCalls),
     ApprovalRequestMessage(ToolCalls),
     ApprovalResponseMessage {
-        approvals: [Approval; 1],
+        approvals: [ApprovalEntry; 1],
         approve: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Name>,
@@ -90,7 +90,7 @@ pub(crate) enum MessageContent {
         tool_return: Name,
         status: &'static str,
         tool_call_id: Name,
-        tool_returns: [ToolReturn; 1],
+        tool_returns: [ReturnEntry; 1],
     },
     SummaryMessage {
         summary: Name,
@@ -128,7 +128,7 @@ struct CalledTool {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename = "approval")]
 #[schemars(inline)]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalEntry {
     tool_call_id: Name,
     approve: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub(crate) struct Approval {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename = "tool")]
 #[schemars(inline)]
-pub(crate) struct ToolReturn {
+pub(crate) struct ReturnEntry {
     tool_call_id: Name,
     status: &'static str,
     tool_return: Name,
@@ -168,7 +168,7 @@ impl LettaMessage {
             name: None,
         };
         let place = MessagePlace { run_id: run_of(id), ..MessagePlace::default() };
-        Self { head, place, content }
+        Self { head, place, content: Box::new(content) }
     }
 
     /// A message about a run as a whole.
@@ -228,7 +228,8 @@ impl JsonSchema for LettaMessage {
             let kind = schema.pointer("/properties/message_type/const");
             let kind = kind.and_then(Value::as_str).unwrap_or_default().to_owned();
             let is_frame = FRAMES.contains(&&*kind);
-            schema["allOf"] = if is_frame { json_value!([place]) } else { json_value!(shared) };
+            let shared = if is_frame { json_value!([place]) } else { json_value!(shared) };
+            schema.as_object_mut().map(|schema| schema.insert("allOf".to_owned(), shared));
             all.push(schema_ref(&kind));
             generator.definitions_mut().insert(kind, schema);
         }
@@ -290,7 +291,7 @@ fn thought(item: &Item) -> Option<MessageContent> {
 /// The rest of a thought whose text was streamed: the signature with empty text.
 pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
     let mut letter = from_item(seen)?;
-    if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut letter.content {
+    if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut *letter.content {
         *reasoning = Name::default();
         signature.as_ref()?;
     }
@@ -338,7 +339,7 @@ fn returned(result: &ToolResult) -> MessageContent {
         tool_return: tool_return.clone(),
         status,
         tool_call_id: tool_call_id.clone(),
-        tool_returns: [ToolReturn { tool_call_id, status, tool_return }],
+        tool_returns: [ReturnEntry { tool_call_id, status, tool_return }],
     }
 }
 
@@ -381,7 +382,7 @@ pub(crate) fn approval_response(decided: &ApprovalDecision<'_>, at: Timestamp) -
     let (approve, reason) = (decided.approve, decided.reason.map(Name::from));
     let tool_call_id = Name::from(decided.call);
     let content = MessageContent::ApprovalResponseMessage {
-        approvals: [Approval { tool_call_id, approve, reason: reason.clone() }],
+        approvals: [ApprovalEntry { tool_call_id, approve, reason: reason.clone() }],
         approve,
         reason,
     };
