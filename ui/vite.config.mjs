@@ -21,7 +21,7 @@ function assetList() {
 
 export default defineConfig({
   base: "./",
-  esbuild: { jsx: "automatic", jsxImportSource: "preact", legalComments: "none" },
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
     outDir: out,
     emptyOutDir: true,
@@ -30,7 +30,13 @@ export default defineConfig({
     assetsInlineLimit: 0,
     cssCodeSplit: false,
     reportCompressedSize: false,
-    rollupOptions: { output: { entryFileNames: "assets/console-[hash].js", assetFileNames: "assets/console-[hash][extname]" } },
+    rolldownOptions: {
+      output: {
+        comments: false,
+        entryFileNames: "assets/console-[hash].js",
+        assetFileNames: "assets/console-[hash][extname]",
+      },
+    },
   },
   plugins: [assetList()],
   server: { proxy: { "/v1": "http://127.0.0.1:4400" } },

@@ -16,17 +16,17 @@ export interface Axis {
   folds: number[];
 }
 
-export function axis(stretches: Interval[]): Axis {
-  const work = mergeOverlaps(stretches.filter((one) => !one.isWait));
-  const from = Math.min(...stretches.map((one) => one.start));
-  const to = Math.max(...stretches.map((one) => one.end));
+export function createAxis(intervals: Interval[]): Axis {
+  const work = mergeOverlaps(intervals.filter((one) => !one.isWait));
+  const from = Math.min(...intervals.map((one) => one.start));
+  const to = Math.max(...intervals.map((one) => one.end));
   const busy = work.reduce((sum, one) => sum + one.end - one.start, 0);
   const most = Math.max(MAX_WAIT_SHARE * busy, 1);
   // Corner points of the piecewise linear map from times to positions.
   const corners: [time: number, place: number][] = [[from, 0]];
   const folds: number[] = [];
   let place = 0;
-  const go = (until: number, isWork: boolean) => {
+  const advance = (until: number, isWork: boolean) => {
     const last = corners[corners.length - 1]![0];
     const length = Math.max(0, until - last);
     const room = isWork ? length : Math.min(length, most);
@@ -35,10 +35,10 @@ export function axis(stretches: Interval[]): Axis {
     corners.push([Math.max(until, last), place]);
   };
   for (const one of work) {
-    go(one.start, false);
-    go(one.end, true);
+    advance(one.start, false);
+    advance(one.end, true);
   }
-  go(to, false);
+  advance(to, false);
   const whole = place || 1;
   const at = (time: number) => {
     const next = corners.findIndex(([known]) => known >= time);
@@ -52,9 +52,9 @@ export function axis(stretches: Interval[]): Axis {
 }
 
 /** Sorts intervals and merges overlapping ones. */
-function mergeOverlaps(stretches: Interval[]): Interval[] {
+function mergeOverlaps(intervals: Interval[]): Interval[] {
   const all: Interval[] = [];
-  for (const one of [...stretches].sort((a, b) => a.start - b.start)) {
+  for (const one of [...intervals].sort((a, b) => a.start - b.start)) {
     const last = all[all.length - 1];
     if (last && one.start <= last.end) last.end = Math.max(last.end, one.end);
     else all.push({ ...one });

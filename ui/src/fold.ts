@@ -159,7 +159,7 @@ export class Timeline {
       case "reflection":
         return this.note(base, "Reflection", "", event.text);
       case "gate":
-        return this.note(base, "Gate", event.phase === "recovered" ? "good" : event.phase === "failed" ? "bad" : "warn", gate(event), event.message);
+        return this.note(base, "Gate", event.phase === "recovered" ? "good" : event.phase === "failed" ? "bad" : "warn", describeGate(event), event.message);
       case "limit":
         return this.note(base, "Limit", "warn", `${event.limit} reached: ${event.actual} of ${event.allowed}`);
       case "summarization":
@@ -363,7 +363,7 @@ function isAnswer(event: RunEvent): boolean {
   return ["thought", "stream", "usage", "replay"].includes(event.type) || (event.type === "turn" && event.phase !== "start");
 }
 
-function gate(event: RunEvent): string {
+function describeGate(event: RunEvent): string {
   const where = event.fromModel ? ` ${event.fromModel}` : "";
   if (event.phase === "recovered") return `Attempt ${event.attempt} was accepted.`;
   if (event.phase === "failed") return `No answer was accepted in ${event.attempt} attempts.`;

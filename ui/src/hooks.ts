@@ -31,7 +31,7 @@ export const to = (...parts: string[]) => `#/${parts.map(encodeURIComponent).joi
 export interface FetchState<T> {
   value: T | null;
   problem: ApiError | null;
-  again: () => void;
+  reload: () => void;
 }
 
 /** Fetches JSON, and repeats this every `every` milliseconds while the page is visible. */
@@ -66,9 +66,9 @@ export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
       clearTimeout(timer);
     };
   }, [path, every, times]);
-  const again = useCallback(() => setTimes((n) => n + 1), []);
+  const reload = useCallback(() => setTimes((n) => n + 1), []);
   const isCurrent = state.path === path;
-  return { value: isCurrent ? state.value : null, problem: isCurrent ? state.problem : null, again };
+  return { value: isCurrent ? state.value : null, problem: isCurrent ? state.problem : null, reload };
 }
 
 export function useTitle(title: string) {

@@ -23,9 +23,9 @@ export interface ListState<R> {
   setText: (text: string) => void;
   isSearched: boolean;
   problem: ApiError | null;
-  again: () => void;
+  reload: () => void;
   /** Loads older rows, if there are any. */
-  older?: () => void;
+  loadOlder?: () => void;
   isBusy: boolean;
 }
 
@@ -51,7 +51,7 @@ export function useList<R extends Row>(path: string, name: string, every: number
   const [isBusy, setBusy] = useState(false);
   const isOpen = more.query === query;
   const next = isOpen ? more.next : first.value?.next;
-  const older = async () => {
+  const loadOlder = async () => {
     setBusy(true);
     try {
       const found = await get<Record<string, R[]> & { next?: string }>(`${query}&after=${encodeURIComponent(next!)}`);
@@ -76,8 +76,8 @@ export function useList<R extends Row>(path: string, name: string, every: number
     setText,
     isSearched: params.length > 1,
     problem: (isOpen && more.problem) || first.problem,
-    again: first.again,
-    older: next ? older : undefined,
+    reload: first.reload,
+    loadOlder: next ? loadOlder : undefined,
     isBusy,
   };
 }
@@ -95,7 +95,7 @@ interface Props<R> {
 
 /** A list page: header with search, rows, and a button for older rows. */
 export function ListPage<R>({ title, list, placeholder, filters, none, hint, draw }: Props<R>) {
-  const { rows, text, setText, problem, again, older, isBusy } = list;
+  const { rows, text, setText, problem, reload, loadOlder, isBusy } = list;
   return (
     <>
       <header class="head">
@@ -105,13 +105,13 @@ export function ListPage<R>({ title, list, placeholder, filters, none, hint, dra
           {filters}
         </form>
       </header>
-      {problem ? <ErrorBox problem={problem} again={again} /> : null}
+      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
       {!rows && !problem ? <Loading /> : null}
       {rows && !rows.length ? <Empty title={list.isSearched ? none[0] : none[1]}>{hint}</Empty> : null}
       {rows?.length ? draw(rows) : null}
-      {older ? (
+      {loadOlder ? (
         <div class="actions">
-          <button onClick={older} disabled={isBusy}>
+          <button onClick={loadOlder} disabled={isBusy}>
             {isBusy ? "Loading…" : `Older ${title.toLowerCase()}`}
           </button>
         </div>

@@ -82,7 +82,7 @@ function App() {
       <SignIn
         done={() => {
           setSignedOut(false);
-          account.again();
+          account.reload();
         }}
       />
     );
@@ -143,7 +143,7 @@ function App() {
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1} aria-live="off">
-        <Page route={route} decided={inbox.again} />
+        <Page route={route} decided={inbox.reload} />
       </main>
       {help ? <Help close={() => setHelp(false)} /> : null}
     </div>

@@ -74,7 +74,7 @@ export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   );
 }
 
-export function When({ at, now }: { at: string; now?: number }) {
+export function RelativeTime({ at, now }: { at: string; now?: number }) {
   return (
     <time dateTime={at} title={exact(at)}>
       {ago(at, now)}
@@ -103,12 +103,12 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-export function ErrorBox({ problem, again }: { problem: ApiError; again?: () => void }) {
+export function ErrorBox({ problem, reload }: { problem: ApiError; reload?: () => void }) {
   return (
     <div class="trouble" role="alert">
       <strong>{problem.status === 404 ? "Not found" : "Request failed"}</strong>
       <span>{plain(problem.message)}</span>
-      {again ? <button onClick={again}>Try again</button> : null}
+      {reload ? <button onClick={reload}>Try again</button> : null}
     </div>
   );
 }

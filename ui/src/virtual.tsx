@@ -8,29 +8,29 @@ interface Props<R> {
   id: (row: R) => string;
   draw: (row: R) => JSX.Element;
   /** Estimates the height of a row. */
-  guess: (row: R) => number;
+  estimateHeight: (row: R) => number;
   /** Whether to scroll to new rows while the end is visible. */
   follows: boolean;
   label: string;
 }
 
 /** Height of the rows drawn beyond the visible area, in pixels. */
-const BEYOND = 500;
+const OVERSCAN = 500;
 /** Maximum number of measuring passes per frame. */
 const PASSES = 6;
 
-export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) {
+export function VirtualList<R>({ rows, id, draw, estimateHeight, follows, label }: Props<R>) {
   const box = useRef<HTMLDivElement>(null);
   const heights = useRef(new Map<string, number>());
   const atEnd = useRef(true);
   const [view, setView] = useState({ top: 0, height: 800 });
-  const [, draws] = useState(0);
+  const [, setRevision] = useState(0);
 
   const list = useRef<HTMLOListElement>(null);
   const passes = useRef(0);
 
   /** Stores the heights of rows; returns whether any changed. */
-  const note = (elements: Iterable<Element>): boolean => {
+  const storeHeights = (elements: Iterable<Element>): boolean => {
     let changed = false;
     for (const element of elements) {
       const key = (element as HTMLElement).dataset.key!;
@@ -46,14 +46,14 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
   // A row can grow later, when it is expanded or receives more text.
   const observer = useRef<ResizeObserver | null>(null);
   observer.current ??= new ResizeObserver((entries) => {
-    if (note(entries.map((entry) => entry.target))) draws((n) => n + 1);
+    if (storeHeights(entries.map((entry) => entry.target))) setRevision((n) => n + 1);
   });
   useEffect(() => () => observer.current?.disconnect(), []);
   const observe = useCallback((element: HTMLElement | null) => {
     if (element) observer.current!.observe(element);
   }, []);
 
-  const look = useCallback(() => {
+  const updateView = useCallback(() => {
     const element = box.current!;
     atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
     setView((before) => (before.top === element.scrollTop && before.height === element.clientHeight ? before : { top: element.scrollTop, height: element.clientHeight }));
@@ -62,7 +62,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
   // Measure drawn rows at once, so that all seen heights are exact and the end stays in place.
   useLayoutEffect(() => {
     const element = box.current!;
-    const changed = note(list.current!.children);
+    const changed = storeHeights(list.current!.children);
     if (follows && atEnd.current) element.scrollTop = element.scrollHeight;
     if (passes.current === 0) requestAnimationFrame(() => (passes.current = 0));
     if (passes.current++ < PASSES && (changed || element.scrollTop !== view.top || element.clientHeight !== view.height)) {
@@ -70,9 +70,9 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
     }
   });
   useEffect(() => {
-    addEventListener("resize", look);
-    return () => removeEventListener("resize", look);
-  }, [look]);
+    addEventListener("resize", updateView);
+    return () => removeEventListener("resize", updateView);
+  }, [updateView]);
 
   // A sum over ten thousand numbers is fast enough.
   let before = 0;
@@ -82,11 +82,11 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
   let below = 0;
   for (let place = 0; place < rows.length; place++) {
     const row = rows[place]!;
-    const height = heights.current.get(id(row)) ?? guess(row);
-    if (before + height < view.top - BEYOND) {
+    const height = heights.current.get(id(row)) ?? estimateHeight(row);
+    if (before + height < view.top - OVERSCAN) {
       first = place + 1;
       above = before + height;
-    } else if (before > view.top + view.height + BEYOND) {
+    } else if (before > view.top + view.height + OVERSCAN) {
       if (end === rows.length) end = place;
       below += height;
     }
@@ -94,7 +94,7 @@ export function Virtual<R>({ rows, id, draw, guess, follows, label }: Props<R>) 
   }
 
   return (
-    <div class="virtual" ref={box} onScroll={look} tabIndex={0} role="region" aria-label={label}>
+    <div class="virtual" ref={box} onScroll={updateView} tabIndex={0} role="region" aria-label={label}>
       <div style={{ height: `${above}px` }} />
       <ol ref={list}>
         {rows.slice(first, end).map((row, offset) => (

@@ -4,11 +4,11 @@ import { useMemo, useState } from "preact/hooks";
 import { Difference } from "../diffview";
 import { compact, count, dollars, duration, plain, pretty } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
-import { Copy, Id, Loading, Seal, sealState, Sources, ErrorBox, When } from "../parts";
+import { Copy, Id, Loading, Seal, sealState, Sources, ErrorBox, RelativeTime } from "../parts";
 import type { CallRow, Evidence, Finding } from "../types";
 import { CallStatus, callCost, Verdict } from "./calls";
 
-interface Sent {
+interface RequestBody {
   endpoint?: string;
   provider?: string;
   wire?: string;
@@ -22,9 +22,9 @@ interface CallRecord extends Omit<CallRow, "microseconds"> {
   parent?: string;
   prefix_changed?: string;
   microseconds?: { sent?: number; first_byte?: number; end?: number };
-  came?: Sent;
+  came?: RequestBody;
   whole?: unknown;
-  sent?: Sent;
+  sent?: RequestBody;
   /** Whether the sent body equals the received one, byte for byte. */
   unchanged?: boolean;
   texts?: string;
@@ -41,12 +41,12 @@ interface CallRecord extends Omit<CallRow, "microseconds"> {
 const MAX_PARTS = 120;
 
 export function CallPage({ call }: { call: string }) {
-  const { value, problem, again } = useFetch<CallRecord>(`/v1/throughline/calls/${encodeURIComponent(call)}/view`);
+  const { value, problem, reload } = useFetch<CallRecord>(`/v1/throughline/calls/${encodeURIComponent(call)}/view`);
   const model = value?.sent?.model ?? value?.model ?? "a model";
   useTitle(value ? `Call to ${plain(model)}` : "Call");
   const came = useMemo(() => pretty(value?.came?.body), [value]);
   const sent = useMemo(() => pretty(value?.sent?.body), [value]);
-  if (problem) return <ErrorBox problem={problem} again={again} />;
+  if (problem) return <ErrorBox problem={problem} reload={reload} />;
   if (!value) return <Loading />;
   const row = { ...value, microseconds: value.microseconds?.end } as CallRow;
   return (
@@ -80,7 +80,7 @@ export function CallPage({ call }: { call: string }) {
         <Fact name="Cost">{dollars(callCost(row))}</Fact>
         <Fact name="First byte">{value.microseconds?.first_byte !== undefined ? duration(value.microseconds.first_byte / 1000) : "–"}</Fact>
         <Fact name="Stored">
-          <When at={value.kept_at} />
+          <RelativeTime at={value.kept_at} />
         </Fact>
       </dl>
       {value.prefix_changed ? <p class="callout">The prefix of bound seals changed: {plain(value.prefix_changed)}</p> : null}
@@ -236,7 +236,7 @@ function Parts({ record }: { record: CallRecord }) {
   );
 }
 
-function Body({ title, about, text }: { title: string; about?: Sent; text: string }) {
+function Body({ title, about, text }: { title: string; about?: RequestBody; text: string }) {
   const long = text.length > 60_000;
   return (
     <details class="body">

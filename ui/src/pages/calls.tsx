@@ -3,7 +3,7 @@
 import { compact, dollars, duration, plain } from "../format";
 import { to, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Id, When } from "../parts";
+import { Id, RelativeTime } from "../parts";
 import type { CallRow } from "../types";
 
 export function CallsPage() {
@@ -72,7 +72,7 @@ export function CallTable({ calls }: { calls: CallRow[] }) {
                 {call.microseconds !== undefined ? duration(call.microseconds / 1000) : "–"}
               </td>
               <td data-label="When" class="number dim">
-                <When at={call.at} now={now} />
+                <RelativeTime at={call.at} now={now} />
               </td>
             </tr>
           ))}

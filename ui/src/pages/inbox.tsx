@@ -4,16 +4,16 @@ import { useState } from "preact/hooks";
 import { post, ApiError } from "../api";
 import { ago, exact, plain } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
-import { Empty, Loading, ErrorBox, When } from "../parts";
+import { Empty, Loading, ErrorBox, RelativeTime } from "../parts";
 import type { Question, PendingRequest } from "../types";
 
 export function InboxPage({ decided }: { decided: () => void }) {
   useTitle("Inbox");
-  const { value, problem, again } = useFetch<{ waiting: PendingRequest[] }>("/v1/throughline/inbox", 2000);
+  const { value, problem, reload } = useFetch<{ waiting: PendingRequest[] }>("/v1/throughline/inbox", 2000);
   const [notice, setNotice] = useState("");
   const done = (message: string) => {
     setNotice(message);
-    again();
+    reload();
     decided();
   };
   return (
@@ -24,7 +24,7 @@ export function InboxPage({ decided }: { decided: () => void }) {
       <p class="notice" role="status">
         {notice}
       </p>
-      {problem ? <ErrorBox problem={problem} again={again} /> : null}
+      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
       {!value && !problem ? <Loading /> : null}
       {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions of agents appear here.</Empty> : null}
       {value?.waiting.map((one) => (one.kind === "question" ? <QuestionCard key={one.id} one={one} done={done} /> : one.kind === "approval" ? <ApprovalCard key={one.id} one={one} done={done} /> : <CallerToolCard key={one.id} one={one} />))}
@@ -41,7 +41,7 @@ function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
         <bdi>{plain(one.title ?? one.run)}</bdi>
       </a>
       <span class="dim">
-        <When at={one.opened} now={now} />
+        <RelativeTime at={one.opened} now={now} />
       </span>
       {one.expires ? (
         <span class="tag warn" title={exact(one.expires)}>
@@ -141,17 +141,17 @@ function ApprovalCard({ one, done }: { one: PendingRequest; done: (message: stri
   );
 }
 
-interface Chosen {
+interface Selection {
   values: string[];
   freeText: string;
 }
 
 function QuestionCard({ one, done }: { one: PendingRequest; done: (message: string) => void }) {
   const questions = one.questions ?? [];
-  const [chosen, setChosen] = useState<Chosen[]>(() => questions.map(() => ({ values: [], freeText: "" })));
+  const [chosen, setChosen] = useState<Selection[]>(() => questions.map(() => ({ values: [], freeText: "" })));
   const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const change = (place: number, next: Partial<Chosen>) => setChosen((all) => all.map((old, at) => (at === place ? { ...old, ...next } : old)));
+  const change = (place: number, next: Partial<Selection>) => setChosen((all) => all.map((old, at) => (at === place ? { ...old, ...next } : old)));
   const send = async (body: unknown, message: string) => {
     setBusy(true);
     try {
@@ -194,7 +194,7 @@ function QuestionCard({ one, done }: { one: PendingRequest; done: (message: stri
   );
 }
 
-function Options({ id, question, free, chosen, change }: { id: string; question: Question; free: boolean; chosen: Chosen; change: (next: Partial<Chosen>) => void }) {
+function Options({ id, question, free, chosen, change }: { id: string; question: Question; free: boolean; chosen: Selection; change: (next: Partial<Selection>) => void }) {
   const pick = (value: string, on: boolean) => {
     if (!question.multiSelect) return change({ values: on ? [value] : [] });
     change({ values: on ? [...chosen.values, value] : chosen.values.filter((known) => known !== value) });

@@ -25,7 +25,7 @@ const MAX_HEADS = 6;
 
 export function JournalPage() {
   useTitle("Journal");
-  const { value, problem, again } = useFetch<Head>("/v1/throughline/journal");
+  const { value, problem, reload } = useFetch<Head>("/v1/throughline/journal");
   const [proof, setProof] = useState<Proof | null>(null);
   const [trouble, setTrouble] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState("");
@@ -52,7 +52,7 @@ export function JournalPage() {
           <p class="lead">An append-only log of everything that happened. Each record is linked to the previous one, and the heads of the chains are signed.</p>
         </div>
       </header>
-      {problem ? <ErrorBox problem={problem} again={again} /> : null}
+      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
       {trouble ? <ErrorBox problem={trouble} /> : null}
       <section class="card" aria-labelledby="proof">
         <h2 id="proof">Verification</h2>

@@ -15,7 +15,7 @@ const HALF = 8;
 
 export function MapPage({ thread }: { thread: string }) {
   const path = `/v1/throughline/threads/${encodeURIComponent(thread)}`;
-  const { value, problem, again } = useFetch<ThoughtMap>(`${path}/map`, 4000);
+  const { value, problem, reload } = useFetch<ThoughtMap>(`${path}/map`, 4000);
   const about = useFetch<ThreadRow>(path);
   const title = plain(about.value?.title ?? (about.value?.gone ? "Erased thread" : "Untitled thread"));
   useTitle(`Thought map of ${title}`);
@@ -35,7 +35,7 @@ export function MapPage({ thread }: { thread: string }) {
           <p class="lead">Which model returned which thought, and in which later calls each thought and seal was sent back.</p>
         </div>
       </header>
-      {problem && !value ? <ErrorBox problem={problem} again={again} /> : null}
+      {problem && !value ? <ErrorBox problem={problem} reload={reload} /> : null}
       {!value && !problem ? <Loading /> : null}
       {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls on this thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}

@@ -15,7 +15,7 @@ export interface ThoughtFate {
 export type Fates = Map<string, ThoughtFate>;
 
 /** Estimates the height of a row that has not been drawn yet. */
-export function guessHeight(row: Row): number {
+export function estimateHeight(row: Row): number {
   switch (row.kind) {
     case "turn":
       return 44;
@@ -61,7 +61,7 @@ export class DrawRow extends Component<Props> {
   }
 }
 
-function At({ at }: { at: string }) {
+function EventTime({ at }: { at: string }) {
   return (
     <time dateTime={at} title={exact(at)}>
       {clock(at)}
@@ -89,7 +89,7 @@ function Turn({ row }: { row: TurnRow }) {
           </span>
         ) : null}
         {row.cost !== undefined ? <span class="number">{dollars(row.cost)}</span> : null}
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </span>
     </div>
   );
@@ -112,7 +112,7 @@ function Thought({ row, fate }: { row: ThoughtRow; fate?: ThoughtFate }) {
         <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
         {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? <Seal state={state} why={tooltip} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
         {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </header>
       {row.text ? <LongText text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
     </article>
@@ -127,7 +127,7 @@ function Message({ row }: { row: MessageRow }) {
         <span class="label">{plain(label)}</span>
         {row.ephemeral ? <span class="tag warn">not in the thread</span> : null}
         {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? null : <span class="writing">writing</span>}
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </header>
       <LongText text={row.text} />
     </article>
@@ -168,7 +168,7 @@ function Tool({ row }: { row: ToolRow }) {
         ) : null}
         {approval?.status === "pending" ? <a href={to("inbox")}>Decide</a> : null}
         {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </header>
       {row.args !== undefined && row.name !== PLAN_TOOL ? <Value label="arguments" value={row.args} /> : null}
       {row.error ? (
@@ -210,7 +210,7 @@ function Question({ row }: { row: QuestionRow }) {
           {answered ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : row.status === "pending" ? "waiting for an answer" : row.status}
         </span>
         {row.status === "pending" ? <a href={to("inbox")}>Answer</a> : null}
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </header>
       {row.questions.map((one) => {
         const answer = row.answers?.[one.question];
@@ -240,7 +240,7 @@ function PlanChange({ row }: { row: PlanRow }) {
         <span class="number dim">
           {done} of {row.steps.length} done
         </span>
-        <At at={row.at} />
+        <EventTime at={row.at} />
       </header>
       <PlanList steps={row.steps} />
     </article>
@@ -260,7 +260,7 @@ function Note({ row }: { row: NoteRow }) {
           </details>
         ) : null}
       </div>
-      <At at={row.at} />
+      <EventTime at={row.at} />
     </div>
   );
 }

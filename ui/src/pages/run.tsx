@@ -5,9 +5,9 @@ import { follow, type Connection } from "../api";
 import { Timeline, type PlanStep, type Row } from "../fold";
 import { bytes, compact, count, dollars, plain, plural } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
-import { Id, Loading, Meter, Status, ErrorBox, When } from "../parts";
-import { Virtual } from "../virtual";
-import { DrawRow, guessHeight, type Fates } from "./rows";
+import { Id, Loading, Meter, Status, ErrorBox, RelativeTime } from "../parts";
+import { VirtualList } from "../virtual";
+import { DrawRow, estimateHeight, type Fates } from "./rows";
 import type { RunHead, ThoughtMap } from "../types";
 
 const LIMITS: Record<string, string> = {
@@ -19,7 +19,7 @@ const LIMITS: Record<string, string> = {
 const FATES = { kept: "Kept", restored: "Restored", reshaped: "Reshaped", elided: "Elided" };
 
 /** Number of events that are folded before the page is drawn. */
-const AT_ONCE = 400;
+const EVENTS_PER_FRAME = 400;
 
 export function RunPage({ run }: { run: string }) {
   const path = `/v1/throughline/runs/${encodeURIComponent(run)}`;
@@ -38,7 +38,7 @@ export function RunPage({ run }: { run: string }) {
     let latest: Connection = "opening";
     const flush = () => {
       frame = 0;
-      for (const event of queue.splice(0, AT_ONCE)) timeline.current.apply(event);
+      for (const event of queue.splice(0, EVENTS_PER_FRAME)) timeline.current.apply(event);
       if (queue.length) frame = requestAnimationFrame(flush);
       else setConnection(latest);
       draw(undefined as never);
@@ -63,7 +63,7 @@ export function RunPage({ run }: { run: string }) {
 
   // The counts come from the server: reload them after each model answer and at the end.
   useEffect(() => {
-    if (isOver || timeline.current.replays) head.again();
+    if (isOver || timeline.current.replays) head.reload();
   }, [isOver, timeline.current.replays]);
 
   const fates = useFates(head.value?.thread, timeline.current.replays);
@@ -74,7 +74,7 @@ export function RunPage({ run }: { run: string }) {
   const status = view.status || head.value?.status || "";
   const rows = useMemo(() => view.rows.slice(), [version]);
 
-  if (head.problem && !head.value) return <ErrorBox problem={head.problem} again={head.again} />;
+  if (head.problem && !head.value) return <ErrorBox problem={head.problem} reload={head.reload} />;
   return (
     <div class="run">
       <header class="head">
@@ -108,7 +108,7 @@ export function RunPage({ run }: { run: string }) {
       <div class="split">
         <section class="timeline" aria-label="Timeline">
           {rows.length ? (
-            <Virtual rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} guess={guessHeight} follows={isLive} label={`Timeline, ${plural(rows.length, "row")}`} />
+            <VirtualList rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} estimateHeight={estimateHeight} follows={isLive} label={`Timeline, ${plural(rows.length, "row")}`} />
           ) : (
             <Loading />
           )}
@@ -205,7 +205,7 @@ function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
           <>
             <dt>Started</dt>
             <dd class="number">
-              <When at={head.created} />
+              <RelativeTime at={head.created} />
             </dd>
           </>
         ) : null}

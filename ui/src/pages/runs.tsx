@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { compact, dollars, plain } from "../format";
 import { to, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Id, Status, FateCounts, When } from "../parts";
+import { Id, Status, FateCounts, RelativeTime } from "../parts";
 import type { RunRow } from "../types";
 
 const STATUSES = ["running", "waiting", "completed", "failed", "cancelled"];
@@ -92,7 +92,7 @@ export function RunTable({ runs }: { runs: RunRow[] }) {
                 {dollars(run.cost_usd)}
               </td>
               <td data-label="Updated" class="number dim">
-                <When at={run.updated} now={now} />
+                <RelativeTime at={run.updated} now={now} />
               </td>
             </tr>
           ))}

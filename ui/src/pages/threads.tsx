@@ -3,7 +3,7 @@
 import { bytes, compact, plain } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Empty, Id, Loading, ErrorBox, When } from "../parts";
+import { Empty, Id, Loading, ErrorBox, RelativeTime } from "../parts";
 import type { CallRow, RunRow, ThreadRow } from "../types";
 import { CallTable } from "./calls";
 import { RunTable } from "./runs";
@@ -64,7 +64,7 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
                 </a>
               </td>
               <td data-label="Updated" class="number dim">
-                <When at={thread.updated} now={now} />
+                <RelativeTime at={thread.updated} now={now} />
               </td>
             </tr>
           ))}
@@ -75,9 +75,9 @@ function ThreadTable({ threads }: { threads: ThreadRow[] }) {
 }
 
 export function ThreadPage({ thread }: { thread: string }) {
-  const { value, problem, again } = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
+  const { value, problem, reload } = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
   useTitle(value?.title ?? "Thread");
-  if (problem && !value) return <ErrorBox problem={problem} again={again} />;
+  if (problem && !value) return <ErrorBox problem={problem} reload={reload} />;
   if (!value) return <Loading />;
   return (
     <>

@@ -2,11 +2,11 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { download, ApiError } from "../api";
-import { axis, type Axis } from "../axis";
+import { createAxis, type Axis } from "../axis";
 import { compact, count, dollars, duration, exact, plain, pretty } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
 import { Empty, Id, Loading, ErrorBox, LongText } from "../parts";
-import { Virtual } from "../virtual";
+import { VirtualList } from "../virtual";
 
 interface Span {
   sequence: number;
@@ -83,7 +83,7 @@ export function TracePage({ run }: { run: string }) {
           {run && session && !file ? <button onClick={() => download(path, `${run}.trace.json`).catch(setTrouble)}>Download</button> : null}
         </div>
       </header>
-      {problem ? <ErrorBox problem={problem} again={trouble ? undefined : fetched.again} /> : null}
+      {problem ? <ErrorBox problem={problem} reload={trouble ? undefined : fetched.reload} /> : null}
       {!session && !problem && run ? <Loading /> : null}
       {!session && !run ? (
         <Empty title="No trace selected">
@@ -132,7 +132,7 @@ const parsed = (value: unknown): any => {
 function Spans({ session }: { session: Session }) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const spans = useMemo(() => [...session.events].sort((a, b) => Date.parse(a.timestamp) - Date.parse(b.timestamp) || a.sequence - b.sequence), [session]);
-  const time = useMemo(() => axis(spans.length ? spans.map((span) => ({ ...bounds(span), isWait: span.type === "wait" })) : [{ start: 0, end: 1, isWait: true }]), [spans]);
+  const time = useMemo(() => createAxis(spans.length ? spans.map((span) => ({ ...bounds(span), isWait: span.type === "wait" })) : [{ start: 0, end: 1, isWait: true }]), [spans]);
   const turn = (sequence: number) => {
     const next = new Set(open);
     if (!next.delete(sequence)) next.add(sequence);
@@ -148,7 +148,7 @@ function Spans({ session }: { session: Session }) {
       ))}
       <section class="timeline spans" aria-label="Spans">
         {spans.length ? (
-          <Virtual rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} guess={() => 37} follows={false} label={`Spans, ${count(spans.length)}`} />
+          <VirtualList rows={spans} id={(span) => String(span.sequence)} draw={(span) => <Row span={span} time={time} isOpen={open.has(span.sequence)} turn={() => turn(span.sequence)} />} estimateHeight={() => 37} follows={false} label={`Spans, ${count(spans.length)}`} />
         ) : (
           <Empty title="No spans yet" />
         )}

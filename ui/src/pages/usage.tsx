@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { compact, count, dollars, plain } from "../format";
 import { useFetch, useTitle } from "../hooks";
-import { Empty, Loading, Meter, ErrorBox, When } from "../parts";
+import { Empty, Loading, Meter, ErrorBox, RelativeTime } from "../parts";
 import { Bars } from "../plot";
 
 interface Hour {
@@ -77,7 +77,7 @@ export function UsagePage() {
           ))}
         </div>
       </header>
-      {usage.problem ? <ErrorBox problem={usage.problem} again={usage.again} /> : null}
+      {usage.problem ? <ErrorBox problem={usage.problem} reload={usage.reload} /> : null}
       {!usage.value && !usage.problem ? <Loading /> : null}
       {usage.value && !rows.length ? <Empty title="No usage yet">This page shows tokens and cost of gateway calls and agent runs, by key and model.</Empty> : null}
       {rows.length ? (
@@ -97,7 +97,7 @@ export function UsagePage() {
       ) : null}
       <section aria-labelledby="keys">
         <h2 id="keys">Keys</h2>
-        {keys.problem ? <ErrorBox problem={keys.problem} again={keys.again} /> : null}
+        {keys.problem ? <ErrorBox problem={keys.problem} reload={keys.reload} /> : null}
         {keys.value && !keys.value.keys.length ? (
           <p class="hint">
             No keys: this gateway serves only the local machine. Create a key with <code>throughline keys create --label laptop --budget-usd 20</code>
@@ -199,7 +199,7 @@ function KeyCard({ one, used }: { one: Key; used: Sum }) {
         {one.revoked ? <span class="tag bad">revoked</span> : <span class="tag good">active</span>}
       </header>
       <p class="dim">
-        created <When at={one.created} />
+        created <RelativeTime at={one.created} />
         {limits.models?.length ? ` · ${limits.models.map(plain).join(" ")}` : " · every model"}
         {limits.requests_per_minute ? ` · ${limits.requests_per_minute} per minute` : ""}
       </p>
