@@ -112,7 +112,7 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
 
 /// Cannot compare files here, so assumes that the path still names the open file.
 #[cfg(not(unix))]
-pub(crate) fn is_still(_: &File, _: &Path) -> io::Result<bool> {
+pub(crate) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
 }
 

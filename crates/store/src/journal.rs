@@ -39,10 +39,10 @@ use std::sync::atomic::AtomicBool;
 use throughline_core::{Batch, Name, Receipt, StoreError};
 
 use crate::backend::Backend;
-use crate::journal::seal::seal;
+use crate::journal::seal::seal_as_operator;
 use crate::keys::Keys;
 use crate::manifest::Signer;
-use crate::sealed_batch::{Erasure, Guard};
+use crate::sealed_batch::Erasure;
 
 pub use crate::journal::api_keys::{ApiKey, KeyCheck, KeyLimits, NewApiKey};
 pub use crate::journal::events::RunEvents;
@@ -95,11 +95,6 @@ impl Journal {
         erases: Vec<Erasure>,
     ) -> Result<Receipt, StoreError> {
         let _sealing = self.keys.sealing().await;
-        let mut sealed = seal(&self.keys, batch)?;
-        sealed.erases = erases;
-        for append in &mut sealed.appends {
-            append.guard = Guard::Operator;
-        }
-        self.backend.commit(sealed).await
+        self.backend.commit(seal_as_operator(&self.keys, batch, erases)?).await
     }
 }

@@ -6,7 +6,8 @@
 //! a page at a time, while other processes read and write.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use throughline_core::{Digest, Name, StoreError, Tenant, VaultKey};
@@ -20,13 +21,14 @@ use crate::protection::{ApiKeyMac, Protection, SECRET, row_key};
 use crate::row::Salt;
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{Hash16, KeyKind, SealedKey};
+use crate::sync::lock;
 
 /// All keys of an open store.
 pub(crate) struct Keys {
     secret: Secret,
     /// Epoch 0 has no key.
-    epochs: RwLock<BTreeMap<u32, Secret>>,
-    current: std::sync::atomic::AtomicU32,
+    epochs: Mutex<BTreeMap<u32, Secret>>,
+    current: AtomicU32,
     /// Held by each batch from sealing until the commit.
     sealing: tokio::sync::RwLock<()>,
 }
@@ -52,10 +54,10 @@ impl Keys {
         };
         // Other processes may start at the same time. The secret is stored after its epoch, so it
         // is read first.
-        let kept = backend.kept(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
+        let kept = backend.values(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         let mut epochs = BTreeMap::new();
         let mut latest = 0;
-        for (name, check) in backend.kept(EPOCH).await? {
+        for (name, check) in backend.values(EPOCH).await? {
             let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
             else {
                 return Err(StoreError::Corrupt("a stored master key epoch has no number".into()));
@@ -85,10 +87,8 @@ impl Keys {
             ));
         }
         if options.read_only {
-            let Some((opened, _)) = opened else {
-                let problem = "the database contains no store: check its name";
-                return Err(StoreError::invalid(problem));
-            };
+            let problem = "the database contains no store: check its name";
+            let (opened, _) = opened.ok_or_else(|| StoreError::invalid(problem))?;
             let latest = epochs.keys().copied().max().unwrap_or(0);
             return Ok(Self::with(opened.secret, epochs, latest));
         }
@@ -96,18 +96,13 @@ impl Keys {
             backend.protect(opened.protection(&epochs, *epoch)?).await?;
         }
         let current = match master {
-            None if epochs.is_empty() => 0,
             // Without a master key in the options, use the latest epoch whose key is available.
             None => epochs.keys().copied().max().unwrap_or(0),
-            Some(MasterKey(key)) => match epochs.iter().find(|(_, known)| ***known == **key) {
-                Some((number, _)) => *number,
+            Some(MasterKey(key)) => match epoch_with(&epochs, key) {
+                Some(number) => number,
                 None => {
                     let number = latest + 1;
-                    let name = format!("{EPOCH}{number}");
-                    let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
-                    if cipher::unwrap(key, &check).is_none() {
-                        return Err(StoreError::WrongKey);
-                    }
+                    register_epoch(backend, number, key).await?;
                     epochs.insert(number, key.clone());
                     number
                 }
@@ -119,8 +114,7 @@ impl Keys {
         if opened.is_none() {
             backend.protect(made.protection(&epochs, epoch_of(&kept))?).await?;
         }
-        let secret = made.secret;
-        let keys = Self::with(secret, epochs, current);
+        let keys = Self::with(made.secret, epochs, current);
         if epoch_of(&kept) != keys.epoch() {
             backend.replace(SECRET, keys.wrapped()?).await?;
         }
@@ -128,9 +122,9 @@ impl Keys {
     }
 
     fn with(secret: Secret, epochs: BTreeMap<u32, Secret>, current: u32) -> Self {
-        let current = std::sync::atomic::AtomicU32::new(current);
+        let current = AtomicU32::new(current);
         let sealing = tokio::sync::RwLock::default();
-        Self { secret, epochs: RwLock::new(epochs), current, sealing }
+        Self { secret, epochs: Mutex::new(epochs), current, sealing }
     }
 
     /// Returns the same keys without a master key, for a copy of the store that may lack the
@@ -141,7 +135,7 @@ impl Keys {
 
     /// Returns the epoch under which salts are wrapped now.
     pub(crate) fn epoch(&self) -> u32 {
-        self.current.load(std::sync::atomic::Ordering::Acquire)
+        self.current.load(Ordering::Acquire)
     }
 
     /// Returns a guard to hold from sealing a batch until its commit.
@@ -156,14 +150,11 @@ impl Keys {
         backend: &dyn Backend,
         MasterKey(key): &MasterKey,
     ) -> Result<u32, StoreError> {
-        let known = |epochs: &BTreeMap<u32, Secret>| {
-            epochs.iter().find(|(_, known)| ***known == **key).map(|(number, _)| *number)
-        };
-        let found = known(&self.epochs.read().unwrap_or_else(PoisonError::into_inner));
+        let found = epoch_with(&lock(&self.epochs), key);
         let number = match found {
             Some(number) => number,
             None => {
-                let kept = backend.kept(EPOCH).await?;
+                let kept = backend.values(EPOCH).await?;
                 let numbered = kept.iter().filter_map(|(name, check)| {
                     let number = name.strip_prefix(EPOCH)?.parse::<u32>().ok()?;
                     Some((number, cipher::unwrap(key, check).is_some()))
@@ -172,17 +163,12 @@ impl Keys {
                 let begun = numbered.clone().find(|(_, is_its)| *is_its).map(|(number, _)| number);
                 let last = numbered.map(|(number, _)| number).max().unwrap_or(0);
                 let number = begun.unwrap_or(last + 1);
-                let name = format!("{EPOCH}{number}");
-                let check = backend.keep(&name, cipher::wrap(key, CHECK)?).await?;
-                if cipher::unwrap(key, &check).is_none() {
-                    return Err(StoreError::WrongKey);
-                }
-                let mut epochs = self.epochs.write().unwrap_or_else(PoisonError::into_inner);
-                epochs.insert(number, key.clone());
+                register_epoch(backend, number, key).await?;
+                lock(&self.epochs).insert(number, key.clone());
                 number
             }
         };
-        self.current.store(number, std::sync::atomic::Ordering::Release);
+        self.current.store(number, Ordering::Release);
         backend.replace(SECRET, self.wrapped()?).await?;
         drop(self.sealing.write().await);
         Ok(number)
@@ -217,11 +203,8 @@ impl Keys {
 
     /// Derives a key of this store for another purpose.
     pub(crate) fn derived(&self, purpose: &str) -> [u8; 32] {
-        let hash = blake3::Hasher::new_keyed(&self.secret)
-            .update(b"derived ")
-            .update(purpose.as_bytes())
-            .finalize();
-        *hash.as_bytes()
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        *hasher.update(b"derived ").update(purpose.as_bytes()).finalize().as_bytes()
     }
 
     /// Returns the key of the MACs of index rows.
@@ -242,11 +225,8 @@ impl Keys {
 
     /// Returns the `about` value of an API key's revocation record.
     pub(crate) fn revocation(&self, hash: &Digest) -> i64 {
-        let hash = blake3::Hasher::new_keyed(&self.secret)
-            .update(b"api key revocation\n")
-            .update(hash)
-            .finalize();
-        i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        i64::from_be_bytes(start(&hasher.update(b"api key revocation\n").update(hash).finalize()))
     }
 
     /// Returns the keyed hash of an API key.
@@ -258,13 +238,12 @@ impl Keys {
 
     /// Returns the keyed hash of a record's subject.
     pub(crate) fn about(&self, tenant: &Tenant, about: &str) -> i64 {
-        let hash = self.keyed(tenant, "about", about.as_bytes());
-        i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
+        i64::from_be_bytes(start(&self.keyed(tenant, "about", about.as_bytes())))
     }
 
     /// Returns the keyed hash of an idempotency name.
     pub(crate) fn once(&self, tenant: &Tenant, name: &Name) -> Hash16 {
-        half(&self.keyed(tenant, "once", name.as_bytes()))
+        start(&self.keyed(tenant, "once", name.as_bytes()))
     }
 
     /// Returns the keyed hash of a Vault key.
@@ -274,7 +253,7 @@ impl Keys {
             VaultKey::Id(id) => (KeyKind::Id, id.as_bytes()),
             VaultKey::Chain(digest) => (KeyKind::Chain, digest.as_slice()),
         };
-        SealedKey { kind, hash: half(&self.keyed(tenant, "vault", bytes)) }
+        SealedKey { kind, hash: start(&self.keyed(tenant, "vault", bytes)) }
     }
 
     /// Returns the name and the key of a large content. Equal contents of a tenant have equal
@@ -293,13 +272,28 @@ impl Keys {
     }
 
     fn key(&self, epoch: u32) -> Option<Secret> {
-        self.epochs.read().unwrap_or_else(PoisonError::into_inner).get(&epoch).cloned()
+        lock(&self.epochs).get(&epoch).cloned()
     }
 
     fn wrapped(&self) -> Result<Bytes, StoreError> {
-        let epochs = self.epochs.read().unwrap_or_else(PoisonError::into_inner);
-        wrapped(&epochs, self.epoch(), &marked(&self.secret))
+        wrapped(&lock(&self.epochs), self.epoch(), &marked(&self.secret))
     }
+}
+
+/// Returns the epoch that has this key.
+fn epoch_with(epochs: &BTreeMap<u32, Secret>, key: &Secret) -> Option<u32> {
+    epochs.iter().find(|(_, known)| **known == *key).map(|(number, _)| *number)
+}
+
+/// Stores the check value of an epoch, unless another process with the same key did.
+async fn register_epoch(
+    backend: &dyn Backend,
+    number: u32,
+    key: &Secret,
+) -> Result<(), StoreError> {
+    let check = cipher::wrap(key, CHECK)?;
+    let check = backend.keep(&format!("{EPOCH}{number}"), check).await?;
+    cipher::unwrap(key, &check).map(drop).ok_or(StoreError::WrongKey)
 }
 
 /// The decrypted secret of a store.
@@ -357,6 +351,7 @@ fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSe
     Ok(OpenedSecret { secret: Secret::new(*secret), is_marked })
 }
 
-fn half(hash: &blake3::Hash) -> Hash16 {
-    hash.as_bytes().first_chunk().copied().unwrap_or_default()
+/// Returns the first bytes of a hash.
+fn start<const N: usize>(hash: &blake3::Hash) -> [u8; N] {
+    hash.as_bytes().first_chunk().copied().unwrap_or([0; N])
 }

@@ -21,8 +21,8 @@
 //! | `options` | options for opening a store |
 //! | `master_key` | the key that wraps all salts |
 //! | `chain`, `cipher` | links of the hash chain; encryption of contents |
-//! | `files`, `hex` | file operations; hexadecimal text |
-//! | `refusal` | checks of batches, and the errors of rejected ones |
+//! | `files`, `hex`, `sync` | file operations; hexadecimal text; blocking work and locks |
+//! | `rejection` | checks of batches, and the errors of rejected ones |
 
 mod backend;
 mod backup_files;
@@ -43,6 +43,7 @@ mod row;
 mod row_mac;
 mod sealed_batch;
 mod sqlite;
+mod sync;
 
 pub use crate::backup_files::{RestoreSummary, key_file_of};
 pub use crate::chain::Head;

@@ -19,7 +19,7 @@ pub struct Manifest {
 }
 
 /// The content of a manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
     /// The store's public key in hexadecimal digits, which also identifies the store.
     pub store: String,
@@ -173,16 +173,9 @@ impl Series {
     /// Builds the next manifest. The series advances when [`Series::wrote`] confirms that it was
     /// stored.
     pub(crate) fn next(&self, at: i64, heads: Vec<Head>, rows: Vec<RowState>) -> Manifest {
-        self.signer.sign(Statement {
-            store: String::new(),
-            writer: self.writer.clone(),
-            number: self.number + 1,
-            at,
-            previous: self.previous,
-            covers: None,
-            heads,
-            rows,
-        })
+        let (writer, number, previous) = (self.writer.clone(), self.number + 1, self.previous);
+        let new = Statement::default();
+        self.signer.sign(Statement { writer, number, at, previous, heads, rows, ..new })
     }
 
     pub(crate) fn wrote(&mut self, manifest: &Manifest) {

@@ -1,7 +1,7 @@
 //! The protection of index rows: the keys of their MACs, and the migration that adds the MACs.
 
 use bytes::Bytes;
-use throughline_core::Digest;
+use throughline_core::{Digest, StoreError};
 
 use crate::cipher::Secret;
 use crate::row::ApiKeyRow;
@@ -23,6 +23,38 @@ pub(crate) struct Protection {
     /// The store's secret with that mark, stored when the MACs are first computed. `None` for a
     /// backup, which keeps its own secret.
     pub(crate) marked: Option<Bytes>,
+}
+
+/// The change that a store needs before its index rows have MACs.
+pub(crate) enum Upgrade<'p> {
+    None,
+    /// Only the store's secret must be replaced with the marked one.
+    Mark(&'p [u8]),
+    /// All rows must get MACs and sums.
+    AddSums,
+}
+
+impl Protection {
+    /// Returns the change that a store needs. `has_macs` states whether its schema has MACs, and
+    /// `is_counted` whether the sums of its rows are stored.
+    pub(crate) fn upgrade(
+        &self,
+        has_macs: bool,
+        is_counted: bool,
+    ) -> Result<Upgrade<'_>, StoreError> {
+        match (has_macs, is_counted, &self.marked) {
+            (false, ..) if self.is_marked => {
+                let problem = "the MACs of the store's rows were removed: restore a backup";
+                Err(StoreError::Corrupt(problem.into()))
+            }
+            // Another process created the store after this one had read the secret.
+            (true, true, Some(marked)) if !self.is_marked => Ok(Upgrade::Mark(marked)),
+            // Missing sums are not recomputed; verification reports them.
+            (true, true, _) | (true, false, None) => Ok(Upgrade::None),
+            (true, false, Some(_)) if self.is_marked => Ok(Upgrade::None),
+            (true, false, Some(_)) | (false, _, _) => Ok(Upgrade::AddSums),
+        }
+    }
 }
 
 /// Derives the key of row MACs from the store's secret.

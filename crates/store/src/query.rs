@@ -44,6 +44,16 @@ pub enum Order {
     Oldest,
 }
 
+impl Order {
+    /// Returns the comparison with the last log of a page, and the direction, in SQL.
+    pub(crate) fn sql(self) -> (&'static str, &'static str) {
+        match self {
+            Order::Newest => ("<", "DESC"),
+            Order::Oldest => (">", "ASC"),
+        }
+    }
+}
+
 /// Row counts and sizes of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -75,3 +85,9 @@ pub struct Stats {
 
 /// A callback that receives the completed share of a long operation, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Send + Sync);
+
+/// Returns the completed share of a long operation, at most 1.
+#[expect(clippy::cast_precision_loss, reason = "an approximate share for a progress bar")]
+pub(crate) fn share(done: u64, total: u64) -> f64 {
+    (done as f64 / total.max(1) as f64).min(1.0)
+}

@@ -1,7 +1,7 @@
 //! Rows as the database stores them: records, salts and API keys.
 
 use bytes::Bytes;
-use throughline_core::{Digest, ForkPoint, LogId, Name, Tenant};
+use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Name, Tenant, kind};
 
 use crate::chain::{Header, Link};
 use crate::row_mac::Field;
@@ -114,6 +114,8 @@ pub(crate) enum ErasureReason {
 }
 
 impl ErasureReason {
+    pub(crate) const ALL: [Self; 2] = [ErasureReason::Forgotten, ErasureReason::Expired];
+
     /// Returns the stored number.
     pub(crate) fn number(self) -> i16 {
         match self {
@@ -122,19 +124,27 @@ impl ErasureReason {
         }
     }
 
-    pub(crate) fn from_number(number: Option<i16>) -> Option<Self> {
-        match number {
-            Some(1) => Some(ErasureReason::Forgotten),
-            Some(2) => Some(ErasureReason::Expired),
-            Some(_) | None => None,
+    pub(crate) fn from_number(number: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.number() == number)
+    }
+
+    /// Returns the kind of the records about contents that were destroyed for this reason.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            ErasureReason::Forgotten => kind::FORGOTTEN,
+            ErasureReason::Expired => kind::EXPIRED,
         }
     }
 
+    pub(crate) fn from_kind(kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.kind() == kind)
+    }
+
     /// Returns the reason as a Fate reports it.
-    pub(crate) fn to_elision_reason(self) -> throughline_core::ElisionReason {
+    pub(crate) fn to_elision_reason(self) -> ElisionReason {
         match self {
-            ErasureReason::Forgotten => throughline_core::ElisionReason::Forgotten,
-            ErasureReason::Expired => throughline_core::ElisionReason::Expired,
+            ErasureReason::Forgotten => ElisionReason::Forgotten,
+            ErasureReason::Expired => ElisionReason::Expired,
         }
     }
 }

@@ -144,16 +144,16 @@ impl RowKey {
     }
 
     /// Returns the MAC of a segment's row.
-    pub(crate) fn segment(&self, segment: &SegmentRow<'_>) -> Digest {
+    pub(crate) fn segment(&self, segment: &SegmentRow) -> Digest {
         let SegmentRow { id, tenant, writer, position, link, changes, sums } = segment;
         let fields = [
             Field::Number(*id),
             Field::Number(*tenant),
-            Field::from(*writer),
+            Field::from(&**writer),
             Field::Number(*position),
             Field::from(link.as_slice()),
             Field::Number(*changes),
-            Field::from(*sums),
+            Field::from(sums.as_str()),
         ];
         self.mac("segments", &fields)
     }
@@ -186,15 +186,25 @@ impl std::fmt::Debug for RowKey {
 }
 
 /// The fields of a segment's row that its MAC covers.
-pub(crate) struct SegmentRow<'r> {
+pub(crate) struct SegmentRow {
     pub(crate) id: i64,
     pub(crate) tenant: i64,
-    pub(crate) writer: &'r str,
+    pub(crate) writer: Name,
     pub(crate) position: i64,
-    pub(crate) link: &'r Digest,
+    pub(crate) link: Digest,
     /// The number of writes to the row.
     pub(crate) changes: i64,
-    pub(crate) sums: &'r str,
+    pub(crate) sums: String,
+}
+
+impl SegmentRow {
+    /// Returns the segment, with its sums only if the stored MAC matches.
+    pub(crate) fn into_snapshot(self, key: &RowKey, mac: Option<&[u8]>) -> SegmentSnapshot {
+        let is_valid = mac.is_some_and(|mac| mac == key.segment(&self));
+        let sums = SegmentSums::parse(&self.sums).filter(|_| is_valid);
+        let Self { tenant, writer, changes, .. } = self;
+        SegmentSnapshot { tenant, writer, changes, sums }
+    }
 }
 
 /// The MAC of one row, in two halves.

@@ -11,7 +11,7 @@ pub(crate) trait KeyBackend: Send + Sync {
     fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>>;
 
     /// Returns all API keys of a tenant.
-    fn keys<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Vec<ApiKeyRow>>;
+    fn keys(&self, tenant: &Tenant) -> StoreFuture<'_, Vec<ApiKeyRow>>;
 
     /// Returns the salts of records after `after` and up to `up_to`, in order, that are wrapped
     /// under a master key epoch other than `epoch`.

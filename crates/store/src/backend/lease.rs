@@ -8,30 +8,25 @@ use throughline_core::{Fence, Lease, LogId, StaleRun, StoreFuture, Tenant};
 pub(crate) trait LeaseBackend: Send + Sync {
     /// Leases the log to `owner`, unless another owner holds the lease. Every new lease has a
     /// higher fence than the one before, even if the same owner takes it again.
-    fn lease<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        owner: &'a str,
+    fn lease(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        owner: &str,
         time: Duration,
-    ) -> StoreFuture<'a, Lease>;
+    ) -> StoreFuture<'_, Lease>;
 
     /// Extends a lease that has not expired.
-    fn renew<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
+    fn renew(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
         fence: Fence,
         time: Duration,
-    ) -> StoreFuture<'a, Lease>;
+    ) -> StoreFuture<'_, Lease>;
 
     /// Releases a lease.
-    fn release<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        fence: Fence,
-    ) -> StoreFuture<'a, ()>;
+    fn release(&self, tenant: &Tenant, log: &LogId, fence: Fence) -> StoreFuture<'_, ()>;
 
     /// Lists runs of all tenants that are marked running, have no lease, and were not written to
     /// for `idle`.

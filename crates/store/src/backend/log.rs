@@ -13,53 +13,35 @@ pub(crate) trait LogBackend: Send + Sync {
     fn commit(&self, batch: SealedBatch) -> StoreFuture<'_, Receipt>;
 
     /// Returns the row of a log.
-    fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>>;
+    fn log(&self, tenant: &Tenant, log: &LogId) -> StoreFuture<'_, Option<LogHead>>;
 
     /// Returns the rows of the logs that match `listing`.
-    fn logs<'a>(&'a self, tenant: &'a Tenant, listing: Listing) -> StoreFuture<'a, Vec<LogHead>>;
+    fn logs(&self, tenant: &Tenant, listing: Listing) -> StoreFuture<'_, Vec<LogHead>>;
 
     /// Returns the log's own records in `span`, in order.
-    fn rows<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        span: Span,
-    ) -> StoreFuture<'a, Vec<Row>>;
+    fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> StoreFuture<'_, Vec<Row>>;
 
     /// Returns the sequence number of the last own record that contains no event after `event`.
-    fn place_of_event<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
-        event: u64,
-    ) -> StoreFuture<'a, u64>;
+    fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64>;
 
     /// Returns the last own checkpoint at or before `at_most` whose content was not destroyed.
-    fn checkpoint<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: &'a LogId,
+    fn checkpoint(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
         at_most: u64,
-    ) -> StoreFuture<'a, Option<Row>>;
+    ) -> StoreFuture<'_, Option<Row>>;
 
     /// Returns the positions of all records with this `about` hash, in any log.
-    fn about<'a>(&'a self, tenant: &'a Tenant, about: i64) -> StoreFuture<'a, Vec<(LogId, u64)>>;
+    fn about(&self, tenant: &Tenant, about: i64) -> StoreFuture<'_, Vec<(LogId, u64)>>;
 
     /// Returns a sealed large content and the keyed hash of its plain content.
-    fn blob<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        blob: i64,
-    ) -> StoreFuture<'a, Option<(Digest, Bytes)>>;
+    fn blob(&self, tenant: &Tenant, blob: i64) -> StoreFuture<'_, Option<(Digest, Bytes)>>;
 
     /// Waits until the log's last sequence number exceeds `after`, regardless of which process
     /// wrote it.
-    fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()>;
+    fn wait(&self, tenant: &Tenant, log: &LogId, after: u64) -> StoreFuture<'_, ()>;
 
     /// Lists requests that wait for a person.
-    fn pending<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        log: Option<&'a LogId>,
-    ) -> StoreFuture<'a, Vec<PendingEntry>>;
+    fn pending(&self, tenant: &Tenant, log: Option<&LogId>) -> StoreFuture<'_, Vec<PendingEntry>>;
 }

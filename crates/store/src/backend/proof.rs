@@ -25,24 +25,23 @@ pub(crate) trait ProofBackend: Send + Sync {
 
     /// Returns the records of all tenants, or of one tenant, in commit order: those after `after`
     /// and up to `up_to`. `up_to` must not exceed [`last_record`](Self::last_record).
-    fn chain<'a>(
-        &'a self,
-        of: Option<&'a Tenant>,
+    fn chain(
+        &self,
+        of: Option<&Tenant>,
         after: i64,
         up_to: i64,
         limit: u32,
-    ) -> StoreFuture<'a, Vec<ChainRow>>;
+    ) -> StoreFuture<'_, Vec<ChainRow>>;
 
     /// Returns the head of every chain segment, for all tenants or for one.
-    fn heads<'a>(&'a self, of: Option<&'a Tenant>) -> StoreFuture<'a, Vec<Head>>;
+    fn heads(&self, of: Option<&Tenant>) -> StoreFuture<'_, Vec<Head>>;
 
     /// Returns the signed manifests after `after`, in the order in which they were written.
     fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>>;
 
     /// Computes the MAC sums of all index rows and reads the stored sums, in one snapshot. With a
     /// tenant, covers only that tenant's rows and no store-wide tables.
-    fn read_rows<'a>(&'a self, key: RowKey, of: Option<&'a Tenant>)
-    -> StoreFuture<'a, RowSnapshot>;
+    fn read_rows(&self, key: RowKey, of: Option<&Tenant>) -> StoreFuture<'_, RowSnapshot>;
 
     /// Returns the current sums of index rows, for a manifest.
     fn row_states(&self) -> StoreFuture<'_, Vec<RowState>>;

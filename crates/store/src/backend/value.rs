@@ -6,14 +6,14 @@ use throughline_core::StoreFuture;
 /// Stores small internal values by name.
 pub(crate) trait ValueBackend: Send + Sync {
     /// Stores a small internal value under `name` unless one exists, and returns the stored value.
-    fn keep<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, Bytes>;
+    fn keep(&self, name: &str, value: Bytes) -> StoreFuture<'_, Bytes>;
 
     /// Replaces a small internal value.
-    fn replace<'a>(&'a self, name: &'a str, value: Bytes) -> StoreFuture<'a, ()>;
+    fn replace(&self, name: &str, value: Bytes) -> StoreFuture<'_, ()>;
 
     /// Deletes a small internal value, if it exists.
-    fn discard<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
+    fn discard(&self, name: &str) -> StoreFuture<'_, ()>;
 
-    /// Returns the small internal values whose names start with `begins`.
-    fn kept<'a>(&'a self, begins: &'a str) -> StoreFuture<'a, Vec<(String, Bytes)>>;
+    /// Returns the small internal values whose names start with `prefix`.
+    fn values(&self, prefix: &str) -> StoreFuture<'_, Vec<(String, Bytes)>>;
 }

@@ -8,9 +8,5 @@ use crate::sealed_batch::SealedKey;
 pub(crate) trait VaultBackend: Send + Sync {
     /// Looks up captured turns by key. Returns one result per key and the erasure epoch, all from
     /// one snapshot.
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        keys: &'a [SealedKey],
-    ) -> StoreFuture<'a, VaultLookup>;
+    fn find(&self, tenant: &Tenant, keys: &[SealedKey]) -> StoreFuture<'_, VaultLookup>;
 }

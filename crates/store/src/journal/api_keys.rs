@@ -13,10 +13,10 @@ use throughline_core::{
 use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
-use crate::journal::seal::seal;
+use crate::journal::seal::seal_as_operator;
 use crate::rejection::check_name;
 use crate::row::ApiKeyRow;
-use crate::sealed_batch::{Guard, KeyChange};
+use crate::sealed_batch::KeyChange;
 
 #[cfg(test)]
 #[path = "api_keys_tests.rs"]
@@ -261,12 +261,10 @@ impl Journal {
         }
         let _sealing = self.keys.sealing().await;
         let seal_as = |append: Append| -> Result<_, StoreError> {
-            let mut sealed = seal(&self.keys, Batch::new(tenant.clone()).append(append))?;
-            for append in &mut sealed.appends {
-                append.guard = Guard::Operator;
-                for record in &mut append.records {
-                    record.about = about;
-                }
+            let batch = Batch::new(tenant.clone()).append(append);
+            let mut sealed = seal_as_operator(&self.keys, batch, Vec::new())?;
+            for record in sealed.appends.iter_mut().flat_map(|append| &mut append.records) {
+                record.about = about;
             }
             sealed.keys = vec![change.clone()];
             Ok(sealed)

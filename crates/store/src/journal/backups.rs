@@ -25,12 +25,13 @@ use crate::files::part_of;
 use crate::hex::hex;
 use crate::journal::Journal;
 use crate::journal::erasure_note::{DESTROYED, UNREACHED, notice, read_note};
-use crate::journal::seal::seal;
+use crate::journal::seal::seal_as_operator;
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::query::{Progress, Span};
-use crate::sealed_batch::{Erasure, Guard};
+use crate::sealed_batch::Erasure;
 use crate::sqlite::{Reserve, Sqlite};
+use crate::sync::blocking;
 
 /// Name prefix of a backup's registration among the small internal values: `backup ID FILE`.
 /// Earlier versions wrote `backup FILE`, so a new backup at the same path replaced the previous
@@ -145,11 +146,12 @@ impl Journal {
     /// Removes destroyed contents from all files and backups, including those that other processes
     /// destroyed. Returns the key files and backups that could not be reached.
     pub(super) async fn complete_erasures(&self) -> Result<Vec<Name>, StoreError> {
-        let fresh = self.backend.kept(DESTROYED).await?;
+        let fresh = self.backend.values(DESTROYED).await?;
         if !fresh.is_empty() {
             self.backend.scrub().await?;
         }
-        let notes: Vec<_> = self.backend.kept(UNREACHED).await?.into_iter().chain(fresh).collect();
+        let notes: Vec<_> =
+            self.backend.values(UNREACHED).await?.into_iter().chain(fresh).collect();
         if notes.is_empty() {
             return Ok(Vec::new());
         }
@@ -189,7 +191,7 @@ impl Journal {
 
     /// Returns the registered backups.
     async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
-        let kept = self.backend.kept(BACKUP).await?;
+        let kept = self.backend.values(BACKUP).await?;
         Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
     }
 
@@ -197,7 +199,7 @@ impl Journal {
     /// this one was restored.
     pub(super) async fn discard_registrations(&self) -> Result<(), StoreError> {
         for begins in [BACKUP, DESTROYED, UNREACHED] {
-            for (name, _) in self.backend.kept(begins).await? {
+            for (name, _) in self.backend.values(begins).await? {
                 self.backend.discard(&name).await?;
             }
         }
@@ -260,12 +262,12 @@ impl Journal {
         let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
         let owner = BackupOwner { backup: id, store: self.signer.store().into() };
         let (file, is_made) = (registration.file.clone(), registration.is_made);
-        let looking = tokio::task::spawn_blocking(move || {
+        let (is_abandoned, is_unmade) = blocking(move || {
             let is_abandoned = key_file::remove_abandoned(&file, &keys, &owner);
             let has_files = keys.exists() || part_of(&keys).exists();
-            (is_abandoned, !is_made && !has_files)
-        });
-        let (is_abandoned, is_unmade) = looking.await.map_err(|_| StoreError::Closed)?;
+            Ok((is_abandoned, !is_made && !has_files))
+        })
+        .await?;
         if is_abandoned {
             self.backend.discard(&registration.name).await?;
         }
@@ -287,11 +289,11 @@ impl Journal {
         let notes: Vec<_> = notes.iter().map(|(name, note)| (id(name), note.clone())).collect();
         let (backend, path) = (Arc::clone(&self.backend), path.to_owned());
         let handle = Handle::current();
-        let rewriting = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let alive = |after, up_to| handle.block_on(backend.salted(after, up_to));
             key_file::rewrite(&path, &owner, &notes, alive)
-        });
-        rewriting.await.map_err(|_| StoreError::Closed)?
+        })
+        .await
     }
 
     /// Destroys the same contents in a backup of an earlier version, which contains its salts.
@@ -314,8 +316,8 @@ impl Journal {
             // not secret.
             let keys = self.keys.without_master();
             for (_, note) in notes {
-                let (tenant, erases, kind) = read_note(note)?;
-                erase_from(backup, &keys, &tenant, &erases, &kind).await?;
+                let (tenant, erases) = read_note(note)?;
+                erase_from(backup, &keys, &tenant, &erases).await?;
             }
             backup.scrub().await
         };
@@ -332,20 +334,15 @@ async fn erase_from(
     keys: &Keys,
     tenant: &Tenant,
     erases: &[Erasure],
-    kind: &str,
 ) -> Result<(), StoreError> {
     for erase in erases {
         let Some(head) = copy.log(tenant, &erase.log).await? else { continue };
         if is_erased(copy, tenant, &head, erase).await? {
             continue;
         }
-        let append = Append::new(erase.log.clone()).record(notice(erase, kind));
-        let mut sealed = seal(keys, Batch::new(tenant.clone()).append(append))?;
-        sealed.erases = vec![erase.clone()];
-        for append in &mut sealed.appends {
-            append.guard = Guard::Operator;
-        }
-        copy.commit(sealed).await?;
+        let append = Append::new(erase.log.clone()).record(notice(erase));
+        let batch = Batch::new(tenant.clone()).append(append);
+        copy.commit(seal_as_operator(keys, batch, vec![erase.clone()])?).await?;
     }
     Ok(())
 }

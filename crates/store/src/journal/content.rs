@@ -7,6 +7,7 @@ use throughline_core::{Content, LogId, Record, StoreError, Tenant};
 use crate::cipher::{self, SaltBytes};
 use crate::journal::Journal;
 use crate::query::Span;
+use crate::rejection::no_log;
 use crate::row::{ErasureReason, Row};
 
 impl Journal {
@@ -51,9 +52,7 @@ impl Journal {
         let mut places = Vec::new();
         let mut next = Some((log.clone(), u64::MAX));
         while let Some((log, end)) = next {
-            let Some(head) = self.backend.log(tenant, &log).await? else {
-                return Err(StoreError::NotFound { what: "log", name: log.0 });
-            };
+            let head = self.backend.log(tenant, &log).await?.ok_or_else(|| no_log(&log))?;
             places.push((log, end));
             let fork = head.fork.filter(|fork| fork.at > after);
             next = fork.map(|fork| (fork.log, end.min(fork.at)));

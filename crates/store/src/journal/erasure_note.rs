@@ -2,7 +2,7 @@
 //! remaining cleanup.
 
 use bytes::Bytes;
-use throughline_core::{LogId, Name, NewRecord, Node, StoreError, Tenant, Tree, json, kind};
+use throughline_core::{LogId, NewRecord, Node, StoreError, Tenant, Tree, json};
 
 use crate::cipher;
 use crate::hex::hex;
@@ -16,9 +16,9 @@ pub(super) const DESTROYED: &str = "destroyed ";
 pub(super) const UNREACHED: &str = "unreached ";
 
 /// Builds the record that lists the destroyed contents.
-pub(super) fn notice(erase: &Erasure, kind: &str) -> NewRecord {
+pub(super) fn notice(erase: &Erasure) -> NewRecord {
     let entry = json::object(|entry| write_erasure(entry, erase));
-    NewRecord::new(kind, entry.bytes().clone())
+    NewRecord::new(erase.why.kind(), entry.bytes().clone())
 }
 
 /// Writes the fields of an erasure.
@@ -41,12 +41,9 @@ fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
 }
 
 /// Builds the note that is stored until destroyed contents are gone from all files: a unique name
-/// and the list of contents.
-pub(super) fn note(
-    tenant: &Tenant,
-    erases: &[Erasure],
-    kind: &str,
-) -> Result<(String, Bytes), StoreError> {
+/// and the list of contents, all destroyed for the same reason.
+pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes), StoreError> {
+    let kind = erases.first().map(|erase| erase.why.kind()).unwrap_or_default();
     let note = json::object(|note| {
         note.string("tenant", &tenant.0).string("kind", kind);
         note.array("logs", |list| {
@@ -63,21 +60,16 @@ pub(super) fn note(
 }
 
 /// Parses a stored note.
-pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>, Name), StoreError> {
+pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>), StoreError> {
     let damaged =
         || StoreError::Corrupt("a stored note about destroyed contents is damaged".into());
     parse_note(note).ok_or_else(damaged)
 }
 
-fn parse_note(note: &Bytes) -> Option<(Tenant, Vec<Erasure>, Name)> {
+fn parse_note(note: &Bytes) -> Option<(Tenant, Vec<Erasure>)> {
     let tree = Tree::parse(note.clone()).ok()?;
     let root = tree.root();
-    let kind = root.name_of("kind")?;
-    let why = match &*kind {
-        kind::FORGOTTEN => ErasureReason::Forgotten,
-        kind::EXPIRED => ErasureReason::Expired,
-        _ => return None,
-    };
+    let why = ErasureReason::from_kind(&root.text_of("kind")?)?;
     let erase = |entry: Node<'_>| {
         let log = LogId(entry.name_of("log")?);
         let Some(seqs) = entry.get("seqs") else { return Some(Erasure::all(log, why)) };
@@ -86,5 +78,5 @@ fn parse_note(note: &Bytes) -> Option<(Tenant, Vec<Erasure>, Name)> {
         Some(Erasure { checkpoints, ..Erasure::records(log, seqs, why) })
     };
     let erases = root.get("logs")?.elements().map(erase).collect::<Option<_>>()?;
-    Some((Tenant(root.name_of("tenant")?), erases, kind))
+    Some((Tenant(root.name_of("tenant")?), erases))
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_core::{
@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
+use crate::sync::lock;
 
 /// The size in bytes at which a pack is written.
 const PACK_BYTES: usize = 8 << 10;
@@ -233,10 +234,6 @@ impl Drop for RunEvents {
 fn records_of(append: &Append) -> u64 {
     let records = u64::try_from(append.records.len()).unwrap_or(u64::MAX);
     records + u64::from(append.rewind_to.is_some())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RunWriter {

@@ -29,7 +29,8 @@ use crate::journal::Journal;
 use crate::journal::api_keys::KEYS_LOG;
 use crate::journal::listing::Page;
 use crate::manifest::{Manifest, Statement};
-use crate::query::{Progress, Span};
+use crate::query::{Progress, Span, share};
+use crate::rejection::no_thread;
 use crate::row::Row;
 use crate::row_mac::RowState;
 
@@ -98,14 +99,9 @@ impl Journal {
             line.string("store", &self.signer.store()).string("tenant", &tenant.0);
             line.bool("redacted", redaction.is_some()).bool("full", redaction.is_none());
         }));
-        let total = chosen.len().max(1);
-        for (number, thread) in chosen.iter().enumerate() {
+        for (done, thread) in (1..).zip(&chosen) {
             export.thread(thread).await?;
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "an approximate share for a progress bar"
-            )]
-            progress((number + 1) as f64 / total as f64);
+            progress(share(done, chosen.len() as u64));
         }
         if threads.is_empty() {
             // A run can exist without a Thread.
@@ -137,16 +133,9 @@ impl Journal {
             None => self.backend.row_states().await?,
         };
         let is_own = |row: &RowState| row.segment.as_ref().is_none_or(|(of, _)| of == tenant);
-        Ok(self.signer.sign(Statement {
-            store: String::new(),
-            writer: "export".into(),
-            number: 0,
-            at: 0,
-            previous: [0; 32],
-            covers,
-            heads,
-            rows: rows.into_iter().filter(is_own).collect(),
-        }))
+        let rows = rows.into_iter().filter(is_own).collect();
+        let writer = "export".into();
+        Ok(self.signer.sign(Statement { writer, covers, heads, rows, ..Statement::default() }))
     }
 
     /// Returns the names of the Threads to export, each after its parent.
@@ -157,33 +146,26 @@ impl Journal {
     ) -> Result<Vec<LogId>, StoreError> {
         let mut chosen: Vec<LogHead> = Vec::new();
         if threads.is_empty() {
-            chosen = self.threads(tenant, everything()).await?;
+            chosen = self.threads(tenant, Page::everything()).await?;
             chosen.sort_by_key(|head| head.created);
         }
         let mut named: HashSet<&LogId> = HashSet::new();
         for thread in threads.iter().filter(|thread| named.insert(thread)) {
             match self.log(tenant, thread).await? {
                 Some(head) if head.kind == LogKind::Thread => chosen.push(head),
-                Some(_) | None => {
-                    return Err(StoreError::NotFound { what: "thread", name: thread.0.clone() });
-                }
+                Some(_) | None => return Err(no_thread(thread)),
             }
         }
         Ok(parents_first(chosen))
     }
 
     async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>, StoreError> {
-        let mut runs = self.runs(tenant, None, everything()).await?;
+        let mut runs = self.runs(tenant, None, Page::everything()).await?;
         // API keys stay in their store, and so do the records about them.
         runs.retain(|run| run.of.is_none() && *run.log.0 != *KEYS_LOG);
         runs.sort_by_key(|head| head.created);
         Ok(runs)
     }
-}
-
-/// Returns an unlimited page, so that one query sees all logs at the same time.
-fn everything() -> Page {
-    Page { limit: u32::MAX >> 1, ..Page::default() }
 }
 
 /// Sorts the names of Threads so that each follows its parent.
@@ -231,7 +213,7 @@ impl Export<'_> {
     async fn thread(&mut self, thread: &LogId) -> Result<(), StoreError> {
         let Some(head) = self.journal.log(self.tenant, thread).await? else { return Ok(()) };
         self.log(&head).await?;
-        let mut runs = self.journal.runs(self.tenant, Some(thread), everything()).await?;
+        let mut runs = self.journal.runs(self.tenant, Some(thread), Page::everything()).await?;
         runs.sort_by_key(|head| head.created);
         for run in &runs {
             self.log(run).await?;

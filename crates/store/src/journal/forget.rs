@@ -23,6 +23,7 @@ use crate::journal::Journal;
 use crate::journal::erasure_note::{note, notice};
 use crate::journal::listing::{Family, shares};
 use crate::query::Span;
+use crate::rejection::no_thread;
 use crate::row::{ErasureReason, Row};
 use crate::sealed_batch::Erasure;
 
@@ -93,7 +94,7 @@ impl Journal {
                     erase.kin = None;
                 }
             }
-            match self.destroy(tenant, &erases, &[], kind::FORGOTTEN).await {
+            match self.destroy(tenant, &erases, &[]).await {
                 Err(StoreError::Conflict { .. }) if tries < TRIES => {}
                 done => {
                     destroyed.add(done?);
@@ -121,7 +122,7 @@ impl Journal {
             return Err(StoreError::NotFound { what: "run", name: run.0.clone() });
         }
         let erase = Erasure::all(run.clone(), ErasureReason::Forgotten);
-        self.destroy(tenant, &[erase], &[], kind::FORGOTTEN).await?;
+        self.destroy(tenant, &[erase], &[]).await?;
         self.schedule_cleanup();
         Ok(())
     }
@@ -154,9 +155,7 @@ impl Journal {
         tenant: &Tenant,
         thread: &LogId,
     ) -> Result<Vec<Erasure>, StoreError> {
-        let Some(head) = self.log(tenant, thread).await? else {
-            return Err(StoreError::NotFound { what: "thread", name: thread.0.clone() });
-        };
+        let head = self.log(tenant, thread).await?.ok_or_else(|| no_thread(thread))?;
         if head.kind != LogKind::Thread {
             let problem = format!("{thread} is a run: forget its thread, or one item of it");
             return Err(StoreError::invalid(problem));
@@ -178,9 +177,7 @@ impl Journal {
         let mut place = Some((thread.clone(), u64::MAX));
         // A fork may share the Item with its parent, and both may contain it.
         while let Some((log, end)) = place {
-            let Some(head) = self.log(tenant, &log).await? else {
-                return Err(StoreError::NotFound { what: "thread", name: log.0 });
-            };
+            let head = self.log(tenant, &log).await?.ok_or_else(|| no_thread(&log))?;
             let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
             for (place, seq) in &found {
                 add(&mut erases, place, *seq, why);
@@ -328,24 +325,22 @@ impl Journal {
         tenant: &Tenant,
         erases: &[Erasure],
         expects: &[(LogId, u64)],
-        kind: &str,
     ) -> Result<ErasureReport, StoreError> {
         let mut destroyed = ErasureReport::default();
-        let mut done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+        let mut done = self.destroy_in_one_batch(tenant, erases, expects).await;
         if matches!(done, Err(StoreError::Full)) {
             self.backend.make_room().await?;
-            done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+            done = self.destroy_in_one_batch(tenant, erases, expects).await;
         }
         if matches!(done, Err(StoreError::Full)) && expects.is_empty() {
             for erase in erases {
                 for piece in self.pieces(tenant, erase).await? {
                     self.backend.make_room().await?;
-                    let done = self.destroy_in_one_batch(tenant, &[piece], &[], kind).await?;
-                    destroyed.add(done);
+                    destroyed.add(self.destroy_in_one_batch(tenant, &[piece], &[]).await?);
                 }
             }
             self.backend.make_room().await?;
-            done = self.destroy_in_one_batch(tenant, erases, expects, kind).await;
+            done = self.destroy_in_one_batch(tenant, erases, expects).await;
         }
         destroyed.add(done?);
         Ok(destroyed)
@@ -381,7 +376,6 @@ impl Journal {
         tenant: &Tenant,
         erases: &[Erasure],
         expects: &[(LogId, u64)],
-        kind: &str,
     ) -> Result<ErasureReport, StoreError> {
         let mut destroyed = ErasureReport::default();
         let mut batch = Batch::new(tenant.clone());
@@ -392,14 +386,14 @@ impl Journal {
             }
             destroyed.records += records;
             destroyed.bytes += bytes;
-            let mut append = Append::new(erase.log.clone()).record(notice(erase, kind));
+            let mut append = Append::new(erase.log.clone()).record(notice(erase));
             append.expect =
                 expects.iter().find(|(log, _)| *log == erase.log).map(|(_, last)| *last);
             batch = batch.append(append);
         }
         let mut noted = erases.to_vec();
         if let Some(first) = noted.first_mut() {
-            first.note = Some(note(tenant, erases, kind)?);
+            first.note = Some(note(tenant, erases)?);
         }
         self.commit_as_operator(batch, noted).await?;
         Ok(destroyed)
@@ -426,7 +420,7 @@ impl Journal {
 fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
     let is_meant = erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
         || (erase.checkpoints && *row.kind == *kind::CHECKPOINT);
-    let is_notice = *row.kind == *kind::FORGOTTEN || *row.kind == *kind::EXPIRED;
+    let is_notice = ErasureReason::from_kind(&row.kind).is_some();
     row.erased.is_none() && is_meant && !is_notice
 }
 

@@ -9,19 +9,19 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
     Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
-    StoreError, Tenant, Tree, json, kind,
+    StoreError, Tenant, Tree, json,
 };
 
 use crate::chain::nature;
 use crate::cipher;
-use crate::hex::{hex, parse_digest};
+use crate::hex::{hex, parse_digest, unhex};
 use crate::journal::Journal;
 use crate::journal::erasure_note::notice;
 use crate::journal::export::{FORMAT, VERSION, manifest_line};
-use crate::journal::seal::seal;
+use crate::journal::seal::seal_as_operator;
 use crate::manifest::Manifest;
 use crate::row::{ErasureReason, Row};
-use crate::sealed_batch::{Erasure, Guard};
+use crate::sealed_batch::Erasure;
 
 /// Contents of an export that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ struct ImportedLog {
     /// what was destroyed in them.
     orphaned: u64,
     /// Destroyed contents among those records; `at` is the time of the last record.
-    untold: Vec<(u64, ErasureReason)>,
+    unrecorded: Vec<(u64, ErasureReason)>,
     at: Option<i64>,
     /// The last imported record, once the log was opened.
     last: Option<u64>,
@@ -84,7 +84,7 @@ struct ImportedLog {
 struct ImportedRecord {
     row: Row,
     content: Option<Bytes>,
-    salt: Option<Vec<u8>>,
+    salt: Option<Bytes>,
     redacted: bool,
     gone: Option<ErasureReason>,
 }
@@ -124,7 +124,7 @@ impl Journal {
         proven.must_be_full()?;
         let digest = hex(&digest);
         let begun = format!("import {digest} {tenant}");
-        if !self.backend.kept(&begun).await?.iter().any(|(name, _)| *name == begun) {
+        if !self.backend.values(&begun).await?.iter().any(|(name, _)| *name == begun) {
             for log in logs {
                 if let Some(head) = self.log(tenant, &log).await? {
                     return Err(StoreError::Conflict { log, expected: 0, found: head.last });
@@ -142,9 +142,9 @@ impl Journal {
             if (ended || records.len() >= PAGE)
                 && let Some(log) = &mut log
             {
-                self.bring(tenant, log, std::mem::take(&mut records), &digest).await?;
+                self.append_imported(tenant, log, std::mem::take(&mut records), &digest).await?;
                 if ended {
-                    self.tell(tenant, log, &digest).await?;
+                    self.record_erasures(tenant, log, &digest).await?;
                 }
             }
             match line {
@@ -168,7 +168,7 @@ impl Journal {
     }
 
     /// Appends records to the log, which is opened with the first append.
-    async fn bring(
+    async fn append_imported(
         &self,
         tenant: &Tenant,
         log: &mut ImportedLog,
@@ -193,7 +193,7 @@ impl Journal {
     }
 
     /// Records and marks what was destroyed in the history of a fork whose parent is not imported.
-    async fn tell(
+    async fn record_erasures(
         &self,
         tenant: &Tenant,
         log: &ImportedLog,
@@ -202,15 +202,13 @@ impl Journal {
         let mut append = Append::new(log.name.clone());
         append.expect = log.last;
         let mut erases = Vec::new();
-        for (why, kind) in
-            [(ErasureReason::Forgotten, kind::FORGOTTEN), (ErasureReason::Expired, kind::EXPIRED)]
-        {
-            let gone = log.untold.iter().filter(|(_, gone)| *gone == why);
+        for why in ErasureReason::ALL {
+            let gone = log.unrecorded.iter().filter(|(_, gone)| *gone == why);
             let seqs: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
             if !seqs.is_empty() {
                 let erase = Erasure::records(log.name.clone(), seqs, why);
                 let at = log.at.and_then(|at| Timestamp::from_millisecond(at).ok());
-                append = append.record(NewRecord { at, ..notice(&erase, kind) });
+                append = append.record(NewRecord { at, ..notice(&erase) });
                 erases.push(erase);
             }
         }
@@ -231,12 +229,10 @@ impl Journal {
         name: String,
     ) -> Result<(), StoreError> {
         let _sealing = self.keys.sealing().await;
-        let mut sealed =
-            seal(&self.keys, Batch::new(tenant.clone()).append(append).with_idempotency_key(name))?;
-        sealed.erases = erases;
+        let batch = Batch::new(tenant.clone()).append(append).with_idempotency_key(name);
+        let mut sealed = seal_as_operator(&self.keys, batch, erases)?;
         for append in &mut sealed.appends {
             append.rewind_to = rewind_to;
-            append.guard = Guard::Operator;
         }
         self.backend.commit(sealed).await?;
         Ok(())
@@ -268,10 +264,10 @@ impl Journal {
         log.at = records.last().map_or(log.at, |taken| Some(taken.row.at));
         // The parent's records list what was destroyed in the history of a fork.
         let orphaned = |taken: &&ImportedRecord| taken.row.seq <= log.orphaned;
-        let untold = records.iter().filter(orphaned);
-        let untold = untold.filter_map(|taken| Some((taken.row.seq, taken.gone?)));
-        log.untold.extend(untold);
-        for why in [ErasureReason::Forgotten, ErasureReason::Expired] {
+        let unrecorded = records.iter().filter(orphaned);
+        let unrecorded = unrecorded.filter_map(|taken| Some((taken.row.seq, taken.gone?)));
+        log.unrecorded.extend(unrecorded);
+        for why in ErasureReason::ALL {
             let own = records.iter().filter(|taken| taken.row.seq > log.orphaned);
             let gone = own.filter(|taken| taken.gone == Some(why));
             let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
@@ -405,7 +401,7 @@ impl<'r> ExportReader<'r> {
         self.seen.records += 1;
         match (&record.content, &record.salt) {
             (Some(content), Some(salt)) if !record.redacted => {
-                let salt = <[u8; cipher::SALT]>::try_from(salt.as_slice())
+                let salt = <[u8; cipher::SALT]>::try_from(&**salt)
                     .map_err(|_| self.wrong("has a salt of the wrong length"))?;
                 if cipher::commitment(&salt, content) != row.commitment {
                     return Err(self.wrong("has content that does not match its commitment"));
@@ -440,7 +436,7 @@ impl<'r> ExportReader<'r> {
             return Err(self.wrong("has an invalid signature"));
         }
         let covers: Digest = self.hash.clone().finalize().into();
-        if manifest.statement().and_then(|said| said.covers) != Some(covers) {
+        if manifest.statement().and_then(|statement| statement.covers) != Some(covers) {
             return Err(self.wrong("does not cover these lines: a line before it was changed"));
         }
         (self.signed, self.covers) = (true, covers);
@@ -477,10 +473,8 @@ fn read_manifest(node: Node<'_>) -> Option<Manifest> {
     let body = node.text_of("body")?.into_owned();
     let signature = node.text_of("signature")?;
     let (first, second) = signature.split_at_checked(64)?;
-    let mut bytes = [0; 64];
-    let halves = [parse_digest(first)?, parse_digest(second)?].concat();
-    bytes.copy_from_slice(halves.get(..64)?);
-    Some(Manifest { body, signature: bytes })
+    let signature = [parse_digest(first)?, parse_digest(second)?].concat().try_into().ok()?;
+    Some(Manifest { body, signature })
 }
 
 fn log_of(root: Node<'_>) -> Option<ImportedLog> {
@@ -489,31 +483,22 @@ fn log_of(root: Node<'_>) -> Option<ImportedLog> {
         "run" => LogKind::Run,
         _ => return None,
     };
-    let fork = match root.get("fork") {
-        None => None,
-        Some(fork) => {
-            Some(ForkPoint { log: LogId(fork.name_of("log")?), at: fork.get("at")?.u64()? })
-        }
-    };
+    let fork = parse_present(root.get("fork"), |fork| {
+        Some(ForkPoint { log: LogId(fork.name_of("log")?), at: fork.get("at")?.u64()? })
+    })?;
     let pair = |pair: Node<'_>| Some((pair.get("at")?.u64()?, pair.get("to")?.u64()?));
-    let rewinds = match root.get("rewinds") {
-        None => Vec::new(),
-        Some(list) => list.elements().map(pair).collect::<Option<_>>()?,
-    };
-    let gone = match root.text_of("gone") {
-        None => None,
-        Some(word) => Some(parse_erasure_reason(&word)?),
-    };
+    let rewinds = parse_present(root.get("rewinds"), |list| list.elements().map(pair).collect())?;
+    let gone = parse_present(root.text_of("gone"), |word| parse_erasure_reason(&word))?;
     Some(ImportedLog {
         name: LogId(root.name_of("log")?),
         kind,
         of: root.name_of("of").map(LogId),
         fork,
         status: root.name_of("status"),
-        rewinds,
+        rewinds: rewinds.unwrap_or_default(),
         gone,
         orphaned: 0,
-        untold: Vec::new(),
+        unrecorded: Vec::new(),
         at: None,
         last: None,
     })
@@ -525,20 +510,14 @@ fn record_of(root: Node<'_>) -> Option<ImportedRecord> {
         (None, Some(base64)) => Some(Bytes::from(STANDARD.decode(&*base64.text()?).ok()?)),
         (None, None) => None,
     };
-    let salt = match root.text_of("salt") {
-        None => None,
-        Some(salt) => Some(decode_hex(&salt)?),
-    };
+    let salt = parse_present(root.text_of("salt"), |salt| unhex(&salt))?;
     let row = Row {
         seq: root.get("seq")?.u64()?,
         kind: root.name_of("kind")?,
         at: root.text_of("at")?.parse().ok()?,
         events: u32::try_from(root.get("events").map_or(Some(0), Node::u64)?).ok()?,
         last_event: root.get("last_event").and_then(Node::u64),
-        about: match root.text_of("about") {
-            None => None,
-            Some(about) => Some(about.parse().ok()?),
-        },
+        about: parse_present(root.text_of("about"), |about| about.parse().ok())?,
         size: root.get("size")?.u64()?,
         commitment: parse_digest(&root.text_of("commitment")?)?,
         link: parse_digest(&root.text_of("link")?)?,
@@ -550,20 +529,16 @@ fn record_of(root: Node<'_>) -> Option<ImportedRecord> {
         erased: None,
     };
     let redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
-    let gone = match root.text_of("gone") {
-        None => None,
-        Some(word) => Some(parse_erasure_reason(&word)?),
-    };
+    let gone = parse_present(root.text_of("gone"), |word| parse_erasure_reason(&word))?;
     Some(ImportedRecord { row, content, salt, redacted, gone })
 }
 
 /// Parses the reason for an erasure.
 fn parse_erasure_reason(word: &str) -> Option<ErasureReason> {
-    let known = [ErasureReason::Forgotten, ErasureReason::Expired];
-    known.into_iter().find(|why| why.to_elision_reason().to_string() == word)
+    ErasureReason::ALL.into_iter().find(|why| why.to_elision_reason().to_string() == word)
 }
 
-fn decode_hex(hex: &str) -> Option<Vec<u8>> {
-    let pairs = hex.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+/// Parses a value if it is present. Returns `None` if it is invalid.
+fn parse_present<T, U>(value: Option<T>, parse: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
+    value.map_or(Some(None), |value| parse(value).map(Some))
 }

@@ -6,6 +6,7 @@ use throughline_core::{
 
 use crate::journal::Journal;
 use crate::query::{Listing, Order, Stats};
+use crate::rejection::no_thread;
 
 /// One page of a list of logs.
 #[derive(Clone, Debug)]
@@ -44,12 +45,11 @@ impl Journal {
     /// Returns all runs and forks of a log, recursively.
     pub(super) async fn family(&self, tenant: &Tenant, log: &LogId) -> Result<Family, StoreError> {
         let mut family = Family { runs: Vec::new(), forks: Vec::new() };
-        let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
         let mut left = vec![log.clone()];
         while let Some(log) = left.pop() {
-            let runs = self.runs(tenant, Some(&log), everything.clone()).await?;
-            let listing =
-                Listing { forks_of: Some(log.clone()), ..everything.clone().listing(None) };
+            let runs = self.runs(tenant, Some(&log), Page::everything()).await?;
+            let forks_of = Some(log.clone());
+            let listing = Listing { forks_of, ..Page::everything().listing(None) };
             let forks = self.backend.logs(tenant, listing).await?;
             // A fork that shares no records is not part of the family.
             left.extend(forks.iter().filter(|fork| shares(fork)).map(|fork| fork.log.clone()));
@@ -67,9 +67,7 @@ impl Journal {
         at: Option<u64>,
         new: &LogId,
     ) -> Result<Receipt, StoreError> {
-        let Some(head) = self.log(tenant, of).await? else {
-            return Err(StoreError::NotFound { what: "thread", name: of.0.clone() });
-        };
+        let head = self.log(tenant, of).await?.ok_or_else(|| no_thread(of))?;
         if head.kind != LogKind::Thread {
             return Err(StoreError::invalid(format!("{of} is a run: only threads can be forked")));
         }
@@ -112,6 +110,11 @@ impl Family {
 }
 
 impl Page {
+    /// Returns an unlimited page, so that one query sees all logs at the same time.
+    pub(super) fn everything() -> Self {
+        Self { limit: u32::MAX >> 1, ..Self::default() }
+    }
+
     pub(super) fn listing(self, kind: Option<LogKind>) -> Listing {
         let Page { after, limit, order } = self;
         Listing { kind, of: None, forks_of: None, order, after, limit }

@@ -12,6 +12,7 @@ use crate::journal::erasure_note::{notice, read_note};
 use crate::journal::open::open_without_cleanup;
 use crate::options::Options;
 use crate::sqlite::{Reserve, assemble, count_restored};
+use crate::sync::blocking;
 
 /// Creates a store in the new file `to` from a backup and its key file. The key file is beside the
 /// backup unless `keys` names it.
@@ -37,8 +38,7 @@ pub async fn restore(
     }
     let part = TemporaryFile::new(part_of(&to));
     let file = part.path.clone();
-    let copying = tokio::task::spawn_blocking(move || assemble(&backup, &keys, &file));
-    let notes = copying.await.map_err(|_| StoreError::Closed)??;
+    let notes = blocking(move || assemble(&backup, &keys, &file)).await?;
     let url = format!("sqlite://{}", part.path.display());
     let options = Options { create: false, ..options.clone() };
     let journal = open_without_cleanup(&url, &options, Reserve::Without).await?;
@@ -49,8 +49,7 @@ pub async fn restore(
     let closed = journal.close().await;
     finished.and(closed)?;
     let file = part.path.clone();
-    let counting = tokio::task::spawn_blocking(move || count_restored(&file));
-    let restored = counting.await.map_err(|_| StoreError::Closed)??;
+    let restored = blocking(move || count_restored(&file)).await?;
     part.publish(&to).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(),
         _ => failed(&to, &error),
@@ -61,13 +60,13 @@ pub async fn restore(
 /// Destroys the contents that were destroyed since the backup, and writes the records about it.
 async fn replay_erasures(journal: &Journal, notes: &[(Name, Bytes)]) -> Result<(), StoreError> {
     for (_, note) in notes {
-        let (tenant, erases, kind) = read_note(note)?;
+        let (tenant, erases) = read_note(note)?;
         for erase in erases {
             // The backup may be older than the log.
             if journal.backend.log(&tenant, &erase.log).await?.is_none() {
                 continue;
             }
-            let append = Append::new(erase.log.clone()).record(notice(&erase, &kind));
+            let append = Append::new(erase.log.clone()).record(notice(&erase));
             let batch = Batch::new(tenant.clone()).append(append);
             journal.commit_as_operator(batch, vec![erase]).await?;
         }

@@ -9,12 +9,12 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
-use throughline_core::{LogHead, LogId, Store, StoreError, Tenant, kind};
+use throughline_core::{LogHead, LogId, Store, StoreError, Tenant};
 
 use crate::journal::Journal;
 use crate::journal::forget::{ErasureReport, family_erases};
 use crate::journal::listing::Page;
-use crate::query::{Order, Progress};
+use crate::query::{Order, Progress, share};
 use crate::row::ErasureReason;
 
 /// The retention policy.
@@ -48,14 +48,9 @@ impl Journal {
     ) -> Result<ErasureReport, StoreError> {
         let mut destroyed = ErasureReport::default();
         let expiring = self.aged(tenant, retention, now).await?;
-        let count = expiring.len().max(1);
-        for (done, aged) in expiring.iter().enumerate() {
+        for (done, aged) in (1..).zip(&expiring) {
             destroyed.add(self.expire(tenant, aged).await?);
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "an approximate share for a progress bar"
-            )]
-            progress((done + 1) as f64 / count as f64);
+            progress(share(done, expiring.len() as u64));
         }
         destroyed.unreached = self.complete_erasures().await?;
         Ok(destroyed)
@@ -79,7 +74,7 @@ impl Journal {
         retention: Retention,
         now: Timestamp,
     ) -> Result<Vec<ExpiredThread>, StoreError> {
-        let everything = Page { limit: u32::MAX >> 1, order: Order::Oldest, after: None };
+        let everything = Page { order: Order::Oldest, ..Page::everything() };
         let threads = self.threads(tenant, everything.clone()).await?;
         let runs = self.runs(tenant, None, everything).await?;
         Ok(chosen(ages(threads, &runs), retention, now))
@@ -106,7 +101,7 @@ impl Journal {
             .map(|head| (head.log.clone(), head.last))
             .collect();
         let erases = family_erases(&head, &family, ErasureReason::Expired);
-        match self.destroy(tenant, &erases, &expects, kind::EXPIRED).await {
+        match self.destroy(tenant, &erases, &expects).await {
             // The Thread was used in the meantime.
             Err(StoreError::Conflict { .. }) => Ok(nothing),
             done => done,

@@ -4,7 +4,7 @@ use throughline_core::StoreError;
 
 use crate::journal::Journal;
 use crate::master_key::MasterKey;
-use crate::query::Progress;
+use crate::query::{Progress, share};
 use crate::row::SaltRow;
 
 /// The result of a rotation.
@@ -30,7 +30,7 @@ impl Journal {
         // Processes with the new key wrap all later records under it. This loop does not follow the
         // others.
         let last = self.backend.last_record().await?;
-        let total = self.backend.stats().await?.records.max(1);
+        let total = self.backend.stats().await?.records;
         let mut wrapped = 0_u64;
         let mut after = i64::MIN;
         loop {
@@ -43,11 +43,7 @@ impl Journal {
                 Ok(SaltRow { record, salt })
             });
             self.backend.rewrap(anew.collect::<Result<_, StoreError>>()?).await?;
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "an approximate share for a progress bar"
-            )]
-            progress((wrapped as f64 / total as f64).min(1.0));
+            progress(share(wrapped, total));
         }
         // Removes the old salts from all files.
         self.backend.scrub().await?;

@@ -6,7 +6,9 @@ use throughline_core::{Append, Batch, NewRecord, StoreError, Tenant, json, kind}
 use crate::cipher::{self, SaltBytes};
 use crate::keys::Keys;
 use crate::rejection;
-use crate::sealed_batch::{Guard, SealedAppend, SealedBatch, SealedBlob, SealedRecord, SealedTurn};
+use crate::sealed_batch::{
+    Erasure, Guard, SealedAppend, SealedBatch, SealedBlob, SealedRecord, SealedTurn,
+};
 
 /// Contents of at least this size are stored once per tenant.
 const LARGE: usize = 16 << 10;
@@ -27,6 +29,20 @@ pub(super) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError>
     let once = once.into_iter().map(|name| (keys.once(&tenant, &name), name)).collect();
     let (erases, keys) = (Vec::new(), Vec::new());
     Ok(SealedBatch { tenant, once, appends, vault, asks, takes, erases, keys })
+}
+
+/// Seals the batch of an operator command, which does not wait for leases.
+pub(super) fn seal_as_operator(
+    keys: &Keys,
+    batch: Batch,
+    erases: Vec<Erasure>,
+) -> Result<SealedBatch, StoreError> {
+    let mut sealed = seal(keys, batch)?;
+    sealed.erases = erases;
+    for append in &mut sealed.appends {
+        append.guard = Guard::Operator;
+    }
+    Ok(sealed)
 }
 
 fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedAppend, StoreError> {

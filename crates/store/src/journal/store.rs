@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_core::{
     Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun,
-    Store, StoreError, StoreFuture, Tenant, VaultKey, VaultLookup,
+    Store, StoreFuture, Tenant, VaultKey, VaultLookup,
 };
 
 use crate::journal::Journal;
@@ -15,6 +15,7 @@ use crate::journal::listing::Page;
 use crate::journal::seal::seal;
 use crate::query::{Order, Span};
 use crate::rejection;
+use crate::sync::blocking;
 
 /// Sealing more bytes than this runs on a blocking thread.
 const BLOCKING_SEAL_BYTES: usize = 256 << 10;
@@ -31,8 +32,7 @@ impl Store for Journal {
             let _sealing = self.keys.sealing().await;
             let sealed = if size > BLOCKING_SEAL_BYTES {
                 let keys = Arc::clone(&self.keys);
-                let sealing = tokio::task::spawn_blocking(move || seal(&keys, batch));
-                sealing.await.map_err(|_| StoreError::Closed)??
+                blocking(move || seal(&keys, batch)).await?
             } else {
                 seal(&self.keys, batch)?
             };

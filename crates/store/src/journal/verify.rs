@@ -11,13 +11,13 @@ use std::collections::HashMap;
 
 use throughline_core::{Digest, LogId, Name, StoreError, Tenant};
 
-use crate::chain::{GENESIS, Link};
+use crate::chain::{GENESIS, Head, Link};
 use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
 use crate::journal::verify::logs::LogSummary;
-use crate::manifest::Manifest;
-use crate::query::Progress;
+use crate::manifest::{Manifest, Statement};
+use crate::query::{Progress, share};
 use crate::row::ChainRow;
 use crate::row_mac::{RowState, STORE_TABLES, TENANT_TABLES};
 
@@ -116,7 +116,7 @@ struct Ledger {
     /// The ends of the chains when the verification began.
     heads: HashMap<(ChainKey, u64), Link>,
     /// Links that signed manifests confirm.
-    vouched: HashMap<(ChainKey, u64), Link>,
+    confirmed: HashMap<(ChainKey, u64), Link>,
     /// The state of each log according to its records.
     logs: HashMap<(Tenant, LogId), LogSummary>,
     /// The tenant whose chains are verified; `None` verifies all.
@@ -161,10 +161,10 @@ impl Journal {
             Ok(()) => None,
             Err(VerifyError::Broken(broken)) => Some(broken),
             Err(VerifyError::Store(StoreError::Corrupt(problem))) => {
-                Some(broken("the store", &problem))
+                Some(broken("the store", &*problem))
             }
             Err(VerifyError::Store(StoreError::Database(error))) => {
-                Some(broken("the store", &format!("cannot be read: {error}")))
+                Some(broken("the store", format!("cannot be read: {error}")))
             }
             Err(VerifyError::Store(error)) => return Err(error),
         };
@@ -194,15 +194,15 @@ impl Journal {
         progress: Progress<'_>,
     ) -> Result<(), VerifyError> {
         self.verify_manifests(ledger, witness).await?;
-        ledger.expect(self.backend.heads(ledger.scope.as_ref()).await?);
+        let heads = self.backend.heads(ledger.scope.as_ref()).await?;
+        ledger.heads = ledger.links(heads).collect();
         let total = match ledger.scope {
-            None => self.backend.stats().await?.records.max(1),
+            None => self.backend.stats().await?.records,
             // A tenant's verification reports no progress and does not count records of others.
             Some(_) => 1,
         };
-        #[expect(clippy::cast_precision_loss, reason = "an approximate share for a progress bar")]
-        let progress = |records: u64| progress((records as f64 / total as f64).min(1.0));
         let last = self.backend.last_record().await?;
+        let progress = |records: u64| progress(share(records, total));
         self.verify_records(ledger, last, &progress).await?;
         self.verify_missing(ledger).await?;
         self.verify_heads(ledger).await?;
@@ -244,9 +244,7 @@ impl Journal {
             return Ok(());
         }
         let Some(head) = self.backend.log(tenant, log).await? else {
-            return Err(
-                broken(&place(chain), "belongs to a log that the tenant does not have").into()
-            );
+            return fail(place(chain), "belongs to a log that the tenant does not have");
         };
         ledger.logs.insert(key, LogSummary::before(&head));
         Ok(())
@@ -269,38 +267,35 @@ impl Journal {
                 after = *id;
                 let place = format!("manifest {id}");
                 if !manifest.is_signed_by(&store) {
-                    return Err(broken(&place, "has an invalid signature").into());
+                    return fail(place, "has an invalid signature");
                 }
-                let Some(said) = manifest.statement() else {
-                    return Err(broken(&place, "cannot be read").into());
+                let Some(statement) = manifest.statement() else {
+                    return fail(place, "cannot be read");
                 };
-                let (number, digest) = series.entry(said.writer.clone()).or_insert((0, [0; 32]));
-                if said.number != *number + 1 || said.previous != *digest {
-                    let problem = format!("does not follow manifest {number} of {}", said.writer);
-                    return Err(broken(&place, &problem).into());
+                let writer = statement.writer.clone();
+                let (number, digest) = series.entry(writer).or_insert((0, [0; 32]));
+                if statement.number != *number + 1 || statement.previous != *digest {
+                    let writer = &statement.writer;
+                    return fail(place, format!("does not follow manifest {number} of {writer}"));
                 }
-                (*number, *digest) = (said.number, manifest.digest());
-                let concerns = said.heads.iter().any(|head| ledger.concerns(&head.tenant));
+                (*number, *digest) = (statement.number, manifest.digest());
+                let concerns = statement.heads.iter().any(|head| ledger.concerns(&head.tenant));
                 ledger.proof.manifests += u64::from(concerns);
-                ledger.confirm_rows(said.rows);
-                ledger.vouch(said.heads);
+                ledger.confirm(statement);
             }
             // Other processes sign in the meantime.
-            let was_all = u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE);
-            if was_all {
+            if u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE) {
                 break;
             }
         }
         if let Some(witness) = witness {
             if !witness.is_signed_by(&store) {
-                let problem = "was not signed by this store";
-                return Err(broken("the given manifest", problem).into());
+                return fail("the given manifest", "was not signed by this store");
             }
-            let Some(said) = witness.statement() else {
-                return Err(broken("the given manifest", "cannot be read").into());
+            let Some(statement) = witness.statement() else {
+                return fail("the given manifest", "cannot be read");
             };
-            ledger.confirm_rows(said.rows);
-            ledger.vouch(said.heads);
+            ledger.confirm(statement);
         }
         Ok(())
     }
@@ -321,7 +316,7 @@ impl Journal {
             let is_there = row.content.is_some() || row.salt.is_some() || row.blob.is_some();
             if row.erased.is_some() && is_there {
                 let problem = "is marked as destroyed, but its content still exists";
-                return Err(broken(&place(chain), problem).into());
+                return fail(place(chain), problem);
             }
             ledger.proof.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
@@ -333,21 +328,18 @@ impl Journal {
             Ok(Ok((content, salt))) if cipher::commitment(&salt, &content) == row.commitment => {
                 content
             }
-            Ok(_) => {
-                let problem = "has content that does not match its commitment";
-                return Err(broken(&place(chain), problem).into());
-            }
+            Ok(_) => return fail(place(chain), "has content that does not match its commitment"),
             Err(StoreError::Corrupt(problem)) => {
-                return Err(broken(&place(chain), &format!("is damaged: {problem}")).into());
+                return fail(place(chain), format!("is damaged: {problem}"));
             }
             Err(StoreError::WrongKey) => {
                 let problem = "is sealed under a master key that was not provided";
-                return Err(broken(&place(chain), problem).into());
+                return fail(place(chain), problem);
             }
             Err(error) => return Err(error.into()),
         };
         if u64::try_from(content.len()).ok() != Some(row.size) {
-            return Err(broken(&place(chain), "does not have its recorded length").into());
+            return fail(place(chain), "does not have its recorded length");
         }
         if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
             summary.apply_content(row, &content);
@@ -362,8 +354,7 @@ impl Journal {
             let end = ledger.chains.get(&(tenant.clone(), writer.clone()));
             let place = format!("the chain of {writer} (tenant {tenant})");
             let end = end.map_or(0, |(end, _)| *end);
-            let problem = format!("ends at {end} but should end at {position}");
-            return Err(broken(&place, &problem).into());
+            return fail(place, format!("ends at {end} but should end at {position}"));
         }
         let heads = self.backend.heads(ledger.scope.as_ref()).await?;
         let known: HashMap<ChainKey, (u64, Link)> = heads
@@ -374,22 +365,21 @@ impl Journal {
             let (tenant, writer) = chain;
             let place = format!("the chain of {writer} (tenant {tenant})");
             match known.get(chain) {
-                None => return Err(broken(&place, "is not registered in the store").into()),
+                None => return fail(place, "is not registered in the store"),
                 Some((position, head)) if position < end || (position == end && head != link) => {
-                    let problem = format!("ends at {end} but should end at {position}");
-                    return Err(broken(&place, &problem).into());
+                    return fail(place, format!("ends at {end} but should end at {position}"));
                 }
                 Some(_) => {}
             }
         }
-        let unseen = ledger.vouched.iter().min_by_key(|((_, position), _)| *position);
+        let unseen = ledger.confirmed.iter().min_by_key(|((_, position), _)| *position);
         if let Some((((tenant, writer), position), link)) = unseen {
             let place = format!("the chain of {writer} (tenant {tenant})");
-            let problem = format!(
-                "was truncated: a signed manifest lists link {position}, {}…",
-                hex(link).get(..16).unwrap_or_default()
-            );
-            return Err(broken(&place, &problem).into());
+            let link = hex(link);
+            let link = link.get(..16).unwrap_or_default();
+            let problem =
+                format!("was truncated: a signed manifest lists link {position}, {link}…");
+            return fail(place, problem);
         }
         Ok(())
     }
@@ -401,28 +391,19 @@ impl Ledger {
         self.scope.as_ref().is_none_or(|scope| scope == tenant)
     }
 
-    /// Adds the heads that the chains must reach.
-    fn expect(&mut self, heads: Vec<crate::chain::Head>) {
-        for head in heads.into_iter().filter(|head| head.position > 0) {
-            if !self.concerns(&head.tenant) {
-                continue;
-            }
-            self.heads.insert(((head.tenant, head.writer), head.position), head.link);
-        }
+    /// Returns the links of these heads, by chain and position.
+    fn links(&self, heads: Vec<Head>) -> impl Iterator<Item = ((ChainKey, u64), Link)> {
+        heads
+            .into_iter()
+            .filter(|head| head.position > 0 && self.concerns(&head.tenant))
+            .map(|head| (((head.tenant, head.writer), head.position), head.link))
     }
 
-    fn vouch(&mut self, heads: Vec<crate::chain::Head>) {
-        for head in heads.into_iter().filter(|head| head.position > 0) {
-            if !self.concerns(&head.tenant) {
-                continue;
-            }
-            self.vouched.insert(((head.tenant, head.writer), head.position), head.link);
-        }
-    }
-
-    /// Records the latest sums in manifests; stored sums must not be older.
-    fn confirm_rows(&mut self, states: Vec<RowState>) {
-        for RowState { segment, changes, digest } in states {
+    /// Adds the links that a manifest confirms, and the latest sums; stored sums must not be older.
+    fn confirm(&mut self, statement: Statement) {
+        let links: Vec<_> = self.links(statement.heads).collect();
+        self.confirmed.extend(links);
+        for RowState { segment, changes, digest } in statement.rows {
             let concerns = match &segment {
                 Some((tenant, _)) => self.concerns(tenant),
                 None => self.scope.is_none(),
@@ -442,59 +423,40 @@ impl Ledger {
     fn link(&mut self, chain: &ChainRow) -> Result<(), VerifyError> {
         let ChainRow { tenant, log, row, .. } = chain;
         if chain.id < 1 {
-            return Err(
-                broken(&place(chain), "has a number that the database never assigns").into()
-            );
+            return fail(place(chain), "has a number that the database never assigns");
         }
         let nature = self.logs.get(&(tenant.clone(), log.clone())).map(|log| log.nature.as_str());
         let key = (tenant.clone(), row.writer.clone());
         let (position, link) = self.chains.entry(key.clone()).or_insert((0, GENESIS));
         if row.position != *position + 1 {
-            let problem = format!(
-                "is link {} of the chain of {} where {} should be",
-                row.position,
-                row.writer,
-                *position + 1
-            );
-            return Err(broken(&place(chain), &problem).into());
+            let (found, writer, next) = (row.position, &row.writer, *position + 1);
+            let problem =
+                format!("is link {found} of the chain of {writer} where {next} should be");
+            return fail(place(chain), problem);
         }
         let header = row.header(tenant, log, nature.unwrap_or_default());
         if header.link(link, &row.commitment) != row.link {
             let problem = format!("breaks the chain of {} at link {}", row.writer, row.position);
-            return Err(broken(&place(chain), &problem).into());
+            return fail(place(chain), problem);
         }
         (*position, *link) = (row.position, row.link);
         let key = (key, row.position);
-        match self.heads.remove(&key) {
-            Some(head) if head != row.link => {
-                let problem = "has a link that differs from the end of its chain";
-                return Err(broken(&place(chain), problem).into());
-            }
-            Some(_) | None => {}
+        if self.heads.remove(&key).is_some_and(|head| head != row.link) {
+            return fail(place(chain), "has a link that differs from the end of its chain");
         }
-        match self.vouched.remove(&key) {
-            Some(vouched) if vouched != row.link => {
-                let problem = "has a link that differs from a signed manifest";
-                return Err(broken(&place(chain), problem).into());
-            }
-            Some(_) | None => {}
+        if self.confirmed.remove(&key).is_some_and(|link| link != row.link) {
+            return fail(place(chain), "has a link that differs from a signed manifest");
         }
         let Some(summary) = self.logs.get_mut(&(tenant.clone(), log.clone())) else {
             return Ok(());
         };
-        summary.add(row).map_err(|problem| broken(&place(chain), &problem).into())
+        summary.add(row).or_else(|problem| fail(place(chain), problem))
     }
 }
 
 enum VerifyError {
     Broken(VerifyFailure),
     Store(StoreError),
-}
-
-impl From<VerifyFailure> for VerifyError {
-    fn from(broken: VerifyFailure) -> Self {
-        VerifyError::Broken(broken)
-    }
 }
 
 impl From<StoreError> for VerifyError {
@@ -507,6 +469,10 @@ fn place(chain: &ChainRow) -> String {
     format!("record {} of {} (tenant {})", chain.row.seq, chain.log, chain.tenant)
 }
 
-fn broken(place: &str, problem: &str) -> VerifyFailure {
-    VerifyFailure { place: place.to_owned(), problem: problem.to_owned() }
+fn broken(place: impl Into<String>, problem: impl Into<String>) -> VerifyFailure {
+    VerifyFailure { place: place.into(), problem: problem.into() }
+}
+
+fn fail<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, VerifyError> {
+    Err(VerifyError::Broken(broken(place, problem)))
 }

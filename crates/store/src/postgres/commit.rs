@@ -260,24 +260,16 @@ impl<'g> Columns<'g> {
             }
         }
         for change in &batch.keys {
-            match change {
-                KeyChange::Add(row) => {
-                    self.y_id.push(&row.id);
-                    self.y_label.push(Some(&row.label));
-                    self.y_limits.push(Some(&row.limits));
-                    self.y_hash.push(Some(&row.hash));
-                    self.y_revoked.push(None);
-                    self.y_mac.push(row.mac.as_ref().map(<[u8; 32]>::as_slice));
-                }
-                KeyChange::Revoke { id, at, mac } => {
-                    self.y_id.push(id);
-                    self.y_label.push(None);
-                    self.y_limits.push(None);
-                    self.y_hash.push(None);
-                    self.y_revoked.push(Some(*at));
-                    self.y_mac.push(Some(mac));
-                }
-            }
+            let (id, new, revoked, mac) = match change {
+                KeyChange::Add(row) => (&row.id, Some(row), None, row.mac.as_ref()),
+                KeyChange::Revoke { id, at, mac } => (id, None, Some(*at), Some(mac)),
+            };
+            self.y_id.push(id);
+            self.y_label.push(new.map(|row| &*row.label));
+            self.y_limits.push(new.map(|row| &*row.limits));
+            self.y_hash.push(new.map(|row| row.hash.as_slice()));
+            self.y_revoked.push(revoked);
+            self.y_mac.push(mac.map(<[u8; 32]>::as_slice));
         }
         self.b_plain.push(is_plain(batch));
         self.b_o.push(count(&self.o_hash));
@@ -376,23 +368,15 @@ pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult,
         return Ok(CommitResult { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
     }
     if let Some(lines) = answer.strip_prefix("ok") {
-        let mut done = CommitResult {
-            receipt: Receipt { written: Vec::new(), repeated: false },
-            logs: Vec::new(),
-        };
+        let (mut written, mut logs) = (Vec::new(), Vec::new());
         for (append, line) in batch.appends.iter().zip(lines.lines().skip(1)) {
             let mut numbers = line.split(' ').map(|number| number.parse::<u64>().ok());
             let mut next = || numbers.next().flatten().ok_or_else(|| damaged("an answer"));
-            let log = append.log.clone();
-            done.receipt.written.push(WrittenRange {
-                log,
-                first: next()?,
-                last: next()?,
-                events: next()?,
-            });
-            done.logs.push(signed(next()?));
+            let (log, first, last, events) = (append.log.clone(), next()?, next()?, next()?);
+            written.push(WrittenRange { log, first, last, events });
+            logs.push(signed(next()?));
         }
-        return Ok(done);
+        return Ok(CommitResult { receipt: Receipt { written, repeated: false }, logs });
     }
     Err(refusal(batch, answer).unwrap_or_else(|| damaged("an answer")))
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use throughline_core::{LogId, StoreError, Tenant};
@@ -19,6 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Notification};
 
 use crate::postgres::Shared;
 use crate::postgres::read::{field, number, text};
+use crate::sync::lock;
 
 const CHANNEL: &str = "throughline";
 /// The payload that a node sends when it starts to listen.
@@ -37,8 +38,8 @@ const MOST_BYTES: usize = 7900;
 pub(super) struct WaitRegistry {
     slots: Mutex<HashMap<(Tenant, LogId), Arc<WaitSlot>>>,
     /// Numbers of logs that this node has written to and not announced yet.
-    untold: Mutex<BTreeSet<i64>>,
-    bell: Notify,
+    unannounced: Mutex<BTreeSet<i64>>,
+    has_unannounced: Notify,
     closed: watch::Sender<bool>,
 }
 
@@ -53,9 +54,8 @@ impl WaitRegistry {
     /// Records that this node wrote to a log.
     pub(super) fn wrote(&self, tenant: &Tenant, log: &LogId, id: i64, last: u64) {
         self.saw(&(tenant.clone(), log.clone()), id, last);
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.insert(id);
-        self.bell.notify_one();
+        lock(&self.unannounced).insert(id);
+        self.has_unannounced.notify_one();
     }
 
     /// Wakes all waiting tasks, because the store was closed.
@@ -93,19 +93,19 @@ impl WaitRegistry {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<(Tenant, LogId), Arc<WaitSlot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 }
 
 /// Waits until the log has a record after `after`. The log need not exist yet.
 pub(super) async fn wait(
     shared: &Shared,
-    tenant: &Tenant,
-    log: &LogId,
+    tenant: Tenant,
+    log: LogId,
     after: u64,
 ) -> Result<(), StoreError> {
     // The slot is registered before the log is read, so that no write is missed.
-    let place = WaitGuard::register(&shared.waits, tenant, log);
+    let place = WaitGuard::register(&shared.waits, (tenant.clone(), log.clone()));
     let mut last = place.slot.last.subscribe();
     let mut closed = shared.waits.closed.subscribe();
     poll_logs(shared, vec![tenant.0.to_string()], vec![log.0.to_string()]).await?;
@@ -123,8 +123,7 @@ struct WaitGuard<'w> {
 }
 
 impl<'w> WaitGuard<'w> {
-    fn register(waits: &'w WaitRegistry, tenant: &Tenant, log: &LogId) -> Self {
-        let key = (tenant.clone(), log.clone());
+    fn register(waits: &'w WaitRegistry, key: (Tenant, LogId)) -> Self {
         let fresh = || Arc::new(WaitSlot { id: AtomicI64::new(0), last: watch::Sender::new(0) });
         let slot = waits.slots().entry(key.clone()).or_insert_with(fresh).clone();
         Self { waits, key, slot }
@@ -162,9 +161,9 @@ async fn poll_logs(
 /// Listens, notifies and polls until the store is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
-        if let Ok((client, heard, own)) = connect(&shared).await {
+        if let Ok((client, received, own)) = connect(&shared).await {
             // The loop reconnects after any error.
-            drop(listen(&shared, &client, heard, own).await);
+            drop(listen(&shared, &client, received, own).await);
         }
         let (tenants, logs) = shared.waits.waited(None);
         // A failed poll is repeated.
@@ -177,11 +176,11 @@ async fn connect(
     shared: &Shared,
 ) -> Result<(Client, mpsc::UnboundedReceiver<Notification>, i32), StoreError> {
     let (client, mut connection) = shared.server.connect().await?;
-    let (tell, heard) = mpsc::unbounded_channel();
+    let (notifications, received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message
-                && tell.send(notification).is_err()
+                && notifications.send(notification).is_err()
             {
                 return;
             }
@@ -196,22 +195,22 @@ async fn connect(
     client.batch_execute(&begin).await.map_err(error)?;
     let own = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(error)?;
     let own = field(&own, 0)?;
-    Ok((client, heard, own))
+    Ok((client, received, own))
 }
 
 async fn listen(
     shared: &Shared,
     client: &Client,
-    mut heard: mpsc::UnboundedReceiver<Notification>,
+    mut received: mpsc::UnboundedReceiver<Notification>,
     own: i32,
 ) -> Result<(), StoreError> {
     let mut anyway = interval(POLL_WITH_NOTIFICATIONS);
     anyway.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut tell_at = Instant::now();
+    let mut notify_at = Instant::now();
     let mut alone = is_alone(shared, client).await?;
     loop {
         tokio::select! {
-            notification = heard.recv() => {
+            notification = received.recv() => {
                 let Some(mut notification) = notification else { return Ok(()) };
                 let mut ids = Some(BTreeSet::new());
                 // One poll covers all notifications that arrived.
@@ -220,7 +219,7 @@ async fn listen(
                         alone = false;
                         ids = ids.and_then(|ids| parse_notification(ids, notification.payload()));
                     }
-                    match heard.try_recv() {
+                    match received.try_recv() {
                         Ok(next) => notification = next,
                         Err(_) => break,
                     }
@@ -230,10 +229,10 @@ async fn listen(
                     poll_logs(shared, tenants, logs).await?;
                 }
             }
-            () = shared.waits.bell.notified() => {
-                sleep_until(tell_at).await;
+            () = shared.waits.has_unannounced.notified() => {
+                sleep_until(notify_at).await;
                 send_notifications(shared, client, alone).await?;
-                tell_at = Instant::now() + NOTIFY_INTERVAL;
+                notify_at = Instant::now() + NOTIFY_INTERVAL;
             }
             _ = anyway.tick() => {
                 alone = is_alone(shared, client).await?;
@@ -268,18 +267,15 @@ async fn send_notifications(
     client: &Client,
     alone: bool,
 ) -> Result<(), StoreError> {
-    let untold = {
-        let mut untold = shared.waits.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *untold)
-    };
-    if alone || untold.is_empty() {
+    let logs = std::mem::take(&mut *lock(&shared.waits.unannounced));
+    if alone || logs.is_empty() {
         return Ok(());
     }
-    let ids: Vec<String> = untold.iter().map(ToString::to_string).collect();
+    let ids: Vec<String> = logs.iter().map(ToString::to_string).collect();
     let mut payload = ids.join(" ");
     if payload.len() > MOST_BYTES {
         payload.clear();
     }
-    let told = client.query("SELECT pg_notify($1, $2)", &[&CHANNEL, &payload]).await;
-    told.map(drop).map_err(|error| shared.server.error(error))
+    let sent = client.query("SELECT pg_notify($1, $2)", &[&CHANNEL, &payload]).await;
+    sent.map(drop).map_err(|error| shared.server.error(error))
 }

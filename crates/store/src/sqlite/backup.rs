@@ -13,7 +13,7 @@ use crate::backup_files::key_file::{KeyFileEntry, KeyReader};
 use crate::backup_files::{NewBackup, RestoreSummary};
 use crate::files::{create_private, failed};
 use crate::protection::SECRET;
-use crate::query::Progress;
+use crate::query::{Progress, share};
 use crate::sqlite::backup_writer::{BackupWriter, PendingBackup};
 use crate::sqlite::commit::unsigned;
 use crate::sqlite::schema::{Access, STORE_APPLICATION_ID, connect, failure};
@@ -37,18 +37,18 @@ pub(super) async fn backup(
 ) -> Result<(), StoreError> {
     let unpublished = PendingBackup::new(plan)?;
     let from = from.to_owned();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (shares, mut received) = mpsc::unbounded_channel();
     let copying = tokio::task::spawn_blocking(move || {
         let mut writer = unpublished.writer()?;
-        copy(&from, &mut writer, |share| tell.send(share).is_ok())?;
+        copy(&from, &mut writer, |share| shares.send(share).is_ok())?;
         let keys = writer.finish()?;
         // The caller was cancelled, so the store would have no registration for the backup.
-        if tell.is_closed() {
+        if shares.is_closed() {
             return Err(StoreError::Closed);
         }
         unpublished.publish(keys)
     });
-    while let Some(share) = told.recv().await {
+    while let Some(share) = received.recv().await {
         progress(share);
     }
     copying.await.map_err(|_| StoreError::Closed)?
@@ -58,15 +58,15 @@ pub(super) async fn backup(
 fn copy(
     from: &Path,
     to: &mut BackupWriter<'_>,
-    tell: impl Fn(f64) -> bool,
+    report: impl Fn(f64) -> bool,
 ) -> Result<(), StoreError> {
     let reading = |error| failure(error, from);
     let source = connect(from, Access::Read).map_err(reading)?;
     // One read transaction gives a consistent snapshot and does not block writers.
     source.execute_batch("BEGIN; SELECT count(*) FROM kept;").map_err(reading)?;
     let tables = tables(&source).map_err(reading)?;
-    let total: i64 = tables.iter().map(|table| table.rows).sum();
-    let mut done = 0_i64;
+    let total: u64 = tables.iter().map(|table| table.rows).sum();
+    let mut done = 0;
     for BackupTable { name, columns, .. } in &tables {
         let sql = format!("SELECT {columns} FROM {name}");
         let mut statement = source.prepare(&sql).map_err(reading)?;
@@ -81,14 +81,9 @@ fn copy(
                 page.push(values.collect::<Result<Vec<_>, _>>().map_err(reading)?);
             }
             if page.len() == PAGE || is_over {
-                done += i64::try_from(page.len()).unwrap_or(0);
+                done += page.len() as u64;
                 to.add(name, columns, std::mem::take(&mut page))?;
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "an approximate share for a progress bar"
-                )]
-                let share = done as f64 / total.max(1) as f64;
-                if !tell(share.min(1.0)) {
+                if !report(share(done, total)) {
                     return Err(StoreError::Closed);
                 }
             }
@@ -104,7 +99,7 @@ struct BackupTable {
     name: Name,
     /// Comma-separated.
     columns: Name,
-    rows: i64,
+    rows: u64,
 }
 
 fn tables(db: &Connection) -> Result<Vec<BackupTable>, rusqlite::Error> {
@@ -117,7 +112,7 @@ fn tables(db: &Connection) -> Result<Vec<BackupTable>, rusqlite::Error> {
     for table in found {
         let (name, columns) = table?;
         let count = format!("SELECT count(*) FROM {name}");
-        let rows = db.query_row(&count, [], |row| row.get(0))?;
+        let rows = db.query_row(&count, [], |row| row.get(0)).map(unsigned)?;
         tables.push(BackupTable { name, columns, rows });
     }
     Ok(tables)

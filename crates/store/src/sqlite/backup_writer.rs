@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -18,6 +18,7 @@ use crate::protection::SECRET;
 use crate::row::{Salt, SaltRow};
 use crate::sqlite::backup::mark_as_backup;
 use crate::sqlite::schema::{create_for_backup, failure};
+use crate::sync::lock;
 
 /// The two files of a backup while they are written. They get their final names when both are
 /// complete.
@@ -60,7 +61,7 @@ impl PendingBackup {
 
     pub(crate) fn writer(&self) -> Result<BackupWriter<'_>, StoreError> {
         let (plan, part) = (&self.plan, &*self.file.path);
-        let keys = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let keys = lock(&self.writer).take();
         let keys = keys.ok_or(StoreError::Closed)?;
         let db = create_for_backup(part)?;
         // The file is synced once at the end and is useless before that.

@@ -115,7 +115,7 @@ impl Chains {
         now: i64,
     ) -> Result<&mut ChainSegment, rusqlite::Error> {
         if !self.segments.contains_key(tenant) {
-            let id = tenant_made(db, key, tenant, now)?;
+            let id = find_or_create_tenant(db, key, tenant, now)?;
             let segment = self.load(db, id)?;
             self.segments.insert(tenant.clone(), segment);
         }
@@ -167,17 +167,11 @@ impl Chains {
             }
             segment.state.changes = segment.before.map_or(0, |before| before.changes) + 1;
             let SegmentState { position, link, changes, sums } = segment.state;
+            let (id, tenant, writer) = (segment.id, segment.tenant, self.writer.clone());
             let (position, sums) = (number(position), sums.print());
-            let mac = key.segment(&SegmentRow {
-                id: segment.id,
-                tenant: segment.tenant,
-                writer: &self.writer,
-                position,
-                link: &link,
-                changes,
-                sums: &sums,
-            });
-            hot.move_head.execute(params![segment.id, position, link, changes, sums, mac])?;
+            let row = SegmentRow { id, tenant, writer, position, link, changes, sums };
+            let mac = key.segment(&row);
+            hot.move_head.execute(params![id, position, link, changes, row.sums, mac])?;
         }
         for tenant in unused {
             self.segments.remove(&tenant);
@@ -249,7 +243,7 @@ fn find_tenant(db: &Connection, tenant: &Tenant) -> Result<Option<i64>, rusqlite
 }
 
 /// Returns the row id of the tenant, and creates the tenant if it does not exist.
-pub(super) fn tenant_made(
+pub(super) fn find_or_create_tenant(
     db: &Connection,
     key: &RowKey,
     tenant: &Tenant,

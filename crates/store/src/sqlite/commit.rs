@@ -19,7 +19,7 @@ use crate::sqlite::statements::Statements;
 use crate::sqlite::tally;
 
 /// A row id that no tenant has.
-const NOBODY: i64 = -1;
+const NO_TENANT: i64 = -1;
 
 /// The reason why a batch was not written.
 pub(super) enum CommitError {
@@ -53,7 +53,7 @@ impl Chains {
         let Some(key) = self.key.clone() else { return Err(rejection::no_keys().into()) };
         let known = self.tenant(db, &batch.tenant)?;
         // A tenant that does not exist yet has no rows.
-        let tenant = known.unwrap_or(NOBODY);
+        let tenant = known.unwrap_or(NO_TENANT);
         if let Some(receipt) = repeated(db, tenant, batch)? {
             return Ok(receipt);
         }

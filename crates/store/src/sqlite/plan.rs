@@ -5,15 +5,16 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{ForkPoint, LogId, LogKind, Name, PendingStatus, Receipt, StoreError};
+use throughline_core::{LogId, LogKind, Name, PendingStatus, Receipt, StoreError};
 
 use crate::chain::nature;
 use crate::rejection;
+use crate::row::fork_of;
 use crate::row_mac::Field;
 use crate::sealed_batch::{Guard, SealedAppend, SealedBatch};
 use crate::sqlite::admin::{is_lease_active, name_of};
 use crate::sqlite::commit::{CommitError, kind_number, kind_of, number, read, unsigned};
-use crate::sqlite::statements::Statements;
+use crate::sqlite::statements::{Statements, query_first};
 
 /// A log's state before and after the batch.
 #[derive(Clone)]
@@ -67,10 +68,10 @@ pub(super) fn repeated(
 ) -> Result<Option<Receipt>, CommitError> {
     let mut receipts = Vec::with_capacity(batch.once.len());
     for (hash, name) in &batch.once {
-        let known = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
-        let known = db.prepare_cached(known)?.query_row(params![tenant, hash], |row| row.get(0));
-        let known: Option<String> = known.optional()?;
-        receipts.push((known, name));
+        let find = "SELECT receipt FROM once WHERE tenant = ?1 AND name = ?2";
+        let receipt: Option<String> =
+            query_first(db, find, params![tenant, hash], |row| row.get(0))?;
+        receipts.push((receipt, name));
     }
     let Some((first, _)) = receipts.first() else { return Ok(None) };
     if receipts.iter().any(|(receipt, _)| receipt != first)
@@ -98,9 +99,7 @@ pub(super) fn plan(
     };
     check_guard(append, lease.as_ref(), now)?;
     let mut plan = match (&append.opening, found) {
-        (None, None) => {
-            return Err(rejection::no_log(&append.log).into());
-        }
+        (None, None) => return Err(rejection::no_log(&append.log).into()),
         (None, Some(log)) if log.gone.is_some() && append.guard != Guard::Operator => {
             return Err(rejection::log_erased(&append.log).into());
         }
@@ -116,18 +115,12 @@ pub(super) fn plan(
                     let kind = other.opening.as_ref().map(|opening| opening.kind);
                     other.log == *of && kind == Some(LogKind::Thread)
                 };
-                // Only Threads have runs and forks.
                 match known.log(hot, tenant, of)? {
-                    Some(log) if !log.is_thread => {
-                        return Err(rejection::no_thread(of).into());
-                    }
+                    Some(thread) => check_parent(thread, of, append)?,
                     None if !batch.appends.iter().any(opens) => {
                         return Err(rejection::no_thread(of).into());
                     }
-                    Some(log) if log.gone.is_some() && append.guard != Guard::Operator => {
-                        return Err(rejection::parent_erased(of).into());
-                    }
-                    Some(_) | None => {}
+                    None => {}
                 }
             }
             let new = LogPlan {
@@ -147,32 +140,31 @@ pub(super) fn plan(
             };
             match &opening.fork {
                 None => new,
-                Some(fork) => match known.log(hot, tenant, &fork.log)? {
-                    None => {
-                        return Err(rejection::no_thread(&fork.log).into());
-                    }
-                    Some(parent) if !parent.is_thread => {
-                        return Err(rejection::no_thread(&fork.log).into());
-                    }
-                    Some(parent) if parent.gone.is_some() && append.guard != Guard::Operator => {
-                        return Err(rejection::parent_erased(&fork.log).into());
-                    }
-                    Some(parent) if fork.at > parent.last => {
+                Some(fork) => {
+                    let parent = known.log(hot, tenant, &fork.log)?;
+                    let parent = parent.ok_or_else(|| rejection::no_thread(&fork.log))?;
+                    check_parent(parent, &fork.log, append)?;
+                    if fork.at > parent.last {
                         return Err(rejection::fork_beyond(&fork.log, parent.last).into());
                     }
-                    Some(parent) => LogPlan {
+                    LogPlan {
                         parent: Some(parent.id),
                         fork_at: Some(fork.at),
                         last: fork.at,
                         rewinds: rewinds_until(&parent.rewinds, fork.at),
                         ..new
-                    },
-                },
+                    }
+                }
             }
         }
     };
-    check_expected(append, plan.last)?;
-    check_rewind(append, plan.last)?;
+    let (log, found) = (&append.log, plan.last);
+    if let Some(expected) = append.expect.filter(|expected| *expected != found) {
+        return Err(StoreError::Conflict { log: log.clone(), expected, found }.into());
+    }
+    if append.rewind_to.is_some_and(|to| to > found) {
+        return Err(rejection::rewind_beyond(log, found).into());
+    }
     plan.first = plan.last + 1;
     Ok(plan)
 }
@@ -231,15 +223,13 @@ fn find_log(
 ) -> Result<Option<LogPlan>, rusqlite::Error> {
     let found = hot.find_log.query_row(params![tenant, log.0], |row| {
         let of = row.get::<_, Option<Name>>(6)?.map(LogId);
-        let fork = match (row.get::<_, Option<Name>>(7)?, row.get::<_, Option<i64>>(8)?) {
-            (Some(log), Some(at)) => Some(ForkPoint { log: LogId(log), at: unsigned(at) }),
-            (_, _) => None,
-        };
+        let fork_at = row.get::<_, Option<i64>>(8)?.map(unsigned);
+        let fork = fork_of(row.get::<_, Option<Name>>(7)?.map(LogId), fork_at);
         let kind = kind_of(row.get(5)?)?;
         Ok(LogPlan {
             id: row.get(0)?,
             parent: row.get(10)?,
-            fork_at: row.get::<_, Option<i64>>(8)?.map(unsigned),
+            fork_at,
             of: row.get(9)?,
             status: row.get(11)?,
             first: 0,
@@ -276,20 +266,15 @@ fn rewinds_until(rewinds: &str, at: u64) -> String {
     rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
 }
 
-fn check_expected(append: &SealedAppend, found: u64) -> Result<(), StoreError> {
-    match append.expect {
-        Some(expected) if expected != found => {
-            Err(StoreError::Conflict { log: append.log.clone(), expected, found })
-        }
-        Some(_) | None => Ok(()),
+/// Checks that a log can have runs and forks: it is a Thread and was not forgotten.
+fn check_parent(parent: &LogPlan, log: &LogId, append: &SealedAppend) -> Result<(), StoreError> {
+    if !parent.is_thread {
+        return Err(rejection::no_thread(log));
     }
-}
-
-fn check_rewind(append: &SealedAppend, last: u64) -> Result<(), StoreError> {
-    match append.rewind_to {
-        Some(to) if to > last => Err(rejection::rewind_beyond(&append.log, last)),
-        Some(_) | None => Ok(()),
+    if parent.gone.is_some() && append.guard != Guard::Operator {
+        return Err(rejection::parent_erased(log));
     }
+    Ok(())
 }
 
 fn check_guard(
@@ -328,13 +313,11 @@ pub(super) fn check_open(
     now: i64,
 ) -> Result<(), CommitError> {
     let find = "SELECT taken, expires FROM pending WHERE tenant = ?1 AND id = ?2";
-    let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| {
+    let found = query_first(db, find, params![tenant, id], |row| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
-    });
-    let status = match found.optional()? {
-        None => {
-            return Err(rejection::not_pending(id).into());
-        }
+    })?;
+    let status = match found {
+        None => return Err(rejection::not_pending(id).into()),
         Some((Some(_), _)) => PendingStatus::Taken,
         Some((None, Some(expires))) if expires <= now => PendingStatus::Expired,
         Some((None, _)) => return Ok(()),

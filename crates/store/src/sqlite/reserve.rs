@@ -58,17 +58,12 @@ pub(super) fn release(database: &Path) -> bool {
 }
 
 /// Deletes the reserve and restarts the WAL, so that its file has room for the next writes.
-pub(super) async fn make_room(database: &Path) -> Result<(), StoreError> {
-    let database = database.to_owned();
-    let making = tokio::task::spawn_blocking(move || {
-        release(&database);
-        wait_for(Duration::from_millis(100));
-        // A reader may block the restart, and the file may have no room to grow. Then the reserve
-        // must suffice.
-        let restart = "PRAGMA wal_checkpoint(RESTART)";
-        if let Ok(db) = connect(&database, Access::Write) {
-            drop(db.query_row(restart, [], |_| Ok(())));
-        }
-    });
-    making.await.map_err(|_| StoreError::Closed)
+pub(super) fn make_room(database: &Path) {
+    release(database);
+    wait_for(Duration::from_millis(100));
+    // A reader may block the restart, and the file may have no room to grow. Then the reserve must
+    // suffice.
+    if let Ok(db) = connect(database, Access::Write) {
+        drop(db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())));
+    }
 }

@@ -1,23 +1,124 @@
-//! Adds up the MACs of index rows: for verification, and once for a store without sums.
+//! Reads chains and manifests for verification, and adds up the MACs of index rows: for
+//! verification, and once for a store without sums.
+
+use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use throughline_core::{Name, StoreError, Tenant};
+use throughline_core::{LogId, StoreFuture, Tenant};
 
-use crate::chain::GENESIS;
-use crate::protection::Protection;
-use crate::protection::SECRET;
-use crate::protection::{MIGRATION_WRITER, report_migration};
-use crate::row::ApiKeyRow;
+use crate::backend::ProofBackend;
+use crate::chain::{GENESIS, Head};
+use crate::manifest::{Manifest, Signer};
+use crate::protection::{MIGRATION_WRITER, Protection, SECRET, Upgrade, report_migration};
+use crate::row::{ApiKeyRow, ChainRow};
 use crate::row_mac::{
-    Field, IndexTable, RowKey, RowMac, RowState, STORE_TABLES, SegmentRow, SegmentSums,
-    TENANT_TABLES, Tally,
+    Field, IndexTable, RowKey, RowMac, RowSnapshot, RowState, STORE_TABLES, SegmentRow,
+    SegmentSums, TENANT_TABLES, Tally,
 };
-use crate::row_mac::{RowSnapshot, SegmentSnapshot};
 use crate::sqlite::admin::{KEY, key_row};
-use crate::sqlite::commit::CommitError;
+use crate::sqlite::commit::{CommitError, unsigned};
+use crate::sqlite::read::{ROW, row};
 use crate::sqlite::schema::{self, MIGRATIONS};
-use crate::sqlite::tally;
+use crate::sqlite::statements::query_all;
+use crate::sqlite::{Sqlite, admin, last_change, tally};
+
+impl ProofBackend for Sqlite {
+    fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer()?.protect(protection).await })
+    }
+
+    fn sign_with(&self, signer: Arc<Signer>) {
+        if let Some(writer) = &self.writer {
+            writer.sign_with(signer);
+        }
+    }
+
+    fn last_record(&self) -> StoreFuture<'_, i64> {
+        self.readers.read(|db| {
+            let find = "SELECT coalesce(max(id), 0) FROM records";
+            db.prepare_cached(find)?.query_row([], |row| row.get(0))
+        })
+    }
+
+    fn chain(
+        &self,
+        of: Option<&Tenant>,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChainRow>> {
+        let of = of.map(|tenant| tenant.0.clone());
+        self.readers.read(move |db| {
+            // The plus prevents an index by tenant, which would sort all records of the tenant for
+            // each page.
+            let scope = match of {
+                None => "?4 IS NULL",
+                Some(_) => "+r.tenant = (SELECT id FROM tenants WHERE name = ?4)",
+            };
+            let find = format!(
+                "{ROW}, r.id, t.name, l.name
+                 FROM records r LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant LEFT JOIN salts s ON s.record = r.id
+                 AND s.tenant = r.tenant LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log
+                 WHERE r.id > ?1 AND r.id <= ?2 AND {scope} ORDER BY r.id LIMIT ?3"
+            );
+            query_all(db, &find, params![after, up_to, limit, of], |sql| {
+                let (tenant, log) = (Tenant(sql.get(17)?), LogId(sql.get(18)?));
+                Ok(ChainRow { id: sql.get(16)?, tenant, log, row: row(sql)? })
+            })
+        })
+    }
+
+    fn heads(&self, of: Option<&Tenant>) -> StoreFuture<'_, Vec<Head>> {
+        let of = of.map(|tenant| tenant.0.clone());
+        self.readers.read(move |db| {
+            let find = "SELECT t.name, g.writer, g.position, g.link
+                        FROM segments g JOIN tenants t ON t.id = g.tenant
+                        WHERE ?1 IS NULL OR t.name = ?1 ORDER BY g.id";
+            query_all(db, find, [of], |row| {
+                let (tenant, position) = (Tenant(row.get(0)?), unsigned(row.get(2)?));
+                Ok(Head { tenant, writer: row.get(1)?, position, link: row.get(3)? })
+            })
+        })
+    }
+
+    fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
+        self.readers.read(move |db| {
+            let find =
+                "SELECT id, body, signature FROM manifests WHERE id > ?1 ORDER BY id LIMIT ?2";
+            query_all(db, find, params![after, limit], |row| {
+                Ok((row.get(0)?, Manifest { body: row.get(1)?, signature: row.get(2)? }))
+            })
+        })
+    }
+
+    fn read_rows(&self, key: RowKey, of: Option<&Tenant>) -> StoreFuture<'_, RowSnapshot> {
+        let of = of.cloned();
+        self.readers.read(move |db| read(db, &key, of.as_ref()))
+    }
+
+    fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
+        self.readers.read(|db| {
+            let find = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g
+                        JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
+            let mut states = query_all(db, find, [], |row| {
+                let segment = Some((Tenant(row.get(0)?), row.get(1)?));
+                Ok(RowState::new(segment, row.get(2)?, row.get_ref(3)?.as_str()?))
+            })?;
+            states.extend(tally::stored(db)?.and_then(|stored| RowState::of_store(&stored)));
+            Ok(states)
+        })
+    }
+
+    fn is_stable(&self) -> bool {
+        let is_same = |changed| last_change(&self.path) == Some(changed);
+        self.changed.is_none_or(|changed| is_same(changed) && !schema::has_wal(&self.path))
+    }
+
+    fn check(&self) -> StoreFuture<'_, Vec<String>> {
+        self.readers.read(admin::check)
+    }
+}
 
 /// Returns the MAC of a row whose first columns are those of the table.
 pub(super) fn mac(
@@ -40,7 +141,7 @@ pub(super) fn mac(
 }
 
 /// Reads the index rows and the stored sums of one tenant or all tenants, in one snapshot.
-pub(super) fn read(
+fn read(
     db: &Connection,
     key: &RowKey,
     of: Option<&Tenant>,
@@ -53,31 +154,30 @@ pub(super) fn read(
         of => of.flatten(),
     };
     let mut rows = count(&snapshot, key, of)?;
-    let find = "SELECT g.id, g.tenant, g.writer, g.position, g.link, g.changes, g.sums, g.mac
-                FROM segments g WHERE ?1 IS NULL OR g.tenant = ?1 ORDER BY g.id";
-    let mut find = snapshot.prepare_cached(find)?;
-    let segments = find.query_map([of], |row| {
-        let (writer, sums): (Name, String) = (row.get(2)?, row.get(6)?);
-        let link = row.get(4)?;
-        let mac = key.segment(&SegmentRow {
-            id: row.get(0)?,
-            tenant: row.get(1)?,
-            writer: &writer,
-            position: row.get(3)?,
-            link: &link,
-            changes: row.get(5)?,
-            sums: &sums,
-        });
-        let holds = row.get::<_, Option<Vec<u8>>>(7)?.is_some_and(|stored| stored == mac);
-        let sums = SegmentSums::parse(&sums).filter(|_| holds);
-        Ok(SegmentSnapshot { tenant: row.get(1)?, writer, changes: row.get(5)?, sums })
+    let find = format!("{SEGMENTS} WHERE ?1 IS NULL OR tenant = ?1 ORDER BY id");
+    rows.segments = query_all(&snapshot, &find, [of], |row| {
+        let mac = row.get::<_, Option<Vec<u8>>>(7)?;
+        Ok(segment(row)?.into_snapshot(key, mac.as_deref()))
     })?;
-    rows.segments = segments.collect::<Result<_, _>>()?;
-    if of.is_some() {
-        return Ok(rows);
+    if of.is_none() {
+        rows.tally = tally::stored(&snapshot)?.and_then(|stored| Tally::parse(key, &stored));
     }
-    rows.tally = tally::stored(&snapshot)?.and_then(|stored| Tally::parse(key, &stored));
     Ok(rows)
+}
+
+const SEGMENTS: &str =
+    "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments";
+
+fn segment(row: &Row<'_>) -> Result<SegmentRow, rusqlite::Error> {
+    Ok(SegmentRow {
+        id: row.get(0)?,
+        tenant: row.get(1)?,
+        writer: row.get(2)?,
+        position: row.get(3)?,
+        link: row.get(4)?,
+        changes: row.get(5)?,
+        sums: row.get(6)?,
+    })
 }
 
 /// Adds up the MACs of all index rows, or of one tenant's rows.
@@ -106,41 +206,17 @@ fn count(db: &Connection, key: &RowKey, of: Option<i64>) -> Result<RowSnapshot, 
     Ok(read)
 }
 
-/// Returns the current sums for a manifest.
-pub(super) fn states(db: &Connection) -> Result<Vec<RowState>, rusqlite::Error> {
-    let find = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g
-                JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
-    let mut find = db.prepare_cached(find)?;
-    let states = find.query_map([], |row| {
-        Ok(RowState::new(
-            Some((Tenant(row.get(0)?), row.get(1)?)),
-            row.get(2)?,
-            row.get_ref(3)?.as_str()?,
-        ))
-    })?;
-    let mut states: Vec<RowState> = states.collect::<Result<_, _>>()?;
-    states.extend(tally::stored(db)?.and_then(|stored| RowState::of_store(&stored)));
-    Ok(states)
-}
-
 /// Adds MACs and sums to a new store or a store of version 1.
 pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), CommitError> {
-    let Protection { key, api_keys, is_marked, marked } = protection;
+    let Protection { key, api_keys, marked, .. } = protection;
     let version = schema::version(db)?;
     let is_counted = version > 1 && tally::stored(db)?.is_some();
-    match (version > 1, is_counted, marked) {
-        (false, ..) if *is_marked => {
-            let problem = "the MACs of the store's rows were removed: restore a backup";
-            return Err(StoreError::Corrupt(problem.into()).into());
+    match protection.upgrade(version > 1, is_counted)? {
+        Upgrade::None => return Ok(()),
+        Upgrade::Mark(secret) => {
+            return Ok(tally::set_value(db, Some(key), SECRET, Some(secret))?);
         }
-        // Another process created the store after this one had read the secret.
-        (true, true, Some(marked)) if !is_marked => {
-            return Ok(tally::set_value(db, Some(key), SECRET, Some(marked))?);
-        }
-        // Missing sums are not recomputed; verification reports them.
-        (true, true, _) | (true, false, None) => return Ok(()),
-        (true, false, Some(_)) if *is_marked => return Ok(()),
-        (true, false, Some(_)) | (false, _, _) => {}
+        Upgrade::AddSums => {}
     }
     if version < 2 {
         let records = db.query_row("SELECT count(*) FROM records", [], |row| row.get(0))?;
@@ -154,7 +230,13 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), Co
         let set = "UPDATE kept SET value = ?2 WHERE name = ?1";
         db.execute(set, params![SECRET, &**marked])?;
     }
-    sign_keys(db, |row| api_keys.mac(row))?;
+    let rows: Vec<ApiKeyRow> = query_all(db, KEY, [], key_row)?;
+    for row in &rows {
+        let set = "UPDATE api_keys SET mac = ?3 WHERE id = ?2
+                   AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
+        let values = params![row.tenant.0, row.id, api_keys.mac(row)];
+        db.prepare_cached(set)?.execute(values)?;
+    }
     let read = count(db, key, None)?;
     for (tenant, sums) in &read.tenants {
         let add = "INSERT INTO segments (tenant, writer, position, link, sums, mac)
@@ -163,50 +245,13 @@ pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), Co
     }
     let none = "UPDATE segments SET sums = ?1 WHERE sums = ''";
     db.execute(none, [SegmentSums::default().print()])?;
-    sign_segments(db, key)?;
+    for segment in query_all(db, SEGMENTS, [], segment)? {
+        let set = "UPDATE segments SET mac = ?2 WHERE id = ?1";
+        db.prepare_cached(set)?.execute(params![segment.id, key.segment(&segment)])?;
+    }
     tally::write(db, key, &Tally { changes: 1, sums: read.store })?;
     if version < 2 {
         report_migration(db.path().unwrap_or("the store"), None);
-    }
-    Ok(())
-}
-
-fn sign_keys(
-    db: &Connection,
-    mac: impl Fn(&ApiKeyRow) -> throughline_core::Digest,
-) -> Result<(), rusqlite::Error> {
-    let mut find = db.prepare(KEY)?;
-    let rows: Vec<ApiKeyRow> = find.query_map([], key_row)?.collect::<Result<_, _>>()?;
-    for row in &rows {
-        let set = "UPDATE api_keys SET mac = ?3 WHERE id = ?2
-                   AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
-        db.prepare_cached(set)?.execute(params![row.tenant.0, row.id, mac(row)])?;
-    }
-    Ok(())
-}
-
-fn sign_segments(db: &Connection, key: &RowKey) -> Result<(), rusqlite::Error> {
-    let find = "SELECT id, tenant, writer, position, link, changes, sums FROM segments";
-    let mut find = db.prepare(find)?;
-    let mut rows = find.query([])?;
-    let mut macs = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (writer, sums): (Name, String) = (row.get(2)?, row.get(6)?);
-        let link = row.get(4)?;
-        let segment = SegmentRow {
-            id: row.get(0)?,
-            tenant: row.get(1)?,
-            writer: &writer,
-            position: row.get(3)?,
-            link: &link,
-            changes: row.get(5)?,
-            sums: &sums,
-        };
-        macs.push((segment.id, key.segment(&segment)));
-    }
-    for (id, mac) in macs {
-        db.prepare_cached("UPDATE segments SET mac = ?2 WHERE id = ?1")?
-            .execute(params![id, mac])?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Prepared statements for every captured turn. The writer holds them while it runs, because a
 //! cache lookup by SQL text costs as much as a small statement.
 
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 
 /// Prepared statements, named after their subject or effect.
 pub(super) struct Statements<'db> {
@@ -84,4 +84,24 @@ const NOW: &str = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 /// Returns the database's time in milliseconds, for infrequent callers.
 pub(super) fn now(db: &Connection) -> Result<i64, rusqlite::Error> {
     db.prepare_cached(NOW)?.query_row([], |row| row.get(0))
+}
+
+/// Runs a query and decodes all its rows.
+pub(super) fn query_all<T>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    decode: impl FnMut(&Row<'_>) -> Result<T, rusqlite::Error>,
+) -> Result<Vec<T>, rusqlite::Error> {
+    db.prepare_cached(sql)?.query_map(values, decode)?.collect()
+}
+
+/// Runs a query and decodes its first row, if there is one.
+pub(super) fn query_first<T>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    decode: impl FnOnce(&Row<'_>) -> Result<T, rusqlite::Error>,
+) -> Result<Option<T>, rusqlite::Error> {
+    db.prepare_cached(sql)?.query_row(values, decode).optional()
 }

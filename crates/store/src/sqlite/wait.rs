@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::sqlite::read::{self, Readers};
 use crate::sqlite::schema::{Access, connect};
+use crate::sync::lock;
 
 /// The polling interval of the file.
 const LOOK: Duration = Duration::from_millis(20);
@@ -41,19 +42,14 @@ impl Waiters {
     pub(super) async fn wait(
         self: &Arc<Self>,
         readers: &Readers,
-        tenant: &Tenant,
-        log: &LogId,
+        key: (Tenant, LogId),
         after: u64,
     ) -> Result<(), StoreError> {
-        let key = (tenant.clone(), log.clone());
         loop {
             if self.closed.load(Ordering::Acquire) {
                 return Err(StoreError::Closed);
             }
-            let notify = {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                Arc::clone(waiting.entry(key.clone()).or_default())
-            };
+            let notify = Arc::clone(lock(&self.waiting).entry(key.clone()).or_default());
             // Registers before the read, so that a write between the read and the wait still wakes
             // this task.
             let notified = notify.notified();
@@ -67,7 +63,11 @@ impl Waiters {
             let (tenant, log) = key.clone();
             let last = readers.read(move |db| read::last(db, &tenant, &log)).await?;
             if last > after {
-                self.unregister(&key, notify.clone());
+                let mut waiting = lock(&self.waiting);
+                // One reference is the map's, the other is this one.
+                if Arc::strong_count(&notify) <= 2 {
+                    waiting.remove(&key);
+                }
                 return Ok(());
             }
             notified.await;
@@ -76,7 +76,7 @@ impl Waiters {
 
     /// Wakes the tasks that wait for these logs.
     pub(super) fn wake<'l>(&self, tenant: &Tenant, logs: impl Iterator<Item = &'l LogId>) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lock(&self.waiting);
         if waiting.is_empty() {
             return;
         }
@@ -93,24 +93,13 @@ impl Waiters {
         self.wake_all();
     }
 
-    /// Wakes all tasks and removes cancelled ones. Returns whether any task still waits.
-    fn wake_all(&self) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
-        waiting.values().for_each(|notify| notify.notify_waiters());
-        !waiting.is_empty()
+    fn wake_all(&self) {
+        lock(&self.waiting).values().for_each(|notify| notify.notify_waiters());
     }
 
-    fn unregister(&self, key: &(Tenant, LogId), notify: Arc<Notify>) {
-        drop(notify);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.get(key).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
-            waiting.remove(key);
-        }
-    }
-
+    /// Removes cancelled tasks. Returns whether any task still waits.
     fn has_waiters(&self) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
         !waiting.is_empty()
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -14,7 +14,7 @@ use crate::manifest::{Manifest, Series, Signer};
 use crate::options::{Durability, Options};
 use crate::protection::Protection;
 use crate::row_mac::{RowKey, RowState};
-use crate::sealed_batch::SealedBatch;
+use crate::sealed_batch::{SealedBatch, SealedRecord};
 use crate::sqlite::admin::touch;
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::CommitError;
@@ -23,6 +23,7 @@ use crate::sqlite::schema::{failure, instant, wait_for};
 use crate::sqlite::statements::{Statements, now};
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::{rows, tally};
+use crate::sync::lock;
 
 /// Maximum number of batches per transaction, which limits the wait of the first one.
 const GROUP: usize = 256;
@@ -222,9 +223,8 @@ impl WriterHandle {
     pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt, StoreError> {
         let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, receipt) = oneshot::channel();
-        self.jobs
-            .send(SqliteJob::Commit(QueuedBatch { batch, reply, room }))
-            .map_err(|_| StoreError::Closed)?;
+        let job = SqliteJob::Commit(QueuedBatch { batch, reply, room });
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         receipt.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -274,7 +274,7 @@ impl WriterHandle {
         // Without a reply, another caller closed the writer concurrently.
         let settled = closed.await.unwrap_or(Ok(()));
         self.room.close();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             let joined = tokio::task::spawn_blocking(move || thread.join()).await;
             joined.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
@@ -468,20 +468,17 @@ impl SqliteWriter<'_> {
             return Ok(());
         }
         self.set_synchronous(true)?;
-        let signed = self.in_transaction_or(
-            |error| error,
-            |writer| {
-                let now = now(writer.db)?;
-                let (series, key) = (writer.series.as_ref(), writer.chains.key.as_ref());
-                let (Some(series), Some(key), true) = (series, key, wanted) else {
-                    // Any synchronous commit also flushes earlier ones.
-                    touch(writer.db)?;
-                    return Ok(None);
-                };
-                let manifest = sign(writer.db, key, series, &writer.chains, now)?;
-                Ok(manifest.map(|manifest| (now, manifest)))
-            },
-        )?;
+        let signed = self.in_transaction(|writer| {
+            let now = now(writer.db)?;
+            let (series, key) = (writer.series.as_ref(), writer.chains.key.as_ref());
+            let (Some(series), Some(key), true) = (series, key, wanted) else {
+                // Any synchronous commit also flushes earlier ones.
+                touch(writer.db)?;
+                return Ok::<_, rusqlite::Error>(None);
+            };
+            let manifest = sign(writer.db, key, series, &writer.chains, now)?;
+            Ok(manifest.map(|manifest| (now, manifest)))
+        })?;
         // The series advances only after the manifest is stored.
         if let (Some((now, manifest)), Some(series)) = (signed, &mut self.series) {
             series.wrote(&manifest);
@@ -497,10 +494,8 @@ impl SqliteWriter<'_> {
         act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError>,
     ) -> Result<T, StoreError> {
         let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
-        let done = self
-            .set_synchronous(true)
-            .map_err(CommitError::Failed)
-            .and_then(|()| self.in_transaction_or(CommitError::Failed, work));
+        let ready = self.set_synchronous(true).map_err(CommitError::Failed);
+        let done = ready.and_then(|()| self.in_transaction(work));
         // The closure may have changed cached logs.
         self.chains.known.clear();
         if done.is_ok() {
@@ -513,14 +508,15 @@ impl SqliteWriter<'_> {
         })
     }
 
-    fn in_transaction_or<T, E>(
+    fn in_transaction<T, E: From<rusqlite::Error>>(
         &mut self,
-        wrap: impl Fn(rusqlite::Error) -> E,
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.db.execute_batch("BEGIN IMMEDIATE").map_err(&wrap)?;
-        let done = work(self)
-            .and_then(|done| self.db.execute_batch("COMMIT").map_err(&wrap).map(|()| done));
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        let done = work(self).and_then(|done| {
+            self.db.execute_batch("COMMIT")?;
+            Ok(done)
+        });
         if done.is_err() {
             // After an error the database may have rolled back already.
             drop(self.db.execute_batch("ROLLBACK"));
@@ -558,11 +554,8 @@ fn sign(
 
 fn weight(batch: &SealedBatch) -> usize {
     let records = batch.appends.iter().flat_map(|append| &append.records);
-    records
-        .map(|record| {
-            record.content.len() + record.blob.as_ref().map_or(0, |blob| blob.content.len())
-        })
-        .sum()
+    let blob = |record: &SealedRecord| record.blob.as_ref().map_or(0, |blob| blob.content.len());
+    records.map(|record| record.content.len() + blob(record)).sum()
 }
 
 #[cfg(test)]

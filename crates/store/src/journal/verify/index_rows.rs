@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use throughline_core::Tenant;
 
 use crate::journal::Journal;
-use crate::journal::verify::{Ledger, VerifyError, VerifyFailure, broken};
+use crate::journal::verify::{Ledger, VerifyError, VerifyFailure, broken, fail};
 use crate::row_mac::{IndexTable, RowSnapshot, STORE_TABLES, SegmentSums, Sum, TENANT_TABLES};
 
 impl RowSnapshot {
@@ -28,7 +28,7 @@ impl RowSnapshot {
             let Some(sums) = &segment.sums else {
                 let place =
                     format!("the chain of {} {}", segment.writer, self.name(segment.tenant));
-                return Some(broken(&place, "has a row whose MAC does not match"));
+                return Some(broken(place, "has a row whose MAC does not match"));
             };
             stored.entry(segment.tenant).or_default().merge(sums);
         }
@@ -43,14 +43,14 @@ impl RowSnapshot {
                 .iter()
                 .find_map(|table| differs(table, counted.get(table), stored.get(table)));
             if let Some((place, problem)) = wrong {
-                return Some(broken(&format!("{place} {}", self.name(tenant)), &problem));
+                return Some(broken(format!("{place} {}", self.name(tenant)), problem));
             }
         }
         let tally = self.tally?;
         let wrong = STORE_TABLES
             .iter()
             .find_map(|table| differs(table, self.store.get(table), tally.sums.get(table)));
-        wrong.map(|(place, problem)| broken(&place, &problem))
+        wrong.map(|(place, problem)| broken(place, problem))
     }
 }
 
@@ -73,7 +73,7 @@ impl Journal {
         let of = ledger.scope.as_ref();
         let read = self.backend.read_rows(self.keys.row_key(), of).await?;
         if let Some(wrong) = read.first_mismatch(of) {
-            return Err(wrong.into());
+            return Err(VerifyError::Broken(wrong));
         }
         let mut states = HashMap::new();
         for segment in &read.segments {
@@ -92,8 +92,7 @@ impl Journal {
                 Some((tenant, writer)) => format!("the rows of {writer} (tenant {tenant})"),
                 None => "the rows of the whole store".to_owned(),
             };
-            let problem = "are older than a signed manifest states";
-            return Err(broken(&place, problem).into());
+            return fail(place, "are older than a signed manifest states");
         }
         Ok(())
     }

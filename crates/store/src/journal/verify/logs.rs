@@ -4,12 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use throughline_core::{LogHead, LogId, Node, Rewind, Tenant, Tree, kind};
+use throughline_core::{LogHead, Node, Rewind, Tenant, Tree, kind};
 
 use crate::chain::nature;
 use crate::journal::Journal;
-use crate::journal::verify::{Ledger, VerifyError, broken};
-use crate::query::{Listing, Order, Span};
+use crate::journal::listing::Page;
+use crate::journal::verify::{Ledger, VerifyError, fail};
+use crate::query::{Order, Span};
 use crate::row::{ErasureReason, Row};
 
 /// The state of a log according to its records.
@@ -25,7 +26,7 @@ pub(super) struct LogSummary {
     rewinds: Vec<(u64, Option<u64>)>,
     /// Destroyed contents that need an erasure record.
     missing: Vec<MissingContent>,
-    said: RecordedErasures,
+    erasures: RecordedErasures,
 }
 
 /// A record whose content was destroyed.
@@ -57,7 +58,7 @@ impl LogSummary {
             bytes: 0,
             rewinds: Vec::new(),
             missing: Vec::new(),
-            said: RecordedErasures::default(),
+            erasures: RecordedErasures::default(),
         }
     }
 
@@ -84,34 +85,29 @@ impl LogSummary {
 
     /// Evaluates the content of a rewind or erasure record.
     pub(super) fn apply_content(&mut self, row: &Row, content: &Bytes) {
-        let why = match &*row.kind {
-            kind::REWIND => {
-                let entry = Tree::parse(content.clone()).ok();
-                let to = entry.and_then(|entry| entry.root().present("to").and_then(Node::u64));
-                self.rewinds.push((row.seq, to));
-                return;
-            }
-            kind::FORGOTTEN => ErasureReason::Forgotten,
-            kind::EXPIRED => ErasureReason::Expired,
-            _ => return,
-        };
-        self.said.hear(row.seq, why, content);
+        if *row.kind == *kind::REWIND {
+            let entry = Tree::parse(content.clone()).ok();
+            let to = entry.and_then(|entry| entry.root().present("to").and_then(Node::u64));
+            self.rewinds.push((row.seq, to));
+        } else if let Some(why) = ErasureReason::from_kind(&row.kind) {
+            self.erasures.add(row.seq, why, content);
+        }
     }
 
     /// Returns a record whose content was destroyed without a matching erasure record.
-    fn unsaid(&self, said: &RecordedErasures) -> Option<u64> {
-        self.missing.iter().find(|missing| !said.covers(missing)).map(|missing| missing.seq)
+    fn unexplained(&self, erasures: &RecordedErasures) -> Option<u64> {
+        self.missing.iter().find(|missing| !erasures.covers(missing)).map(|missing| missing.seq)
     }
 
     /// Describes a difference between the log's row and its records.
     fn differs(&self, head: &LogHead, parent: Option<&LogHead>) -> Option<String> {
-        for (what, found, said) in [
+        for (what, found, stated) in [
             ("ends at", self.last, head.last),
             ("has as last event", self.events, head.events),
             ("has in bytes", self.bytes, head.bytes),
         ] {
-            if found != said {
-                return Some(format!("{what} {found}, but its row states {said}"));
+            if found != stated {
+                return Some(format!("{what} {found}, but its row states {stated}"));
             }
         }
         let before = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -129,7 +125,7 @@ impl LogSummary {
             return Some("has rewinds that differ from its row".to_owned());
         }
         // The row shows the latest erasure.
-        let gone = self.said.all_before.iter().max_by_key(|(_, before)| **before);
+        let gone = self.erasures.all_before.iter().max_by_key(|(_, before)| **before);
         if head.gone != gone.map(|(why, _)| why.to_elision_reason()) {
             return Some("has an erasure state that differs from its row".to_owned());
         }
@@ -138,7 +134,7 @@ impl LogSummary {
 }
 
 impl RecordedErasures {
-    fn hear(&mut self, at: u64, why: ErasureReason, content: &Bytes) {
+    fn add(&mut self, at: u64, why: ErasureReason, content: &Bytes) {
         self.last = at;
         let Ok(entry) = Tree::parse(content.clone()) else { return };
         if entry.root().present("all").and_then(Node::bool) == Some(true) {
@@ -167,20 +163,20 @@ const MAX_READS: u32 = 8;
 impl Journal {
     /// Verifies that every missing content has an erasure record.
     pub(super) async fn verify_missing(&self, ledger: &Ledger) -> Result<(), VerifyError> {
-        let mut unsaid: Vec<_> =
-            ledger.logs.iter().filter(|(_, log)| log.unsaid(&log.said).is_some()).collect();
-        unsaid.sort_by_key(|(key, _)| *key);
-        for ((tenant, log), summary) in unsaid {
+        let logs = ledger.logs.iter();
+        let mut unexplained: Vec<_> =
+            logs.filter(|(_, log)| log.unexplained(&log.erasures).is_some()).collect();
+        unexplained.sort_by_key(|(key, _)| *key);
+        for ((tenant, log), summary) in unexplained {
             // An erasure after the start of the verification has its record after the verified
             // range.
-            let said = match self.backend.log(tenant, log).await? {
-                Some(head) => self.current_summary(tenant, &head).await?.said,
+            let erasures = match self.backend.log(tenant, log).await? {
+                Some(head) => self.current_summary(tenant, &head).await?.erasures,
                 None => RecordedErasures::default(),
             };
-            if let Some(seq) = summary.unsaid(&said) {
+            if let Some(seq) = summary.unexplained(&erasures) {
                 let place = format!("record {seq} of {log} (tenant {tenant})");
-                let problem = "has no content and no record of its destruction";
-                return Err(broken(&place, problem).into());
+                return fail(place, "has no content and no record of its destruction");
             }
         }
         Ok(())
@@ -192,14 +188,7 @@ impl Journal {
         let mut tenants = self.backend.tenants().await?;
         tenants.retain(|tenant| ledger.concerns(tenant));
         for tenant in tenants {
-            let everything = Listing {
-                kind: None,
-                of: None,
-                forks_of: None,
-                order: Order::Oldest,
-                after: None,
-                limit: u32::MAX >> 1,
-            };
+            let everything = Page { order: Order::Oldest, ..Page::everything() }.listing(None);
             for head in self.backend.logs(&tenant, everything).await? {
                 let key = (tenant.clone(), head.log.clone());
                 let proven = ledger.logs.get(&key);
@@ -208,17 +197,14 @@ impl Journal {
             }
         }
         if seen != ledger.logs.len() {
-            return Err(broken("some log", "has records but no row").into());
+            return fail("some log", "has records but no row");
         }
         // Problems inside the database concern only its operator.
         if ledger.scope.is_some() {
             return Ok(());
         }
         let problems = self.backend.check().await?;
-        match problems.first() {
-            None => Ok(()),
-            Some(problem) => Err(broken("the database:", problem).into()),
-        }
+        problems.first().map_or(Ok(()), |problem| fail("the database:", problem))
     }
 
     /// Verifies that a log's row matches its records. A log without its own records proves nothing
@@ -233,24 +219,25 @@ impl Journal {
             None => None,
             Some(fork) => self.backend.log(tenant, &fork.log).await?,
         };
+        let place = format!("{} (tenant {tenant})", head.log);
         let nothing = LogSummary::before(&head);
         let proven = proven.unwrap_or(&nothing);
         if head.last <= proven.last {
             let problem = proven.differs(&head, parent.as_ref());
-            return problem.map_or(Ok(()), |problem| Err(differs(tenant, &head.log, &problem)));
+            return problem.map_or(Ok(()), |problem| fail(place, problem));
         }
         // The log changed: other processes wrote to it or destroyed verified contents.
         let mut summary = self.current_summary(tenant, &head).await?;
         for _ in 0..MAX_READS {
             let Some(problem) = summary.differs(&head, parent.as_ref()) else { return Ok(()) };
             let Some(now) = self.backend.log(tenant, &head.log).await? else {
-                return Err(differs(tenant, &head.log, &problem));
+                return fail(place, problem);
             };
             // Only an erasure between the two reads explains the difference; its record follows the
             // row's end.
             let anew = self.current_summary(tenant, &now).await?;
-            if anew.said.last <= head.last {
-                return Err(differs(tenant, &head.log, &problem));
+            if anew.erasures.last <= head.last {
+                return fail(place, problem);
             }
             (head, summary) = (now, anew);
         }
@@ -273,17 +260,13 @@ impl Journal {
                 return Ok(summary);
             }
             for row in &rows {
-                let added = summary.add(row);
-                added.map_err(|problem| {
-                    broken(
-                        &format!("record {} of {} (tenant {tenant})", row.seq, head.log),
-                        &problem,
-                    )
-                })?;
-                let tells = [kind::REWIND, kind::FORGOTTEN, kind::EXPIRED].contains(&&*row.kind);
+                let place = || format!("record {} of {} (tenant {tenant})", row.seq, head.log);
+                summary.add(row).or_else(|problem| fail(place(), problem))?;
+                let has_effect =
+                    *row.kind == *kind::REWIND || ErasureReason::from_kind(&row.kind).is_some();
                 match row.erased {
                     Some(why) => summary.lose(row, why),
-                    None if !tells => {}
+                    None if !has_effect => {}
                     None => match self.content_or_erasure(tenant, &head.log, row).await? {
                         Ok((content, _)) => summary.apply_content(row, &content),
                         Err(why) => summary.lose(row, why),
@@ -292,8 +275,4 @@ impl Journal {
             }
         }
     }
-}
-
-fn differs(tenant: &Tenant, log: &LogId, problem: &str) -> VerifyError {
-    broken(&format!("{log} (tenant {tenant})"), problem).into()
 }

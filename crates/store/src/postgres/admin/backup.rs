@@ -5,14 +5,15 @@ use std::sync::Arc;
 use rusqlite::types::Value;
 use throughline_core::StoreError;
 use tokio::sync::mpsc;
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::backup_files::NewBackup;
 use crate::postgres::Shared;
-use crate::postgres::read::{damaged, field, number};
-use crate::query::Progress;
+use crate::postgres::read::number;
+use crate::postgres::rows::fields;
+use crate::query::{Progress, share};
+use crate::row_mac::Field;
 use crate::sqlite::PendingBackup;
+use crate::sync::blocking;
 
 /// Number of rows fetched at a time. Each may have a large content.
 const PAGE: i32 = 64;
@@ -63,8 +64,7 @@ pub(in crate::postgres) async fn backup(
     let keys = written.and_then(|written| written);
     let keys = keys.and_then(|keys| copied.map(|()| keys))?;
     let unpublished = Arc::into_inner(unpublished).ok_or(StoreError::Closed)?;
-    let published = tokio::task::spawn_blocking(move || unpublished.publish(keys)).await;
-    published.map_err(|_| StoreError::Closed)??;
+    blocking(move || unpublished.publish(keys)).await?;
     progress(1.0);
     Ok(())
 }
@@ -85,7 +85,7 @@ async fn copy(
         let counted = transaction.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
         total += number(&counted.map_err(error)?, 0)?;
     }
-    let mut done = 0_u64;
+    let mut done = 0;
     for (place, (table, columns)) in TABLES.into_iter().enumerate() {
         // Key files are compared with the store in the order of records.
         let order = if table == "salts" { " ORDER BY record" } else { "" };
@@ -97,40 +97,25 @@ async fn copy(
             if rows.is_empty() {
                 break;
             }
-            done += u64::try_from(rows.len()).unwrap_or(0);
-            let page = rows.iter().map(values).collect::<Result<_, _>>()?;
+            done += rows.len() as u64;
+            let values = |row| Ok(fields(row)?.into_iter().map(value).collect());
+            let page = rows.iter().map(values).collect::<Result<_, StoreError>>()?;
             if pages.send((place, page)).await.is_err() {
                 return Err(StoreError::invalid("cannot write the copy of the database"));
             }
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "an approximate share for a progress bar"
-            )]
-            progress((done as f64 / total.max(1) as f64).min(0.99));
+            progress(share(done, total).min(0.99));
         }
     }
     transaction.commit().await.map_err(error)
 }
 
-fn values(row: &Row) -> Result<Vec<Value>, StoreError> {
-    let value = |(index, column): (usize, &tokio_postgres::Column)| {
-        let kind = column.type_();
-        let value = if *kind == Type::INT8 {
-            field::<Option<i64>>(row, index)?.map(Value::from)
-        } else if *kind == Type::INT4 {
-            field::<Option<i32>>(row, index)?.map(Value::from)
-        } else if *kind == Type::INT2 {
-            field::<Option<i16>>(row, index)?.map(Value::from)
-        } else if *kind == Type::TEXT {
-            field::<Option<String>>(row, index)?.map(Value::from)
-        } else if *kind == Type::BYTEA {
-            field::<Option<Vec<u8>>>(row, index)?.map(Value::from)
-        } else {
-            return Err(damaged("a column"));
-        };
-        Ok(value.unwrap_or(Value::Null))
-    };
-    row.columns().iter().enumerate().map(value).collect()
+fn value(field: Field<'_>) -> Value {
+    match field {
+        Field::Null => Value::Null,
+        Field::Number(number) => Value::Integer(number),
+        Field::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        Field::Bytes(bytes) => Value::Blob(bytes.to_vec()),
+    }
 }
 
 /// Writes the pages to new files. Returns the key file, which is still locked.

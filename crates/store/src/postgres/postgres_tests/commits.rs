@@ -374,7 +374,7 @@ async fn append_after_erasure_in_same_group_stays() {
     let node = node(&url, "w1").await;
     let checkpoint = |content| SealedRecord { kind: "checkpoint".into(), ..record(content) };
     commit(&node, adding([opened("a", [record("1"), checkpoint("2")])])).await.unwrap();
-    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let id = node.shared.find_or_create_tenant(&tenant()).await.unwrap();
     let notice = SealedRecord { kind: "forgotten".into(), ..record("notice") };
     let mut erase = Erasure::records(log("a"), vec![1], ErasureReason::Forgotten);
     erase.checkpoints = true;

@@ -82,7 +82,7 @@ async fn a_group_that_is_sent_twice_is_written_once() {
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
-    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let id = node.shared.find_or_create_tenant(&tenant()).await.unwrap();
     let prepared = [PreparedBatch::new(adding([append("a", [record("x")])]), id)];
     let columns = Columns::from_group(&prepared);
     let client = client(&url).await;
@@ -106,7 +106,7 @@ async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
     let url = database().await;
     let node = node(&url, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
-    let id = node.shared.tenant_made(&tenant()).await.unwrap();
+    let id = node.shared.find_or_create_tenant(&tenant()).await.unwrap();
     let prepared = [PreparedBatch::new(adding([append("a", [record("x")])]), id)];
     let columns = Columns::from_group(&prepared);
     let params = columns.params([&"w9", &1_i64, &false, &KEY]);

@@ -43,9 +43,9 @@ async fn small_values_and_api_keys_are_stored() {
     assert_eq!(node.keep("secret", value("2")).await.unwrap(), value("1"));
     node.replace("secret", value("3")).await.unwrap();
     node.replace("epoch 1", value("%")).await.unwrap();
-    assert_eq!(node.kept("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
+    assert_eq!(node.values("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
     // Two values, and the tally.
-    assert_eq!(node.kept("").await.unwrap().len(), 3);
+    assert_eq!(node.values("").await.unwrap().len(), 3);
 
     let key = ApiKeyRow {
         tenant: tenant(),
