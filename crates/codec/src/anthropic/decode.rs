@@ -78,14 +78,14 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     if root.text_of("type").as_deref() == Some("error") || root.get("error").is_some() {
         return Err(CodecError::Provider(Box::new(decode_failure(root, body))));
     }
-    let content = root.get("content").filter(|content| content.is_array());
-    let content = content.ok_or_else(|| {
+    let list = root.get("content").filter(|list| list.is_array());
+    let list = list.ok_or_else(|| {
         CodecError::shape(WIRE, "response", "content", "must be a list of blocks")
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
     let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, id.as_ref());
-    let blocks = content.elements().enumerate();
+    let blocks = list.elements().enumerate();
     let items = blocks.map(|(part, block)| {
         read_block(&mut reader, ItemPosition::new(0, part), Role::Assistant, block, None)
     });

@@ -84,8 +84,8 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
-    let content = root.at("/output/message/content").filter(|content| content.is_array());
-    let Some(content) = content else {
+    let list = root.at("/output/message/content").filter(|list| list.is_array());
+    let Some(list) = list else {
         if root.get("output").is_none() && error_message(root).is_some() {
             return Err(CodecError::Provider(Box::new(decode_failure(root, None, body))));
         }
@@ -94,7 +94,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     };
     let origin = context.origin(None, None);
     let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, None);
-    let blocks = content.elements().enumerate();
+    let blocks = list.elements().enumerate();
     let items = blocks.map(|(part, block)| {
         read_block(&mut reader, ItemPosition::new(0, part), Role::Assistant, block, None)
     });
