@@ -39,13 +39,13 @@ pub struct AuditOutcome {
     /// The rules that the request breaks.
     pub findings: Vec<Finding>,
     /// The repairs that were applied.
-    pub mended: Vec<AppliedFix>,
+    pub fixes: Vec<AppliedFix>,
 }
 
 impl AuditOutcome {
     /// The outcome if the audit was skipped.
     pub fn skipped() -> Self {
-        Self { verdict: Verdict::Accept, findings: Vec::new(), mended: Vec::new() }
+        Self { verdict: Verdict::Accept, findings: Vec::new(), fixes: Vec::new() }
     }
 }
 
@@ -68,18 +68,18 @@ impl<'a> Preparation<'a> {
         let Some(level) = self.level else {
             let audit = audit(&transcript, self.target)?;
             let verdict = audit.verdict();
-            let outcome = AuditOutcome { verdict, findings: audit.findings, mended: Vec::new() };
+            let outcome = AuditOutcome { verdict, findings: audit.findings, fixes: Vec::new() };
             return Ok(PreparedCall { encoded, outcome });
         };
         let repair = repair(&transcript, self.target, level)?;
         let mut verdict = repair.audit.verdict();
-        if !repair.mended.is_empty()
+        if !repair.fixes.is_empty()
             && refresh_fates(self.codec, self.target, &mut encoded, repair.request)?
         {
             verdict = verdict.max(Verdict::Degrade);
         }
         let outcome =
-            AuditOutcome { verdict, findings: repair.audit.findings, mended: repair.mended };
+            AuditOutcome { verdict, findings: repair.audit.findings, fixes: repair.fixes };
         Ok(PreparedCall { encoded, outcome })
     }
 }

@@ -37,7 +37,7 @@ pub struct Repair {
     /// The repaired request; the original bytes if nothing changed.
     pub request: Request,
     /// The applied fixes, in order.
-    pub mended: Vec<AppliedFix>,
+    pub fixes: Vec<AppliedFix>,
     /// The audit of the repaired request.
     pub audit: Audit,
 }
@@ -64,7 +64,7 @@ pub fn repair(
     let mut repair = repair_at(transcript, target, Severity::Refuse, Vec::new())?;
     if reach == RepairLevel::Degraded && repair.audit.verdict() != Verdict::Refuse {
         let again = Transcript { request: &repair.request, ..*transcript };
-        let further = repair_at(&again, target, Severity::Degrade, repair.mended.clone())?;
+        let further = repair_at(&again, target, Severity::Degrade, repair.fixes.clone())?;
         // Keep the first repair if fixing degradations led to a rejection.
         if further.audit.verdict() != Verdict::Refuse {
             repair = further;
@@ -78,41 +78,42 @@ fn repair_at(
     transcript: &Transcript<'_>,
     target: &Target,
     least: Severity,
-    mut mended: Vec<AppliedFix>,
+    mut applied: Vec<AppliedFix>,
 ) -> Result<Repair, CodecError> {
     let mut request = transcript.request.clone();
     for _ in 0..PASSES {
         let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
-        let is_meant = |finding: &&Finding| finding.severity >= least && finding.mend.is_some();
+        let is_meant = |finding: &&Finding| finding.severity >= least && finding.auto_fix.is_some();
         let findings: Vec<&Finding> = looked.findings.iter().filter(is_meant).collect();
-        let mends: Vec<_> = findings.iter().filter_map(|finding| finding.mend.as_ref()).collect();
-        let taken = select_compatible(&mends);
+        let fixes: Vec<_> =
+            findings.iter().filter_map(|finding| finding.auto_fix.as_ref()).collect();
+        let taken = select_compatible(&fixes);
         let edits: Vec<_> = taken
             .iter()
-            .filter_map(|number| mends.get(*number))
-            .flat_map(|mend| &mend.edits)
+            .filter_map(|number| fixes.get(*number))
+            .flat_map(|fix| &fix.edits)
             .collect();
         if edits.is_empty() {
-            return Ok(Repair { request, mended, audit: looked });
+            return Ok(Repair { request, fixes: applied, audit: looked });
         }
         let body = apply(&Tree::parse(request.body.clone())?, &edits);
         if body == request.body {
-            return Ok(Repair { request, mended, audit: looked });
+            return Ok(Repair { request, fixes: applied, audit: looked });
         }
         for number in taken {
-            if let (Some(finding), Some(mend)) = (findings.get(number), mends.get(number)) {
-                mended.push(AppliedFix {
+            if let (Some(finding), Some(fix)) = (findings.get(number), fixes.get(number)) {
+                applied.push(AppliedFix {
                     rule: finding.rule,
                     path: finding.path.clone(),
                     message: finding.message.clone(),
-                    what: mend.what.clone(),
+                    what: fix.what.clone(),
                 });
             }
         }
         request.body = body;
     }
     let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
-    Ok(Repair { request, mended, audit: looked })
+    Ok(Repair { request, fixes: applied, audit: looked })
 }
 
 /// Replaces the encoded request with a repaired one and updates the Fates of removed reasoning.
@@ -121,11 +122,11 @@ pub(crate) fn refresh_fates(
     to: &dyn Codec,
     target: &Target,
     encoded: &mut EncodedRequest,
-    mended: Request,
+    repaired: Request,
 ) -> Result<bool, CodecError> {
     let asked = DecodeContext::of(target.clone());
     let before = to.decode_request(&encoded.request, &asked)?;
-    let after = to.decode_request(&mended, &asked)?;
+    let after = to.decode_request(&repaired, &asked)?;
     let seals = after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant);
     let mut seals: Multiset<&Bytes> = Multiset::new(seals);
     let mut thoughts: Multiset<&str> = Multiset::new(after.items.iter().filter_map(thought_text));
@@ -152,7 +153,7 @@ pub(crate) fn refresh_fates(
         }
     }
     encoded.prefix = to.encode(&after)?.prefix;
-    encoded.request = mended;
+    encoded.request = repaired;
     Ok(says_less)
 }
 

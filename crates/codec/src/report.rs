@@ -49,9 +49,9 @@ pub fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
 }
 
 /// Returns the changes that a repair made.
-pub fn applied_fixes_json(mended: &[AppliedFix]) -> Json {
+pub fn applied_fixes_json(fixes: &[AppliedFix]) -> Json {
     json::array(|a| {
-        for change in mended {
+        for change in fixes {
             a.object(members! {
                 "rule": change.rule.id, "path": change.path,
                 "message": shorten_opaque_words(&change.message),

@@ -67,13 +67,13 @@ fn recordings_accepted_requests_are_not_refused() {
             }
             // Repair leaves accepted requests unchanged.
             let codec = codec_of(&exchange.wire);
-            let mended = repair(
+            let repaired = repair(
                 &Transcript::new(codec, &sent).with_prior(&prior),
                 &to,
                 RepairLevel::Refused,
             )
             .unwrap();
-            assert_eq!(mended.request.body, sent.body, "{} #{index}", recording.name);
+            assert_eq!(repaired.request.body, sent.body, "{} #{index}", recording.name);
         }
         *counts.entry(key(exchange)).or_default() += 1;
     }
@@ -108,13 +108,13 @@ fn recordings_refused_requests_are_predicted() {
                     .collect();
                 assert_eq!(found, [*rule], "{}", recording.name);
                 let codec = codec_of(&exchange.wire);
-                let mended = repair(
+                let repaired = repair(
                     &Transcript::new(codec, &sent).with_prior(&prior),
                     &to,
                     RepairLevel::Refused,
                 )
                 .unwrap();
-                assert_ne!(mended.audit.verdict(), Verdict::Refuse, "{}", recording.name);
+                assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{}", recording.name);
             }
             foreseen += 1;
         }
@@ -199,7 +199,7 @@ fn issued_seals_survive_audit_and_repair() {
                 assert!(
                     now.contains(written.as_str()),
                     "case {case}, {wire}: {body}\n{now}\n{:#?}",
-                    repaired.mended
+                    repaired.fixes
                 );
             }
         }

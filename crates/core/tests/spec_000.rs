@@ -281,7 +281,7 @@ fn captured_thought_prints_its_native_json_and_wire_tag() {
         (Wire::OPENAI_CHAT, "openai-chat-reasoning-v1"),
         (Wire::GEMINI, "gemini-thought-part-v1"),
         (Wire::BEDROCK_CONVERSE, "bedrock-converse-reasoning-v1"),
-        (Wire::new("somebody-elses"), "somebody-elses"),
+        (Wire::new("another-elses"), "another-elses"),
     ];
     for (wire, tag) in tags {
         let native = r#"{"signature" : "c2ln"}"#;

@@ -204,7 +204,7 @@ fn published_event_schema_accepts_valid_events_and_rejects_invalid_ones() {
         assert_eq!(takes(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
     }
     assert!(takes(r#"{"type":"weather","mood":1}"#), "unknown types are valid events");
-    for wrong in ["{}", "1", r#"{"type":"plan","source":"nobody"}"#] {
+    for wrong in ["{}", "1", r#"{"type":"plan","source":"unknown"}"#] {
         assert!(!takes(wrong), "{wrong}");
     }
 }

@@ -169,11 +169,11 @@ impl Claims {
 
     /// A tenant name for the holder of a provider key. The name does not reveal the key.
     pub fn caller_tenant(&self, key: &str) -> Name {
-        let nobody = Tenant::from("");
+        let no_tenant = Tenant::from("");
         Name::from(format!(
             "{}{}",
             Self::CALLER_PREFIX,
-            self.authenticator(&nobody, &["caller", key], 20)
+            self.authenticator(&no_tenant, &["caller", key], 20)
         ))
     }
 

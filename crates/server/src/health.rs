@@ -106,9 +106,9 @@ async fn usage(gateway: &Gateway, caller: &Caller) -> Response {
             }
         });
         o.raw("used", &told(&sum, |_| {})).array("models", |a| {
-            for (whom, used) in &lines {
+            for (line, used) in &lines {
                 a.raw(&told(used, |o| {
-                    o.string("provider", &whom.provider).string("model", &whom.model);
+                    o.string("provider", &line.provider).string("model", &line.model);
                 }));
             }
         });

@@ -77,7 +77,10 @@ fn named_row_is_resolved_on_the_wire_of_the_path() {
     );
     assert_eq!(row("/at/xai/v1/responses"), pair("openai-responses", "xai"));
     assert_eq!(row("/at/xai/v1/chat/completions"), pair("openai-chat", "xai-chat"));
-    assert_eq!(route("/at/nobody/v1/messages", catalog()), Route::UnknownRow("nobody".to_owned()));
+    assert_eq!(
+        route("/at/unknown/v1/messages", catalog()),
+        Route::UnknownRow("unknown".to_owned())
+    );
 }
 
 #[test]

@@ -53,7 +53,9 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
         }
     }
     let deltas = |index: u32, text: &str, delta: fn(Name) -> Delta| {
-        pieces(text, nonce).into_iter().map(move |piece| Event::Delta { index, delta: delta(piece) })
+        pieces(text, nonce)
+            .into_iter()
+            .map(move |piece| Event::Delta { index, delta: delta(piece) })
     };
     let mut split = Vec::with_capacity(events.len() * 4);
     for event in events {

@@ -129,7 +129,7 @@ async fn run_case(case: &Case) {
     let reach =
         if severity == Severity::Refuse { RepairLevel::Refused } else { RepairLevel::Degraded };
     let repaired = talk.repair(&spoiled, reach);
-    assert!(!repaired.mended.is_empty(), "{}: nothing was repaired", case.rule);
+    assert!(!repaired.fixes.is_empty(), "{}: nothing was repaired", case.rule);
     let after = talk.send(repaired.request.body.clone()).await;
     let sent = String::from_utf8_lossy(&repaired.request.body).into_owned();
     assert_eq!(after.status, 200, "{}: after repair: {}\n{sent}", case.rule, after.text());
@@ -160,8 +160,8 @@ fn is_content(case: &Case, simulator: &Simulator, answer: &SimResponse, sent: &s
         Symptom::CacheMiss => {
             let entries = simulator.ledger().entries;
             let cached: Vec<u64> = entries.iter().map(|entry| entry.cached).collect();
-            let [.., spoiled, mended] = cached[..] else { panic!("too few requests") };
-            assert!(mended > spoiled, "{}: cache reads did not recover: {cached:?}", case.rule);
+            let [.., spoiled, recovered] = cached[..] else { panic!("too few requests") };
+            assert!(recovered > spoiled, "{}: cache reads did not recover: {cached:?}", case.rule);
         }
     }
 }

@@ -32,7 +32,7 @@ macro_rules! on_both {
 
 on_both! {
     requests_happen_once => super::requests::assert_one_effect_per_request;
-    nobody_writes_behind_anothers_fence => super::leases::hold;
+    fenced_writers_cannot_write => super::leases::hold;
 }
 
 /// The child process, which reads its job from its task.

@@ -53,7 +53,7 @@ async fn verify_file(file: &Path, witness: Option<&Manifest>) -> Result<VerifyRe
 async fn verify_beside_writer(file: &Path) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let runtime = tokio::runtime::Handle::current();
-    let somebody_writes = |_| {
+    let write_meanwhile = |_| {
         for (tenant, log) in [("one", "other"), ("others", "meanwhile")] {
             let append = Append::new(log).record(NewRecord::new("note", "b"));
             // A store that was changed may reject the batch.
@@ -63,7 +63,7 @@ async fn verify_beside_writer(file: &Path) -> Result<VerifyReport, StoreError> {
     };
     let append = Append::new("meanwhile").opening(LogOpening::thread());
     drop(journal.commit(Batch::new("others").append(append)).await);
-    let proof = journal.verify(None, &somebody_writes).await;
+    let proof = journal.verify(None, &write_meanwhile).await;
     // The last write need not be signed.
     drop(journal.close().await);
     proof

@@ -171,7 +171,7 @@ fn usage_outside_turns_is_counted() {
         r#"{"type":"replay","turn":1,"kept":3}"#,
         r#"{"type":"reflection","id":"r1","turn":1,"text":"All is well."}"#,
         r#"{"type":"turn","phase":"start","turn":2,"model":"m"}"#,
-        r#"{"type":"run","status":"failed","reason":"nobody answered"}"#,
+        r#"{"type":"run","status":"failed","reason":"no one answered"}"#,
     ];
     let mut fold = fold();
     let spans = fold.record(&record(1, &events.map(str::to_owned)));

@@ -31,7 +31,7 @@ interface CallRecord extends Omit<CallRow, "microseconds"> {
   attempts?: { endpoint: string; said: string }[];
   fates?: { item: string; visible: string; seals: string[] }[];
   findings?: Finding[];
-  mended?: { rule: string; path: string; message: string; mend: string }[];
+  repaired?: { rule: string; path: string; message: string; fix: string }[];
   restore_findings?: { item: string; message: string }[];
   warnings?: { setting: string; message: string }[];
   rules?: Record<string, { title: string; why: string; fix: string; provider_error?: string; evidence: Evidence[] }>;
@@ -108,14 +108,14 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
 
 function Findings({ record }: { record: CallRecord }) {
   const findings = record.findings ?? [];
-  const repairs = record.mended ?? [];
+  const repairs = record.repaired ?? [];
   const others = [...(record.restore_findings ?? []).map((one) => `${one.item}: ${one.message}`), ...(record.warnings ?? []).map((one) => `${one.setting}: ${one.message}`)];
   return (
     <section aria-labelledby="findings">
       <h2 id="findings">Audit</h2>
       {!findings.length && !repairs.length && !others.length ? <p class="same">No findings.</p> : null}
       {repairs.map((one) => (
-        <FindingCard severity="repaired" rule={one.rule} path={one.path} message={one.message} fix={one.mend} about={record.rules?.[one.rule]} />
+        <FindingCard severity="repaired" rule={one.rule} path={one.path} message={one.message} fix={one.fix} about={record.rules?.[one.rule]} />
       ))}
       {findings.map((one) => (
         <FindingCard severity={one.severity} rule={one.rule} path={one.path} message={one.message} fix={one.fix} about={record.rules?.[one.rule]} />

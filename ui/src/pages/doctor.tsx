@@ -29,7 +29,7 @@ interface DoctorReport {
   provider: string;
   model: string;
   audit: Audit;
-  repair: { verdict: string; mended: { rule: string; path: string; message: string; change: string }[]; request: string };
+  repair: { verdict: string; repaired: { rule: string; path: string; message: string; change: string }[]; request: string };
   translation?: { wire: string; provider: string; model: string; fates: TranslatedPart[]; warnings: { setting: string; message: string }[]; request: string };
 }
 
@@ -155,9 +155,9 @@ function Result({ report, submitted }: { report: DoctorReport; submitted: string
       </section>
       <section class="card" aria-labelledby="repair">
         <h2 id="repair">Repair</h2>
-        {repair.mended.length ? (
+        {repair.repaired.length ? (
           <ul class="notes">
-            {repair.mended.map((one) => (
+            {repair.repaired.map((one) => (
               <li>
                 <code>{one.rule}</code> <bdi>{plain(one.change)}</bdi> <span class="dim">at {plain(one.path)}</span>
               </li>

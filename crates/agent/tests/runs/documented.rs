@@ -207,7 +207,7 @@ async fn summarised(reflection: &str) -> (String, String) {
         match (results(call), is_note) {
             _ if is_summary(call) => ScriptedAnswer::Text(r#"{"summary":"they looked"}"#),
             (1, true) => ScriptedAnswer::Text("the first is dark"),
-            (2, true) => ScriptedAnswer::Text("nobody lives in the second house"),
+            (2, true) => ScriptedAnswer::Text("no one lives in the second house"),
             (_, true) => ScriptedAnswer::Text("so it must be number three"),
             (0..=2, false) => ScriptedAnswer::Calls(&[("look", "{}")]),
             _ => ScriptedAnswer::Thinks("a thought of its own", "it is the third"),
@@ -233,12 +233,12 @@ async fn reflection_keep_last_survives_summaries_and_summarize_covers_older_note
     let (from, summary) =
         summarised(r#"{"cadence":"after_tool","keepLast":1,"summarize":true}"#).await;
     assert!(from.contains("note to oneself: the first is dark\n"), "{from}");
-    assert!(from.contains("nobody lives") && !from.contains("must be number three"), "{from}");
+    assert!(from.contains("no one lives") && !from.contains("must be number three"), "{from}");
     assert!(summary.contains("- so it must be number three"), "{summary}");
-    assert!(!summary.contains("nobody lives"), "{summary}");
+    assert!(!summary.contains("no one lives"), "{summary}");
     let (from, summary) = summarised(r#"{"cadence":"after_tool","keepLast":2}"#).await;
     assert!(!from.contains("note to oneself"), "summarize is off by itself: {from}");
-    assert!(summary.contains("nobody lives") && !summary.contains("is dark"), "{summary}");
+    assert!(summary.contains("no one lives") && !summary.contains("is dark"), "{summary}");
 }
 
 #[tokio::test]

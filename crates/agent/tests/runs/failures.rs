@@ -287,12 +287,12 @@ async fn inconsistent_snapshot_is_rejected() {
     let scene = Scene::new(models, vec![ToolSpec::new("sign").needs_approval()]).await;
     let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     let whole = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
-    let mut nobody = whole.clone();
-    nobody.progress.agent = "nobody".into();
+    let mut unknown = whole.clone();
+    unknown.progress.agent = "unknown".into();
     let mut empty = whole.clone();
     empty.items.clear();
     for (snapshot, problem) in [
-        (nobody, "progress.agent: nobody is not a declared agent"),
+        (unknown, "progress.agent: unknown is not a declared agent"),
         (empty, "progress.calls: no item contains the tool call call_0_0"),
     ] {
         match scene.runner.restore(&us(), snapshot).await {
@@ -339,8 +339,8 @@ async fn owner_reports_kind_of_refusal() {
     let (us, run) = (us(), begun.run);
     let telling = async {
         patient.began.notified().await;
-        let nobody = RunCommand::Decide(ToolApprovalResolution::new("nobody".into(), true));
-        let told = other.send_command(&us, &run, nobody).await;
+        let unknown = RunCommand::Decide(ToolApprovalResolution::new("unknown".into(), true));
+        let told = other.send_command(&us, &run, unknown).await;
         patient.end.notify_one();
         told
     };

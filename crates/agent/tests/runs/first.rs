@@ -93,8 +93,8 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
     assert!(state.context("__awaitingApproval").is_some());
     let (runner, run) = (&scene.runner, &begun.run);
     let refused = |error: Result<(), RunError>| error.unwrap_err().to_string();
-    let none = runner.send_command(&us(), run, approve("nobody", true)).await;
-    assert_eq!(refused(none), "Pending approval not found for id: nobody");
+    let none = runner.send_command(&us(), run, approve("unknown", true)).await;
+    assert_eq!(refused(none), "Pending approval not found for id: unknown");
     let mut wrong = ToolApprovalResolution::new(id.clone(), true);
     wrong.approved_args = Some(json(r#"{"a":"x"}"#));
     let wrong = runner.send_command(&us(), run, RunCommand::Decide(wrong)).await;

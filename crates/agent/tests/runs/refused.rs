@@ -74,7 +74,7 @@ impl WaitingRun {
 
     /// Returns invalid decisions, each with the expected error.
     fn malformed(&self) -> Vec<(RunCommand, String)> {
-        let of_nobody = |problem: &str| problem.to_owned() + " not found for id: nobody";
+        let of_unknown = |problem: &str| problem.to_owned() + " not found for id: unknown";
         match self.what {
             PendingKind::Approval => {
                 let id = &self.id;
@@ -82,9 +82,9 @@ impl WaitingRun {
                 edited.approved_args = Some(Json::parse(r#"{"to":7}"#.to_owned()).unwrap());
                 let mut other = ToolApprovalResolution::new(id.clone(), true);
                 other.extras.push(("argsHash".into(), throughline_core::json::string("beef")));
-                let nobody = ToolApprovalResolution::new("nobody".into(), true);
+                let unknown = ToolApprovalResolution::new("unknown".into(), true);
                 vec![
-                    (RunCommand::Decide(nobody), of_nobody("Pending approval")),
+                    (RunCommand::Decide(unknown), of_unknown("Pending approval")),
                     (RunCommand::Decide(edited), "approvedArgs do not fit the schema".to_owned()),
                     (
                         RunCommand::Decide(other),
@@ -94,11 +94,11 @@ impl WaitingRun {
                 ]
             }
             PendingKind::Question => {
-                let mut nobody = UserQuestionResolution::new("nobody".into());
-                nobody.cancelled = Some(true);
+                let mut unknown = UserQuestionResolution::new("unknown".into());
+                unknown.cancelled = Some(true);
                 let decision = ToolApprovalResolution::new(self.id.clone(), true);
                 vec![
-                    (RunCommand::Answer(nobody), of_nobody("Pending user question")),
+                    (RunCommand::Answer(unknown), of_unknown("Pending user question")),
                     (self.answer("Which?", &[]), "Missing answer".to_owned()),
                     (self.answer("Which?", &["Green"]), "is not an option of".to_owned()),
                     (self.answer("Which?", &["Red", "Blue"]), "only one option".to_owned()),
@@ -154,7 +154,7 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn nobody_decides_a_second_time() {
+async fn decisions_are_made_only_once() {
     for what in BOTH {
         let waiting = WaitingRun::open(what, None).await;
         waiting.tell(&us(), waiting.right()).await.unwrap();

@@ -36,8 +36,9 @@ async fn is_summarised(model: &str) -> bool {
     let start = RunRequest { thread: Some(first.thread), ..Scene::start(agent, "second") };
     let run = scene.runner.start(start).await.unwrap().run;
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Waiting);
-    let nobody = scene.runner.send_command(&us(), &run, RunCommand::Switch("nobody".into())).await;
-    assert_eq!(nobody.unwrap_err().to_string(), "there is no model nobody");
+    let unknown =
+        scene.runner.send_command(&us(), &run, RunCommand::Switch("unknown".into())).await;
+    assert_eq!(unknown.unwrap_err().to_string(), "there is no model unknown");
     scene.runner.send_command(&us(), &run, RunCommand::Switch(model.into())).await.unwrap();
     let waits = scene.state(&run).await.smart.pending_approvals.unwrap()[0].id.clone();
     let allowed = RunCommand::Decide(ToolApprovalResolution::new(waits, true));

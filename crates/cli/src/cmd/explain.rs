@@ -151,7 +151,7 @@ impl ExplainPage {
         });
         self.out.push_str(&SourceText::new(&tree).draw_whole(mark.as_ref(), self.width));
         if example.fixed != example.failing && !example.fixed.is_empty() {
-            self.heading("Mended");
+            self.heading("Repaired");
             self.difference(example.failing, example.fixed);
         }
     }
@@ -167,9 +167,9 @@ impl ExplainPage {
     }
 
     /// Prints the changed lines with some context.
-    fn difference(&mut self, failing: &str, mended: &str) {
-        let (failing, mended) = (masked(failing), masked(mended));
-        let diff = TextDiff::from_lines(&failing, &mended);
+    fn difference(&mut self, failing: &str, fixed: &str) {
+        let (failing, fixed) = (masked(failing), masked(fixed));
+        let diff = TextDiff::from_lines(&failing, &fixed);
         let room = self.width.saturating_sub(4);
         for (number, group) in diff.grouped_ops(2).iter().enumerate() {
             if number > 0 {

@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
         .map_err(|error| subject.bad_data(error))?;
     if let Some(file) = options.report.as_deref().filter(|file| file.as_os_str() != "-") {
         let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
-        let mut report = applied_fixes_json(&repaired.mended).bytes().to_vec();
+        let mut report = applied_fixes_json(&repaired.fixes).bytes().to_vec();
         report.push(b'\n');
         text::write_report("--report", file, read, &report)?;
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
     let left: Vec<&Finding> = left.collect();
     match &options.report {
         Some(file) if file.as_os_str() == "-" => {
-            anstream::eprintln!("{}", applied_fixes_json(&repaired.mended).as_str());
+            anstream::eprintln!("{}", applied_fixes_json(&repaired.fixes).as_str());
         }
         Some(_) => {}
         None => tell(&subject, &repaired, &left)?,
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
 /// Prints the changes and the remaining problems.
 fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(), Failure> {
     let width = text::width(std::io::stderr());
-    let changes = &repaired.mended;
+    let changes = &repaired.fixes;
     if std::io::stdout().is_terminal() {
         anstream::eprintln!();
     }
@@ -113,7 +113,7 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
         (_, 0) => anstream::eprintln!(
             "{} {}: {made}; no rule of {provider} is violated now",
             text::mark(true),
-            "mended".green().bold()
+            "repaired".green().bold()
         ),
         (_, refused) => anstream::eprintln!(
             "{} {}: {made}; {} could not be repaired",

@@ -192,7 +192,7 @@ fn json_of(wires: &[&[&'static Rule]]) -> Vec<Value> {
                 "model": example.model,
                 "prior": example.prior,
                 "failing": example.failing,
-                "mended": example.fixed,
+                "fixed": example.fixed,
             },
         })
     };

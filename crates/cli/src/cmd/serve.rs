@@ -121,7 +121,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let server = throughline_server::Server::new(gateway, Some(Arc::new(agents)));
     let open = match (has_keys, allow_open) {
         (true, _) => AccessMode::Keys,
-        (false, true) => AccessMode::Everybody,
+        (false, true) => AccessMode::AnyMachine,
         (false, false) => AccessMode::ThisMachine,
     };
     text::write_styled(&welcome::welcome(config, address, store, open))?;

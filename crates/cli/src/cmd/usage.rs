@@ -43,19 +43,19 @@ fn sums(opened: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAm
         for record in records.iter().filter(|record| &*record.kind == "usage") {
             let day = text::day(record.at);
             let lines = record.content.bytes().map(UsageKey::lines).unwrap_or_default();
-            for (whom, used) in lines.iter().filter(|(whom, _)| whom.tenant == opened.tenant) {
-                let group = by.iter().map(|by| part(*by, whom, &day)).collect();
+            for (line, used) in lines.iter().filter(|(line, _)| line.tenant == opened.tenant) {
+                let group = by.iter().map(|by| part(*by, line, &day)).collect();
                 sums.entry(group).or_insert_with(UsageAmount::default).add(used);
             }
         }
     }
 }
 
-fn part(by: UsageBy, whom: &UsageKey, day: &str) -> Option<String> {
+fn part(by: UsageBy, line: &UsageKey, day: &str) -> Option<String> {
     match by {
-        UsageBy::Key => whom.key.as_ref().map(ToString::to_string),
-        UsageBy::Provider => Some(whom.provider.to_string()),
-        UsageBy::Model => Some(whom.model.to_string()),
+        UsageBy::Key => line.key.as_ref().map(ToString::to_string),
+        UsageBy::Provider => Some(line.provider.to_string()),
+        UsageBy::Model => Some(line.model.to_string()),
         UsageBy::Day => Some(day.to_owned()),
     }
 }

@@ -375,8 +375,8 @@ fn invalid_routes_are_reported() {
                 .to_owned(),
         ),
         (
-            route("targets = [\"nobody/x\"]"),
-            "3:12: the target `nobody/x` names an unknown provider: add [providers.nobody]"
+            route("targets = [\"unknown/x\"]"),
+            "3:12: the target `unknown/x` names an unknown provider: add [providers.unknown]"
                 .to_owned(),
         ),
         (

@@ -101,7 +101,7 @@ fn unknown_names_get_suggestions() {
     ] {
         assert_eq!(refused(&routes, model), said);
     }
-    for model in ["", "/", "openai/", "sim/", "sim/llama-4", "nobody/x", "whatever it is"] {
+    for model in ["", "/", "openai/", "sim/", "sim/llama-4", "unknown/x", "whatever it is"] {
         let said = refused(&routes, model);
         let begin = format!(
             "there is no model `{model}`; use PROVIDER/model with one of work-claude, opus, \

@@ -13,7 +13,7 @@ use crate::traces::Receiver;
 
 const ADA: &str = "x-api-key: sk-adas-own\r\n";
 const BOB: &str = "x-api-key: sk-bobs-own\r\n";
-const NOBODY: &str = "";
+const NO_KEY: &str = "";
 
 /// A provider, and a gateway that has it under several names.
 struct CallerSetup {
@@ -124,7 +124,7 @@ fn caller_key_reaches_the_provider_and_isolates_conversations() {
         assert_eq!(house.noted().account, house.account(ADA));
         let messages = visible_conversation(&question, &answer);
         // The same visible conversation of another caller is a different one.
-        for (other, header) in [(BOB, BOB), (NOBODY, NOBODY)] {
+        for (other, header) in [(BOB, BOB), (NO_KEY, NO_KEY)] {
             house.answered(&model, other, &messages);
             assert_eq!(house.noted().returned, [], "{provider} {other}");
             assert_eq!(house.noted().account, house.account(header), "{provider} {other}");
@@ -155,7 +155,7 @@ fn gateway_key_replaces_caller_keys() {
 #[test]
 fn missing_gateway_key_is_reported_and_caller_key_is_not_used() {
     let house = CallerSetup::new("callers-missing");
-    for key in [ADA, NOBODY] {
+    for key in [ADA, NO_KEY] {
         let said = house.ask("missing/claude-sonnet-4-5", key, &[user("Hello")]);
         assert!(said.starts_with("HTTP/1.1 502"), "{said}");
         let reason = "the request to missing cannot be sent: no API key: $NO_SUCH_KEY is not set";
@@ -170,9 +170,9 @@ fn missing_gateway_key_is_reported_and_caller_key_is_not_used() {
 fn local_server_is_found_by_its_variable_without_a_key() {
     let house = CallerSetup::new("callers-open");
     let body = json!({"model": "ollama/deepseek-v4-pro", "messages": [user("Hello")]}).to_string();
-    let said = house.serving.said("POST", "/v1/chat/completions", NOBODY, &body);
+    let said = house.serving.said("POST", "/v1/chat/completions", NO_KEY, &body);
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    assert_eq!(house.noted().account, house.account(NOBODY));
+    assert_eq!(house.noted().account, house.account(NO_KEY));
     let ready = "plain, kind, ours, signed, sim, bedrock, ollama, ollama-native;";
     assert!(house.serving.welcome.contains(ready), "{}", house.serving.welcome);
 }

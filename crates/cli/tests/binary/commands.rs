@@ -167,10 +167,10 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             "possible values: anthropic-messages, openai-responses",
         ),
         (
-            vec!["show", "--provider", "nobody", "-"],
+            vec!["show", "--provider", "unknown", "-"],
             b"{\"type\":\"message\",\"content\":[]}",
             2,
-            "provider `nobody` does not support anthropic-messages",
+            "provider `unknown` does not support anthropic-messages",
         ),
         (
             vec!["show", "--wire", "gemini", EXAMPLE],

@@ -251,7 +251,7 @@ fn watches(browser: &Browser, stage: &ConsoleFixture) {
     for part in 2..6 {
         stage.slow.say(ModelPiece::Text(words(part * 10, part * 10 + 10)));
     }
-    stage.proxy.mend();
+    stage.proxy.restore();
     browser.wait("document.querySelector('.connection.live')");
     browser.reads("number 57");
     let shown = "[...document.querySelectorAll('.row.message.own .long-text')].map((one) => one.innerText).join('')";

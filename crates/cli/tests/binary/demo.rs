@@ -105,7 +105,7 @@ fn interactive_demo_uses_the_users_decisions() {
 
 #[test]
 fn interactive_demo_fails_at_end_of_input() {
-    let (ran, home) = played("demo-nobody", &["--interactive"], "1\n");
+    let (ran, home) = played("demo-unknown", &["--interactive"], "1\n");
     assert_eq!(ran.code, 2, "{}\n{}", ran.out, ran.err);
     assert!(ran.err.contains("standard input is closed"), "{}", ran.err);
     assert!(!home.join("deployed").exists());

@@ -447,10 +447,10 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         (vec![], b"", 2, "required arguments were not provided"),
         (vec!["--model", "", EXAMPLE], b"", 2, "a value is required"),
         (
-            vec!["--provider", "nobody", EXAMPLE],
+            vec!["--provider", "unknown", EXAMPLE],
             b"",
             2,
-            "provider `nobody` does not support anthropic-messages",
+            "provider `unknown` does not support anthropic-messages",
         ),
         (
             vec!["--account-created", "yesterday", EXAMPLE],

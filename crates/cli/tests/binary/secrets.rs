@@ -190,7 +190,7 @@ fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
         ("/v1/responses", format!(r#"{{"model":"sim/gpt-5.2","input":"{}"#, canary(14))),
         ("/v1/responses", format!(r#"{{"input":"{}"}}"#, canary(14))),
         ("/v1/messages", canary(14).repeat(4000)),
-        ("/v1/messages", conversation("nobody/claude", false)),
+        ("/v1/messages", conversation("unknown/claude", false)),
         ("/nowhere", "{}".to_owned()),
     ] {
         heard.note(&serving.said("POST", path, &headers(1), &body), &[]);

@@ -78,8 +78,8 @@ fn gateway_answers_records_usage_and_stops() {
     }
     let ran = kept.run(&["usage", "--by", "day,model"]);
     assert!(ran.out.starts_with("day ") && ran.out.contains("claude-sonnet-4-5"), "{}", ran.out);
-    let ran = kept.run(&["usage", "--tenant", "nobody"]);
-    assert!(ran.out.contains("the tenant nobody has no calls"), "{}", ran.out);
+    let ran = kept.run(&["usage", "--tenant", "unknown"]);
+    assert!(ran.out.contains("the tenant unknown has no calls"), "{}", ran.out);
 }
 
 /// Agents survive a restart, and the usage of their runs is charged to the key that started them.

@@ -29,7 +29,7 @@ fn store_session_matches_its_snapshot() {
         &["threads"],
         &["threads", "--limit", "1"],
         &["threads", "--limit", "1", "--after", "trip-2"],
-        &["threads", "--tenant", "nobody"],
+        &["threads", "--tenant", "unknown"],
         &["runs"],
         &["runs", "--thread", "notes"],
         &["items", "trip"],

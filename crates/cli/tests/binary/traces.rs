@@ -222,11 +222,11 @@ fn file_sink_session_can_be_exported_again() {
     let said = serving.said("GET", &path, "", "");
     let shown: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(shown, again);
-    let said = serving.said("GET", "/v1/throughline/runs/run_nobody/trace", "", "");
+    let said = serving.said("GET", "/v1/throughline/runs/run_unknown/trace", "", "");
     assert!(said.starts_with("HTTP/1.1 404"), "{said}");
     let silent = kept.run(&["traces", "export", &run, "--no-data"]);
     assert!(!silent.out.contains("What is the time?"), "{}", silent.out);
-    let unknown = kept.run(&["traces", "export", "run_nobody"]);
+    let unknown = kept.run(&["traces", "export", "run_unknown"]);
     assert_eq!(unknown.code, 2, "{}", unknown.err);
 }
 

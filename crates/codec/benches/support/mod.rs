@@ -78,7 +78,7 @@ fn words(turn: usize, count: usize) -> String {
         "keeps",
         "its",
         "course;",
-        "nobody",
+        "unknown",
         "asks\n",
         "why",
         "it",

@@ -83,7 +83,7 @@ fn two_thoughts() -> [Value; 3] {
 }
 
 #[test]
-fn every_example_is_broken_by_its_own_rule_and_mended() {
+fn every_example_breaks_its_own_rule_and_is_repaired() {
     check_examples(&AnthropicMessages);
 }
 
@@ -373,16 +373,16 @@ fn every_change_to_a_thought_is_reported_and_repaired() {
 #[test]
 fn thinking_may_not_be_partly_omitted_with_a_budget() {
     let [first, second, call] = two_thoughts();
-    let (lines, is_mended) = changed(&manual(), &[first.clone(), call.clone()]);
+    let (lines, is_repaired) = changed(&manual(), &[first.clone(), call.clone()]);
     assert_eq!(
-        (lines, is_mended),
+        (lines, is_repaired),
         (vec!["refuse thinking-dropped messages.1.content.1".to_owned()], true)
     );
     let (lines, _) = changed(&adaptive(), &[second, call.clone()]);
     assert_eq!(lines, ["degrade thinking-dropped messages.1.content.0"]);
-    let (lines, is_mended) = changed(&manual(), &[call]);
+    let (lines, is_repaired) = changed(&manual(), &[call]);
     let expected = vec!["refuse tool-loop-needs-thinking messages.1.content.0".to_owned()];
-    assert_eq!((lines, is_mended), (expected, true));
+    assert_eq!((lines, is_repaired), (expected, true));
 }
 
 #[test]

@@ -36,8 +36,8 @@ impl Comparison<'_> {
         let message =
             "the content is unchanged since the previous request, but the member order differs";
         let edit = Edit::Replace(place.clone(), before);
-        let mend = Fix::new("restores the element as it was sent before", [edit]);
-        Some(Finding::in_range(rule, place, message).with_auto_fix(mend))
+        let fix = Fix::new("restores the element as it was sent before", [edit]);
+        Some(Finding::in_range(rule, place, message).with_auto_fix(fix))
     }
 }
 

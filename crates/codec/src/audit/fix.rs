@@ -61,12 +61,12 @@ impl Edit {
 /// Selects the fixes whose edits do not overlap, in order, and returns their indexes.
 ///
 /// Edited ranges are kept as disjoint intervals, so each edit costs one lookup in an ordered map.
-pub(crate) fn select_compatible(mends: &[&Fix]) -> Vec<usize> {
+pub(crate) fn select_compatible(fixes: &[&Fix]) -> Vec<usize> {
     let mut edited = Intervals::default();
     let mut taken: Vec<usize> = Vec::new();
-    for (number, mend) in mends.iter().enumerate() {
-        if !mend.edits.iter().any(|edit| edited.overlaps(edit.place())) {
-            mend.edits.iter().for_each(|edit| edited.add(edit.place()));
+    for (number, fix) in fixes.iter().enumerate() {
+        if !fix.edits.iter().any(|edit| edited.overlaps(edit.place())) {
+            fix.edits.iter().for_each(|edit| edited.add(edit.place()));
             taken.push(number);
         }
     }
@@ -270,5 +270,5 @@ impl<'t, 'o> ListWriter<'t, 'o> {
 }
 
 #[cfg(test)]
-#[path = "mend_tests.rs"]
-mod mend_tests;
+#[path = "fix_tests.rs"]
+mod fix_tests;

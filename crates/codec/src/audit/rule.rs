@@ -159,7 +159,7 @@ pub struct Finding {
     /// Advice on how to fix this violation.
     pub fix: Cow<'static, str>,
     /// An automatic fix, if there is one.
-    pub mend: Option<Fix>,
+    pub auto_fix: Option<Fix>,
 }
 
 impl Finding {
@@ -178,7 +178,7 @@ impl Finding {
             message: message.into(),
             provider_error: rule.provider_error.map(Cow::Borrowed),
             fix: Cow::Borrowed(rule.fix),
-            mend: None,
+            auto_fix: None,
         }
     }
 
@@ -220,7 +220,7 @@ impl Finding {
     /// Sets the automatic fix, if there is one.
     #[must_use]
     pub fn with_auto_fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
-        self.mend = fix.into();
+        self.auto_fix = fix.into();
         self
     }
 }

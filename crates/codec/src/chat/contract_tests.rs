@@ -46,7 +46,7 @@ fn looked(provider: &str, model: &str, documents: &[&str], body: &str) -> Audit 
     audit(&Transcript::new(&OpenAiChat, &request).with_prior(&prior), &target).unwrap()
 }
 
-fn mended(
+fn repair_body(
     provider: &str,
     model: &str,
     documents: &[&str],
@@ -108,12 +108,13 @@ fn repair_of_every_example_is_idempotent() {
         let example = &rule.example;
         let (provider, model) = (example.provider, example.model);
         let repaired =
-            mended(provider, model, example.prior, example.failing, RepairLevel::Degraded);
+            repair_body(provider, model, example.prior, example.failing, RepairLevel::Degraded);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept, "{}", rule.id);
         let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
-        let again = mended(provider, model, example.prior, &body, RepairLevel::Degraded);
+        let again = repair_body(provider, model, example.prior, &body, RepairLevel::Degraded);
         assert_eq!(again.request, repaired.request, "{}", rule.id);
-        let accepted = mended(provider, model, example.prior, example.fixed, RepairLevel::Degraded);
+        let accepted =
+            repair_body(provider, model, example.prior, example.fixed, RepairLevel::Degraded);
         assert_eq!(accepted.request.body, example.fixed.as_bytes(), "{}", rule.id);
     }
 }
@@ -136,7 +137,7 @@ fn repaired_examples_equal_the_fixed_ones() {
         let example = &rule.example;
         let (provider, model) = (example.provider, example.model);
         let repaired =
-            mended(provider, model, example.prior, example.failing, RepairLevel::Degraded);
+            repair_body(provider, model, example.prior, example.failing, RepairLevel::Degraded);
         let [got, wanted] = [&repaired.request.body, &Bytes::from_static(example.fixed.as_bytes())]
             .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
         assert_eq!(got, wanted, "{}", rule.id);
@@ -192,7 +193,7 @@ fn deepseek_requires_nothing_without_thinking_or_calls() {
 #[test]
 fn known_deepseek_reasoning_is_restored() {
     let issued = answer(r#""reasoning_content":"I \u006eeed it.","#);
-    let repaired = mended(
+    let repaired = repair_body(
         "deepseek",
         "deepseek-v4-flash",
         &[ASKED, &issued],
@@ -201,7 +202,7 @@ fn known_deepseek_reasoning_is_restored() {
     );
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(r#""reasoning_content":"I \u006eeed it.""#), "{body}");
-    assert_eq!(repaired.mended[0].what, "restores the reasoning issued with this message");
+    assert_eq!(repaired.fixes[0].what, "restores the reasoning issued with this message");
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn misplaced_tool_result_is_moved_to_its_call() {
     let audit = looked("openai-chat", "gpt-5", &[], body);
     assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
-    let repaired = mended("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
+    let repaired = repair_body("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
     let roles = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     let order: Vec<_> =
         roles.match_indices("\"role\":\"").map(|(at, _)| &roles[at + 8..at + 12]).collect();
@@ -290,7 +291,7 @@ fn only_the_unanswered_call_of_two_is_removed() {
             .unwrap()
             .ends_with("did not have response messages: call_1")
     );
-    let repaired = mended("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
+    let repaired = repair_body("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(!body.contains("call_1") && body.contains("call_2"));
@@ -338,7 +339,7 @@ fn generated_mistral_ids_are_unique() {
     );
     let audit = looked("mistral", "mistral-large-latest", &[], &body);
     assert_eq!(found(&audit), [("mistral/call-id-form", Severity::Refuse); 2]);
-    let repaired = mended("mistral", "mistral-large-latest", &[], &body, RepairLevel::Refused);
+    let repaired = repair_body("mistral", "mistral-large-latest", &[], &body, RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(!text.contains("call_1") && text.matches("abcdefghi").count() == 2);
@@ -526,7 +527,7 @@ fn fragments_are_distinguished_from_blocks() {
     assert_eq!(routed(CLAUDE, None, &pieces), fragmented);
     assert_eq!(routed(CLAUDE, Some(SIGNED), &pieces), fragmented);
     let issued = answer(&details(SIGNED));
-    let repaired = mended(
+    let repaired = repair_body(
         "openrouter",
         CLAUDE,
         &[ASKED, &issued],
@@ -543,7 +544,7 @@ fn verifying_vendors_refuse_foreign_seals() {
     assert_eq!(routed(CLAUDE, None, FERNET), foreign(Severity::Refuse));
     assert_eq!(routed("openai/gpt-5", None, SIGNED), foreign(Severity::Refuse));
     assert_eq!(routed("deepseek/deepseek-v4", None, FERNET), foreign(Severity::Degrade));
-    assert_eq!(routed("somebody/unheard-of", None, FERNET), []);
+    assert_eq!(routed("another/unheard-of", None, FERNET), []);
     let summary =
         r#"{"type":"reasoning.summary","summary":"short","format":"openai-responses-v1"}"#;
     assert_eq!(routed(CLAUDE, None, summary), []);
@@ -598,7 +599,7 @@ fn gemini_signature_is_restored_or_replaced_by_stand_in() {
     let issued = answer(&details(HANDLE));
     let body = |documents: &[&str]| {
         let repaired =
-            mended("openrouter", GEMINI, documents, &tool_loop(""), RepairLevel::Refused);
+            repair_body("openrouter", GEMINI, documents, &tool_loop(""), RepairLevel::Refused);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept);
         String::from_utf8(repaired.request.body.to_vec()).unwrap()
     };
@@ -713,9 +714,9 @@ fn class_c_the_model_changes_midway() {
         [("openrouter/foreign-details", Severity::Refuse)]
     );
     let repaired =
-        mended("openrouter", CLAUDE, &[], &tool_loop(&details(FERNET)), RepairLevel::Refused);
+        repair_body("openrouter", CLAUDE, &[], &tool_loop(&details(FERNET)), RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
-    assert_eq!(repaired.mended[0].what, "removes the block sealed by another vendor's model");
+    assert_eq!(repaired.fixes[0].what, "removes the block sealed by another vendor's model");
 }
 
 /// Class D: trimming removes the result of one of two parallel calls (omnigent#2449).
@@ -733,7 +734,7 @@ fn class_f_a_truncated_stream_leaves_an_unsigned_block() {
     let cut = r#"{"type":"reasoning.text","text":"I ne","format":"anthropic-claude-v1","index":0}"#;
     assert_eq!(routed(CLAUDE, None, cut), [("openrouter/signature-missing", Severity::Refuse)]);
     let repaired =
-        mended("openrouter", CLAUDE, &[], &tool_loop(&details(cut)), RepairLevel::Refused);
+        repair_body("openrouter", CLAUDE, &[], &tool_loop(&details(cut)), RepairLevel::Refused);
     assert!(!String::from_utf8_lossy(&repaired.request.body).contains("I ne"));
 }
 
@@ -747,7 +748,7 @@ fn class_g_a_redactor_or_sanitiser_overwrites_a_block() {
     let joyful = SIGNED.replace("I need it.", "I need it \u{1f600}.");
     let mangled = SIGNED.replace("I need it.", "I need it \u{fffd}\u{fffd}.");
     assert_eq!(routed(CLAUDE, Some(&joyful), &mangled), refused);
-    let repaired = mended(
+    let repaired = repair_body(
         "openrouter",
         CLAUDE,
         &[ASKED, &answer(&details(&joyful))],
@@ -783,7 +784,7 @@ fn class_i_a_bridge_drops_the_reasoning() {
         let bridged = tool_loop(r#""thinking_blocks":[{"type":"thinking","thinking":"hm"}],"#);
         let audit = looked(provider, model, &[], &bridged);
         assert_eq!(found(&audit), [(rule, Severity::Refuse)]);
-        let repaired = mended(provider, model, &[], &bridged, RepairLevel::Refused);
+        let repaired = repair_body(provider, model, &[], &bridged, RepairLevel::Refused);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     }
 }
@@ -801,7 +802,8 @@ fn class_k_a_tools_keys_change_their_order() {
     let audit = looked("deepseek", "deepseek-chat", &[&before], &now);
     assert_eq!(found(&audit), [("chat/cache-prefix-broken", Severity::Degrade)]);
     assert_eq!(audit.findings[0].path, "tools[0]");
-    let repaired = mended("deepseek", "deepseek-chat", &[&before], &now, RepairLevel::Degraded);
+    let repaired =
+        repair_body("deepseek", "deepseek-chat", &[&before], &now, RepairLevel::Degraded);
     assert_eq!(repaired.request.body, before.as_bytes());
 }
 
@@ -814,7 +816,8 @@ fn class_l_a_thought_is_said_aloud() {
     let audit = looked("openrouter", CLAUDE, &[ASKED, &issued], &sent);
     let aloud = ("chat/thought-as-text", Severity::Degrade);
     assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade), aloud]);
-    let repaired = mended("openrouter", CLAUDE, &[ASKED, &issued], &sent, RepairLevel::Degraded);
+    let repaired =
+        repair_body("openrouter", CLAUDE, &[ASKED, &issued], &sent, RepairLevel::Degraded);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
     let body = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(body.contains(r#""content":null"#) && body.contains(SIGNED), "{body}");

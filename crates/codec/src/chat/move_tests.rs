@@ -210,7 +210,7 @@ fn caller_payload_uses_the_endpoint_channel() {
     }
 }
 
-const REQUEST_WITH_ODD_IDS: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.f:0","content":"one"},{"role":"tool","tool_call_id":"","content":"two"},{"role":"tool","tool_call_id":"nobody's","content":"three"}]}"#;
+const REQUEST_WITH_ODD_IDS: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.f:0","content":"one"},{"role":"tool","tool_call_id":"","content":"two"},{"role":"tool","tool_call_id":"no provider","content":"three"}]}"#;
 
 #[test]
 fn calls_and_results_get_ids_the_endpoint_accepts() {

@@ -49,8 +49,8 @@ impl<'c> Inspection<'_, 'c, '_> {
                 format!("`{seal_word}` is missing"),
             );
             let error = self.provider_error(format!("{place}.{word}.{seal_word}: Field required"));
-            let mend = self.restore_or_remove(block, &removed);
-            self.report(block, finding.with_provider_error(error).with_auto_fix(mend));
+            let fix = self.restore_or_remove(block, &removed);
+            self.report(block, finding.with_provider_error(error).with_auto_fix(fix));
             return;
         };
         let Some(problem) = seal_problem(seal).filter(|_| !self.case.is_issued(seal)) else {
@@ -59,9 +59,9 @@ impl<'c> Inspection<'_, 'c, '_> {
         let removed = format!("removes the {word} block whose {seal_word} {problem}");
         let message = format!("this {seal_word} {problem}");
         let error = self.invalid_seal_error(block);
-        let mend = self.restore_or_remove(block, &removed);
+        let fix = self.restore_or_remove(block, &removed);
         let finding = Finding::at(self.book.signature_invalid, seal, message);
-        self.report(block, finding.with_provider_error(error).with_auto_fix(mend));
+        self.report(block, finding.with_provider_error(error).with_auto_fix(fix));
     }
 
     /// Returns the provider's error for a Seal that does not verify.
@@ -81,8 +81,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         let said = said.trim_start();
         if let Some(tag) = TAGS.iter().find(|tag| said.starts_with(**tag)) {
             let message = format!("this text starts with `{tag}`: it is a thought, not an answer");
-            let mend = self.removal_fix(&[block], "removes the text that contains a thought");
-            let finding = Finding::at(self.book.thought_as_text, text, message).with_auto_fix(mend);
+            let fix = self.removal_fix(&[block], "removes the text that contains a thought");
+            let finding = Finding::at(self.book.thought_as_text, text, message).with_auto_fix(fix);
             self.report(block, finding);
         }
     }
@@ -112,9 +112,9 @@ impl<'c> Inspection<'_, 'c, '_> {
             changes.filter(|change| change.is_latest && change.kind != ChangeKind::SaidAloud);
         let restored =
             lost.find_map(|change| self.restore_message_fix(first.message, change.issued?.reply));
-        let mend = restored.or_else(|| self.disable_thinking_fix(turn));
+        let fix = restored.or_else(|| self.disable_thinking_fix(turn));
         let finding = Finding::at(self.book.tool_loop_needs_thinking, first.node, message);
-        self.report(first, finding.with_provider_error(error).with_auto_fix(mend));
+        self.report(first, finding.with_provider_error(error).with_auto_fix(fix));
     }
 
     /// An assistant message must not end with thinking. Some models also reject an assistant
@@ -135,7 +135,7 @@ impl<'c> Inspection<'_, 'c, '_> {
                 "This model does not support assistant message prefill. The conversation must end with a user \
                  message.",
             );
-            let mend = self.removal_fix(&blocks, "removes the last assistant message");
+            let fix = self.removal_fix(&blocks, "removes the last assistant message");
             let finding = Finding::at(
                 self.book.prefill_refused,
                 message.node.get("role").unwrap_or(message.node),
@@ -145,7 +145,7 @@ impl<'c> Inspection<'_, 'c, '_> {
                 ),
             );
             let path = format!("messages.{}", last.message);
-            self.add(finding.with_path(path).with_provider_error(error).with_auto_fix(mend));
+            self.add(finding.with_path(path).with_provider_error(error).with_auto_fix(fix));
             return;
         }
         if !last.kind.is_thinking() {
@@ -166,12 +166,12 @@ impl<'c> Inspection<'_, 'c, '_> {
         let severity = if is_last { Severity::Refuse } else { Severity::Note };
         let trailing = blocks.iter().rev().take_while(|block| block.kind.is_thinking()).count();
         let trailing = blocks.split_at(blocks.len() - trailing).1;
-        let mend = self.removal_fix(trailing, "removes the trailing thinking");
-        let mend = mend.filter(|_| is_last);
+        let fix = self.removal_fix(trailing, "removes the trailing thinking");
+        let fix = fix.filter(|_| is_last);
         if !self.has_finding(last.node.range().start) {
             self.report(
                 last,
-                finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend),
+                finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix),
             );
         }
     }

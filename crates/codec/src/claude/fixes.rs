@@ -111,8 +111,8 @@ impl<'c> Inspection<'_, 'c, '_> {
     pub(super) fn restore_missing_fix(&self, change: &Change<'_>) -> Option<Fix> {
         let issued = change.issued?;
         let home = self.message_of_reply(issued.reply)?;
-        if let Some(mend) = self.restore_message_fix(home, issued.reply) {
-            return Some(mend);
+        if let Some(fix) = self.restore_message_fix(home, issued.reply) {
+            return Some(fix);
         }
         let blocks = &self.view.messages.get(home)?.blocks;
         let block = self.issued_block(issued.item)?;

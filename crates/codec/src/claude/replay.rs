@@ -48,7 +48,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let restored = || self.restore_fix(block, Some(change));
         let gone = || self.removal_fix(&[block], &removed);
         let book = self.book;
-        let (rule, message, mend) = match change.kind {
+        let (rule, message, fix) = match change.kind {
             ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
                 (book.signature_invalid, of_seal(), restored().or_else(gone))
             }
@@ -61,23 +61,22 @@ impl<'c> Inspection<'_, 'c, '_> {
                 (book.thinking_modified, message, restored().or_else(gone))
             }
             ChangeKind::SealMoved | ChangeKind::Merged => {
-                let mend =
-                    self.restore_whole_message(block, change).or_else(restored).or_else(gone);
-                (book.thinking_modified, of_block(), mend)
+                let fix = self.restore_whole_message(block, change).or_else(restored).or_else(gone);
+                (book.thinking_modified, of_block(), fix)
             }
             ChangeKind::Reordered => {
                 let home = || self.move_to_own_message(block, change);
-                let mend = self.restore_whole_message(block, change).or_else(home).or_else(gone);
-                (book.thinking_modified, of_block(), mend)
+                let fix = self.restore_whole_message(block, change).or_else(home).or_else(gone);
+                (book.thinking_modified, of_block(), fix)
             }
             ChangeKind::Duplicated => {
-                let mend = self.restore_whole_message(block, change).or_else(gone);
-                (book.thinking_modified, of_block(), mend)
+                let fix = self.restore_whole_message(block, change).or_else(gone);
+                (book.thinking_modified, of_block(), fix)
             }
             ChangeKind::PartMoved if self.is_in_turn_of_reply(block, change) => return,
             ChangeKind::PartMoved => {
-                let mend = self.move_to_own_message(block, change).or_else(gone);
-                (book.thinking_modified, of_block(), mend)
+                let fix = self.move_to_own_message(block, change).or_else(gone);
+                (book.thinking_modified, of_block(), fix)
             }
             ChangeKind::Unissued => {
                 let finding = Finding::in_range(
@@ -86,14 +85,14 @@ impl<'c> Inspection<'_, 'c, '_> {
                     of_seal(),
                 );
                 let error = self.invalid_seal_error(block);
-                let (severity, mend) = if change.is_placed {
+                let (severity, fix) = if change.is_placed {
                     (Severity::Refuse, gone())
                 } else {
                     (Severity::Note, None)
                 };
                 self.report(
                     block,
-                    finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend),
+                    finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix),
                 );
                 return;
             }
@@ -112,7 +111,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let place = text.map(Node::range).or_else(|| change.seal.clone());
         let range = place.unwrap_or(block.node.range());
         let finding =
-            Finding::in_range(rule, range, message).with_provider_error(error).with_auto_fix(mend);
+            Finding::in_range(rule, range, message).with_provider_error(error).with_auto_fix(fix);
         self.report(block, finding);
     }
 
@@ -137,9 +136,9 @@ impl<'c> Inspection<'_, 'c, '_> {
                 && reply.items.iter().any(|item| self.replays(other, item))
         };
         let home = self.view.assistant_blocks().find(is_elsewhere)?.message;
-        let mut mend = self.restore_message_fix(home, reply)?;
-        mend.edits.extend(self.removal_edits(&[block]));
-        Some(mend)
+        let mut fix = self.restore_message_fix(home, reply)?;
+        fix.edits.extend(self.removal_edits(&[block]));
+        Some(fix)
     }
 
     /// Returns whether the rest of the response is in the same turn, which counts as one message.
@@ -172,25 +171,25 @@ impl<'c> Inspection<'_, 'c, '_> {
             // The endpoints that serve Claude are reported to accept each other's signatures.
             let severity = if is_unread { Severity::Degrade } else { Severity::Note };
             let what = format!("removes the {word} block that the model cannot read");
-            let mend = self.removal_fix(&[block], &what).filter(|_| is_unread);
+            let fix = self.removal_fix(&[block], &what).filter(|_| is_unread);
             let finding = Finding::at(self.book.block_unreadable, block.node, message);
-            self.report(block, finding.with_severity(severity).with_auto_fix(mend));
+            self.report(block, finding.with_severity(severity).with_auto_fix(fix));
             return;
         }
         let error = self.invalid_seal_error(block);
         let what = format!("removes the {word} block that another provider issued");
-        let mend = self.removal_fix(&[block], &what);
+        let fix = self.removal_fix(&[block], &what);
         let finding = Finding::at(self.book.signature_invalid, block.node, message);
-        self.report(block, finding.with_provider_error(error).with_auto_fix(mend));
+        self.report(block, finding.with_provider_error(error).with_auto_fix(fix));
     }
 
     fn check_thought_as_text(&mut self, block: &ClaudeBlock<'c>, change: &Change<'_>) {
         let message = format!("this text {}", change.kind.describe());
         let turn = self.view.turn_of(block.message);
         let is_models = turn.is_some_and(|turn| turn.speaker == ClaudeSpeaker::Assistant);
-        let mend = self.removal_fix(&[block], "removes the text that contains a thought");
+        let fix = self.removal_fix(&[block], "removes the text that contains a thought");
         let finding = Finding::at(self.book.thought_as_text, block.node, message);
-        self.report(block, finding.with_auto_fix(mend.filter(|_| is_models)));
+        self.report(block, finding.with_auto_fix(fix.filter(|_| is_models)));
     }
 
     /// Other blocks carry Seals too: search results, citations, compactions.
@@ -225,14 +224,14 @@ impl<'c> Inspection<'_, 'c, '_> {
         let is_text = matches!(change.kind, ChangeKind::TextEdited { .. });
         let part = if is_text { "content" } else { "seal" };
         let message = format!("the {part} of this block {}", change.kind.describe());
-        let mend = self.restore_fix(block, Some(change)).map(|mend| Fix {
+        let fix = self.restore_fix(block, Some(change)).map(|fix| Fix {
             what: "restores the sealed block as it was issued".to_owned(),
-            ..mend
+            ..auto_fix
         });
         let text = block.text.filter(|_| is_text).map(Node::range);
         let range = text.or_else(|| change.seal.clone()).unwrap_or(block.node.range());
         let finding =
-            Finding::in_range(rule, range, message).with_severity(severity).with_auto_fix(mend);
+            Finding::in_range(rule, range, message).with_severity(severity).with_auto_fix(fix);
         self.report(
             block,
             match severity {
@@ -382,10 +381,10 @@ impl<'c> Inspection<'_, 'c, '_> {
             let what = "removes this thinking block and all later ones, which are no longer valid";
             (severity == Severity::Refuse && !edits.is_empty()).then(|| Fix::new(what, edits))
         };
-        let mend: Option<Fix> = restored.or_else(removed);
+        let fix: Option<Fix> = restored.or_else(removed);
         let finding = Finding::at(self.book.prefix_changed, block.node, message)
             .with_severity(severity)
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         self.report(
             block,
             match severity {

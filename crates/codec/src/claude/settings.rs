@@ -115,13 +115,13 @@ impl Inspection<'_, '_, '_> {
             word_of(mode),
             profile.name,
         );
-        let mend = Fix::new(
+        let fix = Fix::new(
             format!("uses effort `{most}` instead"),
             [Edit::Replace(effort.range(), json::string(most))],
         );
         let finding = Finding::at(self.book.mode_not_supported, *effort, message)
             .with_fix(format!("Use effort `{most}` or less, or omit `thinking`."))
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         self.add(match mode {
             Mode::Disabled => finding.with_provider_error(self.provider_error(format!(
                 "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
@@ -171,13 +171,13 @@ impl Inspection<'_, '_, '_> {
         let error =
             self.provider_error("`max_tokens` must be greater than `thinking.budget_tokens`.");
         let room = tokens.saturating_add(MIN_ANSWER_TOKENS);
-        let mend = Fix::new(
+        let fix = Fix::new(
             format!("raises the maximum number of tokens to {room}"),
             [Edit::Replace(place.range(), Json::from(room))],
         );
         let message = format!("thinking and answer together have only {most} tokens");
         let finding = Finding::at(self.book.budget_not_below_max_tokens, budget, message);
-        self.add(finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend));
+        self.add(finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix));
     }
 
     fn check_tool_choice(&mut self) {
@@ -202,9 +202,9 @@ impl Inspection<'_, '_, '_> {
         };
         let error = self.provider_error(error);
         let free = Edit::Replace(choice.range(), (self.book.free_choice)(choice));
-        let mend = Fix::new("lets the model choose its tools", [free]);
+        let fix = Fix::new("lets the model choose its tools", [free]);
         let finding = Finding::at(self.book.forced_tool_choice, choice, message);
-        self.add(finding.with_provider_error(error).with_auto_fix(mend));
+        self.add(finding.with_provider_error(error).with_auto_fix(fix));
     }
 
     fn check_efforts(&mut self) {
@@ -230,7 +230,7 @@ impl Inspection<'_, '_, '_> {
                 )
             };
             let error = self.provider_error(error);
-            let mend = match effort::closest(&word, &profile.efforts) {
+            let fix = match effort::closest(&word, &profile.efforts) {
                 Some(near) => Fix::new(
                     format!("uses effort `{near}` instead"),
                     [Edit::Replace(effort.range(), json::string(near))],
@@ -252,7 +252,7 @@ impl Inspection<'_, '_, '_> {
                 format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken))
             };
             let finding = Finding::at(self.book.effort_not_supported, *effort, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(mend));
+            self.add(finding.with_provider_error(error).with_auto_fix(fix));
         }
     }
 
@@ -281,9 +281,9 @@ impl Inspection<'_, '_, '_> {
                 format!("{} does not accept `{name}` while thinking", profile.name)
             };
             let error = self.provider_error(error);
-            let mend = Fix::new(format!("omits `{name}`"), [Edit::Remove(value.range())]);
+            let fix = Fix::new(format!("omits `{name}`"), [Edit::Remove(value.range())]);
             let finding = Finding::at(self.book.sampling_fixed, *value, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(mend));
+            self.add(finding.with_provider_error(error).with_auto_fix(fix));
         }
     }
 }

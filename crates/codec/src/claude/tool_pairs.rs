@@ -44,10 +44,10 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         };
         let error = (self.book.unanswered)(first.message, &names);
         let gone = self.with_orphaned_thinking(&waiting);
-        let mend = self.removal_fix(&gone, "removes the unanswered call");
+        let fix = self.removal_fix(&gone, "removes the unanswered call");
         let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
             .with_provider_error(error)
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         self.report(first, finding);
     }
 
@@ -75,10 +75,10 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let message =
             format!("this result answers `{id}`, but the previous message has no such call");
         let error = (self.book.unasked)(first, &id);
-        let mend = self.removal_fix(&unasked, "removes the result without a call");
+        let fix = self.removal_fix(&unasked, "removes the result without a call");
         let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
             .with_provider_error(error)
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         self.report(first, finding);
     }
 

@@ -60,7 +60,7 @@ fn repaired(bench: &AuditFixture) -> Value {
 }
 
 #[test]
-fn every_example_is_broken_by_its_own_rule_and_mended() {
+fn every_example_breaks_its_own_rule_and_is_repaired() {
     check_examples(&BedrockConverse);
 }
 

@@ -437,7 +437,7 @@ fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
     assert_eq!(member(&typed, "/messages/1/content/0"), Some(payload.to_owned()));
     assert_eq!(typed.fates[1].visible, Disposition::Kept);
 
-    let foreign = thought(Some("somebody-else-v1"), Some(r#"{"x":1}"#));
+    let foreign = thought(Some("another-else-v1"), Some(r#"{"x":1}"#));
     assert_eq!(foreign.fates[1].visible, Disposition::Elided(ElisionReason::ByPolicy));
     assert!(!body(&foreign).contains("a plan"));
 }

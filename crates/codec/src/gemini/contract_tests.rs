@@ -25,7 +25,7 @@ fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Seve
 }
 
 #[test]
-fn each_rule_finds_its_example_and_takes_the_mended_one() {
+fn each_rule_finds_its_example_and_accepts_the_fixed_one() {
     check_examples(&Gemini);
 }
 

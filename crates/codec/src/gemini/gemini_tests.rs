@@ -453,7 +453,7 @@ fn caller_thought_becomes_enveloped_text_or_a_part() {
     call.items = vec![
         item("plain", 0, thought(None, None)),
         item("typed", 1, thought(Some(part), Some("gemini-thought-part-v1"))),
-        item("other", 2, thought(Some("1"), Some("somebody-elses"))),
+        item("other", 2, thought(Some("1"), Some("another-elses"))),
     ];
     let tree = Tree::parse(body_of(&call)).unwrap();
     let at = |pointer: &str| tree.root().at(pointer).unwrap();

@@ -52,7 +52,7 @@ fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Seve
 }
 
 /// Repairs the request and checks that the result has no findings.
-fn mended(documents: &[&str], body: &str) -> String {
+fn repair_body(documents: &[&str], body: &str) -> String {
     let to = target("openai", "gpt-5");
     let asked = request(&OpenAiResponses, &to, body);
     let before = prior(&OpenAiResponses, &to, documents);
@@ -63,7 +63,7 @@ fn mended(documents: &[&str], body: &str) -> String {
 }
 
 #[test]
-fn each_rule_finds_its_example_and_takes_the_mended_one() {
+fn each_rule_finds_its_example_and_accepts_the_fixed_one() {
     check_examples(&OpenAiResponses);
 }
 
@@ -95,7 +95,7 @@ fn class_j_broken_pairs_are_found_from_either_side() {
         let body = unstored(&body);
         assert!(found("gpt-5", &[], &body).iter().all(|(_, grave)| *grave < Refuse), "{body}");
     }
-    let healed = mended(&[ASKED, ANSWERED], &input(&[REASONING, plain, SECOND, OUTPUTS]));
+    let healed = repair_body(&[ASKED, ANSWERED], &input(&[REASONING, plain, SECOND, OUTPUTS]));
     assert!(healed.contains("fc_1") && healed.contains("rs_1"), "{healed}");
 }
 
@@ -119,7 +119,7 @@ fn class_d_split_pair_is_repaired_by_removing_ids() {
         input(&[SECOND, r#"{"type":"function_call_output","call_id":"call_2","output":"rain"}"#]);
     let expected = [("openai/item-without-its-reasoning", Refuse)];
     assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), expected);
-    let healed = mended(&[ASKED, ANSWERED], &body);
+    let healed = repair_body(&[ASKED, ANSWERED], &body);
     assert!(!healed.contains("fc_2") && healed.contains("call_2"), "{healed}");
 }
 
@@ -158,7 +158,7 @@ fn class_b_changed_encrypted_content_is_invalid() {
     for changed in ["gAAAAABoxC3j", "gAAAAABoxC3jL8rF", ""] {
         let body = whole.replace("gAAAAABoxC3jL8rE", changed);
         assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), invalid, "{changed}");
-        assert!(mended(&[ASKED, ANSWERED], &body).contains("call_1"));
+        assert!(repair_body(&[ASKED, ANSWERED], &body).contains("call_1"));
     }
     let scrubbed = whole.replace("gAAAAABoxC3jL8rE", "<redacted>");
     assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &scrubbed), invalid);
@@ -194,7 +194,7 @@ fn bare_id_resolves_only_stored_items() {
     let kept_nothing = unstored(ASKED);
     let rule = "openai/item-not-found";
     assert_eq!(found("gpt-5", &[&kept_nothing, ANSWERED], &by_id), [(rule, Refuse)]);
-    assert!(mended(&[&kept_nothing, ANSWERED], &by_id).contains("gAAAAABoxC3jL8rE"));
+    assert!(repair_body(&[&kept_nothing, ANSWERED], &by_id).contains("gAAAAABoxC3jL8rE"));
     assert_eq!(found("gpt-5", &[], &unstored(&by_id)), [(rule, Degrade)]);
     let reference = input(&[r#"{"type":"item_reference","id":"rs_1"}"#, CALL, SECOND, OUTPUTS]);
     assert_eq!(found("gpt-5", &[&kept_nothing, ANSWERED], &reference), [(rule, Refuse)]);
@@ -220,14 +220,14 @@ fn calls_and_outputs_need_each_other_unless_stored() {
     let shell =
         r#"{"type":"local_shell_call","call_id":"c","id":"s","action":{},"status":"completed"}"#;
     assert_eq!(found("gpt-5", &[], &input(&[shell])), []);
-    let healed = mended(&[ASKED, ANSWERED], &input(&[output]));
+    let healed = repair_body(&[ASKED, ANSWERED], &input(&[output]));
     assert!(healed.contains("rs_1") && healed.contains("fc_1"), "{healed}");
 }
 
 #[test]
 fn unanswered_call_is_removed_with_its_reasoning() {
     let body = input(&[REASONING, CALL, r#"{"role":"user","content":"Stop."}"#]);
-    let healed = mended(&[], &body);
+    let healed = repair_body(&[], &body);
     assert_eq!(healed, input(&[r#"{"role":"user","content":"Stop."}"#]));
 }
 
@@ -288,8 +288,8 @@ fn deepseek_accepts_reasoning_but_no_message_between_calls() {
 #[test]
 fn what_is_accepted_is_not_repaired() {
     let body = input(&[REASONING, CALL, SECOND, OUTPUTS]);
-    assert_eq!(mended(&[ASKED, ANSWERED], &body), body);
-    assert_eq!(mended(&[], &body), body);
+    assert_eq!(repair_body(&[ASKED, ANSWERED], &body), body);
+    assert_eq!(repair_body(&[], &body), body);
 }
 
 #[test]

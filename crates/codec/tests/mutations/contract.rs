@@ -235,7 +235,7 @@ impl RecordedRequest<'_> {
             name if name.starts_with("claude") => "anthropic",
             name if name.starts_with("gemini") && from.endpoint == to.origin.endpoint => "google",
             name if name.starts_with("gpt") && from.endpoint == to.origin.endpoint => "openai",
-            _ => "nobody",
+            _ => "unknown",
         };
         let details =
             self.messages().iter().filter_map(|message| message["reasoning_details"].as_array());

@@ -84,8 +84,7 @@ impl ChoiceSource {
     }
 
     fn wire(&mut self) -> Wire {
-        [Wire::GEMINI, Wire::ANTHROPIC_MESSAGES, Wire::borrowed("somebody's")][self.below(3)]
-            .clone()
+        [Wire::GEMINI, Wire::ANTHROPIC_MESSAGES, Wire::borrowed("another's")][self.below(3)].clone()
     }
 
     fn origin(&mut self) -> Arc<Origin> {

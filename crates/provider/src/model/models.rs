@@ -49,7 +49,7 @@ impl EndpointModels {
                 Some((Name::from(endpoint), catalog.target(row, model, endpoint)))
             });
             let known: Vec<&str> = rows.iter().map(|(known, _)| &**known).collect();
-            let nobody = || {
+            let no_model = || {
                 let known = known.join(", ");
                 ModelError::new(
                     ModelErrorKind::Other,
@@ -58,7 +58,7 @@ impl EndpointModels {
                     ),
                 )
             };
-            found.map(|one| vec![one]).ok_or_else(nobody)
+            found.map(|one| vec![one]).ok_or_else(no_model)
         }))
     }
 
@@ -89,9 +89,9 @@ impl ModelRegistry for EndpointModels {
         let mut found = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
             EndpointModel::new(Arc::clone(&self.upstream), endpoint, target)
         });
-        let nobody =
+        let no_model =
             || ModelError::new(ModelErrorKind::Other, format!("model `{name}` is not configured"));
-        let first = found.next().ok_or_else(nobody)??;
+        let first = found.next().ok_or_else(no_model)??;
         let others = found.collect::<Result<Vec<_>, _>>()?;
         if others.is_empty() {
             return Ok(Arc::new(first));

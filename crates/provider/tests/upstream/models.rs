@@ -42,7 +42,8 @@ fn upstream(simulator: &Simulator) -> Arc<dyn Upstream> {
 fn models(simulator: &Simulator) -> EndpointModels {
     EndpointModels::new(upstream(simulator), |model| {
         let found = FAMILIES.iter().find(|(_, known)| *known == model);
-        let (row, _) = found.ok_or_else(|| ModelError::new(ModelErrorKind::Other, "nobody's"))?;
+        let (row, _) =
+            found.ok_or_else(|| ModelError::new(ModelErrorKind::Other, "no provider"))?;
         Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
 }
@@ -360,5 +361,5 @@ async fn dropping_the_events_cancels_the_request() {
 async fn unknown_model_is_an_error() {
     let simulator = start(Options::default()).await.unwrap();
     let error = models(&simulator).model("llama").map(|_| ()).unwrap_err();
-    assert_eq!((error.kind, error.message), (ModelErrorKind::Other, Name::from("nobody's")));
+    assert_eq!((error.kind, error.message), (ModelErrorKind::Other, Name::from("no provider")));
 }

@@ -53,7 +53,7 @@ async fn debug_output_hides_keys() {
 #[tokio::test]
 async fn errors_hide_keys() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    let unknown = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
     let breaks = Server::start(vec![Reaction::Breaks(Vec::new())]).await;
     let garbles = Server::start(vec![Reaction::Breaks(b"canary what\r\n\r\n".to_vec())]).await;
@@ -63,7 +63,7 @@ async fn errors_hide_keys() {
     let large = Server::start(vec![answer(200, "", "canary")]).await;
     let tls = breaks.address.replace("http:", "https:");
     let places = [
-        nobody.as_str(),
+        unknown.as_str(),
         &breaks.address,
         &garbles.address,
         &stalls.address,

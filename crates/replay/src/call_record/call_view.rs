@@ -42,8 +42,16 @@ fn put_bodies(o: &mut json::Object<'_>, told: Node<'_>, texts: &Bodies) {
     if let Ok(tree) = Tree::parse(texts.account.clone()) {
         report::put_fates(o, tree.root());
         for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
-            if !key.is("dids") {
-                o.node(&key.text().unwrap_or_default(), value);
+            match &*key.text().unwrap_or_default() {
+                "dids" => {}
+                // The names of these members in records of earlier versions.
+                "mended" => put_old_repairs(o, value),
+                "more_mended" => {
+                    o.node("more_repaired", value);
+                }
+                name => {
+                    o.node(name, value);
+                }
             }
         }
     }
@@ -55,6 +63,20 @@ fn put_bodies(o: &mut json::Object<'_>, told: Node<'_>, texts: &Bodies) {
         put_body(o, "whole", &texts.whole);
     }
     put_sent(o, told, Some(&texts.sent));
+}
+
+/// Writes the repairs of a record of an earlier version, which named the fix differently.
+fn put_old_repairs(o: &mut json::Object<'_>, repairs: Node<'_>) {
+    o.array("repaired", |a| {
+        for repair in repairs.elements() {
+            a.object(|o| {
+                for (key, value) in repair.members() {
+                    let key = key.text().unwrap_or_default();
+                    o.node(if &*key == "mend" { "fix" } else { &key }, value);
+                }
+            });
+        }
+    });
 }
 
 /// Writes the request sent and its target, if there was one.

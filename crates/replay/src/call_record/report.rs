@@ -37,7 +37,7 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
         });
         let more = [
             ("more_restore_findings", restored.len()),
-            ("more_mended", looked.mended.len()),
+            ("more_repaired", looked.fixes.len()),
             ("more_findings", looked.findings.len()),
         ];
         for (name, count) in more.into_iter().filter(|(_, count)| *count > MAX_LISTED) {
@@ -51,11 +51,11 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
                 });
             }
         });
-        o.array("mended", |a| {
-            for mended in looked.mended.iter().take(MAX_LISTED) {
+        o.array("repaired", |a| {
+            for fix in looked.fixes.iter().take(MAX_LISTED) {
                 a.object(|o| {
-                    o.string("rule", mended.rule.id).string("path", &mended.path);
-                    o.string("message", &mended.message).string("mend", &mended.what);
+                    o.string("rule", fix.rule.id).string("path", &fix.path);
+                    o.string("message", &fix.message).string("fix", &fix.what);
                 });
             }
         });

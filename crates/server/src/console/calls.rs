@@ -201,7 +201,8 @@ fn with_rules(told: &Json) -> Json {
         }
         o.object("rules", |o| {
             let rules = CODECS.iter().flat_map(|codec| codec.rules());
-            for rule in rules.filter(|rule| named("findings", rule.id) || named("mended", rule.id))
+            for rule in
+                rules.filter(|rule| named("findings", rule.id) || named("repaired", rule.id))
             {
                 o.object(rule.id, |o| {
                     o.string("title", rule.title).string("why", rule.why).string("fix", rule.fix);

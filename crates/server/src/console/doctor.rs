@@ -59,7 +59,7 @@ fn diagnosis(asked: &ApiRequest<'_>) -> ApiResult {
         o.raw("audit", &audit_json(&audited));
         o.object("repair", |o| {
             o.string("verdict", repaired.audit.verdict().as_str());
-            o.raw("mended", &applied_fixes_json(&repaired.mended));
+            o.raw("repaired", &applied_fixes_json(&repaired.fixes));
             o.raw("left", &audit_json(&repaired.audit));
             o.string("request", text(&repaired.request.body));
         });

@@ -139,9 +139,9 @@ async fn hourly_usage(asked: &ApiRequest<'_>) -> Result<HourlyUsage, StoreError>
         for record in &records {
             let hour: String = record.at.to_string().chars().take("2026-01-01T00".len()).collect();
             let lines = record.content.bytes().map(UsageKey::lines).unwrap_or_default();
-            for (whom, used) in lines {
-                if whom.tenant == asked.caller.tenant {
-                    sums.entry((hour.clone(), whom)).or_default().add(&used);
+            for (line, used) in lines {
+                if line.tenant == asked.caller.tenant {
+                    sums.entry((hour.clone(), line)).or_default().add(&used);
                 }
             }
         }
@@ -150,10 +150,10 @@ async fn hourly_usage(asked: &ApiRequest<'_>) -> Result<HourlyUsage, StoreError>
 
 fn hourly_usage_json(sums: &HourlyUsage) -> Json {
     json::array(|list| {
-        for ((hour, whom), used) in sums {
+        for ((hour, line), used) in sums {
             list.object(|o| {
-                o.string("hour", hour).maybe_string("key", whom.key.as_deref());
-                o.string("provider", &whom.provider).string("model", &whom.model);
+                o.string("hour", hour).maybe_string("key", line.key.as_deref());
+                o.string("provider", &line.provider).string("model", &line.model);
                 o.number("calls", used.calls).number("unpriced", used.unpriced);
                 o.number("input", used.tokens.input).number("cached", used.tokens.cached);
                 o.number("output", used.tokens.output).number("thought", used.tokens.thought);

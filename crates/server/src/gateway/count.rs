@@ -56,8 +56,8 @@ impl Exchange<'_> {
         let body = self.body.as_ref();
         let (asked, end_user) = self.named(&request, body)?;
         let all = self.reach(&asked)?;
-        let nobody = || GatewayError::new(404, format!("no provider serves model {asked}"));
-        let reached = all.into_iter().next().ok_or_else(nobody)?;
+        let no_provider = || GatewayError::new(404, format!("no provider serves model {asked}"));
+        let reached = all.into_iter().next().ok_or_else(no_provider)?;
         let resumed = self.find_previous(&request, body, end_user.as_deref()).await?;
         let unfolded = resumed.request_for(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
         let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };

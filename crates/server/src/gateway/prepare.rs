@@ -322,9 +322,9 @@ impl Exchange<'_> {
         let is_enforced = self.gateway.mode == ReplayMode::Enforce;
         let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
         let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
-        let mend = finding.mend.as_ref().map(|mend| format!(" ({})", mend.what));
-        let mend = mend.unwrap_or_default();
-        Err(GatewayError::new(400, format!("[{}] {}{mend}", finding.rule.id, finding.message)))
+        let fix = finding.auto_fix.as_ref().map(|fix| format!(" ({})", fix.what));
+        let fix = fix.unwrap_or_default();
+        Err(GatewayError::new(400, format!("[{}] {}{fix}", finding.rule.id, finding.message)))
     }
 }
 

@@ -77,8 +77,8 @@ impl Meter {
     }
 
     /// Adds usage to the ledger.
-    pub(crate) fn charge(&self, whom: UsageKey, used: &UsageAmount) {
-        self.ledger().fresh.entry(whom).or_default().add(used);
+    pub(crate) fn charge(&self, line: UsageKey, used: &UsageAmount) {
+        self.ledger().fresh.entry(line).or_default().add(used);
     }
 
     /// The usage of a key, as far as this node has read it.
@@ -103,9 +103,9 @@ impl Meter {
         let flying = book.flying.as_ref().map(|flight| &flight.rows);
         for rows in [Some(&book.read), flying, Some(&book.fresh)].into_iter().flatten() {
             let own = rows.range(first.clone()..);
-            let own = own.take_while(|(whom, _)| whom.tenant == *tenant && whom.key == first.key);
-            for (whom, used) in own {
-                sums.entry(whom.clone()).or_default().add(used);
+            let own = own.take_while(|(line, _)| line.tenant == *tenant && line.key == first.key);
+            for (line, used) in own {
+                sums.entry(line.clone()).or_default().add(used);
             }
         }
         sums.into_iter().collect()
@@ -203,8 +203,8 @@ impl Meter {
             }
         }
         let mut book = self.ledger();
-        for (whom, used) in fresh {
-            book.read.entry(whom).or_default().add(&used);
+        for (line, used) in fresh {
+            book.read.entry(line).or_default().add(&used);
         }
         (book.seen, book.summed) = (Some(after), summed);
         if has_landed {
@@ -244,7 +244,7 @@ impl Meter {
 }
 
 fn add(rows: &mut UsageRows, record: Option<&bytes::Bytes>) {
-    for (whom, used) in record.map(UsageKey::lines).unwrap_or_default() {
-        rows.entry(whom).or_default().add(&used);
+    for (line, used) in record.map(UsageKey::lines).unwrap_or_default() {
+        rows.entry(line).or_default().add(&used);
     }
 }

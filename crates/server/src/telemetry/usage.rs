@@ -150,10 +150,10 @@ pub fn usage_log() -> (Tenant, LogId) {
 pub(crate) fn record(rows: &UsageRows, prices: &str) -> Json {
     json::object(|o| {
         o.number("v", 1).string("prices", prices).array("rows", |a| {
-            for (whom, used) in rows {
+            for (line, used) in rows {
                 a.object(|o| {
-                    o.string("tenant", &whom.tenant.0).maybe_string("key", whom.key.as_deref());
-                    o.string("provider", &whom.provider).string("model", &whom.model);
+                    o.string("tenant", &line.tenant.0).maybe_string("key", line.key.as_deref());
+                    o.string("provider", &line.provider).string("model", &line.model);
                     for (name, number) in used.amounts().iter().filter(|(_, number)| *number > 0) {
                         o.number(name, *number);
                     }
@@ -173,7 +173,7 @@ impl UsageKey {
 }
 
 fn line(row: Node<'_>) -> Option<UsageRow> {
-    let whom = UsageKey {
+    let line = UsageKey {
         tenant: Tenant(row.name_of("tenant")?),
         key: row.name_of("key"),
         provider: row.name_of("provider")?,
@@ -183,5 +183,5 @@ fn line(row: Node<'_>) -> Option<UsageRow> {
     for (name, number) in used.amounts_mut() {
         *number = row.get(name).and_then(Node::u64).unwrap_or_default();
     }
-    Some((whom, used))
+    Some((line, used))
 }

@@ -154,7 +154,7 @@ async fn stored_size_grows_with_new_content() {
 async fn failed_call_has_a_record() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
     for say in ClientDialect::ALL {
-        let unknown = ask(&gate, say, "nobody/at-all", &[say.user("Hello")], None).await;
+        let unknown = ask(&gate, say, "unknown/at-all", &[say.user("Hello")], None).await;
         assert_eq!(unknown.status, 404);
         let told = story(&gate, &unknown.id).await;
         // The request was rejected before it was read, so its body is not stored.
@@ -279,7 +279,7 @@ async fn call_record_is_private_and_contains_no_keys() {
     let told = String::from_utf8(told.to_vec()).unwrap();
     assert!(!told.contains("tl_one") && !told.contains("sim-key"), "{told}");
     assert_eq!(get("tl_two").await.0, 404);
-    assert_eq!(get("nobody").await.0, 401);
+    assert_eq!(get("unknown").await.0, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,7 +330,7 @@ async fn forgotten_content_is_removed_from_records() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_off_stores_no_records() {
     let gate = SimGateway::open(ReplayMode::Off).await;
-    for model in [MODELS[0], "nobody/at-all"] {
+    for model in [MODELS[0], "unknown/at-all"] {
         let asked = ask(
             &gate,
             ClientDialect::Messages,

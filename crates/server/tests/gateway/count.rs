@@ -90,8 +90,11 @@ async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
 #[tokio::test(flavor = "multi_thread")]
 async fn counting_for_an_unknown_model_returns_a_dialect_error() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
-    let (path, body) =
-        counting(ClientDialect::Messages, "nobody/knows", &[ClientDialect::Messages.user("Hello")]);
+    let (path, body) = counting(
+        ClientDialect::Messages,
+        "unknown/knows",
+        &[ClientDialect::Messages.user("Hello")],
+    );
     let (status, said) = gate.raw(&path, body.to_string().into_bytes(), &[]).await;
     assert_eq!((status, said["type"].as_str()), (404, Some("error")), "{said}");
 }

@@ -23,7 +23,7 @@ fn message(say: ClientDialect, body: &Value) -> String {
 async fn errors_use_the_callers_dialect() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
     for say in ClientDialect::ALL {
-        let (status, body) = gate.post(say, "nobody/at-all", &[say.user("Hello")]).await;
+        let (status, body) = gate.post(say, "unknown/at-all", &[say.user("Hello")]).await;
         assert_eq!(status, 404, "{say:?}: {body}");
         assert!(message(say, &body).contains("there is no model"), "{body}");
         // A provider's refusal keeps its status and message.

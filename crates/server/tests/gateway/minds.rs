@@ -204,7 +204,7 @@ impl<'w> World<'w> {
         let conversation = &mut self.conversations[number];
         conversation.is_plain = false;
         if which == 0 {
-            conversation.system = "Be somebody else.";
+            conversation.system = "Be another assistant.";
             return;
         }
         let is_user = which == 1;

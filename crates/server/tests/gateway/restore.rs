@@ -235,8 +235,11 @@ async fn counter_ids_identify_no_turn() {
     for line in WireTarget::all() {
         let first = calls("I look.", 1);
         exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
-        let said =
-            [user("Somebody else looks."), Message::Model(first.clone()), result(&first, "a door")];
+        let said = [
+            user("Another client looks."),
+            Message::Model(first.clone()),
+            result(&first, "a door"),
+        ];
         let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
         assert!(!has_mind(&encoded), "{}", line.codec.wire());
     }

@@ -240,9 +240,9 @@ async fn hear(
     if made.verdict == Verdict::Refuse {
         // The simulator accepts the repaired request, unless the audit reported that repair is
         // impossible.
-        let mended = talk.repair(&body, RepairLevel::Refused);
-        if mended.audit.verdict() != Verdict::Refuse {
-            let again = talk.send(mended.request.body.clone()).await;
+        let repaired = talk.repair(&body, RepairLevel::Refused);
+        if repaired.audit.verdict() != Verdict::Refuse {
+            let again = talk.send(repaired.request.body.clone()).await;
             if again.status >= 400 {
                 differ("refused after repair".to_owned(), again.text());
             }

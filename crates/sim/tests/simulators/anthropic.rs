@@ -225,8 +225,8 @@ async fn thinking_may_be_redacted_and_interleaved() {
     let script = r#"
         [[turn]]
         parts = [
-            { thought = "What nobody may read.", telling = "redacted" },
-            { thought = "What anybody may read." },
+            { thought = "Private text.", telling = "redacted" },
+            { thought = "Public text." },
             { text = "One moment…" },
             { thought = "And once more." },
             { call = "weather" },

@@ -216,7 +216,7 @@ async fn openai_chat_returns_no_reasoning() {
     assert!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"].as_u64() > Some(0));
     let mut messages = vec![user("Hi")];
     gone_on(&mut messages, said);
-    messages[1]["reasoning_content"] = json!("somebody else's");
+    messages[1]["reasoning_content"] = json!("of another model");
     ask(&simulator, "openai-chat", &request("gpt-5.6", &messages)).await.accepted();
 }
 
@@ -395,7 +395,7 @@ async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
     ask(&simulator, "zai", &request("glm-4.7", &lost)).await.accepted();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
     let mut edited = messages.clone();
-    edited[1]["reasoning_content"] = json!("Something that nobody ever thought.");
+    edited[1]["reasoning_content"] = json!("Something that no model ever thought.");
     ask(&simulator, "zai", &request("glm-4.7", &edited)).await.accepted();
     let entry = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(entry.returned[0].verdict, Verdict::Dropped("altered".to_owned()));

@@ -265,7 +265,7 @@ async fn unknown_paths_return_the_provider_404() {
     let anthropic = get(&simulator, "/v1/nothing", KEY).await;
     assert_eq!(anthropic.refused(404), "Not found");
     assert_eq!(anthropic.json()["error"]["type"], "not_found_error");
-    assert_eq!(get(&simulator, "/at/nobody/v1/messages", KEY).await.status, 404);
+    assert_eq!(get(&simulator, "/at/unknown/v1/messages", KEY).await.status, 404);
     let wrong = send(&simulator, "GET", PATH, KEY, Vec::new()).await;
     assert_eq!(wrong.refused(405), "Method Not Allowed");
     let broken = send(&simulator, "POST", PATH, KEY, b"{\"model\": ".to_vec()).await;

@@ -192,7 +192,7 @@ async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
     }
 }
 
-pub(crate) async fn a_run_that_nobody_is_at_is_found(on: Database) {
+pub(crate) async fn runs_without_a_lease_are_found(on: Database) {
     let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     let them = Tenant::from("them");
@@ -208,7 +208,7 @@ pub(crate) async fn a_run_that_nobody_is_at_is_found(on: Database) {
     assert_eq!(unattended(&other, LONG).await, []);
 }
 
-pub(crate) async fn a_run_that_somebody_is_at_is_left_alone(on: Database) {
+pub(crate) async fn leased_runs_are_left_alone(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     running(&journal, &us(), "held").await;

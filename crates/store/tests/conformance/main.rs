@@ -44,7 +44,7 @@ macro_rules! suite {
             leases: leased_log_accepts_only_its_holder, a_paused_holder_writes_nothing_late,
                 each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
                 a_released_log_is_free, a_log_is_held_before_it_begins, one_of_many_gets_the_lease,
-                a_run_that_nobody_is_at_is_found, a_run_that_somebody_is_at_is_left_alone,
+                runs_without_a_lease_are_found, leased_runs_are_left_alone,
                 a_run_that_waits_for_what_is_too_late_is_found;
             events: events_are_numbered_from_one, events_are_read_after_any_number,
                 a_run_is_followed_on_the_same_node, a_run_is_followed_from_another_node,
@@ -53,7 +53,7 @@ macro_rules! suite {
                 a_pack_is_written_when_it_is_old, a_pack_is_written_at_the_end,
                 a_failure_is_told_to_the_next_commit, what_a_refused_commit_carried_is_not_lost,
                 what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about,
-                callers_who_leave_lose_and_repeat_nothing, whoever_leaves_early_loses_nothing;
+                callers_who_leave_lose_and_repeat_nothing, early_leavers_lose_no_events;
             people: pending_requests_are_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
                 nothing_is_decided_too_late;
             vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, an_id_finds_only_what_it_names_alone,

@@ -60,7 +60,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     let looks = AtomicU32::new(0);
-    let somebody_writes = |_| {
+    let write_meanwhile = |_| {
         // A verification that waits for the end of new data would never end.
         assert!(
             looks.fetch_add(1, Ordering::Relaxed) < 10,
@@ -68,7 +68,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
         );
         now(add(&journal, "thread", &["b"]));
     };
-    let proof = journal.verify(None, &somebody_writes).await.unwrap();
+    let proof = journal.verify(None, &write_meanwhile).await.unwrap();
     // The records at the start of the verification.
     assert_eq!((proof.records, proof.broken), (1, None));
     assert_eq!(proven(&journal).await.records, 2);
@@ -85,7 +85,7 @@ pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
     thread(&journal, "unseen", &["a", "b"]).await;
     thread(&journal, "unseen in part", &[item, "b"]).await;
     let looks = AtomicU32::new(0);
-    let somebody_forgets = |_| {
+    let forget_meanwhile = |_| {
         if looks.fetch_add(1, Ordering::Relaxed) == 0 {
             for thread in ["seen", "unseen"] {
                 now(journal.forget(&us(), &log(thread), None)).unwrap();
@@ -94,7 +94,7 @@ pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
             }
         }
     };
-    let proof = journal.verify(None, &somebody_forgets).await.unwrap();
+    let proof = journal.verify(None, &forget_meanwhile).await.unwrap();
     assert_eq!((proof.records, proof.gone, proof.broken), (609, 3, None));
     assert_eq!(looks.into_inner(), 2);
     assert_eq!(proven(&journal).await.gone, 7);

@@ -215,7 +215,7 @@ pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn whoever_leaves_early_loses_nothing(on: Database) {
+pub(crate) async fn early_leavers_lose_no_events(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;

@@ -187,8 +187,8 @@ async fn backup_does_not_replace_a_file_that_was_created_meanwhile() {
     let backup = folder.join("backup.db");
     let keys = key_file_of(&backup);
     for (other, rest) in [(&backup, &keys), (&keys, &backup)] {
-        let somebody_writes = |_| std::fs::write(other, "another program's").unwrap();
-        let refused = journal.backup(&backup, &somebody_writes).await.unwrap_err().to_string();
+        let write_meanwhile = |_| std::fs::write(other, "another program's").unwrap();
+        let refused = journal.backup(&backup, &write_meanwhile).await.unwrap_err().to_string();
         assert!(refused.contains("exists"), "{refused}");
         assert_eq!(std::fs::read(other).unwrap(), b"another program's");
         assert!(!rest.exists(), "{}", rest.display());

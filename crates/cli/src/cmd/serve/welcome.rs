@@ -11,7 +11,7 @@ use crate::config::{Config, Credential, Endpoint};
 pub(super) enum AccessMode {
     Keys,
     ThisMachine,
-    Everybody,
+    AnyMachine,
 }
 
 pub(super) fn welcome(
@@ -34,7 +34,7 @@ pub(super) fn welcome(
         AccessMode::ThisMachine => {
             "none: only this machine has access; create a key with `throughline keys create`"
         }
-        AccessMode::Everybody => "none: every machine that can connect has access (--allow-open)",
+        AccessMode::AnyMachine => "none: every machine that can connect has access (--allow-open)",
     };
     lines.push(format!("  {} {keys}", "keys     ".dimmed()));
     let header = if has_keys { " -H 'authorization: Bearer tl_…'" } else { "" };

@@ -51,7 +51,7 @@ impl Proxy {
     }
 
     /// Accepts connections again.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restore(&self) {
         self.is_cut.store(false, Ordering::SeqCst);
     }
 }

@@ -37,33 +37,33 @@ fn check_binding(view: &ClaudeRequest<'_>) -> Option<Finding> {
         }
     };
     let error = format!("thinking.{kind}.block_binding: Extra inputs are not permitted");
-    let mend = Fix::new("omits `block_binding`", [Edit::Remove(binding.range())]);
+    let fix = Fix::new("omits `block_binding`", [Edit::Remove(binding.range())]);
     let finding = Finding::at(&rules::BINDING_NEEDS_BETA, binding, message);
-    Some(finding.with_severity(severity).with_provider_error(error).with_auto_fix(mend))
+    Some(finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix))
 }
 
 fn check_exclusive(case: &AuditContext<'_>) -> Option<Finding> {
     let compaction = case.body().present("compaction")?;
     let management = case.body().present("context_management")?;
-    let mend = Fix::new(
+    let fix = Fix::new(
         "omits `context_management`, because `compaction` is set",
         [Edit::Remove(management.range())],
     );
     let message = "`context_management` is set as well";
     let finding = Finding::at(&rules::COMPACTION_EXCLUSIVE, compaction, message);
-    Some(finding.with_auto_fix(mend))
+    Some(finding.with_auto_fix(fix))
 }
 
 fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
     let view = inspection.view;
     for block in view.assistant_blocks().filter(|block| block.kind == ClaudeBlockKind::Compaction) {
         let Some(content) = block.text.filter(|content| content.is("")) else { continue };
-        let mend = inspection
+        let fix = inspection
             .restore_fix(block, inspection.change_of(block))
             .or_else(|| inspection.removal_fix(&[block], "removes the empty compaction block"));
         let message = "the content must be a summary or `null`, not an empty text";
         let finding = Finding::at(&rules::COMPACTION_BLOCK_EMPTY, content, message);
-        inspection.report(block, finding.with_auto_fix(mend));
+        inspection.report(block, finding.with_auto_fix(fix));
     }
 }
 

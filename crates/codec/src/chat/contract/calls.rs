@@ -82,7 +82,7 @@ impl<'v> CallBatches<'v> {
                     let behind = strays.partition_point(|stray| *stray <= *number);
                     view.messages.get(*strays.get(behind)?)
                 });
-                let (message, mend) = match stray {
+                let (message, fix) = match stray {
                     Some(stray) => {
                         report.cover(&stray.node.range());
                         (
@@ -105,7 +105,7 @@ impl<'v> CallBatches<'v> {
                     Finding::at(&TOOL_CALL_UNANSWERED, *call, message)
                         .with_severity(pairing_severity(view))
                         .with_provider_error(error.clone())
-                        .with_auto_fix(mend),
+                        .with_auto_fix(fix),
                 );
             }
         }
@@ -120,7 +120,7 @@ impl<'v> CallBatches<'v> {
             }
             let id = said.answers.and_then(Node::text).unwrap_or_default();
             let message = format!("no earlier tool call has the id `{id}`");
-            let mend = Fix::new(
+            let fix = Fix::new(
                 "removes the tool message without a call",
                 [Edit::Remove(said.node.range())],
             );
@@ -128,7 +128,7 @@ impl<'v> CallBatches<'v> {
                 Finding::at(&TOOL_CALL_UNANSWERED, said.node, message)
                     .with_severity(pairing_severity(view))
                     .with_provider_error(orphan_error(view, &id))
-                    .with_auto_fix(mend),
+                    .with_auto_fix(fix),
             );
         }
     }
@@ -248,12 +248,12 @@ fn check_ids(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>, groups: 
             };
             let answer =
                 format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
-            let mend =
+            let fix =
                 Fix::new("gives the call and its result an id of nine letters and digits", edits);
             report.add(
                 Finding::at(&CALL_ID_FORM, node, message)
                     .with_provider_error(answer)
-                    .with_auto_fix(mend),
+                    .with_auto_fix(fix),
             );
         }
     }

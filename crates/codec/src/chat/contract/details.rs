@@ -76,7 +76,7 @@ fn check_fragments(
             report.cover(&piece.node.range());
         }
         let message = format!("these are {} fragments of one block", pieces.len());
-        let mend = past.restore(number, said).unwrap_or_else(|| {
+        let fix = past.restore(number, said).unwrap_or_else(|| {
             let removed = pieces.iter().skip(1).map(|piece| Edit::Remove(piece.node.range()));
             let joined = Edit::Replace(first.node.range(), join_fragments(pieces));
             Fix::new(
@@ -93,7 +93,7 @@ fn check_fragments(
             )
             .with_path(format!("messages[{number}].reasoning_details"))
             .with_provider_error(answer)
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
         );
     }
 }
@@ -140,7 +140,7 @@ fn check_unsigned(
         return;
     }
     let what = "removes the thinking block without a signature";
-    let mend = view.messages.get(number).and_then(|said| past.restore(number, said));
+    let fix = view.messages.get(number).and_then(|said| past.restore(number, said));
     let is_current = number >= view.current;
     let message = match detail.kind {
         ChatDetailKind::Encrypted => "`data` is missing",
@@ -153,7 +153,7 @@ fn check_unsigned(
             // Providers are not known to check unsigned blocks of finished turns.
             .with_severity(if is_current { Severity::Refuse } else { Severity::Note })
             .with_provider_error(invalid_signature_error(number))
-            .with_auto_fix(mend.unwrap_or_else(|| removal(detail, what))),
+            .with_auto_fix(fix.unwrap_or_else(|| removal(detail, what))),
     );
 }
 
@@ -185,14 +185,14 @@ fn check_malformed_seal(
         "this signature is not base64, so no provider issued it in this form"
     };
     let said = view.messages.get(number);
-    let mend = said.and_then(|said| past.restore(number, said));
-    let mend =
-        mend.unwrap_or_else(|| removal(detail, "removes the block with the invalid signature"));
+    let fix = said.and_then(|said| past.restore(number, said));
+    let fix =
+        fix.unwrap_or_else(|| removal(detail, "removes the block with the invalid signature"));
     report.cover(&detail.node.range());
     report.add(
         Finding::at(&SIGNATURE_INVALID, seal, message)
             .with_provider_error(upstream_error(view, number, detail))
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
     );
 }
 
@@ -215,12 +215,12 @@ fn check_foreign(
     if is_plain && view.vendor == Some(Vendor::Anthropic) && detail.vendor != view.vendor {
         // Two reports disagree on whether the router passes such texts on.
         let message = "this reasoning is not Claude's and may reach Claude as an unsigned block";
-        let mend = removal(detail, "removes the reasoning of another model");
+        let fix = removal(detail, "removes the reasoning of another model");
         report.add(
             Finding::at(&FOREIGN_DETAILS, detail.node, message)
                 .with_severity(Severity::Note)
                 .without_provider_error()
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
         return;
     }
@@ -234,11 +234,11 @@ fn check_foreign(
     let is_checked =
         matches!(view.vendor, Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi));
     let severity = if is_checked { Severity::Refuse } else { Severity::Degrade };
-    let mend = removal(detail, "removes the block sealed by another vendor's model");
+    let fix = removal(detail, "removes the block sealed by another vendor's model");
     let number = view.message_at(&detail.node.range()).unwrap_or_default();
     let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
         .with_severity(severity)
-        .with_auto_fix(mend);
+        .with_auto_fix(fix);
     report.add(if is_checked {
         finding.with_provider_error(upstream_error(view, number, detail))
     } else {
@@ -270,7 +270,7 @@ fn check_first_call(
     let name = call.at("/function/name").and_then(Node::text).unwrap_or_default();
     let message =
         format!("the call to `{name}` has no `reasoning.encrypted` detail with its signature");
-    let mend = past.restore(number, said).or_else(|| {
+    let fix = past.restore(number, said).or_else(|| {
         let stand_in = view.case.profile().stand_in.as_deref()?;
         let handle = json::object(|out| {
             out.string("type", "reasoning.encrypted").string("data", stand_in);
@@ -293,7 +293,7 @@ fn check_first_call(
     report.add(
         Finding::at(&FIRST_CALL_NEEDS_SIGNATURE, call, message)
             .with_provider_error(missing_signature_error(&name, number))
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
     );
 }
 

@@ -78,7 +78,7 @@ fn check_required(
             Some(issued) => ("restores the reasoning issued with this message", issued),
             None => ("uses the stand-in for the unknown reasoning", json::string(stand_in)),
         };
-        let mend = Fix::new(what, [Edit::Set(said.node.range(), KEY.to_owned(), value)]);
+        let fix = Fix::new(what, [Edit::Set(said.node.range(), KEY.to_owned(), value)]);
         let message = "`reasoning_content` is missing";
         let is_v3 = view.case.profile().name.starts_with("deepseek-v3");
         let finding = if stand_in.is_empty() {
@@ -107,7 +107,7 @@ fn check_required(
             None => finding.with_path(format!("messages[{number}].{KEY}")),
         };
         let sign = if there.is_none() { said.node.get("role") } else { None };
-        report.add_at(sign, finding.with_auto_fix(mend));
+        report.add_at(sign, finding.with_auto_fix(fix));
     }
 }
 
@@ -120,11 +120,11 @@ fn check_forbidden(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
                 "{{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"messages\",{number},\"assistant\",\"{key}\"],\
                  \"msg\":\"Extra inputs are not permitted\"}}"
             );
-            let mend = Fix::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
+            let fix = Fix::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
             let finding = Finding::at(&REASONING_CONTENT_FORBIDDEN, value, message)
                 .with_path(format!("messages[{number}].{key}"))
                 .with_provider_error(answer)
-                .with_auto_fix(mend);
+                .with_auto_fix(fix);
             report.add_at(member_key(said.node, key), finding);
         }
     }
@@ -135,10 +135,10 @@ fn check_unused(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
     for (number, said) in view.assistant_messages() {
         for (key, value) in reasoning_members(said).filter(|(_, value)| !value.is_null()) {
             let message = "this endpoint ignores this member";
-            let mend = Fix::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
+            let fix = Fix::new(format!("removes `{key}`"), [Edit::Remove(value.range())]);
             let finding = Finding::at(&REASONING_SENT, value, message)
                 .with_path(format!("messages[{number}].{key}"))
-                .with_auto_fix(mend);
+                .with_auto_fix(fix);
             report.add_at(member_key(said.node, key), finding);
         }
     }
@@ -153,7 +153,7 @@ fn check_old_name(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             continue;
         };
         let message = "the server reads `reasoning` and may drop this silently";
-        let mend = Fix::new(
+        let fix = Fix::new(
             "sends the reasoning as `reasoning`",
             [
                 Edit::Remove(value.range()),
@@ -162,7 +162,7 @@ fn check_old_name(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
         );
         let finding = Finding::at(&REASONING_CONTENT_IGNORED, value, message)
             .with_path(format!("messages[{number}].{KEY}"))
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         report.add_at(member_key(said.node, KEY), finding);
     }
 }

@@ -319,9 +319,9 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         report: &mut ChatFindings<'_, '_>,
     ) {
         let said = self.view.messages.get(number);
-        let Some(mend) = said.and_then(|said| self.past.restore(number, said)) else { return };
+        let Some(fix) = said.and_then(|said| self.past.restore(number, said)) else { return };
         let message = "a stand-in replaces the issued signature";
-        report.add(Finding::in_range(&DETAILS_DROPPED, part.clone(), message).with_auto_fix(mend));
+        report.add(Finding::in_range(&DETAILS_DROPPED, part.clone(), message).with_auto_fix(fix));
     }
 
     /// Lowers the severity for a message that was only split in two: no provider is known to reject
@@ -359,12 +359,12 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
         let is_sealed = change.seal.is_some();
         let subject = if is_sealed { altered.subject() } else { "this reasoning" };
         let message = format!("{subject} {}", change.kind.describe());
-        let mend = self.view.message_at(part).and_then(|number| self.restore(number, change));
+        let fix = self.view.message_at(part).and_then(|number| self.restore(number, change));
         let Some(gravity) = altered.severity(None, false) else { return };
         report.add(
             Finding::in_range(&REASONING_ALTERED, part.clone(), message)
                 .with_severity(gravity)
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     }
 
@@ -461,13 +461,13 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
             (_, _) => Severity::Degrade,
         };
         let message = format!("the signature of this block {}", change.kind.describe());
-        let mend = Fix::new(
+        let fix = Fix::new(
             "removes the block that this model cannot read",
             [Edit::Remove(detail.node.range())],
         );
         let finding = Finding::at(&FOREIGN_DETAILS, detail.node, message)
             .with_severity(gravity)
-            .with_auto_fix(mend);
+            .with_auto_fix(fix);
         report.add(self.with_provider_error(finding, number, detail));
     }
 
@@ -486,11 +486,11 @@ impl<'v, 'c> ChangeReporter<'v, 'c> {
             Some(_) => Edit::Remove(said.node.range()),
             None => Edit::Remove(part.clone()),
         };
-        let mend = Fix::new("removes the thought from the text", [edit]);
+        let fix = Fix::new("removes the thought from the text", [edit]);
         report.add(
             Finding::in_range(&THOUGHT_AS_TEXT, part.clone(), message)
                 .with_severity(gravity)
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     }
 }

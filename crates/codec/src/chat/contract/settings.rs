@@ -28,7 +28,7 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
         return;
     }
     let model = target.model();
-    let (message, answer, mend) = if profile.efforts.is_empty() {
+    let (message, answer, fix) = if profile.efforts.is_empty() {
         (
             format!("{model} does not reason and accepts no `reasoning_effort`"),
             "Unrecognized request argument supplied: reasoning_effort".to_owned(),
@@ -36,7 +36,7 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
         )
     } else {
         let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-        let mend = match effort::closest(&wanted, &profile.efforts) {
+        let fix = match effort::closest(&wanted, &profile.efforts) {
             Some(nearest) => Fix::new(
                 format!("uses the nearest effort, `{nearest}`"),
                 [Edit::Replace(node.range(), json::string(nearest))],
@@ -50,13 +50,13 @@ fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
                  Supported values are: {}.",
                 effort::quoted_series(&profile.efforts, '\'')
             ),
-            mend,
+            fix,
         )
     };
     report.add(
         Finding::at(&EFFORT_NOT_SUPPORTED, node, message)
             .with_provider_error(answer)
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
     );
 }
 
@@ -84,11 +84,11 @@ fn check_sampling(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             }
         };
         let message = format!("{} accepts only its default `{key}`", target.model());
-        let mend = Fix::new(format!("removes `{key}`"), [Edit::Remove(node.range())]);
+        let fix = Fix::new(format!("removes `{key}`"), [Edit::Remove(node.range())]);
         report.add(
             Finding::at(&SAMPLING_FIXED, node, message)
                 .with_provider_error(answer)
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     }
 }
@@ -101,9 +101,9 @@ fn check_token_limit(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) 
     if view.root.present("max_completion_tokens").is_none() {
         edits.push(Edit::Set(view.root.range(), "max_completion_tokens".to_owned(), old.json()));
     }
-    let mend = Fix::new("renames `max_tokens` to `max_completion_tokens`", edits);
+    let fix = Fix::new("renames `max_tokens` to `max_completion_tokens`", edits);
     let finding = Finding::at(&MAX_TOKENS_RENAMED, old, message).with_path("max_tokens");
-    report.add_at(member_key(view.root, "max_tokens"), finding.with_auto_fix(mend));
+    report.add_at(member_key(view.root, "max_tokens"), finding.with_auto_fix(fix));
 }
 
 fn check_tool_choice(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
@@ -119,11 +119,11 @@ fn check_tool_choice(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) 
             "this forces a tool call".to_owned()
         }
     };
-    let mend = Fix::new(
+    let fix = Fix::new(
         "leaves the choice to the model",
         [Edit::Replace(node.range(), json::string("auto"))],
     );
-    report.add(Finding::at(&FORCED_TOOL_CHOICE, node, message).with_auto_fix(mend));
+    report.add(Finding::at(&FORCED_TOOL_CHOICE, node, message).with_auto_fix(fix));
 }
 
 fn check_reasoning_format(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
@@ -132,6 +132,6 @@ fn check_reasoning_format(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, 
         return;
     };
     let message = format!("`reasoning_format` is also set, to {}", format.json().as_str());
-    let mend = Fix::new("removes `include_reasoning`", [Edit::Remove(include.range())]);
-    report.add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).with_auto_fix(mend));
+    let fix = Fix::new("removes `include_reasoning`", [Edit::Remove(include.range())]);
+    report.add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).with_auto_fix(fix));
 }

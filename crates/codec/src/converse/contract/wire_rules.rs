@@ -25,11 +25,11 @@ fn check_blank_texts(inspection: &mut Inspection<'_, '_, '_>) {
             "The text field in the ContentBlock object at {} is blank. Add text to the text field, and try again.",
             block.path()
         );
-        let mend = inspection.removal_fix(&[block], "removes the blank text");
+        let fix = inspection.removal_fix(&[block], "removes the blank text");
         let message =
             if text.is("") { "this text is empty" } else { "this text contains only white space" };
         let finding = Finding::at(&rules::BLANK_TEXT, text, message);
-        inspection.report(block, finding.with_provider_error(error).with_auto_fix(mend));
+        inspection.report(block, finding.with_provider_error(error).with_auto_fix(fix));
     }
 }
 
@@ -37,9 +37,9 @@ fn check_empty_signatures(inspection: &mut Inspection<'_, '_, '_>) {
     let view = inspection.view;
     for block in view.assistant_blocks().filter(|block| block.kind == ClaudeBlockKind::Thinking) {
         let Some(seal) = block.seal.filter(|seal| seal.is("")) else { continue };
-        let mend = Fix::new("removes the empty signature", [Edit::Remove(seal.range())]);
+        let fix = Fix::new("removes the empty signature", [Edit::Remove(seal.range())]);
         let message = "an empty signature is not accepted; the member must be absent";
         let finding = Finding::at(&rules::EMPTY_SIGNATURE, seal, message);
-        inspection.report(block, finding.with_auto_fix(mend));
+        inspection.report(block, finding.with_auto_fix(fix));
     }
 }

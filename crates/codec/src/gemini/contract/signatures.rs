@@ -216,7 +216,7 @@ fn stand_in_finding(case: &AuditContext<'_>, first: &GeminiPart<'_>, others: usi
     let message = format!("this {} has a stand-in instead of a signature{more}", first.name());
     let restored = case
         .comparison()
-        .and_then(|_| restore_signature(case, first).filter(|mend| mend.what.contains("issued")));
+        .and_then(|_| restore_signature(case, first).filter(|fix| fix.what.contains("issued")));
     let place = first.signature.unwrap_or(first.node);
     Finding::at(&STAND_IN_USED, place, message)
         .with_path(format!("{}.thoughtSignature", first.path()))
@@ -283,9 +283,9 @@ fn report_change(
             } else {
                 Severity::Refuse
             };
-            let mend = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
+            let fix = part.signature.and_then(|seal| remove_signature(case, view, part, seal));
             findings
-                .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(mend));
+                .add(at(&SIGNATURE_CORRUPTED, message).with_severity(severity).with_auto_fix(fix));
         }
         // A signature that the target cannot read is not lost.
         ChangeKind::SealDropped
@@ -300,9 +300,9 @@ fn report_change(
         }
         ChangeKind::TextEdited { .. } | ChangeKind::Merged => {
             if change.issued.is_some_and(|issued| !issued.item.seals.is_empty()) {
-                let mend = change.issued.and_then(|issued| restore_part(part, issued));
+                let fix = change.issued.and_then(|issued| restore_part(part, issued));
                 let message = format!("this {name} is signed, and its text {phrase}");
-                findings.add(at(&SIGNED_TEXT_EDITED, message).with_auto_fix(mend));
+                findings.add(at(&SIGNED_TEXT_EDITED, message).with_auto_fix(fix));
             }
         }
         ChangeKind::SaidAloud => {

@@ -59,10 +59,10 @@ fn check_level(
             let wanted = effort::budget(Some(&word.to_ascii_lowercase()));
             contract::nearest_budget(wanted, Some(&limits))
         });
-        let mut mend = Fix::new("leaves the level out", [Edit::Remove(level.range())]);
+        let mut fix = Fix::new("leaves the level out", [Edit::Remove(level.range())]);
         if let Some(size) = size {
             let config_now = with_budget(config, size);
-            mend = Fix::new(
+            fix = Fix::new(
                 format!("uses a budget of {size} tokens instead of the level"),
                 [Edit::Replace(config.range(), config_now)],
             );
@@ -71,7 +71,7 @@ fn check_level(
         findings.add(
             Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
                 .with_provider_error("Thinking level is not supported for this model.")
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     } else if !is_unsaid && !profile.levels.iter().any(is_taken) {
         let levels: Vec<String> = profile.levels.iter().map(|level| format!("`{level}`")).collect();
@@ -80,7 +80,7 @@ fn check_level(
             levels.join(", ")
         );
         let upper = word.to_ascii_uppercase();
-        let mend = match effort::closest(&word, &profile.levels) {
+        let fix = match effort::closest(&word, &profile.levels) {
             Some(nearest) => Fix::new(
                 format!("uses the level `{nearest}` instead"),
                 [Edit::Replace(level.range(), json::string(nearest))],
@@ -92,7 +92,7 @@ fn check_level(
                 .with_provider_error(format!(
                     "Thinking level {upper} is not supported for this model."
                 ))
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     }
 }

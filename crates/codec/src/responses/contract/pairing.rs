@@ -173,7 +173,7 @@ fn check_required_reasoning(
         let (id, name) = (element.id_text(), element.name());
         let needed_id = needed.id.unwrap_or("…");
         let leads_here = past.following(needed).is_some_and(|led| led.number == said.number);
-        let mend = if leads_here {
+        let fix = if leads_here {
             let gone: Vec<Json> = run
                 .iter()
                 .filter(|o| !is_here(o))
@@ -193,7 +193,7 @@ fn check_required_reasoning(
                 .with_provider_error(format!(
                     "Item '{id}' of type '{name}' was provided without its required 'reasoning' item: '{needed_id}'."
                 ))
-                .with_auto_fix(mend),
+                .with_auto_fix(fix),
         );
     }
 }

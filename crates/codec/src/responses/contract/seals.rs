@@ -35,7 +35,7 @@ pub(super) fn check(
         if is_reasoning && element.node.present("summary").is_none() {
             let message = "this reasoning item has no `summary`; an empty list is enough";
             let edit = Edit::Set(element.node.range(), "summary".into(), json::array(|_| {}));
-            let mend = Fix::new("gives the reasoning item an empty summary", [edit]);
+            let fix = Fix::new("gives the reasoning item an empty summary", [edit]);
             findings.add(
                 Finding::at(&REASONING_NEEDS_SUMMARY, element.node, message)
                     .with_path(element.path())
@@ -43,7 +43,7 @@ pub(super) fn check(
                         "Missing required parameter: '{}.summary'.",
                         element.path()
                     ))
-                    .with_auto_fix(mend),
+                    .with_auto_fix(fix),
             );
         }
         if case.target().provider.dialect.stores {
@@ -145,21 +145,21 @@ fn check_stored(
         Some(said) if said.is_kept => return,
         Some(said) if !said.is_own => {
             let message = format!("`{id}` belongs to another account or endpoint");
-            let mend = remove_item(view, element);
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(mend)
+            let fix = remove_item(view, element);
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(fix)
         }
         Some(said) => {
             let message =
                 format!("`{id}` was created with `store` set to false, so its id does not resolve");
             let whole = said.said(IdPolicy::Dropped);
             let has_seal = whole.tree().root().present("encrypted_content").is_some();
-            let mend = if said.kind != ResponsesElementKind::Reasoning || has_seal {
+            let fix = if said.kind != ResponsesElementKind::Reasoning || has_seal {
                 let edit = Edit::Replace(element.node.range(), whole);
                 Fix::new("sends the item itself instead of its id", [edit])
             } else {
                 remove_item(view, element)
             };
-            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(mend)
+            Finding::at(&ITEM_NOT_FOUND, element.node, message).with_auto_fix(fix)
         }
         None if !view.is_kept && !is_reference => {
             let message = format!(
@@ -217,8 +217,8 @@ fn report_change(
         ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
             let Some(seal) = seal.filter(|seal| !is_empty(*seal)) else { return };
             let message = format!("the encrypted content {}", change.kind.describe());
-            let mend = change.issued.and_then(|issued| restore_content(seal.range(), issued));
-            findings.add(invalid_content_finding(element, seal, message).with_auto_fix(mend));
+            let fix = change.issued.and_then(|issued| restore_content(seal.range(), issued));
+            findings.add(invalid_content_finding(element, seal, message).with_auto_fix(fix));
         }
         ChangeKind::Foreign(_) => {
             let Some(seal) = seal else { return };
@@ -278,7 +278,7 @@ fn report_change(
             }
             let message = format!("this reasoning {}", change.kind.describe());
             let place = element.node.range();
-            let mend = if change.kind == ChangeKind::Duplicated {
+            let fix = if change.kind == ChangeKind::Duplicated {
                 let what = "removes the second copy of the reasoning item";
                 Some(Fix::new(what, [Edit::Remove(place)]))
             } else {
@@ -290,7 +290,7 @@ fn report_change(
             findings.add(
                 Finding::at(&REASONING_MOVED, element.node, message)
                     .with_path(element.path())
-                    .with_auto_fix(mend),
+                    .with_auto_fix(fix),
             );
         }
         ChangeKind::SaidAloud => {
@@ -407,14 +407,14 @@ fn report_dropped(
     let says_anything = ["encrypted_content", "content"]
         .iter()
         .any(|member| back.tree().root().present(member).is_some());
-    let mend = says_anything.then(|| {
+    let fix = says_anything.then(|| {
         let edit = Edit::InsertBefore(element.node.range(), vec![back]);
         Fix::new("restores the reasoning item before it", [edit])
     });
     findings.add(
         Finding::at(&REASONING_DROPPED, element.node, message)
             .with_path(element.path())
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
     );
 }
 

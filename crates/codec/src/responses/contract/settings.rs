@@ -64,7 +64,7 @@ fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findin
             ),
         )
     };
-    let mend = match effort::closest(&word, &profile.efforts) {
+    let fix = match effort::closest(&word, &profile.efforts) {
         Some(nearest) => Fix::new(
             format!("uses the effort `{nearest}` instead"),
             [Edit::Replace(effort.range(), json::string(nearest))],
@@ -74,7 +74,7 @@ fn check_effort(case: &AuditContext<'_>, effort: Node<'_>, findings: &mut Findin
     findings.add(
         Finding::at(&EFFORT_NOT_SUPPORTED, effort, message)
             .with_provider_error(answer)
-            .with_auto_fix(mend),
+            .with_auto_fix(fix),
     );
 }
 

@@ -81,7 +81,7 @@ async fn invalid_agent_is_refused_with_the_member_name() {
     let scene = AgentGateway::open().await;
     for (body, status, words) in [
         (json!({"name": "x"}), 422, "model: is missing"),
-        (json!({"model": "nobody"}), 422, "there is no model nobody"),
+        (json!({"model": "unknown"}), 422, "there is no model unknown"),
         (json!({"model": MODEL, "tools": ["fly"]}), 404, "there is no tool fly"),
         (json!({"model": MODEL, "throughline": {"planing": true}}), 422, "unknown field `planing`"),
     ] {

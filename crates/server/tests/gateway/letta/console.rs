@@ -65,7 +65,7 @@ async fn event_streams_resume_without_gaps_or_secrets() {
     let scene = AgentGateway::open().await;
     let agent = scene.agent(&json!({})).await;
     let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
-    let told = scene.say(&agent, &format!("Keep {key} for me, please, and tell nobody.")).await;
+    let told = scene.say(&agent, &format!("Keep {key} for me, please, and keep it private.")).await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     let all = events(&scene, run, 0).await;
     let text = serde_json::to_string(&all).unwrap();

@@ -71,7 +71,7 @@ async fn decisions_are_validated_before_any_is_sent() {
     let calls = &told["messages"][2]["tool_calls"];
     let (one, two) = (&calls[0]["tool_call_id"], &calls[1]["tool_call_id"]);
     for wrong in [
-        vec![approval(one, true), approval(&json!("call_of_nobody"), true)],
+        vec![approval(one, true), approval(&json!("call_of_none"), true)],
         vec![approval(one, true), approval(one, false)],
         vec![json!({"type": "tool", "tool_call_id": one, "tool_return": "x", "status": "success"})],
     ] {

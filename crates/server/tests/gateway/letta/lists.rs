@@ -87,7 +87,7 @@ async fn lists_end_on_every_route() {
             assert_eq!(backwards, all, "{path} by before, {order}");
         }
         for cursor in ["after", "before"] {
-            let (status, _) = page(&scene, &path, &format!("{cursor}=nobody-1")).await;
+            let (status, _) = page(&scene, &path, &format!("{cursor}=unknown-1")).await;
             assert_eq!(status, 404, "{path}?{cursor}");
         }
     }

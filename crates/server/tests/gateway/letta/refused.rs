@@ -117,7 +117,7 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
         (422, of(json!([{"type": "approval", "approve": true}])), "a tool_call_id is missing"),
         (422, of(json!([{"tool_call_id": approval.call}])), "approve is missing"),
         (422, of(json!([one, one])), "is decided twice"),
-        (409, of(json!([{"tool_call_id": "nobody", "approve": true}])), "no call nobody waits"),
+        (409, of(json!([{"tool_call_id": "unknown", "approve": true}])), "no call unknown waits"),
         (
             409,
             message(json!({"type": "tool_return", "tool_returns": [
@@ -148,7 +148,7 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_decides_a_second_time() {
+async fn decisions_are_made_only_once() {
     for waiting in both(&json!({})).await {
         waiting.scene.ask("POST", &waiting.path(), &waiting.right()).await;
         waiting.ended().await;

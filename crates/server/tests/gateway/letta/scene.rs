@@ -207,8 +207,9 @@ struct TwoModels([Arc<ScriptedModel>; 2]);
 impl ModelRegistry for TwoModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let found = self.0.iter().find(|model| name.ends_with(model.target.model()));
-        let nobody = || ModelError::new(ModelErrorKind::Other, format!("there is no model {name}"));
-        Ok(Arc::clone(found.ok_or_else(nobody)?) as Arc<dyn Model>)
+        let unknown =
+            || ModelError::new(ModelErrorKind::Other, format!("there is no model {name}"));
+        Ok(Arc::clone(found.ok_or_else(unknown)?) as Arc<dyn Model>)
     }
 }
 
@@ -404,8 +405,8 @@ impl AgentGateway {
             ..GatewayOptions::of(ReplayMode::Repair)
         };
         // The tests do not call providers.
-        let nobody = Arc::new(upstream("http://127.0.0.1:1"));
-        let url = serve_on(journal.clone(), nobody, opening, stop).await;
+        let unknown = Arc::new(upstream("http://127.0.0.1:1"));
+        let url = serve_on(journal.clone(), unknown, opening, stop).await;
         Self { url, journal, ran, gate, keys, asked, folder }
     }
 

@@ -67,10 +67,10 @@ async function check(messages, name) {
   const sent = JSON.stringify(record.sent.body);
   assert.ok(!sent.includes("resp_tl1"), `${name}: a provider received an id of the gateway's: ${sent}`);
   // In a tool loop of another model Claude loses its thinking and Gemini a signature, as the header reports.
-  const reasons = [...record.mended, ...record.findings.filter(({ severity }) => severity === "degrade")];
+  const reasons = [...record.repaired, ...record.findings.filter(({ severity }) => severity === "degrade")];
   const isForeignLoop = reasons.some(({ rule }) => ["anthropic/tool-loop-needs-thinking", "gemini/stand-in-used"].includes(rule))
     || record.warnings.some(({ message }) => message.startsWith("the open tool loop began without"));
-  const said = `${name}: ${JSON.stringify([record.mended, record.findings, record.warnings, record.fates])}`;
+  const said = `${name}: ${JSON.stringify([record.repaired, record.findings, record.warnings, record.fates])}`;
   assert.equal(record.audit, isForeignLoop ? "degrade" : "accept", said);
   // OpenAI resolves references to items that it stores.
   const kept = new Set();

@@ -139,7 +139,7 @@ def approvals():
     assert request.message_type == "approval_request_message" and len(request.tool_calls) == 2
     try:
         CLIENT.agents.messages.create(ada.id, messages=[user("Hello?")])
-        raise AssertionError("somebody must decide first")
+        raise AssertionError("a person must decide first")
     except letta_client.ConflictError as error:
         assert error.body["detail"]["pending_request_id"] == request.id, error.body
     decided = [

@@ -75,8 +75,8 @@ fn members_are_set_and_added() {
 
 #[test]
 fn overlapping_fixes_are_not_combined() {
-    let mend = |start, end| Fix::new("removes it", vec![Edit::Remove(start..end)]);
-    let (whole, inner, other) = (mend(0, 10), mend(2, 4), mend(12, 14));
+    let removal = |start, end| Fix::new("removes it", vec![Edit::Remove(start..end)]);
+    let (whole, inner, other) = (removal(0, 10), removal(2, 4), removal(12, 14));
     assert_eq!(select_compatible(&[&whole, &inner, &other]), [0, 2]);
     assert_eq!(select_compatible(&[&inner, &whole]), [0]);
 }
