@@ -77,8 +77,8 @@ fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
     answer[found..].lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
 }
 
-/// Reads every GET route of the agent API in `/openapi.json`, for each thread if the path names one.
-/// The routes of the dialects return content unredacted to the client that owns it.
+/// Reads every GET route of the agent API in `/openapi.json`, for each thread if the path names
+/// one. The routes of the dialects return content unredacted to the client that owns it.
 fn read_routes(
     serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,

@@ -1,4 +1,4 @@
-//! Responses from serialized types and from channels, and schemas for members that are JSON already.
+//! Responses from serialized types and from channels, and schemas of members that are JSON.
 
 use std::borrow::Cow;
 
