@@ -76,11 +76,11 @@ pub(crate) fn build_request(state: &State, call: &mut Call) {
         let words = readable_text(item);
         let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
         if !words.is_empty() {
-            text += &format!("{}: {words}\n", speaker(item));
+            text.push_str(&[speaker(item), ": ", words, "\n"].concat());
         }
     }
     for note in older_notes(state) {
-        text += &format!("note to oneself: {}\n", note.text);
+        text.push_str(&["note to oneself: ", &*note.text, "\n"].concat());
     }
     call.system = vec![text_item("system", Role::System, SUMMARISE)];
     call.items = vec![text_item("conversation", Role::User, &text)];

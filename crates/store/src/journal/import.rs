@@ -539,6 +539,7 @@ fn parse_erasure_reason(word: &str) -> Option<ErasureReason> {
 }
 
 /// Parses a value if it is present. Returns `None` if it is invalid.
+#[expect(clippy::option_option, reason = "an invalid value differs from a missing one")]
 fn parse_present<T, U>(value: Option<T>, parse: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
     value.map_or(Some(None), |value| parse(value).map(Some))
 }

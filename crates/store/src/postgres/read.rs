@@ -54,7 +54,7 @@ impl LogBackend for Postgres {
             let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant];
             let mut filter = |condition: &str, value, end: &str| {
                 values.push(value);
-                sql += &format!(" AND {condition} ${}{end}", values.len());
+                sql += &[" AND ", condition, " $", &values.len().to_string(), end].concat();
             };
             if kind.is_some() {
                 filter("l.kind =", &kind, "");

@@ -138,7 +138,7 @@ impl LogBackend for Sqlite {
             let (mut find, mut values): (_, Vec<&dyn ToSql>) = (LOG.to_owned(), vec![&tenant.0]);
             let mut filter = |condition: &str, value| {
                 values.push(value);
-                find += &format!(" AND {condition} ?{}", values.len());
+                find += &[" AND ", condition, " ?", &values.len().to_string()].concat();
             };
             if kind.is_some() {
                 // A Thread has few runs and forks. The plus makes SQLite use that index instead of
@@ -160,7 +160,8 @@ impl LogBackend for Sqlite {
                 filter(&place, &after);
                 find.push(')');
             }
-            find += &format!(" ORDER BY l.updated {direction}, l.id {direction} LIMIT {limit}");
+            let find =
+                format!("{find} ORDER BY l.updated {direction}, l.id {direction} LIMIT {limit}");
             db.prepare(&find)?.query_map(&*values, log_head)?.collect()
         })
     }
