@@ -6,6 +6,7 @@
 //! | `chain_cache.rs` | cache of the chains of earlier requests |
 //! | `capture.rs` | storing a reply as a turn of the Vault |
 //! | `write_behind.rs` | write-behind of turns |
+//! | `request.rs` | capture and restore around a program's own HTTP client |
 //! | `restore.rs` | matching the turns of a request to captured turns |
 //! | `compare.rs` | comparison of a client's turn with the captured one |
 //! | `unmask.rs` | detection of thoughts that a client sends back as text |
@@ -19,6 +20,7 @@ mod chain;
 mod chain_cache;
 mod compare;
 mod ownership;
+mod request;
 mod restore;
 mod splice;
 mod turn_cache;
@@ -42,6 +44,7 @@ pub use crate::engine::capture::Turn;
 use crate::engine::capture::{PreparedTurn, TurnKeys};
 pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::chain_cache::ChainCache;
+pub use crate::engine::request::{ReplayError, RestoredRequest};
 use crate::engine::turn_cache::{Captured, TurnCache};
 use crate::engine::write_behind::PendingWrites;
 use crate::finding::Finding;

@@ -1,7 +1,9 @@
 //! The replay engine: captures what models answer, and restores what clients lose of it.
 //!
 //! The crate has no HTTP server and no HTTP client. A program that sends its own requests calls
-//! [`Replay::restore`] before it encodes a Call, and [`Replay::capture`] when the reply has ended.
+//! [`Replay::restore_request`] before it sends a request, and [`Replay::capture_response`] when the
+//! response has ended. With a codec of its own, it calls [`Replay::restore`] and
+//! [`Replay::capture`].
 //!
 //! # Capture
 //! Each reply becomes a turn of the Vault: its Items as they came, the turn before it, and the keys
@@ -53,8 +55,8 @@ pub use crate::call_record::{
 pub use crate::claim::{Claims, RandomnessError};
 pub use crate::claimed::ClaimRewriter;
 pub use crate::engine::{
-    CapturedSeals, Chain, ChainTurn, Conversation, OwnedTurn, Replay, RestoredCall, Turn,
-    VisibleDigests,
+    CapturedSeals, Chain, ChainTurn, Conversation, OwnedTurn, Replay, ReplayError, RestoredCall,
+    RestoredRequest, Turn, VisibleDigests,
 };
 pub use crate::finding::{Finding, RestoreIssue};
 pub use crate::objects::{
