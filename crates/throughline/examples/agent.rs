@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use throughline::agent::{AgentConfig, RunRequest, ToolAnswer, ToolSpec, function_tool, runner};
-use throughline::{StoreOptions, Tenant, models, open_store};
+use throughline::{Tenant, models, store};
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Weather {
@@ -14,7 +14,7 @@ struct Weather {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let store = open_store("sqlite://agents.db", &StoreOptions::default()).await?;
+    let store = store::open("sqlite://agents.db", &store::Options::default()).await?;
     let models = models::from_env(&|name| std::env::var(name).ok())?;
     let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
     let weather = function_tool(weather, |at: Weather| async move {

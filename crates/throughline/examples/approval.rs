@@ -16,7 +16,9 @@ use throughline::agent::{
     function_tool,
 };
 use throughline::models::EndpointModels;
-use throughline::{Journal, LogId, Tenant, ToolApprovalResolution};
+use throughline::spec::ToolApprovalResolution;
+use throughline::store::Journal;
+use throughline::{LogId, Tenant};
 
 #[derive(JsonSchema, Deserialize)]
 struct Mail {

@@ -10,8 +10,9 @@ use std::error::Error;
 
 use bytes::Bytes;
 use throughline::agent::Runner;
+use throughline::codec::{Catalog, DecodeContext, codec};
 use throughline::tools::{McpServer, ToolDeclarations};
-use throughline::{Call, Catalog, DecodeContext, Wire, codec};
+use throughline::{Call, Wire};
 
 /// A response from Claude with a signed Thought and a tool call.
 const ANSWER: &[u8] =

@@ -18,8 +18,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use throughline::Json;
 use throughline::agent::ToolContext;
+use throughline::json::Json;
 use throughline::tools::ToolDeclarations;
 
 const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOOL ARGUMENTS]";

@@ -9,8 +9,10 @@ mod support;
 
 use std::error::Error;
 
+use throughline::Tenant;
 use throughline::agent::{self, AgentConfig, OutputContract, RunRequest};
-use throughline::{Json, RunEvent, Tenant};
+use throughline::json::Json;
+use throughline::spec::RunEvent;
 
 /// A model that answers first in prose, then with an invalid number, then correctly.
 const SCRIPT: &str = r#"

@@ -9,11 +9,15 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline::codec::{
+    CODECS, Catalog, CatalogError, Codec, CodecError, DecodeContext, Decoder, Document, Encoder,
+    Frame, Framing,
+};
+use throughline::json::{self, Json, Node, Tree};
 use throughline::{
-    Body, CODECS, Call, Catalog, CatalogError, Codec, CodecError, DecodeContext, Decoder,
-    Direction, Disposition, Document, ElisionReason, EncodedRequest, Encoder, Event, Fate, Frame,
-    Framing, Item, ItemPosition, Json, Name, NativePart, Node, ReasoningFormat, Reply, Request,
-    Role, Seal, StopReason, Target, Thought, ThoughtKind, Tree, Usage, Wire, json,
+    Body, Call, Direction, Disposition, ElisionReason, EncodedRequest, Event, Fate, Item,
+    ItemPosition, Name, NativePart, ReasoningFormat, Reply, Request, Role, Seal, StopReason,
+    Target, Thought, ThoughtKind, Usage, Wire,
 };
 
 /// A sample protocol: `{"lines": [{"by": …, "text": …, "stamp": …}]}`. A line with a stamp is a

@@ -9,9 +9,10 @@ mod support;
 
 use std::error::Error;
 
+use throughline::Tenant;
 use throughline::agent::{self, AgentConfig, RunRequest};
-use throughline::models::{self, CredentialSource, Endpoint};
-use throughline::{Catalog, Credential, Tenant};
+use throughline::codec::Catalog;
+use throughline::models::{self, Credential, CredentialSource, Endpoint};
 
 /// An endpoint that uses a supported wire.
 const ROW: &str = r#"

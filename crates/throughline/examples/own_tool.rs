@@ -12,7 +12,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throughline::agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec, function_tool};
-use throughline::{Json, SyntaxError};
+use throughline::json::{Json, SyntaxError};
 
 /// The arguments from the model. These comments become part of the tool's JSON Schema.
 #[derive(JsonSchema, Deserialize)]

@@ -11,10 +11,11 @@ use std::error::Error;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use throughline::Tenant;
 use throughline::agent::{
     self, AgentConfig, RunCommand, RunRequest, ToolAnswer, ToolSpec, function_tool,
 };
-use throughline::{RunEvent, Tenant, ToolApprovalResolution};
+use throughline::spec::{RunEvent, ToolApprovalResolution};
 
 #[derive(JsonSchema, Deserialize)]
 struct Question {

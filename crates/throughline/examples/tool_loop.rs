@@ -11,8 +11,9 @@ use std::error::Error;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use throughline::Tenant;
 use throughline::agent::{self, AgentConfig, RunRequest, ToolAnswer, ToolSpec, function_tool};
-use throughline::{RedactionPolicy, Tenant};
+use throughline::spec::RedactionPolicy;
 
 /// The arguments from the model. These comments become part of the tool's JSON Schema.
 #[derive(JsonSchema, Deserialize)]

@@ -4,11 +4,26 @@
 //! reasoning items, part signatures. This crate decodes that state from any provider, stores it in
 //! typed form, and replays it exactly, and only to the endpoint that issued it.
 //!
+//! The nouns of the domain are at the root. Each module is one entry point:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`codec`] | translation between provider protocols and [`Call`], [`Reply`] and [`Event`] |
+//! | [`doctor`] | prediction and repair of requests that a provider would reject |
+//! | [`replay`] | capture and restore around your own HTTP client |
+//! | [`store`] | durable Threads in one append-only, tamper-evident Journal |
+//! | [`agent`] | durable agents, their tools, events and progress |
+//! | [`tools`] | MCP servers and HTTP endpoints as tools |
+//! | [`trace`] | traces of runs and calls, and custom sinks |
+//! | [`models`] | models of the providers' endpoints, by name |
+//! | [`spec`] | the documented types: messages, states, run events, redaction |
+//! | [`json`] | JSON that keeps its bytes |
+//!
+//! # Example
 //! ```
 //! use bytes::Bytes;
-//! use throughline::{
-//!     Body, Call, Catalog, DecodeContext, Disposition, Item, ItemPosition, Role, Wire, codec,
-//! };
+//! use throughline::codec::{Catalog, DecodeContext, codec};
+//! use throughline::{Body, Call, Disposition, Item, ItemPosition, Role, Wire};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A response from Claude: a signed Thought and a tool call.
@@ -38,78 +53,101 @@
 //! # }
 //! ```
 
+pub mod agent;
 pub mod models;
+pub mod replay;
+pub mod trace;
 
-pub use throughline_codec::{
-    CODECS, Catalog, CatalogError, Codec, CodecError, DecodeContext, Decoder, Detection, Document,
-    Encoder, Frame, FrameError, FrameWriter, Framer, Framing, StreamDecoder, StreamEncoder, codec,
-    detect, events_from_reply,
-};
-// The doctor: predicts what a provider would reject, and computes the smallest fix.
-pub use throughline_codec::{
-    AppliedFix, Audit, AuditContext, Change, ChangeKind, Comparison, Edit, Example, Exchange,
-    Finding, Findings, Fix, IssuedItem, PathStyle, PrefixChange, PriorExchanges, ReorderedElement,
-    Repair, RepairLevel, Rule, Severity, Source, SourceKind, Transcript, Verdict, ViolationKind,
-    audit, repair,
-};
-pub use throughline_core::*;
-// The store: durable Threads in one append-only, tamper-evident Journal.
-pub use throughline_store::{
-    ApiKey, Durability, ErasureReport, ExportSummary, Head, ImportSummary, Journal, KeyLimits,
-    Manifest, MasterKey, NewApiKey, Options as StoreOptions, Order, Page, Progress, Retention,
-    RunEvents, Statement, Stats, VerifyFailure, VerifyReport, about_item, open as open_store,
-    parse_manifest, verify_export,
+pub use throughline_core::Tool as ToolDefinition;
+pub use throughline_core::{
+    Attachment, Binding, Body, Call, CallId, CallIds, Delta, Dialect, Digest, Direction,
+    Disposition, ElisionReason, EncodedRequest, Envelope, Event, Evidence, Extra, Failure, Fate,
+    ForcedTools, HostedStep, Identifier, Identity, Item, ItemId, ItemPosition, Label, LogId, Media,
+    Mode, Name, NativePart, NativeReasoning, Number, Origin, Outcome, OutputFormat, PLAIN_TEXT,
+    Part, Profile, Provider, RawIdentity, ReasoningChannel, ReasoningFormat, ReasoningSource,
+    ReasoningSwitch, ReceivedRequest, ReplayForm, ReplayPolicy, Reply, Request, ReshapeKind, Role,
+    SIDE_CHANNEL, Seal, SealBinding, Settings, StopReason, Target, Tenant, Thought, ThoughtKind,
+    ThoughtRecord, ThreadSecret, TokenBudget, TokenCounter, ToolCall, ToolChoice, ToolResult,
+    Usage, Vendor, Warning, Wire,
 };
 
-/// Durable agents: configuration, tools, and the runner that stores each step.
-pub mod agent {
-    pub use throughline_agent::{
-        AgentConfig, AgentKind, AgentLimits, Agents, AskUser, BreakerConfig, CallDenial,
-        CallPermit, ContextPolicy, Decision, FunctionTool, Gate, GateRule, Handoff, HumanInTheLoop,
-        InvalidConfig, LengthTokenCounter, Listener, OutputContract, PermitFuture, Ports, Refusal,
-        RefusalKind, RunCommand, RunError, RunRequest, RunSpec, RunStatus, Runner, RuntimeProfile,
-        Snapshot, StartedRun, State, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec,
-        UnknownOutcome, function_tool, narrate, schema_of, sentence,
+/// Translation between provider protocols and Calls, Replies and Events. A codec of your own
+/// implements [`codec::Codec`].
+pub mod codec {
+    pub use throughline_codec::{
+        AnthropicMessages, BedrockConverse, CODECS, Catalog, CatalogError, Codec, CodecError,
+        DecodeContext, Decoder, Detection, Document, Encoder, Frame, FrameError, FrameWriter,
+        Framer, Framing, Gemini, OpenAiChat, OpenAiResponses, StreamDecoder, StreamEncoder, codec,
+        detect, events_from_reply,
     };
-
-    use std::sync::Arc;
-
-    use throughline_core::{Json, LogId, Store as _, unpack_events};
-    use throughline_core::{ModelRegistry, RunEvent, StoreError, Tenant};
-    use throughline_store::Journal;
-
-    /// Creates a runner over a store, using the system clock. Any process that opens the same store
-    /// can resume its runs.
-    pub fn runner(store: &Journal, models: impl ModelRegistry + 'static) -> Runner {
-        let ports = Ports::with_system_clock(store.derived_key("agent threads"));
-        Runner::new(Arc::new(store.clone()), Arc::new(models), ports)
-    }
-
-    /// Returns all events of a run so far.
-    pub async fn events(
-        store: &Journal,
-        tenant: &Tenant,
-        run: &LogId,
-    ) -> Result<Vec<RunEvent>, StoreError> {
-        let (mut events, mut after) = (Vec::new(), 0);
-        loop {
-            let records = store.read(tenant, run, after, 256).await?;
-            let Some(last) = records.last() else { return Ok(events) };
-            after = last.seq;
-            let packed =
-                records.iter().flat_map(|record| unpack_events(record).unwrap_or_default());
-            let read = packed.filter_map(|(_, event)| Json::parse(event).ok());
-            events.extend(read.filter_map(|event| RunEvent::parse(&event).ok()));
-        }
-    }
 }
 
-/// Traces of runs and calls for common observability tools, and the trait for custom sinks.
-pub mod trace {
-    pub use throughline_trace::{
-        BatchPhase, DeliveryReport, FileSink, HttpSink, InvalidSink, Mode, OtlpSink, Retry,
-        SendFuture, Session, Sink, SinkError, SinkKind, SinkOptions, Span, SpanKind, Status,
-        TraceBatch, TraceOptions, Tracer, TracerOptions, Value, load_session, send,
+/// The doctor: predicts what a provider would reject, and computes the smallest fix.
+pub mod doctor {
+    pub use throughline_codec::{
+        AppliedFix, Audit, AuditContext, Change, ChangeKind, Comparison, Edit, Example, Exchange,
+        Finding, Findings, Fix, IssuedItem, IssuedSeals, PathStyle, PrefixChange, PriorExchanges,
+        ReorderedElement, Repair, RepairLevel, Rule, Severity, Source, SourceKind, Transcript,
+        Verdict, ViolationKind, applied_fixes_json, audit, audit_json, describe, fates_json,
+        refresh_fates, repair,
+    };
+}
+
+/// JSON that keeps its bytes: verbatim values, an index over them, and writers.
+pub mod json {
+    pub use throughline_core::json::{
+        Array, Elements, Json, JsonKind, Measure, Members, Node, Object, SizeLimitExceeded,
+        SizeLimits, SyntaxError, Tree, array, array_of, object, object_of, push_number,
+        push_string, string,
+    };
+}
+
+/// The documented types: Thoughts, messages, agent states, run events, and the redaction of what
+/// people and sinks see.
+pub mod spec {
+    pub use throughline_core::{
+        Attempt, AttemptChange, AttemptEnd, Cadence, CancelledEvent, DetailMeta, Effort,
+        EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition, GuardrailEvent,
+        GuardrailPhase, HandoffEvent, HiddenReasoningMessage, HiddenState, InvalidDocument,
+        InvalidInstant, InvalidPattern, InvalidThought, LettaHeader, LettaReasoning, Level,
+        LimitEvent, MemoryFact, MemoryScope, Message, MessageCall, MessageEvent, MessageRole,
+        MetadataEvent, NativeConfig, Nullable, Opaque, OpenRouterReasoningCodec, Pattern,
+        PendingToolApproval, PendingUserQuestion, Plan, PlanEvent, PlanOperation, PlanSource,
+        PlanStepRecord, PlanStepStatus, ProgressEvent, QuestionTool, REDACTED, RawInstant,
+        RawThought, ReasoningCodec, ReasoningConfig, ReasoningItem, ReasoningMessage,
+        RedactionPolicy, Reflection, ReflectionConfig, ReflectionEvent, ReflectionMode,
+        ReflectionRecord, ReflectionUsage, ReplayAudit, ReplayContract, ReplayEvent, ReplayTurn,
+        ReplayViolation, ResolvedReasoning, RunCounts, RunEvent, RunFold, RunStatusEvent, Section,
+        SmartState, StateChange, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase,
+        SummarizationEvent, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, ThinkingBlock,
+        ThinkingKind, ThoughtEvent, ThoughtPhase, ThoughtRedaction, ThreadState, ToolApprovalEvent,
+        ToolApprovalEventStatus, ToolApprovalResolution, ToolApprovalStatus, ToolCallEvent,
+        ToolCallPhase, ToolExecution, ToolExecutionStatus, ToolResponseClassification,
+        ToolResponseRetentionPolicy, TurnEvent, TurnPhase, UsageEvent, UserQuestionAnswer,
+        UserQuestionAnswerSet, UserQuestionEvent, UserQuestionEventStatus, UserQuestionItem,
+        UserQuestionOption, UserQuestionResolution, UserQuestionStatus, audit_replay,
+        parse_details, print_details, raw_thought_json,
+    };
+}
+
+/// The store: durable Threads in one append-only, tamper-evident Journal, and the port
+/// [`store::Store`] through which everything else uses it.
+pub mod store {
+    pub use throughline_core::{
+        Append, Archive, Batch, Content, ErasureEpoch, EventWriter, ExportSink, Fault, Fence, Fold,
+        FoldedLog, ForkPoint, KeyHead, Lease, LogFollower, LogHead, LogKind, LogOpening, NewRecord,
+        NewVaultTurn, Pack, PendingEntry, PendingRequest, PendingStatus, Receipt, Record, Rewind,
+        StaleRun, Store, StoreError, StoreFuture, StoredItem, TurnId, VaultKey, VaultLookup,
+        VaultMatch, VaultTurn, VerifySummary, WrittenRange, kind, pack_events, restore_items,
+        split_pack, store_items, unpack_events,
+    };
+    pub use throughline_store::Progress as ProgressCallback;
+    pub use throughline_store::Warning as VerifyWarning;
+    pub use throughline_store::{
+        ApiKey, Durability, ErasureReport, ExportSummary, Head, ImportSummary, Journal, KeyCheck,
+        KeyLimits, Manifest, MasterKey, NewApiKey, Options, Order, Page, RestoreSummary, Retention,
+        RotationReport, RowState, RunEvents, Statement, Stats, VerifyFailure, VerifyReport,
+        about_item, key_file_of, open, parse_manifest, restore, verify_export, without_password,
     };
 }
 

@@ -1,13 +1,18 @@
-//! Models of the providers' endpoints, by name.
+//! Models of the providers' endpoints, by name, and the ports that a model of your own implements.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_codec::Catalog;
 
+pub use throughline_core::{
+    BodyStream, Credential, EventStream, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelRegistry, ModelStream, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
+    UpstreamRequest, UpstreamResponse,
+};
 pub use throughline_provider::{
-    AwsKeys, CredentialSource, Endpoint, EndpointModel, EndpointModels, EndpointOptions, EnvLookup,
-    Http, InvalidEndpoint, ModelResolver,
+    AwsKeys, BreakerPolicy, CredentialSource, Endpoint, EndpointModel, EndpointModels,
+    EndpointOptions, EnvLookup, Http, InvalidEndpoint, ModelResolver, RetryPolicy,
 };
 
 /// Returns the models of all providers whose API keys are set in their usual variables, with names

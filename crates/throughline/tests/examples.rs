@@ -63,12 +63,38 @@ fn custom_provider_is_a_catalog_entry() {
 fn custom_codec_sends_seals_only_to_their_owner() {
     let said = said("own_codec", &[]);
     assert!(said.starts_with("ledger: ") && said.contains("c3RhbXA="), "{said}");
-    assert_eq!(said.matches("Seal included: false").count(), throughline::CODECS.len());
+    assert_eq!(said.matches("Seal included: false").count(), throughline::codec::CODECS.len());
 }
 
 #[test]
 fn custom_tools_print_their_schema() {
     assert!(said("own_tool", &[]).contains("sum {"));
+}
+
+#[test]
+fn lost_reasoning_is_restored_around_an_own_http_client() {
+    let expected =
+        "the thinking block was restored bit for bit: true\nthe provider verified it: true\n";
+    assert_eq!(said("replay", &[]), expected);
+}
+
+#[test]
+fn client_side_tool_is_answered_by_the_program() {
+    let said = said("client_tool", &[]);
+    assert!(said.starts_with("waiting\nthe client runs pick_seat for flight "), "{said}");
+    assert!(said.contains("\ncompleted: ") && said.contains("12A"), "{said}");
+    assert!(said.ends_with("every Seal was replayed unchanged: true\n"), "{said}");
+}
+
+#[test]
+fn custom_sink_receives_spans_and_progress_is_readable() {
+    let said = said("custom_sink", &[]);
+    assert!(said.contains("turn 1: survey is running, "), "{said}");
+    for span in ["chat anthropic/claude-sonnet-5-5 (ai_call)", "execute_tool survey (tool_call)"] {
+        assert!(said.contains(&format!("span: {span}\n")), "{said}");
+    }
+    assert!(said.contains("\nrun: completed\n"), "{said}");
+    assert!(said.ends_with(": Success, 0 spans lost\n"), "{said}");
 }
 
 #[test]

@@ -7,10 +7,10 @@
 mod own_codec;
 
 use bytes::Bytes;
-use throughline::{
-    Body, Call, Catalog, Codec as _, Disposition, Event, Item, ItemPosition, Role, StreamDecoder,
-    StreamEncoder, events_from_reply,
+use throughline::codec::{
+    CODECS, Catalog, Codec as _, StreamDecoder, StreamEncoder, events_from_reply,
 };
+use throughline::{Body, Call, Disposition, Event, Item, ItemPosition, Role};
 
 use own_codec::{ANSWER, Ledger, decode_context};
 
@@ -23,7 +23,7 @@ fn custom_codec_seals_go_only_to_their_owner() {
     call.extend(reply.items);
     let own = Ledger.encode(&call).unwrap().request.body;
     assert!(String::from_utf8_lossy(&own).contains("c3RhbXA="));
-    for codec in throughline::CODECS {
+    for codec in CODECS {
         let row = Catalog::builtin().default_provider(&codec.wire()).unwrap();
         call.target = Catalog::builtin().target(&row, "some-model", "work");
         let encoded = codec.encode(&call).unwrap();

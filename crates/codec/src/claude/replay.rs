@@ -226,7 +226,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let message = format!("the {part} of this block {}", change.kind.describe());
         let fix = self.restore_fix(block, Some(change)).map(|fix| Fix {
             what: "restores the sealed block as it was issued".to_owned(),
-            ..auto_fix
+            ..fix
         });
         let text = block.text.filter(|_| is_text).map(Node::range);
         let range = text.or_else(|| change.seal.clone()).unwrap_or(block.node.range());

@@ -5,8 +5,9 @@
 
 use std::error::Error;
 
-use throughline::models::{self, CredentialSource, Endpoint, EndpointModels};
-use throughline::{Catalog, Credential, Journal, StoreOptions, open_store};
+use throughline::codec::Catalog;
+use throughline::models::{self, Credential, CredentialSource, Endpoint, EndpointModels};
+use throughline::store::{self, Journal};
 use throughline_sim::{Options, Simulator};
 use throughline_testkit::Folder;
 
@@ -32,7 +33,7 @@ impl ExampleEnv {
     /// Opens the store.
     pub(crate) async fn store(&self) -> Result<Journal, Box<dyn Error>> {
         let url = format!("sqlite://{}", self.folder.join("store.db").display());
-        Ok(open_store(&url, &StoreOptions::default()).await?)
+        Ok(store::open(&url, &store::Options::default()).await?)
     }
 
     /// Returns models that call the simulators. With real keys and addresses, these would be the

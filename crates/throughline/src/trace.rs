@@ -1,0 +1,44 @@
+//! Traces of runs and calls for common observability tools, and the trait for custom sinks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use throughline_agent::{Runner, Watcher};
+use throughline_core::{LogId, Tenant};
+
+pub use throughline_core::{CompletedCall, TraceParent};
+pub use throughline_trace::Mode as DeliveryMode;
+pub use throughline_trace::{
+    BatchPhase, CallTracer, DeliveryReport, FileSink, FollowGuard, HttpSink, InvalidSink, OtlpSink,
+    Retry, SendFuture, Session, Sink, SinkError, SinkKind, SinkOptions, Span, SpanKind, Status,
+    TraceBatch, TraceOptions, Tracer, TracerOptions, Value, load_session, otlp_spans, send,
+};
+
+/// Traces all runs that the runner drives from now on. Call [`Tracer::finish`] before the process
+/// ends, so that the last batches are delivered.
+pub fn attach(
+    runner: &mut Runner,
+    mode: DeliveryMode,
+    content: TraceOptions,
+    sinks: Vec<Arc<dyn Sink>>,
+) -> Tracer {
+    let tracer = Tracer::new(TracerOptions {
+        store: Arc::clone(&runner.store),
+        clock: Arc::clone(&runner.clock),
+        mode,
+        telling: content,
+        sinks,
+        patience: Duration::from_secs(20),
+    });
+    runner.watcher = Some(Arc::new(RunTraces(tracer.clone())));
+    tracer
+}
+
+/// Follows each run with a tracer.
+struct RunTraces(Tracer);
+
+impl Watcher for RunTraces {
+    fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send> {
+        Box::new(self.0.follow(tenant, run, records))
+    }
+}

@@ -1,0 +1,37 @@
+//! The facade names everything explicitly, and nothing twice.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use throughline_testkit::workspace_root;
+
+/// Returns the names that a source re-exports, as users of the facade write them.
+fn exported_names(source: &str) -> Vec<String> {
+    let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
+    let code = code.join("\n");
+    let mut names = Vec::new();
+    for statement in code.split("pub use ").skip(1) {
+        let (path, _) = statement.split_once(';').unwrap();
+        let list = path.rsplit_once("::").unwrap().1.trim_matches(['{', '}']);
+        let list = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.extend(list.map(|name| name.rsplit(" as ").next().unwrap_or(name).to_owned()));
+    }
+    names
+}
+
+#[test]
+fn every_name_is_exported_once_and_explicitly() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in fs::read_dir(workspace_root().join("crates/throughline/src")).unwrap() {
+        let path = entry.unwrap().path();
+        for name in exported_names(&fs::read_to_string(&path).unwrap()) {
+            places.entry(name).or_default().push(path.display().to_string());
+        }
+    }
+    assert!(places.len() > 300, "only {} names were read", places.len());
+    assert!(!places.contains_key("*"), "glob re-export: {:?}", places["*"]);
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "exported twice: {places:?}");
+}
