@@ -87,8 +87,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     let caller = match authenticate(gateway, &method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
         Err(problem) if door == GatewayRoute::NoAgentPath => {
-            gateway.operations.record_rejection(&wire, &problem);
-            return ApiError::from(problem).told().into_response();
+            return reject_agent_request(gateway, &wire, problem);
         }
         Err(problem) => return reject(gateway, &wire, &problem),
     };
@@ -110,9 +109,7 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
         GatewayRoute::NoAgentPath => {
             let path = parts.uri.path();
             let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
-            let problem = GatewayError::new(404, message);
-            gateway.operations.record_rejection(&wire, &problem);
-            return ApiError::from(problem).told().into_response();
+            return reject_agent_request(gateway, &wire, GatewayError::new(404, message));
         }
         GatewayRoute::Call(_)
         | GatewayRoute::Count(_)
@@ -157,6 +154,12 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     };
     scope.end();
     response
+}
+
+/// Rejects a request to the agent API in the shape of its errors.
+fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> Response {
+    gateway.operations.record_rejection(wire, &problem);
+    ApiError::from(problem).told().into_response()
 }
 
 /// Rejects a method that the gateway never forwards.

@@ -85,11 +85,11 @@ pub mod codec {
 /// The doctor: predicts what a provider would reject, and computes the smallest fix.
 pub mod doctor {
     pub use throughline_codec::{
-        AppliedFix, Audit, AuditContext, Change, ChangeKind, Comparison, Edit, Example, Exchange,
-        Finding, Findings, Fix, IssuedItem, IssuedSeals, PathStyle, PrefixChange, PriorExchanges,
-        ReorderedElement, Repair, RepairLevel, Rule, Severity, Source, SourceKind, Transcript,
-        Verdict, ViolationKind, applied_fixes_json, audit, audit_json, describe, fates_json,
-        refresh_fates, repair,
+        AppliedFix, Audit, AuditContext, AuditOutcome, Change, ChangeKind, Comparison, Edit,
+        Example, Exchange, Finding, Findings, Fix, IssuedItem, IssuedSeals, PathStyle,
+        PrefixChange, Preparation, PreparedCall, PriorExchanges, ReorderedElement, Repair,
+        RepairLevel, Rule, Severity, Source, SourceKind, Transcript, Verdict, ViolationKind,
+        applied_fixes_json, audit, audit_json, describe, fates_json, repair,
     };
 }
 

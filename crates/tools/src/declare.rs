@@ -123,14 +123,14 @@ impl ToolDeclarations {
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         let value = Value::from_toml(text)
             .map_err(|(at, message)| (at, format!("this is not valid TOML: {message}")));
-        Self::read_document(text, value, others, variables)
+        Self::read_document(text, &value, others, variables)
     }
 
     /// Parses JSON of the same form.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         let value = Value::from_json(text)
             .map_err(|(at, message)| (at, format!("this is not valid JSON: {message}")));
-        Self::read_document(text, value, others, variables)
+        Self::read_document(text, &value, others, variables)
     }
 
     /// Parses one line, as `--tool` accepts it: `mcp:npx -y some-server`,
@@ -178,7 +178,7 @@ impl ToolDeclarations {
 
     fn read_document(
         text: &str,
-        value: Result<Value, (usize, String)>,
+        value: &Result<Value, (usize, String)>,
         others: &[&str],
         variables: Variables<'_>,
     ) -> Result<Self, Problems> {

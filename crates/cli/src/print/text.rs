@@ -210,7 +210,7 @@ pub(crate) fn compact(json: &str) -> String {
 }
 
 /// Formats a count: `1 seal`, `2 seals`.
-pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let end = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{end}")
 }

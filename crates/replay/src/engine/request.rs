@@ -98,7 +98,7 @@ impl Replay {
             reply,
             prefix: request.encoded.prefix,
             ids: &[],
-            story: None,
+            record: None,
             response: None,
         };
         Ok(self.capture(&request.tenant, &turn).await?)
