@@ -28,8 +28,8 @@ pub struct RestoredRequest {
 /// The reason why a request was not restored or a response was not captured.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The target's wire has no built-in codec. Use [`Replay::restore`] and [`Replay::capture`] with
-    /// your own codec.
+    /// The target's wire has no built-in codec. With your own codec, use [`Replay::restore`] and
+    /// [`Replay::capture`].
     #[error("no codec registered for wire `{0}`")]
     UnknownWire(Wire),
     /// The request or the response cannot be read or written.
