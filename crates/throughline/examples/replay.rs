@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut messages = vec![json!({ "role": "user", "content": "Is it warm in Paris?" })];
     let (_, answer) = chat.send(&request(&messages)).await?;
-    let blocks = answer["content"].as_array().ok_or("a list of blocks")?;
+    let blocks = answer.get("content").and_then(Value::as_array).ok_or("a list of blocks")?;
     let of_kind = |kind: &str| blocks.iter().find(|block| block["type"] == kind);
     let thinking = of_kind("thinking").ok_or("the model thinks")?;
     let call = of_kind("tool_use").ok_or("the model calls the tool")?;
@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     messages.push(json!({ "role": "user", "content": [result] }));
     let (sent, _) = chat.send(&request(&messages)).await?;
 
-    let is_equal = sent["messages"][1]["content"][0] == *thinking;
+    let is_equal = sent.pointer("/messages/1/content/0") == Some(thinking);
     println!("the thinking block was restored bit for bit: {is_equal}");
     println!("the provider verified it: {}", place.simulator.ledger().all_verified());
     Ok(())
