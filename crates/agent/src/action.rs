@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use throughline_core::{Item, Json, Name, RunEvent, StateChange};
+use throughline_core::Item;
+use throughline_json::{Json, Name};
+use throughline_spec::{RunEvent, StateChange};
 
 use crate::progress::{Purpose, RunStatus};
 

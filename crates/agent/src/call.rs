@@ -5,9 +5,10 @@
 //! contain that question.
 
 use throughline_core::{
-    Call, Item, Name, NativeReasoning, OutputFormat, ReflectionMode, Role, Target, ThreadSecret,
-    ToolChoice,
+    Call, Item, NativeReasoning, OutputFormat, Role, Target, ThreadSecret, ToolChoice,
 };
+use throughline_json::Name;
+use throughline_spec::ReflectionMode;
 
 use crate::compact::{self, speaker, text_item};
 use crate::progress::Purpose;

@@ -4,9 +4,10 @@
 //! Seals are not compacted during an exchange.
 
 use jiff::Timestamp;
-use throughline_core::{
-    Body, Call, Item, ItemId, ItemPosition, Json, MemoryFact, Name, Node, ReflectionRecord, Role,
-    SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, Tree,
+use throughline_core::{Body, Call, Item, ItemId, ItemPosition, Role};
+use throughline_json::{Json, Name, Node, Tree};
+use throughline_spec::{
+    MemoryFact, ReflectionRecord, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord,
 };
 
 use crate::state::State;
@@ -248,7 +249,7 @@ pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
         Body::Summary { covers, .. } => covers.clone(),
         _ => 0..0,
     };
-    let covers = throughline_core::json::object(|out| {
+    let covers = throughline_json::object(|out| {
         out.number("from", covers.start);
         out.number("before", covers.end);
         out.number("messages", u64::try_from(messages).unwrap_or(u64::MAX));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{Identity, Json, Name, ReasoningConfig, ResolvedReasoning};
+use throughline_core::Identity;
+use throughline_json::{Json, Name};
+use throughline_spec::{ReasoningConfig, ResolvedReasoning};
 
 use crate::gate::Gate;
 use crate::limits::{AgentLimits, RuntimeProfile};

@@ -4,7 +4,8 @@
 //! run, so it decides the same way after a crash.
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{ModelErrorKind, Name};
+use throughline_core::ModelErrorKind;
+use throughline_json::Name;
 
 /// Upper bound of attempts for one answer, regardless of the rules.
 pub(crate) const MAX_ATTEMPTS: u64 = 50;

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use throughline_core::{
-    Body, Disposition, Fate, Item, ItemId, ModelError, Name, Reply, ToolApprovalResolution,
-    UserQuestionResolution,
-};
+use throughline_core::{Body, Disposition, Fate, Item, ItemId, ModelError, Reply};
+use throughline_json::Name;
+use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 
 use crate::permit::CallDenial;
 use crate::progress::Purpose;

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use throughline_core::{
-    GateEvent, GatePhase, HandoffEvent, Json, MessageEvent, Name, PlanEvent, RedactionPolicy,
-    ReplayEvent, RunEvent, RunStatusEvent, ThoughtEvent, ThoughtPhase, ToolApprovalEvent,
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    GateEvent, GatePhase, HandoffEvent, MessageEvent, PlanEvent, RedactionPolicy, ReplayEvent,
+    RunEvent, RunStatusEvent, ThoughtEvent, ThoughtPhase, ToolApprovalEvent,
     ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase, UsageEvent,
     UserQuestionEvent, UserQuestionEventStatus,
 };
@@ -123,7 +124,7 @@ fn is_unknown(call: &ToolCallEvent) -> bool {
 fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
     if !is_unknown(&call) {
-        call.extras.push((Name::from(OUTCOME), throughline_core::json::string(UNKNOWN)));
+        call.extras.push((Name::from(OUTCOME), throughline_json::string(UNKNOWN)));
     }
     call
 }

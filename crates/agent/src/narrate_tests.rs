@@ -1,6 +1,7 @@
 //! Tests of the sentences for events.
 
-use throughline_core::{Json, Pattern, RedactionPolicy, RunEvent};
+use throughline_json::Json;
+use throughline_spec::{Pattern, RedactionPolicy, RunEvent};
 
 use super::narrate;
 

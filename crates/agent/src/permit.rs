@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::progress::Purpose;
 

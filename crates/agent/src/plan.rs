@@ -3,9 +3,9 @@
 //! `write` replaces the plan, `update` changes existing steps, and `read` returns it. Each change
 //! creates a new version. A change that names an outdated version is rejected.
 
-use throughline_core::{
-    Json, Name, Node, Number, Plan, PlanEvent, PlanOperation, PlanSource, PlanStepRecord,
-    PlanStepStatus, json,
+use throughline_json::{self as json, Json, Name, Node, Number};
+use throughline_spec::{
+    Plan, PlanEvent, PlanOperation, PlanSource, PlanStepRecord, PlanStepStatus,
 };
 
 use crate::tool::ToolSpec;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Clock, IdGenerator, Name};
+use throughline_core::{Clock, IdGenerator};
+use throughline_json::Name;
 
 /// Crockford's base-32 alphabet in sorted order; it omits letters that look like digits.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

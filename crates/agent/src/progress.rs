@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{Json, Name, Origin, Usage};
+use throughline_core::{Origin, Usage};
+use throughline_json::{Json, Name};
 
 /// Progress of a run, stored as a checkpoint with every step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

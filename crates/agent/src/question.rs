@@ -1,8 +1,9 @@
 //! Questions from the model to a person: the tool `ask_user_question` and the checks of an answer.
 
-use throughline_core::{
-    InvalidDocument, Json, Name, Node, PendingUserQuestion, QuestionTool, UserQuestionAnswer,
-    UserQuestionAnswerSet, UserQuestionItem, UserQuestionResolution, UserQuestionStatus, json,
+use throughline_json::{self as json, InvalidDocument, Json, Name, Node};
+use throughline_spec::{
+    PendingUserQuestion, QuestionTool, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
+    UserQuestionResolution, UserQuestionStatus,
 };
 
 use crate::tool::ToolSpec;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{
-    Json, Name, Reflection, ResolvedReasoning, TokenCounter, Tool as OfferedTool, matches_pattern,
-};
+use throughline_core::{TokenCounter, Tool as OfferedTool, matches_pattern};
+use throughline_json::{Json, Name};
+use throughline_spec::{Reflection, ResolvedReasoning};
 
 use crate::config::{AgentConfig, Agents, InvalidConfig};
 use crate::limits::AgentLimits;

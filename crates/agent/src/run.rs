@@ -28,9 +28,10 @@ use std::time::Duration;
 
 use throughline_core::{
     Append, Batch, Body, Clock, CostEstimator, IdGenerator, LogHead, LogId, LogOpening, ModelError,
-    ModelRegistry, Name, NewRecord, RunEvent, Store, StoreError, Tenant, ThreadSecret,
-    TokenCounter, UserQuestionEvent, kind,
+    ModelRegistry, NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
 };
+use throughline_json::Name;
+use throughline_spec::{RunEvent, UserQuestionEvent};
 
 pub use crate::run::inbox::RunCommand;
 

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use throughline_core::{
-    Item, Json, Name, Node, SmartState, StoredItem, TokenCounter, Tree, json, restore_items,
-    store_items,
-};
+use throughline_core::{Item, StoredItem, TokenCounter, restore_items, store_items};
+use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_spec::SmartState;
 
 use crate::config::InvalidConfig;
 use crate::progress::{Phase, Progress};
@@ -86,7 +85,7 @@ impl Snapshot {
         let summary = self.items.last().filter(|item| is_summary(item));
         let rest = self.items.iter().filter(|item| !is_summary(item));
         let messages: Vec<Item> = summary.into_iter().chain(rest).cloned().collect();
-        let messages = throughline_core::Message::from_items(&messages);
+        let messages = throughline_spec::Message::from_items(&messages);
         let state = SmartState { messages, ..self.smart.clone() };
         let is_paused = self.progress.phase == Phase::Waiting;
         Ok(json::object(|out| {

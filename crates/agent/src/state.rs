@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use throughline_core::{Body, Json, Message, Name, Nullable, Plan, Role, SmartState};
+use throughline_core::{Body, Role};
+use throughline_json::{Json, Name, Nullable};
+use throughline_spec::{Message, Plan, SmartState};
 
 use crate::progress::{Progress, RunStatus, Stage};
 use crate::roster::{ResolvedAgent, ResolvedRun};

@@ -26,10 +26,9 @@ mod review;
 mod tools;
 
 use jiff::Timestamp;
-use throughline_core::{
-    Body, Item, ItemId, ItemPosition, Json, Name, Role, RunEvent, RunStatusEvent, StateChange,
-    TurnEvent, TurnPhase, json,
-};
+use throughline_core::{Body, Item, ItemId, ItemPosition, Role};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{RunEvent, RunStatusEvent, StateChange, TurnEvent, TurnPhase};
 
 use crate::action::{Action, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};

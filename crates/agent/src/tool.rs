@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use throughline_core::{Json, Name, Outcome, Part};
+use throughline_core::{Outcome, Part};
+use throughline_json::{Json, Name};
 
 /// Specification of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,9 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Identity, Item, ItemId, ItemPosition, Name, Origin, Part, Role, TokenCounter,
-    ToolCall, ToolResult, Wire, work,
+    Body, CallId, Identity, Item, ItemId, ItemPosition, Origin, Part, Role, TokenCounter, ToolCall,
+    ToolResult, Wire,
 };
+use throughline_json::{Name, work};
 
 /// An Item of the window, with its token count and position.
 #[derive(Clone, Debug, PartialEq)]

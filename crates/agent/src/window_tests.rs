@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Identity, Item, ItemId, ItemPosition, Name, Origin, ReasoningFormat, Role, Seal, Thought,
+    Body, Identity, Item, ItemId, ItemPosition, Origin, ReasoningFormat, Role, Seal, Thought,
     ThoughtKind, Wire,
 };
+use throughline_json::Name;
 use throughline_testkit::assert_linear_growth;
 
 use super::{Window, WindowItem, is_peer_item};

@@ -16,12 +16,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use throughline_agent::{Ports, RunError, Runner, Watcher};
 use throughline_codec::Catalog;
-use throughline_core::{
-    ModelError, ModelErrorKind, ModelRegistry, Name, RedactionPolicy, Tenant, Upstream,
-};
+use throughline_core::{ModelError, ModelErrorKind, ModelRegistry, Tenant, Upstream};
+use throughline_json::Name;
 use throughline_provider::{EndpointModels, Http};
 use throughline_server::ModelRouter as _;
 use throughline_sim::Simulator;
+use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, open};
 use tokio::runtime::Runtime;
 

@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use throughline_codec::Catalog;
-use throughline_core::RedactionPolicy;
+use throughline_spec::RedactionPolicy;
 use throughline_tools::ToolDeclarations;
 
 use crate::config::environment::{folder, variable};

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use throughline_codec::{
     Catalog, Codec, CodecError, DecodeContext, Document, Framing, codec, detect,
 };
-use throughline_core::json::{Measure, SizeLimits};
-use throughline_core::{Name, Node, Request, SyntaxError, Tree, Wire};
+use throughline_core::{Request, Wire};
+use throughline_json::{Measure, Name, Node, SizeLimits, SyntaxError, Tree};
 
 use crate::print::failure::Failure;
 use crate::print::text;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, Provider, Wire};
+use throughline_core::{Provider, Wire};
+use throughline_json::Name;
 use throughline_provider::{CredentialSource, Endpoint as Line, EndpointOptions, InvalidEndpoint};
 use throughline_server::{ModelRouter, RouteTarget};
 

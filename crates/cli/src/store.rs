@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use throughline_core::{LogHead, LogId, LogKind, Name, Store as _, StoreError, Tenant};
+use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
+use throughline_json::Name;
 pub(crate) use throughline_store::without_password;
 use throughline_store::{Journal, MasterKey, Options, Page, open};
 use tokio::runtime::Runtime;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::Watcher;
-use throughline_core::{
-    CompletedCall, Credential, Json, LogId, RedactionPolicy, StoreFuture, Tenant,
-};
+use throughline_core::{CompletedCall, Credential, LogId, StoreFuture, Tenant};
+use throughline_json::Json;
 use throughline_server::{CallTraces, RunTraces};
+use throughline_spec::RedactionPolicy;
 use throughline_store::Journal;
 use throughline_trace::{
     CallTracer, DeliveryReport, Sink, SinkOptions, Status, TraceOptions, Tracer, TracerOptions,

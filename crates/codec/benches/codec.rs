@@ -22,9 +22,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use throughline_codec::{Codec, DecodeContext, Framer, StreamDecoder, StreamEncoder, codec};
 use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Name, Origin, ReasoningFormat, Reply, Role, StopReason,
+    Body, Delta, Event, Item, ItemPosition, Origin, ReasoningFormat, Reply, Role, StopReason,
     Thought, ThoughtKind, Usage, Wire,
 };
+use throughline_json::Name;
 
 use support::{BenchWire, ratio, rounds, subjects};
 

@@ -21,7 +21,9 @@ pub(crate) mod rule_book;
 mod summary;
 mod transcript;
 
-use throughline_core::{ReplayAudit, Request, Target, Tree, Wire};
+use throughline_core::{Request, Target, Wire};
+use throughline_json::Tree;
+use throughline_spec::ReplayAudit;
 
 pub use crate::audit::compare::{
     Change, ChangeKind, Comparison, IssuedItem, PrefixChange, ReorderedElement,

@@ -7,7 +7,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use throughline_core::{Body, CallId, CallIds, Item, ItemPosition, Name, Target, work};
+use throughline_core::{Body, CallId, CallIds, Item, ItemPosition, Target};
+use throughline_json::{Name, work};
 
 /// The tool calls of one conversation while it is decoded.
 #[derive(Default)]

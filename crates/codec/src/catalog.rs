@@ -6,7 +6,8 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
-use throughline_core::{Dialect, Memoized, Name, Origin, Profile, Provider, Target, Wire};
+use throughline_core::{Dialect, Memoized, Origin, Profile, Provider, Target, Wire};
+use throughline_json::Name;
 
 #[cfg(test)]
 #[path = "catalog_tests.rs"]

@@ -15,9 +15,8 @@ mod settings;
 mod tool_pairs;
 pub(crate) mod view;
 
-use throughline_core::{
-    ForcedTools, Json, Mode, NativeReasoning, Node, Profile, Target, ToolChoice, Tree, Vendor, json,
-};
+use throughline_core::{ForcedTools, Mode, NativeReasoning, Profile, Target, ToolChoice, Vendor};
+use throughline_json::{self as json, Json, Node, Tree};
 
 pub(crate) use crate::claude::inspect::{ClaudeRules, Inspection};
 

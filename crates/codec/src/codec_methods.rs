@@ -4,7 +4,7 @@
 /// `stream`.
 macro_rules! codec_methods {
     ($decoder:ty, $encoder:ty) => {
-        fn recognise(&self, document: ::throughline_core::Node<'_>) -> Option<$crate::Document> {
+        fn recognise(&self, document: ::throughline_json::Node<'_>) -> Option<$crate::Document> {
             wire::recognise(document)
         }
 
@@ -20,14 +20,14 @@ macro_rules! codec_methods {
             request: &::throughline_core::Request,
             context: &$crate::DecodeContext,
         ) -> Result<::throughline_core::Call, $crate::CodecError> {
-            let tree = ::throughline_core::Tree::parse(request.body.clone())?;
+            let tree = ::throughline_json::Tree::parse(request.body.clone())?;
             decode::decode_request(request, &tree, context)
         }
 
         fn decode_parsed(
             &self,
             request: &::throughline_core::Request,
-            body: &::throughline_core::Tree,
+            body: &::throughline_json::Tree,
             context: &$crate::DecodeContext,
         ) -> Result<::throughline_core::Call, $crate::CodecError> {
             decode::decode_request(request, body, context)

@@ -1,7 +1,8 @@
 //! Decisions that all wires share when an Item comes from another wire: whether it is sent, and
 //! which Fate or warning is recorded. Each wire's encoder chooses the representation.
 
-use throughline_core::{Call, ElisionReason, Fate, Item, Json, ReshapeKind, Thought, Tool, Wire};
+use throughline_core::{Call, ElisionReason, Fate, Item, ReshapeKind, Thought, Tool, Wire};
+use throughline_json::Json;
 
 use crate::draft::{self, Draft};
 use crate::seal_policy::{self, CallerThought};

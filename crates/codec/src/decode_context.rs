@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Digest, Label, Name, Origin, Seal, SealBinding, Target};
+use throughline_core::{Digest, Origin, Seal, SealBinding, Target};
+use throughline_json::{Label, Name};
 
 use bytes::Bytes;
 

@@ -1,7 +1,8 @@
 //! Detects the wire and kind of a document.
 
 use bytes::Bytes;
-use throughline_core::{Tree, Wire};
+use throughline_core::Wire;
+use throughline_json::Tree;
 
 use crate::frame::{Frame, Framer, Framing};
 use crate::{CODECS, Document};

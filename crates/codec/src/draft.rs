@@ -13,9 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope, Extra, Fate,
-    Item, Json, Name, NativePart, Node, Origin, ReceivedRequest, Request, ReshapeKind,
-    SIDE_CHANNEL, Settings, ToolChoice, Tree, Warning, Wire, json, work,
+    Item, NativePart, Origin, ReceivedRequest, Request, ReshapeKind, SIDE_CHANNEL, Settings,
+    ToolChoice, Warning, Wire,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree, work};
 
 use crate::edit::{self, Rope, range_in};
 pub(crate) use crate::edit::{edit_object, merge_objects, with_member};

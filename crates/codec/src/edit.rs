@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Name, Node, Tree, json, work};
+use throughline_json::{self as json, Json, Name, Node, Tree, work};
 
 /// New values for an object's members, by name. `None` removes the member.
 pub(crate) type MemberChanges<V> = [(Cow<'static, str>, Option<V>)];

@@ -1,6 +1,7 @@
 //! Maps reasoning efforts to the effort levels and token budgets that a model accepts.
 
-use throughline_core::{Name, NativeReasoning, Node, Profile};
+use throughline_core::{NativeReasoning, Profile};
+use throughline_json::{Name, Node};
 
 use crate::draft::Draft;
 

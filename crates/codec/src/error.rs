@@ -1,6 +1,7 @@
 //! Errors of a codec.
 
-use throughline_core::{Failure, SyntaxError, Wire};
+use throughline_core::{Failure, Wire};
+use throughline_json::SyntaxError;
 
 use crate::frame::FrameError;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Json, Name, Node, Reply, StopReason, Thought};
+use throughline_core::{Body, Delta, Event, Item, Reply, StopReason, Thought};
+use throughline_json::{Json, Name, Node};
 
 use crate::empty_text::EmptyTextFilter;
 use crate::frame::{Frame, FrameWriter, Framer, Framing};

@@ -1,6 +1,6 @@
 //! Finds the opaque values inside a part.
 
-use throughline_core::{Label, Node};
+use throughline_json::{Label, Node};
 
 /// Returns the non-empty strings below `node` whose key satisfies `is_sealed`, each with its JSON
 /// pointer, in document order.

@@ -28,7 +28,7 @@ mod sse;
 use std::{fmt, mem, sync::Arc};
 
 use bytes::Bytes;
-use throughline_core::Json;
+use throughline_json::Json;
 
 use self::{
     array::ArrayFramer, event_stream::EventStreamFramer, lines::LineFramer, sse::SseFramer,

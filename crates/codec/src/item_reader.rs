@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Direction, Envelope, Item, ItemId, ItemPosition, Json, Label, Name, NativePart, Node,
-    Origin, Outcome, Part, Role, Seal, Tool, ToolCall, ToolResult, Wire,
+    Body, Direction, Envelope, Item, ItemId, ItemPosition, NativePart, Origin, Outcome, Part, Role,
+    Seal, Tool, ToolCall, ToolResult, Wire,
 };
+use throughline_json::{Json, Label, Name, Node};
 
 use crate::call_ids::CallTracker;
 use crate::{DecodeContext, find_seals};

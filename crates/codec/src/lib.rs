@@ -55,9 +55,8 @@ mod rule_checks;
 mod seal_policy;
 
 use bytes::Bytes;
-use throughline_core::{
-    Call, EncodedRequest, Event, Name, Node, Reply, Request, Target, Tree, Wire,
-};
+use throughline_core::{Call, EncodedRequest, Event, Reply, Request, Target, Wire};
+use throughline_json::{Name, Node, Tree};
 
 pub use crate::anthropic::AnthropicMessages;
 pub use crate::audit::{

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-pub(crate) use throughline_core::json;
-use throughline_core::{Json, Name, Node};
+pub(crate) use throughline_json as json;
+use throughline_json::{Json, Name, Node};
 
 /// Builds a `Json` object.
 macro_rules! object {

@@ -1,6 +1,6 @@
 //! Tests of the macros that write JSON objects.
 
-use throughline_core::{Json, Name, json};
+use throughline_json::{self as json, Json, Name};
 
 #[test]
 fn members_are_written_in_order_and_none_is_left_out() {

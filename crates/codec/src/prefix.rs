@@ -4,7 +4,8 @@
 //! because providers do not document that they ignore it. An audit must not report a false change
 //! and therefore ignores the order, with [`PrefixHasher::semantic`].
 
-use throughline_core::{Digest, Json, JsonKind, Node};
+use throughline_core::Digest;
+use throughline_json::{Json, JsonKind, Node};
 
 /// An incremental digest.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Node, Tree};
+use throughline_json::{Node, Tree};
 
 use crate::Codec;
 use crate::audit::prefix_change::{differs, member};

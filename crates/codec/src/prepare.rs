@@ -1,7 +1,8 @@
 //! Prepares a request for its provider: encodes a Call, audits the request, repairs it, and updates
 //! the Fates.
 
-use throughline_core::{Call, EncodedRequest, Target, Tree};
+use throughline_core::{Call, EncodedRequest, Target};
+use throughline_json::Tree;
 
 use crate::audit::{Finding, IssuedSeals, Transcript, Verdict, audit};
 use crate::repair::{AppliedFix, RepairLevel, refresh_fates, repair};

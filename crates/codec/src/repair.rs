@@ -10,8 +10,9 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Disposition, ElisionReason, EncodedRequest, Fate, Item, Request, Seal, Target, Tree, work,
+    Body, Disposition, ElisionReason, EncodedRequest, Fate, Item, Request, Seal, Target,
 };
+use throughline_json::{Tree, work};
 
 use crate::audit::{
     Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, select_compatible,

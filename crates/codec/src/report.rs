@@ -2,7 +2,8 @@
 //!
 //! Reports show the length and owner of a Seal, never its bytes.
 
-use throughline_core::{Body, Call, Disposition, EncodedRequest, Item, Json, json};
+use throughline_core::{Body, Call, Disposition, EncodedRequest, Item};
+use throughline_json::{self as json, Json};
 
 use crate::audit::{Audit, Finding, Rule};
 use crate::repair::AppliedFix;

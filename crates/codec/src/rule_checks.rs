@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Target, Tree};
+use throughline_core::{Request, Target};
+use throughline_json::{Name, Tree};
 
 use crate::audit::{Example, PriorExchanges, Rule, Severity, Transcript, Verdict, audit};
 use crate::repair::{RepairLevel, repair};

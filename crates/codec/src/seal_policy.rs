@@ -1,9 +1,10 @@
 //! Decides which Seals may be sent to a target, and how a thought created by the caller is sent.
 
 use throughline_core::{
-    Body, Call, Digest, Disposition, ElisionReason, Fate, Item, Json, ReplayForm, ReshapeKind,
-    Target, Thought, Wire, tag::tag_of,
+    Body, Call, Digest, Disposition, ElisionReason, Fate, Item, ReplayForm, ReshapeKind, Target,
+    Thought, Wire, tag::tag_of,
 };
+use throughline_json::Json;
 
 use crate::draft::Draft;
 

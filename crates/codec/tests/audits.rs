@@ -181,7 +181,7 @@ fn issued_seals_survive_audit_and_repair() {
     for case in 0..throughline_testkit::cases(120) {
         let length = 1 + dice.below(40);
         let seal: String = (0..length).map(|_| letters[dice.below(letters.len())]).collect();
-        let written = throughline_core::json::string(&seal);
+        let written = throughline_json::string(&seal);
         for (provider, wire, model, answer, body) in SEALED {
             let (codec, to) = (codec_of(wire), target(provider, wire, model));
             let body = body.replace("SEAL", written.as_str());

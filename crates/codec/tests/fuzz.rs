@@ -23,7 +23,8 @@ use throughline_codec::{
     CODECS, DecodeContext, Frame, FrameWriter, Framer, Framing, StreamEncoder, detect,
     events_from_reply,
 };
-use throughline_core::{Event, Tree, restore_items, store_items};
+use throughline_core::{Event, restore_items, store_items};
+use throughline_json::Tree;
 use throughline_testkit::{figure, fuzz_seconds, workspace_root};
 
 /// One change to a document.

@@ -26,10 +26,10 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use throughline_codec::{Catalog, Codec, Framing, StreamEncoder, events_from_reply};
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Item, ItemPosition, Json,
-    NativePart, Node, Origin, Reply, ReshapeKind, Role, SIDE_CHANNEL, StopReason, Target, Tree,
-    Wire,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Item, ItemPosition, NativePart,
+    Origin, Reply, ReshapeKind, Role, SIDE_CHANNEL, StopReason, Target, Wire,
 };
+use throughline_json::{Json, Node, Tree};
 use throughline_testkit::{cases, chunks, figure, proptest_config, split};
 
 #[test]
@@ -160,7 +160,7 @@ fn leaks(call: &Call, to: &Target, body: &[u8]) -> Vec<String> {
         if item.origin.as_ref().is_none_or(|origin| is_own(origin)) {
             continue;
         }
-        let said = throughline_core::json::string(&thought.content);
+        let said = throughline_json::string(&thought.content);
         let words = said.as_str().trim_matches('"').as_bytes();
         let is_in = |native: &NativePart| find(native.json.bytes(), words);
         let is_also_text = || {

@@ -24,7 +24,8 @@ use common::recorded::{asked_of, exchanges, key, reply_of, report};
 use common::{codec_of, reply_in, request, stream_events, strings, target};
 use serde_json::Value;
 use throughline_codec::{CodecError, DecodeContext, Framing};
-use throughline_core::{Item, Reply, StopReason, Tree};
+use throughline_core::{Item, Reply, StopReason};
+use throughline_json::Tree;
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
 
 /// Differences between our encoding and the recorded client's, each with its reason. An entry names

@@ -22,7 +22,8 @@ use common::mix::{answers, is_sound, user_text, with_secret, with_thoughts};
 use common::samples::{Sample, samples};
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Codec};
-use throughline_core::{Body, Call, CallIds, Item, Name, StopReason, Target, Tool};
+use throughline_core::{Body, Call, CallIds, Item, StopReason, Target, Tool};
+use throughline_json::Name;
 use throughline_testkit::figure;
 
 /// Returns typical models of every provider row; one of each kind if the rules depend on the model.

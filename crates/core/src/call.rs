@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{Json, Name};
 
 use crate::fate::{Fate, Warning};
 use crate::item::{Item, NativePart};
-use crate::json::Json;
-use crate::name::{Digest, Name, Wire};
+use crate::name::{Digest, Wire};
 use crate::origin::Target;
 use crate::replay::ReplayPolicy;
 use crate::settings::Settings;

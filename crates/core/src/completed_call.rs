@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::name::Name;
+use throughline_json::Name;
+
 use crate::reply::Usage;
 use crate::trace_parent::TraceParent;
 

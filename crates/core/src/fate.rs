@@ -1,6 +1,8 @@
 //! The outcome of a Call for each Item and each Seal. No content is dropped without a report.
 
-use crate::name::{ItemId, Name};
+use throughline_json::Name;
+
+use crate::name::ItemId;
 
 /// The outcome of one Call for an Item's visible content and for each of its Seals.
 #[derive(Clone, Debug, PartialEq, Eq)]

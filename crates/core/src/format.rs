@@ -1,6 +1,8 @@
 //! The provider format of a piece of reasoning.
 
-use crate::name::Name;
+use throughline_json::Name;
+
+use crate::profile::{Contract, Vendor};
 
 /// The provider format of a piece of reasoning. Unknown names are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +48,29 @@ impl ReasoningFormat {
             Self::AzureOpenAiResponsesV1 => "azure-openai-responses-v1",
             Self::XaiResponsesV1 => "xai-responses-v1",
             Self::Other(name) => name,
+        }
+    }
+
+    /// Returns the vendor whose models read this format; `None` for unknown formats.
+    pub fn vendor(&self) -> Option<Vendor> {
+        match self {
+            Self::AnthropicClaudeV1 => Some(Vendor::Anthropic),
+            Self::GoogleGeminiV1 => Some(Vendor::Google),
+            Self::OpenAiResponsesV1 | Self::AzureOpenAiResponsesV1 => Some(Vendor::OpenAi),
+            Self::XaiResponsesV1 => Some(Vendor::Xai),
+            Self::Other(name) if name.ends_with("openai-responses-v1") => Some(Vendor::OpenAi),
+            Self::Other(name) if name.ends_with("xai-responses-v1") => Some(Vendor::Xai),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Returns when a provider of this format requires its reasoning back.
+    pub fn replay_contract(&self) -> Contract {
+        match self.vendor() {
+            Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi) => {
+                Contract::RequiredWithTools
+            }
+            Some(Vendor::Xai) | None => Contract::Stateless,
         }
     }
 }

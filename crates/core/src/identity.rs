@@ -1,9 +1,7 @@
 //! The speaker of a message: an identifier for the system, which is never sent, and a name for the
 //! model.
 
-use crate::document::{Fields, InvalidDocument};
-use crate::json::{self, Json, JsonKind, Node};
-use crate::name::Label;
+use throughline_json::{self as json, Fields, InvalidDocument, Json, JsonKind, Label, Node};
 
 /// The speaker of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +49,7 @@ impl Identity {
 impl Identity {
     /// Reads a string, which sets both names, or an object `{"identifier", "representation"}` with
     /// both members required. The error names the member below `path`.
-    pub(crate) fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {
+    pub fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {
         let error = |field: &str, problem: &'static str| InvalidDocument {
             field: field.into(),
             problem: problem.into(),

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{Json, Label, Name};
 
 use crate::identity::Identity;
-use crate::json::Json;
-use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
+use crate::name::{CallId, Digest, ItemId, Wire};
 use crate::origin::Origin;
 use crate::seal::Seal;
 use crate::thought::Thought;

@@ -52,11 +52,9 @@
 //! drop them ([`without_siblings`]) when one of them is erased.
 
 use bytes::Bytes;
+use throughline_json::{self as json, Fields, InvalidDocument, Json, Name, Tree};
 
-use crate::document::{Fields, InvalidDocument};
 use crate::item::Item;
-use crate::json::{self, Json, Tree};
-use crate::name::Name;
 
 mod back_refs;
 mod enums;

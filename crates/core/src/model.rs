@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 use jiff::Timestamp;
+use throughline_json::Name;
 
 use crate::call::Call;
 use crate::fate::{Fate, Warning};
-use crate::name::Name;
 use crate::origin::Target;
 use crate::reply::{Event, Usage};
 

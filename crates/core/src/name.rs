@@ -1,13 +1,8 @@
-//! Names and ids, which are cheap to clone and compare by value.
+//! Ids and names of wires, which are cheap to clone and compare by value.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-/// A shared string: the name of a model or tool, or an external id.
-pub type Name = Arc<str>;
-
-/// A string that is usually a constant of this crate, and sometimes external.
-pub type Label = Cow<'static, str>;
+use throughline_json::{Label, Name};
 
 /// The name of a provider protocol. The set is open: other crates can add codecs with new names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

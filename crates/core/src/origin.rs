@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::name::{Name, Wire};
+use throughline_json::Name;
+
+use crate::name::Wire;
 use crate::profile::{Profile, Provider};
 
 /// The producer of an Item. `account` is a configured label, not a hash of the key, because keys

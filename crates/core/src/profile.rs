@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use throughline_json::Name;
 
-use crate::name::{Name, Wire};
+use crate::name::Wire;
 
 /// A kind of endpoint: its protocol, dialect and default address.
 #[derive(Clone, Debug, PartialEq)]

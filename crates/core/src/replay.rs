@@ -1,8 +1,10 @@
 //! Decides which Thoughts a Call may carry and how plain ones reach a model.
 
+use throughline_json::{Label, Name};
+
 use crate::identity::Identity;
 use crate::item::Item;
-use crate::name::{ItemId, Label, Name};
+use crate::name::ItemId;
 use crate::thought::Thought;
 
 /// Which Thoughts a Call may carry.

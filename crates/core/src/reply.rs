@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{Json, Name};
 
 use crate::item::{Body, Item};
-use crate::json::Json;
-use crate::name::Name;
 use crate::origin::Origin;
 
 /// The final response of a model.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{Label, Opaque};
 
-use crate::document::Opaque;
 use crate::fate::ElisionReason;
-use crate::name::{Digest, ItemId, Label};
+use crate::name::{Digest, ItemId};
 use crate::origin::{Origin, Target};
 
 /// A signature, encrypted reasoning, redacted data or a fingerprint. Never parsed, edited or
@@ -101,6 +101,12 @@ impl Seal {
         self.bytes.len()
     }
 
+    /// Returns the Seal as the text of a document; `None` if it is empty or not UTF-8.
+    pub fn to_opaque(&self) -> Option<Opaque> {
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        (!text.is_empty()).then(|| Opaque::from(text))
+    }
+
     /// Whether the Seal is empty, in which case it seals nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -116,14 +122,6 @@ impl std::fmt::Debug for Seal {
 impl std::fmt::Display for Seal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} B, {}, {}", self.len(), self.format, self.owner.provider)
-    }
-}
-
-impl Opaque {
-    /// Returns the text of a Seal; `None` if it is empty or not UTF-8.
-    pub(crate) fn of(seal: &Seal) -> Option<Self> {
-        let text = std::str::from_utf8(seal.reveal_to_tenant()).ok()?;
-        (!text.is_empty()).then(|| Self::from(text))
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::Name;
 
 use crate::{
-    Dialect, Digest, ElisionReason, Name, Origin, Profile, Provider, Seal, SealBinding, Target,
+    Dialect, Digest, ElisionReason, Origin, Profile, Provider, Seal, SealBinding, Target,
     ThreadSecret, Wire,
 };
 

@@ -1,7 +1,6 @@
 //! Model settings that more than one wire supports.
 
-use crate::json::Json;
-use crate::name::Name;
+use throughline_json::{Json, Name};
 
 /// Model settings that more than one wire supports. Numbers are kept as written.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use throughline_json::Name;
 
 pub use crate::store::batch::{
     Append, Batch, ForkPoint, LogKind, LogOpening, NewRecord, PendingRequest, Receipt,
@@ -35,7 +36,6 @@ pub use crate::store::vault::{
 };
 
 use crate::fate::ElisionReason;
-use crate::name::Name;
 
 /// The future of a port method.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

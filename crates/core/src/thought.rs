@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use throughline_json::{Json, Name};
 
 use crate::format::ReasoningFormat;
 use crate::identity::Identity;
-use crate::json::Json;
-use crate::name::Name;
 
 /// The tag of a Thought that every model may read.
 pub const PLAIN_TEXT: &str = "plain-text";

@@ -10,11 +10,10 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use throughline_json::Name;
 use zeroize::Zeroizing;
 
 pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
-
-use crate::name::Name;
 
 /// A pending response, which completes at its first byte.
 pub type UpstreamFuture<'a> =

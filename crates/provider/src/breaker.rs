@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use throughline_core::Name;
+use throughline_json::Name;
 use tokio::time::Instant;
 
 /// Threshold and pause of a circuit breaker.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use throughline_core::Name;
+use throughline_json::Name;
 use tokio::time::Instant;
 
 use super::{Breaker, BreakerPolicy, Breakers, MOST_MODELS, PROBE_RETRY_DELAY};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_core::{Credential, Name, Provider, UpstreamError};
+use throughline_core::{Credential, Provider, UpstreamError};
+use throughline_json::Name;
 use url::Url;
 
 use crate::auth::{Scheme, strip_query_keys};

@@ -12,7 +12,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use throughline_core::{Credential, Name, Provider, Wire};
+use throughline_core::{Credential, Provider, Wire};
+use throughline_json::Name;
 use url::Url;
 
 use crate::endpoint::parse_base_url;

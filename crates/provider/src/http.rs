@@ -16,9 +16,10 @@ use hyper_util::client::legacy;
 use jiff::Timestamp;
 use rustls::ClientConfig;
 use throughline_core::{
-    BlockedAddress, BodyStream, Name, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
+    BlockedAddress, BodyStream, TimeoutPhase, Upstream, UpstreamError, UpstreamFuture,
     UpstreamRequest, UpstreamResponse,
 };
+use throughline_json::Name;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 

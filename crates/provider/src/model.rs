@@ -12,8 +12,9 @@ use throughline_codec::{
 };
 use throughline_core::{
     Call, EncodedRequest, Event, EventStream, Model, ModelError, ModelErrorKind, ModelFuture,
-    ModelStream, Name, Reply, Target, Tree, Upstream, UpstreamRequest, UpstreamResponse,
+    ModelStream, Reply, Target, Upstream, UpstreamRequest, UpstreamResponse,
 };
+use throughline_json::{Name, Tree};
 
 use crate::model::error_map::{from_codec, from_upstream, kind_from_status, redact};
 use crate::model::reply_stream::ReplyStream;

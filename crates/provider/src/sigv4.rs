@@ -9,7 +9,8 @@ use std::fmt::Write;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 
 /// Keys of an AWS account or role.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,9 +34,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use throughline_codec::Verdict;
 use throughline_core::{
-    Disposition, Fate, Json, Name, Origin, Reply, Request, StopReason, Tenant, TurnId,
-    UpstreamRequest, Usage, Wire, json,
+    Disposition, Fate, Origin, Reply, Request, StopReason, Tenant, TurnId, UpstreamRequest, Usage,
+    Wire,
 };
+use throughline_json::{self as json, Json, Name};
 use tokio::time::Instant;
 
 pub use crate::call_record::bodies::{Bodies, DeltaBase};

@@ -16,7 +16,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use throughline_core::{Item, Name, Tenant, TurnId};
+use throughline_core::{Item, Tenant, TurnId};
+use throughline_json::Name;
 
 const CLAIM_PREFIX: &str = "tl1c";
 const CALL: &str = "call_tl1";

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, CallId, Direction, Event, Item, Json, Name, NativePart, Origin, Reply, Tenant, Thought,
-    TurnId, Wire, json,
+    Body, CallId, Direction, Event, Item, NativePart, Origin, Reply, Tenant, Thought, TurnId, Wire,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::claim::Claims;
 

@@ -33,9 +33,10 @@ use std::sync::Arc;
 
 use throughline_codec::IssuedSeals;
 use throughline_core::{
-    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Name, Store,
+    Call, Disposition, EncodedRequest, ErasureEpoch, Evidence, Fate, Item, ItemId, Store,
     StoreError, Tenant, TurnId, VaultKey, VaultLookup,
 };
+use throughline_json::Name;
 
 use crate::call_record::CallLog;
 use crate::claim::Claims;

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use throughline_core::{Digest, Name, Node, Origin, Reply, Tenant, VaultKey, Wire};
+use throughline_core::{Digest, Origin, Reply, Tenant, VaultKey, Wire};
+use throughline_json::{Name, Node};
 
 use crate::claim::Claims;
 

@@ -9,10 +9,8 @@
 //! any other. If the target itself stores that response, the request is forwarded unchanged.
 
 use bytes::Bytes;
-use throughline_core::{
-    Content, Json, Name, Node, Origin, StoreError, Target, Tenant, Tree, TurnId, VaultKey,
-    VaultTurn, json,
-};
+use throughline_core::{Content, Origin, StoreError, Target, Tenant, TurnId, VaultKey, VaultTurn};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::engine::Replay;
 use crate::turn::{ParentTurn, response_log};

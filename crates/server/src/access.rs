@@ -8,7 +8,8 @@
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use throughline_core::{Credential, Name, StoreFuture, Tenant, matches_pattern};
+use throughline_core::{Credential, StoreFuture, Tenant, matches_pattern};
+use throughline_json::Name;
 
 /// The gateway's keys.
 pub trait Keyring: Send + Sync {

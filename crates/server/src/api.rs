@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::{RunSpec, Runner};
-use throughline_core::{
-    Archive, Json, LogId, Name, RedactionPolicy, Store, StoreFuture, Tenant, Tree,
-};
+use throughline_core::{LogId, Store, StoreFuture, Tenant};
+use throughline_json::{Json, Name, Tree};
+use throughline_spec::{Archive, RedactionPolicy};
 
 use crate::access::Caller;
 pub(crate) use crate::api::denied::{ApiError, ErrorBody};

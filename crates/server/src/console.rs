@@ -27,7 +27,9 @@ mod stream_redactor;
 pub(crate) mod thought_map;
 pub(crate) mod threads;
 
-use throughline_core::{Archive, ErasureEpoch, Json, RedactionPolicy, ThoughtRedaction, Tree};
+use throughline_core::ErasureEpoch;
+use throughline_json::{Json, Tree};
+use throughline_spec::{Archive, RedactionPolicy, ThoughtRedaction};
 
 pub(crate) use crate::api::{ApiError, ApiRequest};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use throughline_codec::CodecError;
-use throughline_core::{Json, Name, UpstreamError, Wire, json};
+use throughline_core::{UpstreamError, Wire};
+use throughline_json::{self as json, Json, Name};
 
 use crate::response::GatewayResponse;
 

@@ -37,9 +37,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use throughline_codec::Catalog;
-use throughline_core::json::{Measure, SizeLimitExceeded, SizeLimits};
-use throughline_core::{Name, RedactionPolicy, Tree, Upstream};
+use throughline_core::Upstream;
+use throughline_json::{Measure, Name, SizeLimitExceeded, SizeLimits, Tree};
 use throughline_replay::Replay;
+use throughline_spec::RedactionPolicy;
 
 use crate::access::{Caller, Keyring};
 use crate::error::GatewayError;

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use throughline_core::{Json, json};
+use throughline_json::{self as json, Json};
 
 use crate::access::Admission;
 use crate::access::Caller;

@@ -12,7 +12,8 @@ use axum::http::Version;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
-use throughline_core::{Name, Request, Tree, Wire};
+use throughline_core::{Request, Wire};
+use throughline_json::{Name, Tree};
 
 use crate::access::Caller;
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};

@@ -8,7 +8,8 @@ use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use throughline_core::{Json, RunEvent, SmartState};
+use throughline_json::Json;
+use throughline_spec::{RunEvent, SmartState};
 
 use crate::api::ErrorBody;
 use crate::routes::{DialectRoute, Route, dialect_routes, routes};

@@ -1,6 +1,7 @@
 //! Applies the redaction policy to responses. Stored and replayed content is not changed.
 
-use throughline_core::{Json, RedactionPolicy, ThoughtRedaction};
+use throughline_json::Json;
+use throughline_spec::{RedactionPolicy, ThoughtRedaction};
 
 use crate::response::{GatewayResponse, ResponseBody};
 

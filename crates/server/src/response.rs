@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::Stream;
-use throughline_core::{Json, Name};
+use throughline_json::{Json, Name};
 
 /// A response in the gateway's own form, before it becomes an HTTP response.
 pub(crate) struct GatewayResponse {

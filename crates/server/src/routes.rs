@@ -7,7 +7,7 @@
 mod parameters;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::api::{
     AnyObject, AnyValue, ApiRequest, ApiResult, ReflectionRef, RunEventRef, SchemaDocument,

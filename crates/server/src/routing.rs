@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Name, Provider, Wire};
+use throughline_core::{Provider, Wire};
+use throughline_json::Name;
 
 /// Resolves model names to the endpoints that serve them.
 pub trait ModelRouter: Send + Sync {

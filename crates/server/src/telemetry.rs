@@ -38,8 +38,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use throughline_core::json::SizeLimits;
-use throughline_core::{Name, Store, Wire, json};
+use throughline_core::{Store, Wire};
+use throughline_json::{self as json, Name, SizeLimits};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use crate::telemetry::body::read_body;

@@ -1,6 +1,6 @@
 //! Query strings and percent-decoding.
 
-use throughline_core::Name;
+use throughline_json::Name;
 
 /// The decoded parameters of a query string.
 #[derive(Clone, Debug, Default)]

@@ -23,13 +23,13 @@ use house::{
     until, whole,
 };
 use throughline_agent::{Ports, Runner};
-use throughline_core::json::SizeLimits;
 use throughline_core::{
-    Append, Archive, Batch, ExportSink, Json, KeyHead, LogHead, LogId, LogKind, LogOpening, Model,
-    ModelError, ModelErrorKind, ModelRegistry, Name, NewRecord, RedactionPolicy, Store as _,
-    StoreFuture, Tenant, VerifySummary,
+    Append, Batch, LogHead, LogId, LogKind, LogOpening, Model, ModelError, ModelErrorKind,
+    ModelRegistry, NewRecord, Store as _, StoreFuture, Tenant,
 };
+use throughline_json::{Json, Name, SizeLimits};
 use throughline_server::{Admission, AgentApi, Allowance, Limits};
+use throughline_spec::{Archive, ExportSink, KeyHead, RedactionPolicy, VerifySummary};
 use throughline_store::Journal;
 use throughline_testkit::{Folder, on_small_disk};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

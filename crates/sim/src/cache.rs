@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use throughline_core::{Node, Usage};
+use throughline_core::Usage;
+use throughline_json::Node;
 
 use crate::digest::{self, Digest};
 

@@ -1,6 +1,6 @@
 //! Tests of the simulated prompt cache.
 
-use throughline_core::Tree;
+use throughline_json::Tree;
 
 use super::*;
 

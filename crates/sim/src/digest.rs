@@ -7,7 +7,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use throughline_core::{JsonKind, Node, json};
+use throughline_json::{self as json, JsonKind, Node};
 
 #[cfg(test)]
 #[path = "digest_tests.rs"]

@@ -1,6 +1,6 @@
 //! Tests of digests and of the two serializations of a value.
 
-use throughline_core::Tree;
+use throughline_json::Tree;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use throughline_core::{Json, Node};
+use throughline_json::{Json, Node};
 
 use crate::digest::Digest;
 

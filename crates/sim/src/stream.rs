@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use throughline_codec::{CodecError, DecodeContext, FrameWriter, Framing, events_from_reply};
-use throughline_core::{Body, Delta, Event, Json, Name, Target, Wire};
+use throughline_core::{Body, Delta, Event, Target, Wire};
+use throughline_json::{Json, Name};
 
 use crate::digest::Digest;
 use crate::wires::Endpoint;

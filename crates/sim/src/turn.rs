@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use jiff::civil::Date;
 use serde_json::Value;
-use throughline_core::{Provider, StopReason, Target, Tree, Usage};
+use throughline_core::{Provider, StopReason, Target, Usage};
+use throughline_json::Tree;
 
 use crate::cache::{PromptElement, tokens};
 use crate::digest::Digest;

@@ -18,9 +18,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, FoldedLog, LogId, LogOpening, Name, NewRecord, Store, Tenant, ThreadState, json,
-    kind,
+    Append, Batch, FoldedLog, LogId, LogOpening, NewRecord, Store, Tenant, kind,
 };
+use throughline_json::{self as json, Name};
+use throughline_spec::ThreadState;
 use throughline_store::{Journal, Options, RunEvents, about_item, open};
 use throughline_testkit::TestRng;
 

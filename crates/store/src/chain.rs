@@ -6,7 +6,8 @@
 //! compute it in the same transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Digest, ForkPoint, LogId, LogKind, Name, Tenant, json};
+use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
+use throughline_json::{self as json, Name};
 
 /// The hash at the end of a chain.
 pub(crate) type Link = Digest;

@@ -36,7 +36,8 @@ mod verify;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use throughline_core::{Batch, Name, Receipt, StoreError};
+use throughline_core::{Batch, Receipt, StoreError};
+use throughline_json::Name;
 
 use crate::backend::Backend;
 use crate::journal::seal::seal_as_operator;

@@ -10,7 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use throughline_core::{Digest, Name, StoreError, Tenant, VaultKey};
+use throughline_core::{Digest, StoreError, Tenant, VaultKey};
+use throughline_json::Name;
 use zeroize::Zeroizing;
 
 use crate::backend::Backend;

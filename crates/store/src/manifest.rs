@@ -3,7 +3,8 @@
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Digest, Name, Tenant};
+use throughline_core::{Digest, Tenant};
+use throughline_json::Name;
 
 use crate::chain::Head;
 use crate::hex::{hex, parse_digest};

@@ -1,7 +1,8 @@
 //! Errors of rejected batches, with the same texts for every database, and checks that need no
 //! database.
 
-use throughline_core::{Batch, LogId, LogKind, Name, StoreError, TurnId};
+use throughline_core::{Batch, LogId, LogKind, StoreError, TurnId};
+use throughline_json::Name;
 
 /// Checks that a name can be part of a record header: at most 200 bytes and no control characters.
 pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {

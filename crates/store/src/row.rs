@@ -1,7 +1,8 @@
 //! Rows as the database stores them: records, salts and API keys.
 
 use bytes::Bytes;
-use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Name, Tenant, kind};
+use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Tenant, kind};
+use throughline_json::Name;
 
 use crate::chain::{Header, Link};
 use crate::row_mac::Field;

@@ -23,7 +23,8 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use sha2::{Digest as _, Sha256};
-use throughline_core::{Digest, Name, Tenant};
+use throughline_core::{Digest, Tenant};
+use throughline_json::Name;
 
 use crate::cipher::Secret;
 use crate::hex::hex;

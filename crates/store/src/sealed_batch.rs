@@ -1,7 +1,8 @@
 //! A batch as a backend receives it: sealed contents, keyed hashes, and erasures.
 
 use bytes::Bytes;
-use throughline_core::{Digest, Fence, LogId, LogOpening, Name, PendingRequest, Tenant, TurnId};
+use throughline_core::{Digest, Fence, LogId, LogOpening, PendingRequest, Tenant, TurnId};
+use throughline_json::Name;
 
 use crate::row::{ApiKeyRow, ErasureReason, Salt};
 

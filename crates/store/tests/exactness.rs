@@ -7,9 +7,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use bytes::Bytes;
-use throughline_core::{
-    Append, Batch, Content, LogId, LogOpening, NewRecord, Node, Store, Tenant, Tree,
-};
+use throughline_core::{Append, Batch, Content, LogId, LogOpening, NewRecord, Store, Tenant};
+use throughline_json::{Node, Tree};
 use throughline_store::{MasterKey, Options, open};
 use throughline_testkit::{captures, figure, recordings, skip};
 

@@ -33,9 +33,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
-use throughline_core::{
-    Append, Batch, LogOpening, NewRecord, RedactionPolicy, Store, StoreError, Tenant,
-};
+use throughline_core::{Append, Batch, LogOpening, NewRecord, Store, StoreError, Tenant};
+use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, Manifest, Options, VerifyReport, Warning, open, verify_export};
 use throughline_testkit::{Folder, TestRng, cases, figure};
 

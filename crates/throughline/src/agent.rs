@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Json, LogId, ModelRegistry, RunEvent, Store as _, StoreError, Tenant, ToolCall, unpack_events,
+    LogId, ModelRegistry, Store as _, StoreError, Tenant, ToolCall, unpack_events,
 };
+use throughline_json::Json;
+use throughline_spec::RunEvent;
 use throughline_store::Journal;
 
 pub use throughline_agent::{

@@ -62,14 +62,15 @@ pub use throughline_core::Tool as ToolDefinition;
 pub use throughline_core::{
     Attachment, Binding, Body, Call, CallId, CallIds, Delta, Dialect, Digest, Direction,
     Disposition, ElisionReason, EncodedRequest, Envelope, Event, Evidence, Extra, Failure, Fate,
-    ForcedTools, HostedStep, Identifier, Identity, Item, ItemId, ItemPosition, Label, LogId, Media,
-    Mode, Name, NativePart, NativeReasoning, Number, Origin, Outcome, OutputFormat, PLAIN_TEXT,
-    Part, Profile, Provider, RawIdentity, ReasoningChannel, ReasoningFormat, ReasoningSource,
-    ReasoningSwitch, ReceivedRequest, ReplayForm, ReplayPolicy, Reply, Request, ReshapeKind, Role,
-    SIDE_CHANNEL, Seal, SealBinding, Settings, StopReason, Target, Tenant, Thought, ThoughtKind,
-    ThoughtRecord, ThreadSecret, TokenBudget, TokenCounter, ToolCall, ToolChoice, ToolResult,
-    Usage, Vendor, Warning, Wire,
+    ForcedTools, HostedStep, Identifier, Identity, Item, ItemId, ItemPosition, LogId, Media, Mode,
+    NativePart, NativeReasoning, Origin, Outcome, OutputFormat, PLAIN_TEXT, Part, Profile,
+    Provider, RawIdentity, ReasoningChannel, ReasoningFormat, ReasoningSource, ReasoningSwitch,
+    ReceivedRequest, ReplayForm, ReplayPolicy, Reply, Request, ReshapeKind, Role, SIDE_CHANNEL,
+    Seal, SealBinding, Settings, StopReason, Target, Tenant, Thought, ThoughtKind, ThoughtRecord,
+    ThreadSecret, TokenBudget, TokenCounter, ToolCall, ToolChoice, ToolResult, Usage, Vendor,
+    Warning, Wire,
 };
+pub use throughline_json::{Label, Name, Number};
 
 /// Translation between provider protocols and Calls, Replies and Events. A codec of your own
 /// implements [`codec::Codec`].
@@ -95,7 +96,7 @@ pub mod doctor {
 
 /// JSON that keeps its bytes: verbatim values, an index over them, and writers.
 pub mod json {
-    pub use throughline_core::json::{
+    pub use throughline_json::{
         Array, Elements, Json, JsonKind, Measure, Members, Node, Object, SizeLimitExceeded,
         SizeLimits, SyntaxError, Tree, array, array_of, object, object_of, push_number,
         push_string, string,
@@ -105,28 +106,28 @@ pub mod json {
 /// The documented types: Thoughts, messages, agent states, run events, and the redaction of what
 /// people and sinks see.
 pub mod spec {
-    pub use throughline_core::{
+    pub use throughline_json::{InvalidDocument, Nullable, Opaque};
+    pub use throughline_spec::{
         Attempt, AttemptChange, AttemptEnd, Cadence, CancelledEvent, DetailMeta, Effort,
         EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition, GuardrailEvent,
-        GuardrailPhase, HandoffEvent, HiddenReasoningMessage, HiddenState, InvalidDocument,
-        InvalidInstant, InvalidPattern, InvalidThought, LettaHeader, LettaReasoning, Level,
-        LimitEvent, MemoryFact, MemoryScope, Message, MessageCall, MessageEvent, MessageRole,
-        MetadataEvent, NativeConfig, Nullable, Opaque, OpenRouterReasoningCodec, Pattern,
-        PendingToolApproval, PendingUserQuestion, Plan, PlanEvent, PlanOperation, PlanSource,
-        PlanStepRecord, PlanStepStatus, ProgressEvent, QuestionTool, REDACTED, RawInstant,
-        RawThought, ReasoningCodec, ReasoningConfig, ReasoningItem, ReasoningMessage,
-        RedactionPolicy, Reflection, ReflectionConfig, ReflectionEvent, ReflectionMode,
-        ReflectionRecord, ReflectionUsage, ReplayAudit, ReplayContract, ReplayEvent, ReplayTurn,
-        ReplayViolation, ResolvedReasoning, RunCounts, RunEvent, RunFold, RunStatusEvent, Section,
-        SmartState, StateChange, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase,
-        SummarizationEvent, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, ThinkingBlock,
-        ThinkingKind, ThoughtEvent, ThoughtPhase, ThoughtRedaction, ThreadState, ToolApprovalEvent,
-        ToolApprovalEventStatus, ToolApprovalResolution, ToolApprovalStatus, ToolCallEvent,
-        ToolCallPhase, ToolExecution, ToolExecutionStatus, ToolResponseClassification,
-        ToolResponseRetentionPolicy, TurnEvent, TurnPhase, UsageEvent, UserQuestionAnswer,
-        UserQuestionAnswerSet, UserQuestionEvent, UserQuestionEventStatus, UserQuestionItem,
-        UserQuestionOption, UserQuestionResolution, UserQuestionStatus, audit_replay,
-        parse_details, print_details, raw_thought_json,
+        GuardrailPhase, HandoffEvent, HiddenReasoningMessage, HiddenState, InvalidInstant,
+        InvalidPattern, InvalidThought, LettaHeader, LettaReasoning, Level, LimitEvent, MemoryFact,
+        MemoryScope, Message, MessageCall, MessageEvent, MessageRole, MetadataEvent, NativeConfig,
+        OpenRouterReasoningCodec, Pattern, PendingToolApproval, PendingUserQuestion, Plan,
+        PlanEvent, PlanOperation, PlanSource, PlanStepRecord, PlanStepStatus, ProgressEvent,
+        QuestionTool, REDACTED, RawInstant, RawThought, ReasoningCodec, ReasoningConfig,
+        ReasoningItem, ReasoningMessage, RedactionPolicy, Reflection, ReflectionConfig,
+        ReflectionEvent, ReflectionMode, ReflectionRecord, ReflectionUsage, ReplayAudit,
+        ReplayContract, ReplayEvent, ReplayTurn, ReplayViolation, ResolvedReasoning, RunCounts,
+        RunEvent, RunFold, RunStatusEvent, Section, SmartState, StateChange, StreamEvent,
+        SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent, SummaryFactItem,
+        SummaryIntegrityCheck, SummaryRecord, ThinkingBlock, ThinkingKind, ThoughtEvent,
+        ThoughtPhase, ThoughtRedaction, ThreadState, ToolApprovalEvent, ToolApprovalEventStatus,
+        ToolApprovalResolution, ToolApprovalStatus, ToolCallEvent, ToolCallPhase, ToolExecution,
+        ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy, TurnEvent,
+        TurnPhase, UsageEvent, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionEvent,
+        UserQuestionEventStatus, UserQuestionItem, UserQuestionOption, UserQuestionResolution,
+        UserQuestionStatus, audit_replay, parse_details, print_details, raw_thought_json,
     };
 }
 
@@ -134,13 +135,13 @@ pub mod spec {
 /// [`store::Store`] through which everything else uses it.
 pub mod store {
     pub use throughline_core::{
-        Append, Archive, Batch, Content, ErasureEpoch, EventWriter, ExportSink, Fault, Fence, Fold,
-        FoldedLog, ForkPoint, KeyHead, Lease, LogFollower, LogHead, LogKind, LogOpening, NewRecord,
-        NewVaultTurn, Pack, PendingEntry, PendingRequest, PendingStatus, Receipt, Record, Rewind,
-        StaleRun, Store, StoreError, StoreFuture, StoredItem, TurnId, VaultKey, VaultLookup,
-        VaultMatch, VaultTurn, VerifySummary, WrittenRange, kind, pack_events, restore_items,
-        split_pack, store_items, unpack_events,
+        Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint,
+        Lease, LogFollower, LogHead, LogKind, LogOpening, NewRecord, NewVaultTurn, Pack,
+        PendingEntry, PendingRequest, PendingStatus, Receipt, Record, Rewind, StaleRun, Store,
+        StoreError, StoreFuture, StoredItem, TurnId, VaultKey, VaultLookup, VaultMatch, VaultTurn,
+        WrittenRange, kind, pack_events, restore_items, split_pack, store_items, unpack_events,
     };
+    pub use throughline_spec::{Archive, ExportSink, Fault, KeyHead, VerifySummary};
     pub use throughline_store::Progress as ProgressCallback;
     pub use throughline_store::Warning as VerifyWarning;
     pub use throughline_store::{

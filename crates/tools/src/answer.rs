@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use throughline_agent::ToolAnswer;
-use throughline_core::{Media, Name, Outcome, Part};
+use throughline_core::{Media, Outcome, Part};
+use throughline_json::Name;
 
 use crate::secret::Mask;
 

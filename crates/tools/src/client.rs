@@ -12,7 +12,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rustls::{ClientConfig, RootCertStore};
-use throughline_core::{BlockedAddress, Credential, Name, allowed_addresses, check_host};
+use throughline_core::{BlockedAddress, Credential, allowed_addresses, check_host};
+use throughline_json::Name;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use throughline_agent::{Tool, ToolSpec};
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
 use crate::mcp::{Approval, McpConfig, McpError, McpServer, Transport};

@@ -12,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, Url};
 use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
-use throughline_core::{Credential, Json, Name, Node, Outcome, Tree, json};
+use throughline_core::{Credential, Outcome};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 use tokio::time::timeout;
 
 use crate::answer::{self, Parts};

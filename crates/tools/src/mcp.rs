@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use rmcp::model::PaginatedRequestParams;
 use throughline_agent::Tool;
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 

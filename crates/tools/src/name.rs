@@ -1,7 +1,7 @@
 //! Tool names that every provider accepts: letters, digits, `_` and `-`, at most 64 of them, and no
 //! digit or `-` first.
 
-use throughline_core::Name;
+use throughline_json::Name;
 
 /// Maximum length that every provider accepts.
 const LONGEST: usize = 64;

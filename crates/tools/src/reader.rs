@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use throughline_core::{Credential, Json, Name};
+use throughline_core::Credential;
+use throughline_json::{Json, Name};
 
 pub use crate::reader::value::Value;
 

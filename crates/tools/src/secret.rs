@@ -1,6 +1,7 @@
 //! Secrets of a server, and their removal from its error messages.
 
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 
 /// Replacement of a secret.
 const MASK: &str = "…";

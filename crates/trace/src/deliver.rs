@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_core::Name;
+use throughline_json::Name;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use throughline_core::{CompletedCall, Name, TraceParent};
+use throughline_core::{CompletedCall, TraceParent};
+use throughline_json::Name;
 
 use crate::calls::CallTracer;
 use crate::deliver::{DeliveryReport, send};

@@ -8,10 +8,12 @@ mod turn;
 mod fold_tests;
 
 use jiff::Timestamp;
-use throughline_core::{
-    AttemptEnd, ElisionReason, LogId, Name, PlanEvent, Record, RedactionPolicy, RunEvent, RunFold,
-    RunStatusEvent, Tenant, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
-    ToolCallPhase, UserQuestionEvent, UserQuestionEventStatus, kind, unpack_events,
+use throughline_core::{ElisionReason, LogId, Record, Tenant, kind, unpack_events};
+use throughline_json::Name;
+use throughline_spec::{
+    AttemptEnd, PlanEvent, RedactionPolicy, RunEvent, RunFold, RunStatusEvent, ToolApprovalEvent,
+    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, UserQuestionEvent,
+    UserQuestionEventStatus,
 };
 
 use crate::fold::turn::OpenTurn;
@@ -126,7 +128,7 @@ impl Fold {
             Err(why) => return vec![self.erased_span(record, why)],
         };
         for (_, event) in events {
-            let event = throughline_core::Json::parse(event).ok();
+            let event = throughline_json::Json::parse(event).ok();
             if let Some(event) = event.and_then(|event| RunEvent::parse(&event).ok()) {
                 self.event(record.at, &event, &mut spans);
             }
@@ -277,7 +279,7 @@ impl Fold {
         span.add("gen_ai.tool.call.id", &id);
         span.add("throughline.tool.outcome", event.phase.as_str());
         if self.telling.log_data {
-            let told = |json: &throughline_core::Json| self.telling.redact(json.as_str());
+            let told = |json: &throughline_json::Json| self.telling.redact(json.as_str());
             span.add_if_some("gen_ai.tool.call.arguments", event.args.as_ref().map(told));
             span.add_if_some("gen_ai.tool.call.result", event.result.as_ref().map(told));
         }

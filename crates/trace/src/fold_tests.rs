@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{
-    Content, ElisionReason, LogId, Name, Record, RedactionPolicy, Tenant, pack_events,
-};
+use throughline_core::{Content, ElisionReason, LogId, Record, Tenant, pack_events};
+use throughline_json::Name;
+use throughline_spec::RedactionPolicy;
 use throughline_testkit::figure;
 
 use crate::fold::{Fold, TraceOptions};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_core::{Json, LogId, Name, Number, Tenant, json};
+use throughline_core::{LogId, Tenant};
+use throughline_json::{self as json, Json, Name, Number};
 
 use crate::span::{Span, SpanKind, Value, derive_id, hex};
 

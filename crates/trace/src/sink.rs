@@ -8,7 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 
 pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;

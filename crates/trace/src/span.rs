@@ -1,7 +1,7 @@
 //! Spans, the units of a trace.
 
 use jiff::Timestamp;
-use throughline_core::Name;
+use throughline_json::Name;
 
 /// An operation with a duration, or an instantaneous event. Its ids are derived from the run and
 /// its position, so a repeated delivery contains the same span.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use throughline_core::{Clock, LogId, Name, Store, StoreError, Tenant};
+use throughline_core::{Clock, LogId, Store, StoreError, Tenant};
+use throughline_json::Name;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};

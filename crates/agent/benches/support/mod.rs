@@ -12,10 +12,11 @@ use throughline_agent::{
 };
 use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition as At, Json, LogId, Model,
-    ModelError, ModelFuture, ModelRegistry, ModelStream, Name, Node, Reply, Role, StopReason,
-    Store, Target, Tenant, ToolCall, Usage,
+    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition as At, LogId, Model, ModelError,
+    ModelFuture, ModelRegistry, ModelStream, Reply, Role, StopReason, Store, Target, Tenant,
+    ToolCall, Usage,
 };
+use throughline_json::{Json, Name, Node};
 use throughline_store::{Journal, Options, open};
 
 const MODEL: &str = "claude-sonnet-4-5";

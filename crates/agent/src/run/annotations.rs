@@ -2,7 +2,8 @@
 //!
 //! They are records of the run's inbox of a separate kind, so they are never handled as commands.
 
-use throughline_core::{Append, Batch, Json, LogId, Name, NewRecord, Receipt, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogId, NewRecord, Receipt, StoreError, Tenant};
+use throughline_json::{Json, Name};
 
 use crate::run::{RunError, Runner, inbox};
 

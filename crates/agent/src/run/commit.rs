@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Item, Json, LogId, Name, NewRecord,
-    Pack, PendingRequest, Record, RunEvent, StateChange, StoredItem, Tenant, ThreadState, json,
-    kind, store_items,
+    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Item, LogId, NewRecord, Pack,
+    PendingRequest, Record, StoredItem, Tenant, kind, store_items,
 };
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{RunEvent, StateChange, ThreadState};
 
 use crate::action::{Action, HumanRequest, Refusal};
 use crate::progress::RunStatus;

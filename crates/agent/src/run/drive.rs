@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Call, EventWriter, LogId, PendingStatus, RUNNING, Record, RunEvent, StoreError, Tenant,
+    Call, EventWriter, LogId, PendingStatus, RUNNING, Record, StoreError, Tenant,
 };
+use throughline_spec::RunEvent;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::action::{Action, Refusal, RefusalKind, ToolRun};
@@ -137,7 +138,7 @@ impl Runner {
 /// Returns the outcome of a command if this record of the run's log contains it.
 fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     for (_, event) in throughline_core::unpack_events(record).unwrap_or_default() {
-        let Ok(tree) = throughline_core::Tree::parse(event) else { continue };
+        let Ok(tree) = throughline_json::Tree::parse(event) else { continue };
         if let Some(refusal) = inbox::parse_refusal(tree.root(), seq) {
             return Some(Err(refusal));
         }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, CallId, Item, ItemPosition, Json, ModelRegistry, Name, Node, Role,
-    ToolApprovalResolution, ToolResult, Tree, UserQuestionResolution, json, restore_items,
-    store_items,
+    Body, CallId, Item, ItemPosition, ModelRegistry, Role, ToolResult, restore_items, store_items,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 
 use crate::action::{Refusal, RefusalKind};
 use crate::input::{RunInput, ToolCompletion};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    ErasureEpoch, FoldedLog, Item, LogHead, LogId, Name, Record, SmartState, Store, StoreError,
-    Tenant, ThreadState, Tree, restore_items,
+    ErasureEpoch, FoldedLog, Item, LogHead, LogId, Record, Store, StoreError, Tenant, restore_items,
 };
+use throughline_json::{Name, Tree};
+use throughline_spec::{SmartState, ThreadState};
 
 use crate::progress::Progress;
 use crate::roster::{ResolvedRun, RunSpec};

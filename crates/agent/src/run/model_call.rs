@@ -8,9 +8,10 @@ use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use throughline_core::{
     Call, CostEstimator, Delta, Disposition, ElisionReason, Event, EventWriter, Failure, ItemId,
-    Model, ModelError, ModelErrorKind, Name, Reply, RunEvent, StopReason, StreamEvent,
-    ThoughtEvent, ThoughtPhase,
+    Model, ModelError, ModelErrorKind, Reply, StopReason,
 };
+use throughline_json::Name;
+use throughline_spec::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 
 use crate::input::{ModelAnswer, ReplayCounts, RunInput};
 use crate::permit::CallPermit;

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use throughline_core::{
-    Append, Batch, Item, Json, LogId, LogOpening, Name, NewRecord, Pack, PendingRequest,
-    StateChange, Tenant, ToolApprovalStatus, UserQuestionStatus, json, kind,
+    Append, Batch, Item, LogId, LogOpening, NewRecord, Pack, PendingRequest, Tenant, kind,
 };
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{StateChange, ToolApprovalStatus, UserQuestionStatus};
 
 use crate::action::{Action, HumanRequestKind, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
@@ -243,7 +244,7 @@ fn state_change(smart: &Json) -> StateChange {
 /// Lists the pending requests that the restored run must register.
 fn pending_requests(
     progress: &Progress,
-    smart: &throughline_core::SmartState,
+    smart: &throughline_spec::SmartState,
     run: &LogId,
     now: jiff::Timestamp,
 ) -> Vec<PendingRequest> {

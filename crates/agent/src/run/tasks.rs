@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
-use throughline_core::{
-    Call, EventWriter, LogId, ModelError, ModelErrorKind, Name, RunEvent, Store, Tenant,
-    ToolCallEvent, ToolCallPhase, json,
-};
+use throughline_core::{Call, EventWriter, LogId, ModelError, ModelErrorKind, Store, Tenant};
+use throughline_json::{self as json, Name};
+use throughline_spec::{RunEvent, ToolCallEvent, ToolCallPhase};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, FinalAnswerEvent, Item, ItemId, ItemPosition, Json, MemoryFact, MessageEvent,
-    ModelErrorKind, Name, Number, ReflectionUsage, ReplayEvent, Reply, RunEvent, Seal, StopReason,
-    SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtKind, ThoughtPhase, ToolCall,
-    TurnEvent, TurnPhase, Usage, UsageEvent, json,
+    Body, Item, ItemId, ItemPosition, ModelErrorKind, Reply, Seal, StopReason, ThoughtKind,
+    ToolCall, Usage,
+};
+use throughline_json::{self as json, Json, Name, Number};
+use throughline_spec::{
+    FinalAnswerEvent, MemoryFact, MessageEvent, ReflectionUsage, ReplayEvent, RunEvent,
+    SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtPhase, TurnEvent, TurnPhase,
+    UsageEvent,
 };
 
 use crate::action::Refusal;

@@ -1,9 +1,10 @@
 //! Handles approvals, answers to questions, and expired requests.
 
-use throughline_core::{
-    Json, Name, PendingToolApproval, PendingUserQuestion, RunEvent, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolApprovalResolution, ToolApprovalStatus, UserQuestionEvent,
-    UserQuestionEventStatus, UserQuestionResolution, UserQuestionStatus, json,
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{
+    PendingToolApproval, PendingUserQuestion, RunEvent, ToolApprovalEvent, ToolApprovalEventStatus,
+    ToolApprovalResolution, ToolApprovalStatus, UserQuestionEvent, UserQuestionEventStatus,
+    UserQuestionResolution, UserQuestionStatus,
 };
 
 use crate::action::{Action, Refusal};
@@ -134,7 +135,7 @@ impl Step {
         let position = self.waiting_position(&asked.id)?;
         let is_cancelled = resolution.cancelled == Some(true);
         let answers = if is_cancelled {
-            throughline_core::UserQuestionAnswerSet::default()
+            throughline_spec::UserQuestionAnswerSet::default()
         } else {
             question::answers(&asked, resolution).map_err(Refusal::invalid)?
         };

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, CancelledEvent, HandoffEvent, Item, ItemId, ItemPosition, MessageEvent, Name, Outcome,
-    Role, RunEvent,
-};
+use throughline_core::{Body, Item, ItemId, ItemPosition, Outcome, Role};
+use throughline_json::Name;
+use throughline_spec::{CancelledEvent, HandoffEvent, MessageEvent, RunEvent};
 
 use crate::action::{Action, Refusal};
 use crate::compact;

@@ -1,9 +1,8 @@
 //! Decides what follows a step: limits first, then a summary, then the model.
 
-use throughline_core::{
-    LimitEvent, MessageEvent, ModelErrorKind, Name, Number, Role, RunEvent, TurnEvent, TurnPhase,
-    json,
-};
+use throughline_core::{ModelErrorKind, Role};
+use throughline_json::{self as json, Name, Number};
+use throughline_spec::{LimitEvent, MessageEvent, RunEvent, TurnEvent, TurnPhase};
 
 use crate::action::Action;
 use crate::compact;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use throughline_core::{
-    Cadence, Name, Number, ReflectionEvent, ReflectionRecord, RunEvent, ToolCall,
-};
+use throughline_core::ToolCall;
+use throughline_json::{Name, Number};
+use throughline_spec::{Cadence, ReflectionEvent, ReflectionRecord, RunEvent};
 
 use crate::input::ModelAnswer;
 use crate::progress::Purpose;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use throughline_core::{
-    FinalAnswerEvent, GateEvent, GatePhase, MessageEvent, ModelError, ModelErrorKind, Name, Reply,
-    Role, RunEvent,
-};
+use throughline_core::{ModelError, ModelErrorKind, Reply, Role};
+use throughline_json::Name;
+use throughline_spec::{FinalAnswerEvent, GateEvent, GatePhase, MessageEvent, RunEvent};
 
 use crate::gate::{Decision, Gate, GateFacts, MAX_ATTEMPTS};
 use crate::progress::{EphemeralMessage, Purpose, RunStatus};

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{
-    Json, Name, PendingToolApproval, PendingUserQuestion, ToolApprovalStatus, ToolCall,
-    UserQuestionStatus,
+use throughline_core::ToolCall;
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    PendingToolApproval, PendingUserQuestion, ToolApprovalStatus, UserQuestionStatus,
 };
 
 use crate::action::Refusal;

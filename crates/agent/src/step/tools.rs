@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use throughline_core::{
-    EventError, HandoffEvent, Json, Name, Node, Number, Outcome, PendingToolApproval, RunEvent,
-    ToolApprovalEvent, ToolApprovalEventStatus, ToolApprovalStatus, ToolCall, ToolCallEvent,
-    ToolCallPhase, ToolExecution, ToolExecutionStatus, UserQuestionEvent, UserQuestionEventStatus,
-    json,
+use throughline_core::{Outcome, ToolCall};
+use throughline_json::{self as json, Json, Name, Node, Number};
+use throughline_spec::{
+    EventError, HandoffEvent, PendingToolApproval, RunEvent, ToolApprovalEvent,
+    ToolApprovalEventStatus, ToolApprovalStatus, ToolCallEvent, ToolCallPhase, ToolExecution,
+    ToolExecutionStatus, UserQuestionEvent, UserQuestionEventStatus,
 };
 
 use crate::action::{Action, HumanRequest, HumanRequestKind, Refusal, ToolRun};
@@ -93,7 +94,7 @@ impl Step {
             self.set("plan", plan.json());
             self.set("planVersion", Json::from(plan.version));
             self.state.smart.plan_version = Some(plan.version);
-            self.state.smart.plan = Some(throughline_core::Nullable::Value(plan));
+            self.state.smart.plan = Some(throughline_json::Nullable::Value(plan));
         }
         if let Some(event) = managed.event {
             self.emit(RunEvent::Plan(event));

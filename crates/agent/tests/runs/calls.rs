@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use throughline_agent::{
     AgentConfig, CallDenial, CallPermit, PermitFuture, Purpose, RunCommand, RunStatus, ToolSpec,
 };
-use throughline_core::{Json, ModelErrorKind, RunEvent, Store as _};
+use throughline_core::{ModelErrorKind, Store as _};
+use throughline_json::Json;
+use throughline_spec::RunEvent;
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 

@@ -1,7 +1,8 @@
 //! Tests of compaction runs, of the ids of deltas, and of resuming a run that only waits.
 
 use throughline_agent::{AgentConfig, RunRequest, RunSpec, RunStatus, ToolSpec};
-use throughline_core::{Body, LogId, RunEvent};
+use throughline_core::{Body, LogId};
+use throughline_spec::RunEvent;
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, names, us};
 

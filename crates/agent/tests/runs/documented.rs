@@ -6,9 +6,12 @@ use throughline_agent::{
     AgentConfig, AskUser, Listener, RunCommand, RunRequest, RunStatus, ToolSpec,
 };
 use throughline_core::{
-    Body, Call, CostEstimator, Item, Json, Model, ModelError, ModelFuture, ModelRegistry, Name,
-    ReasoningConfig, ReflectionRecord, RunEvent, Target, TokenCounter, Usage, UserQuestionEvent,
-    UserQuestionResolution,
+    Body, Call, CostEstimator, Item, Model, ModelError, ModelFuture, ModelRegistry, Target,
+    TokenCounter, Usage,
+};
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    ReasoningConfig, ReflectionRecord, RunEvent, UserQuestionEvent, UserQuestionResolution,
 };
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, USED, results, us};

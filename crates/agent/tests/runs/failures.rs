@@ -8,9 +8,9 @@ use throughline_agent::{
     AgentConfig, Agents, Decision, Handoff, OutputContract, Phase, RefusalKind, RunCommand,
     RunError, RunRequest, RunSpec, RunStatus, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec,
 };
-use throughline_core::{
-    Body, CostEstimator, Json, RunEvent, ToolApprovalResolution, ToolExecutionStatus, Usage,
-};
+use throughline_core::{Body, CostEstimator, Usage};
+use throughline_json::Json;
+use throughline_spec::{RunEvent, ToolApprovalResolution, ToolExecutionStatus};
 use tokio::sync::Notify;
 
 use crate::harness::{

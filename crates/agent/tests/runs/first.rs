@@ -4,9 +4,11 @@
 use throughline_agent::{
     AgentConfig, AskUser, OutputContract, RunCommand, RunError, RunStatus, ToolSpec,
 };
-use throughline_core::{
-    Json, ModelErrorKind, Name, PendingToolApproval, RunEvent, ToolApprovalResolution,
-    ToolExecutionStatus, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+use throughline_core::ModelErrorKind;
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    PendingToolApproval, RunEvent, ToolApprovalResolution, ToolExecutionStatus, UserQuestionAnswer,
+    UserQuestionAnswerSet, UserQuestionResolution,
 };
 
 use crate::harness::*;

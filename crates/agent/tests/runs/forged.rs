@@ -6,7 +6,8 @@ use std::sync::PoisonError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use throughline_agent::{AgentConfig, OpenCalls, RunCommand, RunStatus, ToolSpec, parse_snapshot};
-use throughline_core::{LogId, ToolApprovalResolution};
+use throughline_core::LogId;
+use throughline_spec::ToolApprovalResolution;
 use throughline_testkit::{TestRng, figure};
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};

@@ -13,11 +13,12 @@ use throughline_agent::{
 };
 use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition, Json, LogId, Model, ModelError,
-    ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name, Part, ReasoningFormat, Reply,
-    Role, RunEvent, Seal, SmartState, StopReason, Store, Target, Tenant, Thought, ThoughtKind,
-    ToolCall, Usage, unpack_events,
+    Body, Call, CallId, Clock, IdGenerator, Item, ItemPosition, LogId, Model, ModelError,
+    ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Part, ReasoningFormat, Reply, Role,
+    Seal, StopReason, Store, Target, Tenant, Thought, ThoughtKind, ToolCall, Usage, unpack_events,
 };
+use throughline_json::{Json, Name};
+use throughline_spec::{RunEvent, SmartState};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use throughline_agent::{
     AgentConfig, RunStatus, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec,
 };
-use throughline_core::{Json, RunEvent, TokenCounter};
+use throughline_core::TokenCounter;
+use throughline_json::Json;
+use throughline_spec::RunEvent;
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 

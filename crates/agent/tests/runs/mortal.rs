@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_core::{
-    Batch, EventWriter, Fence, Lease, LogHead, LogId, Name, PendingEntry, Receipt, Record,
-    StaleRun, Store, StoreFuture, Tenant, VaultKey, VaultLookup,
+    Batch, EventWriter, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun,
+    Store, StoreFuture, Tenant, VaultKey, VaultLookup,
 };
+use throughline_json::Name;
 use throughline_store::Journal;
 
 /// Commit at which the process exits.

@@ -8,9 +8,9 @@ use throughline_agent::{
     AgentConfig, Ports, RunRequest, RunSpec, RunStatus, Runner, Tool, ToolSpec,
 };
 use throughline_core::{
-    Body, Clock, IdGenerator, LogFollower, LogId, ModelRegistry, Name, Node, Store, Tree,
-    unpack_events,
+    Body, Clock, IdGenerator, LogFollower, LogId, ModelRegistry, Store, unpack_events,
 };
+use throughline_json::{Name, Node, Tree};
 use throughline_store::{Journal, Options, open};
 use throughline_testkit::{Child, TestRng, cases, child_task, figure, postgres_database};
 

@@ -4,9 +4,11 @@ use throughline_agent::{
     AgentConfig, AskUser, ContextPolicy, Decision, GateRule, Handoff, OutputContract, RunCommand,
     RunSpec, State, ToolAnswer, ToolCompletion, ToolSpec,
 };
-use throughline_core::{
-    Body, Call, Json, ModelErrorKind, ReasoningConfig, Role, ToolApprovalResolution,
-    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+use throughline_core::{Body, Call, ModelErrorKind, Role};
+use throughline_json::Json;
+use throughline_spec::{
+    ReasoningConfig, ToolApprovalResolution, UserQuestionAnswer, UserQuestionAnswerSet,
+    UserQuestionResolution,
 };
 
 use crate::harness::{ScriptedAnswer, ScriptedModels};

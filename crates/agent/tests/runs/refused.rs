@@ -4,9 +4,10 @@
 use std::sync::atomic::Ordering;
 
 use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, ToolSpec};
-use throughline_core::{
-    Json, LogId, Name, PendingStatus, Store as _, Tenant, ToolApprovalResolution,
-    UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
+use throughline_core::{LogId, PendingStatus, Store as _, Tenant};
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    ToolApprovalResolution, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionResolution,
 };
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
@@ -81,7 +82,7 @@ impl WaitingRun {
                 let mut edited = ToolApprovalResolution::new(id.clone(), true);
                 edited.approved_args = Some(Json::parse(r#"{"to":7}"#.to_owned()).unwrap());
                 let mut other = ToolApprovalResolution::new(id.clone(), true);
-                other.extras.push(("argsHash".into(), throughline_core::json::string("beef")));
+                other.extras.push(("argsHash".into(), throughline_json::string("beef")));
                 let unknown = ToolApprovalResolution::new("unknown".into(), true);
                 vec![
                     (RunCommand::Decide(unknown), of_unknown("Pending approval")),

@@ -16,7 +16,8 @@ use throughline_agent::{
     Ports, RunRequest, RunStatus, Runner, State, Tool, ToolAnswer, ToolContext, ToolFuture,
     ToolSpec, parse_snapshot,
 };
-use throughline_core::{Body, Clock, IdGenerator, Json, LogId, ModelRegistry, Name, Store};
+use throughline_core::{Body, Clock, IdGenerator, LogId, ModelRegistry, Store};
+use throughline_json::{Json, Name};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::{Child, Folder, child_task, figure};
 

@@ -7,10 +7,9 @@ use throughline_agent::{
     AgentConfig, AgentLimits, AskUser, Listener, OutputContract, RunStatus, RuntimeProfile,
     ToolSpec, narrate,
 };
-use throughline_core::{
-    Call, CostEstimator, Json, ModelErrorKind, Name, ReasoningConfig, RedactionPolicy, RunEvent,
-    Store, Usage,
-};
+use throughline_core::{Call, CostEstimator, ModelErrorKind, Store, Usage};
+use throughline_json::{Json, Name};
+use throughline_spec::{ReasoningConfig, RedactionPolicy, RunEvent};
 
 use crate::harness::*;
 

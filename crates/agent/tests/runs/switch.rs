@@ -1,7 +1,8 @@
 //! Tests of model switches: the model must exist, and prefix-bound Seals are respected.
 
 use throughline_agent::{AgentConfig, RunCommand, RunRequest, RunStatus, ToolSpec};
-use throughline_core::{Call, ToolApprovalResolution};
+use throughline_core::Call;
+use throughline_spec::ToolApprovalResolution;
 
 use crate::harness::*;
 

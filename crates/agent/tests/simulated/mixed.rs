@@ -2,7 +2,8 @@
 //! request is refused, and every Seal that its model may receive is sent back.
 
 use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, State};
-use throughline_core::{Json, LogId, Name};
+use throughline_core::LogId;
+use throughline_json::{Json, Name};
 use throughline_testkit::{TestRng, cases, figure};
 
 use crate::world::{MODELS, TestEnvironment, decisions, drive, tell, us};

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use throughline_agent::{AgentConfig, Handoff, RunRequest, RunSpec, RunStatus};
-use throughline_core::{Body, Json, LogId, Name, RunEvent, unpack_events};
+use throughline_core::{Body, LogId, unpack_events};
+use throughline_json::{Json, Name};
+use throughline_spec::RunEvent;
 use throughline_testkit::figure;
 
 use crate::world::{MODELS, TestEnvironment, drive, us};

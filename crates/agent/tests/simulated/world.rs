@@ -14,13 +14,16 @@ use throughline_agent::{
 };
 use throughline_codec::Catalog;
 use throughline_core::{
-    Body, Clock, Credential, IdGenerator, Json, LogId, ModelError, ModelErrorKind, ModelRegistry,
-    Name, PendingUserQuestion, Store, StoreError, Tenant, ToolApprovalResolution,
-    ToolApprovalStatus, Upstream, UpstreamFuture, UpstreamRequest, UserQuestionAnswer,
-    UserQuestionAnswerSet, UserQuestionResolution, UserQuestionStatus,
+    Body, Clock, Credential, IdGenerator, LogId, ModelError, ModelErrorKind, ModelRegistry, Store,
+    StoreError, Tenant, Upstream, UpstreamFuture, UpstreamRequest,
 };
+use throughline_json::{Json, Name};
 use throughline_provider::{CredentialSource, Endpoint, EndpointModels, Http};
 use throughline_sim::{Options, Simulator};
+use throughline_spec::{
+    PendingUserQuestion, ToolApprovalResolution, ToolApprovalStatus, UserQuestionAnswer,
+    UserQuestionAnswerSet, UserQuestionResolution, UserQuestionStatus,
+};
 use throughline_store::Durability;
 use throughline_testkit::{Folder, TestRng};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use throughline_agent::{AgentConfig, RunSpec, Tool, ToolSpec};
-use throughline_core::{Json, Name};
+use throughline_json::{Json, Name};
 use throughline_tools::ToolDeclarations;
 use toml::{Table, Value};
 

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use owo_colors::{OwoColorize as _, Style};
 use throughline_agent::sentence;
-use throughline_core::{
+use throughline_spec::{
     PlanEvent, RedactionPolicy, RunEvent, ThoughtEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase,
     TurnPhase,
 };

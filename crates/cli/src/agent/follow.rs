@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use throughline_agent::{RunError, RunStatus};
-use throughline_core::{Json, LogId, Record, RunEvent, Store as _, StoreError, unpack_events};
+use throughline_core::{LogId, Record, Store as _, StoreError, unpack_events};
+use throughline_json::Json;
+use throughline_spec::RunEvent;
 use tokio::time::sleep;
 
 use super::AgentContext;

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
-use throughline_core::Json;
+use throughline_json::Json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 

@@ -5,8 +5,9 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use throughline_agent::{RunCommand, State};
-use throughline_core::{
-    Name, PendingToolApproval, PendingUserQuestion, RedactionPolicy, ToolApprovalResolution,
+use throughline_json::Name;
+use throughline_spec::{
+    PendingToolApproval, PendingUserQuestion, RedactionPolicy, ToolApprovalResolution,
     ToolApprovalStatus, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
     UserQuestionResolution, UserQuestionStatus,
 };

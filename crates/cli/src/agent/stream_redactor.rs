@@ -60,7 +60,7 @@ impl StreamRedactor {
 
 #[cfg(test)]
 mod tests {
-    use throughline_core::RedactionPolicy;
+    use throughline_spec::RedactionPolicy;
 
     use super::*;
 

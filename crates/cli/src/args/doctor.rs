@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
-use throughline_core::{RawInstant, Wire};
+use throughline_core::Wire;
+use throughline_spec::RawInstant;
 
 use super::store::{OutputArgs, StoreArgs};
 use super::{model, wire};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use throughline_codec::{Finding, Verdict, audit, audit_json};
-use throughline_core::Tree;
+use throughline_json::Tree;
 
 use crate::args::{Audit, Format};
 use crate::cmd::report;

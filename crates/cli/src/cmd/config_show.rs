@@ -7,7 +7,7 @@ use comfy_table::Cell;
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
-use throughline_core::Name;
+use throughline_json::Name;
 use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use crate::amount::{dollars, exact_bytes};

@@ -1,9 +1,11 @@
 //! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, in any process.
 
 use throughline_agent::{RunCommand, State, sentence};
-use throughline_core::{
-    Json, LogId, Name, PendingStatus, RunEvent, Store as _, ToolApprovalEventStatus,
-    ToolApprovalResolution, UserQuestionEventStatus, UserQuestionResolution,
+use throughline_core::{LogId, PendingStatus, Store as _};
+use throughline_json::{Json, Name};
+use throughline_spec::{
+    RunEvent, ToolApprovalEventStatus, ToolApprovalResolution, UserQuestionEventStatus,
+    UserQuestionResolution,
 };
 
 use crate::agent::{

@@ -10,7 +10,7 @@ mod stage;
 mod teller;
 mod totals;
 
-use throughline_core::{RunEvent, ThoughtPhase};
+use throughline_spec::{RunEvent, ThoughtPhase};
 
 use crate::agent::{self, ModelAccess, Tools};
 use crate::args::Demo;

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use owo_colors::OwoColorize as _;
 use similar::{ChangeTag, TextDiff};
 use throughline_codec::{Audit, Catalog, Document, Finding, Rule, Transcript, audit, codec};
-use throughline_core::{Name, Request, Tree};
+use throughline_core::Request;
+use throughline_json::{Name, Tree};
 use throughline_tools::suggest::did_you_mean;
 
 use crate::args::Explain;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use throughline_core::{LogId, RedactionPolicy};
+use throughline_core::LogId;
+use throughline_spec::RedactionPolicy;
 use throughline_store::ExportSummary;
 
 use crate::args::{Export, Format};

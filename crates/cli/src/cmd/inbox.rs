@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use owo_colors::OwoColorize as _;
 use throughline_agent::State;
-use throughline_core::{
-    Json, LogId, Name, PendingEntry, PendingStatus, RedactionPolicy, Store as _, ThoughtRedaction,
-    json,
-};
+use throughline_core::{LogId, PendingEntry, PendingStatus, Store as _};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{RedactionPolicy, ThoughtRedaction};
 
 use crate::agent::{
     self, AgentContext, CommandHints, ModelAccess, REJECT_EFFECT, Tools, UNKNOWN_OUTCOME,

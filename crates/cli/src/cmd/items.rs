@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 
 use owo_colors::OwoColorize as _;
-use throughline_core::{Content, Json, LogId, Record, RedactionPolicy, Store as _, json, kind};
+use throughline_core::{Content, LogId, Record, Store as _, kind};
+use throughline_json::{self as json, Json};
+use throughline_spec::RedactionPolicy;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::Items;

@@ -4,7 +4,7 @@
 use comfy_table::{Attribute, Cell, Color};
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use throughline_core::Name;
+use throughline_json::Name;
 use throughline_replay::Claims;
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 

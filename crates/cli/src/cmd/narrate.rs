@@ -1,7 +1,8 @@
 //! `throughline narrate`: prints the timeline of a run.
 
 use throughline_agent::Narrator;
-use throughline_core::{LogId, LogKind, RedactionPolicy, Store as _};
+use throughline_core::{LogId, LogKind, Store as _};
+use throughline_spec::RedactionPolicy;
 
 use crate::agent::events_of;
 use crate::args::Narrate;

@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::shorten_opaque_words;
-use throughline_core::{
-    Body, Item, Json, Node, Part, Record, RedactionPolicy, Role, Seal, Tree, json, kind,
-    restore_items, unpack_events,
-};
+use throughline_core::{Body, Item, Part, Record, Role, Seal, kind, restore_items, unpack_events};
+use throughline_json::{self as json, Json, Node, Tree};
+use throughline_spec::RedactionPolicy;
 
 use crate::print::failure::Failure;
 use crate::print::mask::masks;

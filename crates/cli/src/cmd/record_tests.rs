@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use throughline_core::{Content, Record, RedactionPolicy, kind};
+use throughline_core::{Content, Record, kind};
+use throughline_spec::RedactionPolicy;
 
 use super::{DisplayContent, RecordSummary, describe, shown};
 

@@ -9,7 +9,7 @@ use throughline_codec::{
     Finding, Repair as Repaired, RepairLevel, Severity, applied_fixes_json, repair,
     shorten_opaque_words,
 };
-use throughline_core::Tree;
+use throughline_json::Tree;
 
 use crate::args::Repair;
 use crate::cmd::report;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{Audit, Finding, Severity, Verdict, shorten_opaque_words};
-use throughline_core::Tree;
+use throughline_json::Tree;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::input::subject::Subject;

@@ -9,7 +9,8 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Width
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use throughline_codec::{CODECS, Catalog, Rule, Severity, put_evidence};
-use throughline_core::{Name, Origin, Profile, Provider, Target, json};
+use throughline_core::{Origin, Profile, Provider, Target};
+use throughline_json::{self as json, Name};
 
 use crate::args::Rules;
 use crate::cmd::report::sentence;

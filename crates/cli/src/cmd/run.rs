@@ -10,7 +10,8 @@ use anyhow::Context as _;
 use owo_colors::Style;
 use serde_json::json;
 use throughline_agent::{Phase, RunCommand, RunRequest, RunStatus, State};
-use throughline_core::{Body, LogId, RunEvent};
+use throughline_core::{Body, LogId};
+use throughline_spec::RunEvent;
 
 use crate::agent::{
     self, AgentContext, CommandHints, EventPrinter, FollowOutcome, ModelAccess, Tools,

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use throughline_agent::Watcher;
 use throughline_codec::Catalog;
 use throughline_core::Upstream;
-use throughline_core::json::SizeLimits;
+use throughline_json::SizeLimits;
 use throughline_replay::{Claims, Replay};
 use throughline_server::{AgentApi, CallTraces, Gateway, Limits, Passthrough, RunCaps, Telemetry};
 use throughline_store::{Durability, Journal, open};

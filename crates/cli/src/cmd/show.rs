@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use owo_colors::OwoColorize as _;
 use throughline_codec::{DecodeContext, Document, StreamDecoder};
 use throughline_core::{
-    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Json, Media, Node, Outcome, Part,
-    Reply, Role, Seal, StopReason, ThoughtKind, json,
+    Body, Call, CallId, Event, Failure as ProviderFailure, Item, Media, Outcome, Part, Reply, Role,
+    Seal, StopReason, ThoughtKind,
 };
+use throughline_json::{self as json, Json, Node};
 
 use crate::args::{Format, Show};
 use crate::input::{self, DocumentKind, Input};

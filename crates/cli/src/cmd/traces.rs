@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
-use throughline_core::{LogId, Name};
+use throughline_core::LogId;
+use throughline_json::Name;
 use throughline_trace::{DeliveryReport, Status, TraceBatch, load_session, otlp_spans, send};
 
 use crate::agent::{self, ModelAccess, Tools};

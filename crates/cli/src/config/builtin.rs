@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, Provider, matches_pattern};
+use throughline_core::{Provider, matches_pattern};
+use throughline_json::Name;
 use throughline_provider::{
     EnvAddress, EnvKey, EnvLookup, EnvWarning, address_from_env, key_from_env, needs_key,
 };

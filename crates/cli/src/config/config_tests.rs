@@ -99,9 +99,9 @@ fn every_key_is_read() {
     assert_eq!(gateway.max_request_memory, 2 << 30);
     assert_eq!(
         gateway.passthrough,
-        ["GET /v1/videos/*", "/v1/evals*"].map(throughline_core::Name::from)
+        ["GET /v1/videos/*", "/v1/evals*"].map(throughline_json::Name::from)
     );
-    assert_eq!(config.server.hosts, ["gateway.example.com"].map(throughline_core::Name::from));
+    assert_eq!(config.server.hosts, ["gateway.example.com"].map(throughline_json::Name::from));
     let timeouts = Timeouts {
         client_headers: Duration::from_secs(5),
         client_body: Duration::from_secs(30),

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, RedactionPolicy, matches_pattern};
+use throughline_core::matches_pattern;
+use throughline_json::Name;
 use throughline_provider::{EnvLookup, EnvWarning};
 use throughline_server::Passthrough;
 use throughline_server::StorePolicy;
+use throughline_spec::RedactionPolicy;
 use throughline_tools::reader::{Diagnostics, Phrases, Section, Value};
 use throughline_tools::suggest::{closest, did_you_mean};
 use throughline_tools::{Problem, Problems, ToolDeclarations};

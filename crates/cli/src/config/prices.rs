@@ -52,7 +52,8 @@ impl throughline_server::Prices for PriceTable {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use throughline_core::{Name, Usage};
+    use throughline_core::Usage;
+    use throughline_json::Name;
     use throughline_server::Prices as _;
 
     use super::*;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use throughline_codec::{CODECS, Catalog};
-use throughline_core::{Dialect, Name, Provider, Wire};
+use throughline_core::{Dialect, Provider, Wire};
+use throughline_json::Name;
 use throughline_provider::{EnvAddress, address_from_env, in_region};
 use throughline_tools::reader::{Diagnostics, Section};
 use throughline_tools::suggest::{closest, did_you_mean};

@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Name, Provider, matches_pattern};
+use throughline_core::{Provider, matches_pattern};
+use throughline_json::Name;
 use throughline_provider::AwsKeys;
 use throughline_tools::suggest::{did_you_mean, distance, is_close};
 

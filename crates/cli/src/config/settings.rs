@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use throughline_core::{Name, matches_pattern};
+use throughline_core::matches_pattern;
+use throughline_json::Name;
 use throughline_server::{Level, OnStoreFailure, PrefixPolicy, ReplayMode, StorePolicy};
 use throughline_store::Durability;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use throughline_core::Name;
+use throughline_json::Name;
 use throughline_tools::reader::{Diagnostics, Section};
 use throughline_trace::{Mode, SinkKind};
 

@@ -1,6 +1,6 @@
 //! Parses request headers given as options, and rejects credentials before anything can print them.
 
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::print::failure::Failure;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_codec::{Codec, CodecError, DecodeContext, Document, Framing, PriorExchanges};
-use throughline_core::{Name, Provider, Request, Target, Wire};
+use throughline_core::{Provider, Request, Target, Wire};
+use throughline_json::Name;
 
 use crate::input::model_in;
 use crate::input::recording::{self, RecordedExchange};

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use throughline_core::{Name, Node, Tree};
+use throughline_json::{Name, Node, Tree};
 
 use crate::input::Input;
 use crate::print::failure::Failure;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use throughline_codec::{Catalog, CatalogError, Document};
-use throughline_core::{Name, Provider, Wire};
+use throughline_core::{Provider, Wire};
+use throughline_json::Name;
 
 use crate::input::{self, Input};
 use crate::print::failure::Failure;

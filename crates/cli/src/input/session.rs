@@ -4,7 +4,8 @@
 
 use bytes::Bytes;
 use throughline_codec::{Codec, codec};
-use throughline_core::{Json, Node, Tree, Wire, json};
+use throughline_core::Wire;
+use throughline_json::{self as json, Json, Node, Tree};
 
 use crate::input::{Input, conversation_of};
 use crate::print::failure::Failure;

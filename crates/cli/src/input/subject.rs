@@ -4,7 +4,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use throughline_codec::{Codec, CodecError, DecodeContext, Document, PriorExchanges, Transcript};
-use throughline_core::{Name, Request, Target, Wire};
+use throughline_core::{Request, Target, Wire};
+use throughline_json::Name;
 
 use crate::args::RequestArgs;
 use crate::input::headers;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use owo_colors::{OwoColorize as _, Style};
-use throughline_core::Tree;
+use throughline_json::Tree;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::print::mask::{Mask, masks};

@@ -1,6 +1,6 @@
 //! Tests of excerpts: caret columns, windows on long lines, bars for several lines.
 
-use throughline_core::Tree;
+use throughline_json::Tree;
 
 use super::{Annotation, SourceText};
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use throughline_codec::Catalog;
-use throughline_core::{Node, Tree};
+use throughline_json::{Node, Tree};
 
 use crate::print::text::size;
 

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 use throughline_codec::{CODECS, Rule, Severity};
-use throughline_core::{ReasoningFormat, ReplayAudit, ReplayViolation};
+use throughline_core::ReasoningFormat;
+use throughline_spec::{ReplayAudit, ReplayViolation};
 use throughline_testkit::workspace_root;
 
 use crate::support::{CommandOutput, file, scratch, throughline};

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use throughline_core::{
-    Append, Batch, Body, Item, ItemPosition, Json, LogOpening, NewRecord, ReasoningFormat, Role,
+    Append, Batch, Body, Item, ItemPosition, LogOpening, NewRecord, ReasoningFormat, Role,
     Store as _, Thought, ThoughtKind, ToolCall, store_items,
 };
+use throughline_json::Json;
 use throughline_store::Options;
 
 use crate::support::kept::{SEAL, SECRET, TestStore};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, DecodeContext};
-use throughline_core::{Name, Request, Wire};
+use throughline_core::{Request, Wire};
+use throughline_json::Name;
 
 /// One wire and how to write a conversation on it.
 pub(crate) struct BenchWire {

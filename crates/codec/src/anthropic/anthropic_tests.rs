@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Delta, Disposition, ElisionReason, EncodedRequest, Event, Extra, Item,
-    ItemPosition, Json, Name, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request,
-    ReshapeKind, Role, Settings, StopReason, Target, Thought, ThoughtKind, ThreadSecret, Tool,
-    ToolCall, ToolChoice, ToolResult, Usage, Wire, tag,
+    ItemPosition, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role,
+    Settings, StopReason, Target, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice,
+    ToolResult, Usage, Wire, tag,
 };
+use throughline_json::{Json, Name};
 
 use crate::frame::{Frame, Framing};
 use crate::{

@@ -6,7 +6,8 @@ mod rules;
 mod view;
 mod wire_rules;
 
-use throughline_core::{ElisionReason, Item, Json, Node, Profile, Target, ToolChoice};
+use throughline_core::{ElisionReason, Item, Profile, Target, ToolChoice};
+use throughline_json::{Json, Node};
 
 pub(super) use crate::anthropic::contract::rules::RULES;
 use crate::audit::{AuditContext, Findings};

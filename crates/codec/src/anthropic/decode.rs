@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Failure, HostedStep, Item, ItemPosition, Media, Name, Node, Origin,
-    OutputFormat, Part, ReasoningFormat, Reply, Request, Role, Settings, Thought, ThoughtKind,
-    Tool, ToolChoice, Tree, Usage, Wire,
+    Body, Call, Envelope, Failure, HostedStep, Item, ItemPosition, Media, Origin, OutputFormat,
+    Part, ReasoningFormat, Reply, Request, Role, Settings, Thought, ThoughtKind, Tool, ToolChoice,
+    Usage, Wire,
 };
+use throughline_json::{Name, Node, Tree};
 
 use crate::anthropic::wire::{self, AnthropicBlockKind};
 use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};

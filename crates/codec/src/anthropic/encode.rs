@@ -1,9 +1,10 @@
 //! Encodes Calls and Replies.
 
 use throughline_core::{
-    Body, Call, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Json, Media,
-    NativePart, Outcome, Part, Reply, ReshapeKind, Role, Tool, ToolResult, Wire, json,
+    Body, Call, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Media, NativePart,
+    Outcome, Part, Reply, ReshapeKind, Role, Tool, ToolResult, Wire,
 };
+use throughline_json::{self as json, Json};
 
 use crate::anthropic::{contract, wire};
 use crate::call_ids::CallIdAllocator;

@@ -21,7 +21,8 @@ mod stream;
 mod tests;
 mod wire;
 
-use throughline_core::{Name, Request, Target, Tree, Wire};
+use throughline_core::{Request, Target, Wire};
+use throughline_json::{Name, Tree};
 
 use crate::frame::Framing;
 use crate::{AuditContext, Codec, Findings, Rule};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use throughline_core::{Call, ElisionReason, Item, Json, Reply};
+use throughline_core::{Call, ElisionReason, Item, Reply};
+use throughline_json::Json;
 
 use crate::audit::fix::{Edit, Fix};
 use crate::audit::rule::{Finding, Rule};

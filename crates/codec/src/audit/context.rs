@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use throughline_core::{Node, Profile, ReasoningFormat, ReplayAudit, Target, Tree};
+use throughline_core::{Profile, ReasoningFormat, Target};
+use throughline_json::{Node, Tree};
+use throughline_spec::ReplayAudit;
 
 use crate::audit::rule::{Finding, Severity};
 use crate::audit::summary::ReasoningSummary;

@@ -1,7 +1,8 @@
 //! Tests the comparison of replayed and issued content, on the wire with the most kinds of parts.
 
 use bytes::Bytes;
-use throughline_core::{ElisionReason, Name, Request, Tree};
+use throughline_core::{ElisionReason, Request};
+use throughline_json::{Name, Tree};
 
 use crate::audit::{ChangeKind, Comparison, PriorExchanges, Transcript};
 use crate::{AnthropicMessages, Catalog, DecodeContext};

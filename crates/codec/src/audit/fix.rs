@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Node, Tree, json, work};
+use throughline_json::{self as json, Json, Node, Tree, work};
 
 /// A fix for one finding.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use throughline_core::{Body, Call, Item, Role, Target, Tree};
+use throughline_core::{Body, Call, Item, Role, Target};
+use throughline_json::Tree;
 
 use crate::audit::compare::{Change, ChangeKind, Comparison, IssuedItem};
 use crate::audit::match_criteria::{

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use throughline_core::{Node, Seal, Target, Tree};
+use throughline_core::{Seal, Target};
+use throughline_json::{Node, Tree};
 
 use crate::audit::Transcript;
 use crate::audit::compare::{PrefixChange, ReorderedElement};

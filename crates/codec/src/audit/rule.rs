@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Deserialize;
-use throughline_core::{Node, Target, Wire};
+use throughline_core::{Target, Wire};
+use throughline_json::Node;
 
 use crate::audit::fix::Fix;
 
@@ -24,7 +25,7 @@ pub struct Rule {
     /// The provider's error text, with `…` for parts that depend on the request. `None` if the
     /// provider returns no error or its text is unknown.
     pub provider_error: Option<&'static str>,
-    /// The corresponding violation in a [`ReplayAudit`](throughline_core::ReplayAudit); `None` for
+    /// The corresponding violation in a [`ReplayAudit`](throughline_spec::ReplayAudit); `None` for
     /// rules that do not concern replayed reasoning.
     pub breach: Option<ViolationKind>,
     /// Advice on how to fix the request.
@@ -60,7 +61,7 @@ impl Severity {
     }
 }
 
-/// The kind of [`ReplayViolation`](throughline_core::ReplayViolation) that a rule reports.
+/// The kind of [`ReplayViolation`](throughline_spec::ReplayViolation) that a rule reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ViolationKind {

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use throughline_core::{
-    Contract, Name, Node, Profile, ReasoningFormat, ReplayAudit, ReplayViolation,
-};
+use throughline_core::{Contract, Profile, ReasoningFormat};
+use throughline_json::{Name, Node};
+use throughline_spec::{ReplayAudit, ReplayViolation};
 
 use crate::audit::context::AuditContext;
 use crate::audit::rule::{Finding, Severity, ViolationKind};

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, Item, ItemPosition, Json, Name, NativeReasoning,
-    Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role, StopReason, Target, Thought,
+    Body, Call, Disposition, ElisionReason, Item, ItemPosition, NativeReasoning, Outcome,
+    OutputFormat, Part, Reply, Request, ReshapeKind, Role, StopReason, Target, Thought,
     ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice, ToolResult, Usage, Warning,
 };
+use throughline_json::{Json, Name};
 
 use crate::chat::OpenAiChat;
 use crate::{Catalog, Codec, CodecError, DecodeContext};
@@ -248,7 +249,7 @@ fn mistral_chunks_stay_in_content_with_their_signature() {
 fn inline_tags_decode_as_thoughts_and_encode_byte_for_byte() {
     let asked = asked("minimax", "minimax-m2");
     let text = "<think>\nPlan.\n</think>\n\nHi. <thinking>More</thinking>Bye.";
-    let message = format!(r#"{{"content":{}}}"#, throughline_core::json::string(text).as_str());
+    let message = format!(r#"{{"content":{}}}"#, throughline_json::string(text).as_str());
     let reply = reply(&asked, &message);
     assert_eq!(
         reply.said(),
@@ -382,7 +383,7 @@ fn plain_caller_thought_becomes_enveloped_user_text() {
     let encoded = OpenAiChat.encode(&call).unwrap();
     assert_eq!(encoded.fates[1].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
     assert!(body(&call).contains("hunch") && !body(&call).contains(r#""role":"assistant""#));
-    thought.payload = Some(throughline_core::json::string("mine"));
+    thought.payload = Some(throughline_json::string("mine"));
     thought.replay_compatibility = Some(throughline_core::tag::OPENAI_CHAT_REASONING.into());
     let call = call_with(target("deepseek", "deepseek-reasoner"), vec![item(&thought)]);
     assert_eq!(answer(&call), r#"{"role":"assistant","content":"","reasoning_content":"mine"}"#);

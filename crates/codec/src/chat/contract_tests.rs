@@ -25,7 +25,7 @@ fn prior(target: &Target, documents: &[&str]) -> PriorExchanges {
     let mut prior = PriorExchanges::new();
     for document in documents {
         let asked = DecodeContext::of(target.clone());
-        let json = throughline_core::Json::parse((*document).to_owned()).unwrap();
+        let json = throughline_json::Json::parse((*document).to_owned()).unwrap();
         match OpenAiChat.recognise(json.tree().root()) {
             Some(Document::Request) => {
                 prior.push_request(&OpenAiChat, &request(document), asked).unwrap();
@@ -139,7 +139,7 @@ fn repaired_examples_equal_the_fixed_ones() {
         let repaired =
             repair_body(provider, model, example.prior, example.failing, RepairLevel::Degraded);
         let [got, wanted] = [&repaired.request.body, &Bytes::from_static(example.fixed.as_bytes())]
-            .map(|body| throughline_core::Json::parse(body.clone()).unwrap().canonical());
+            .map(|body| throughline_json::Json::parse(body.clone()).unwrap().canonical());
         assert_eq!(got, wanted, "{}", rule.id);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, Item, Json, Name, NativePart, Node, Reply, Request, Tool,
-    Tree, Wire,
+    Body, Call, Envelope, Extra, Failure, Item, NativePart, Reply, Request, Tool, Wire,
 };
+use throughline_json::{Json, Name, Node, Tree};
 
 use crate::chat::decode::message::read_message;
 use crate::chat::{slot, wire};

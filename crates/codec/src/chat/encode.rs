@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
     Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope,
-    Fate, Item, Json, Name, NativePart, ReceivedRequest, ReshapeKind, Role, Target, Tool, Warning,
-    Wire, json,
+    Fate, Item, NativePart, ReceivedRequest, ReshapeKind, Role, Target, Tool, Warning, Wire,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
 use crate::chat::encode::message::ChatMessageBuilder;

@@ -1,10 +1,11 @@
 //! Tests of conversations that move to another model or endpoint, or come from another wire.
 
 use throughline_core::{
-    Body, Call, CallId, Disposition, ElisionReason, Item, ItemPosition, Json, Name, Outcome, Part,
-    Request, ReshapeKind, Role, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice,
-    ToolResult, Warning, json,
+    Body, Call, CallId, Disposition, ElisionReason, Item, ItemPosition, Outcome, Part, Request,
+    ReshapeKind, Role, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice, ToolResult,
+    Warning,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::chat::OpenAiChat;
 use crate::chat::tests::{answer, asked, call_with, reply, target};
@@ -220,7 +221,7 @@ fn calls_and_results_get_ids_the_endpoint_accepts() {
         call.target = target(provider, "m");
         let tree = Json::parse(sent(&call).0).unwrap().tree();
         let at =
-            |pointer: &str| tree.root().at(pointer).and_then(throughline_core::Node::name).unwrap();
+            |pointer: &str| tree.root().at(pointer).and_then(throughline_json::Node::name).unwrap();
         let calls = [at("/messages/1/tool_calls/0/id"), at("/messages/1/tool_calls/1/id")];
         let answers = [at("/messages/2/tool_call_id"), at("/messages/3/tool_call_id")];
         assert_eq!(calls, answers, "{provider}");

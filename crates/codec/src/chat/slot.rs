@@ -5,7 +5,7 @@
 //! once has several slots joined by `+`: `reasoning+reasoning_content`, or
 //! `reasoning_details/0+reasoning`.
 
-use throughline_core::{Label, Node};
+use throughline_json::{Label, Node};
 
 /// The members that hold reasoning as one string.
 pub(super) const FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Json, Label, Name, Node, Origin, Reply, Role,
-    StopReason, Tree, Usage, Wire, json,
+    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Usage, Wire,
 };
+use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
 use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE, message};
 use crate::chat::slot::{self, FIELDS};

@@ -1,9 +1,8 @@
 //! Wire vocabulary of the chat API: parts, details, stop reasons, usage, the fields that hold
 //! Seals, and the parts of a response that a request accepts.
 
-use throughline_core::{
-    Json, Label, Name, Node, ReasoningChannel, StopReason, Target, Usage, json,
-};
+use throughline_core::{ReasoningChannel, StopReason, Target, Usage};
+use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::Document;
 use crate::chat::slot;

@@ -1,6 +1,6 @@
 //! Checks the blocks of a request on their own, without earlier exchanges.
 
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::audit::{ChangeKind, Finding, Severity};
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker, ClaudeTurn};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Target, Tree};
+use throughline_core::{Request, Target};
+use throughline_json::{Name, Tree};
 
 use crate::{
     Audit, Catalog, Codec, DecodeContext, Document, Finding, PriorExchanges, Repair, RepairLevel,

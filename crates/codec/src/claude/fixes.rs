@@ -1,7 +1,8 @@
 //! Fixes for requests to Claude models: issued content is restored byte for byte, and content that
 //! cannot be restored is removed together with the parts that depend on it.
 
-use throughline_core::{Body, Direction, Item, Json, Mode, Reply, json};
+use throughline_core::{Body, Direction, Item, Mode, Reply};
+use throughline_json::{self as json, Json};
 
 use crate::audit::{Change, ChangeKind, Edit, Fix};
 use crate::claude::Inspection;

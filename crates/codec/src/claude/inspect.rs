@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use throughline_core::{ForcedTools, Json, Node, Profile, ReasoningFormat};
+use throughline_core::{ForcedTools, Profile, ReasoningFormat};
+use throughline_json::{Json, Node};
 
 use crate::audit::{AuditContext, Change, Finding, Findings, Rule, Severity};
 use crate::claude;

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{Body, ElisionReason, Node, Reply};
+use throughline_core::{Body, ElisionReason, Reply};
+use throughline_json::Node;
 
 use crate::audit::{Change, ChangeKind, Comparison, Finding, Fix, PrefixChange, Severity};
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker};

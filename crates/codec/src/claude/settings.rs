@@ -1,6 +1,7 @@
 //! Checks the thinking, effort, tool choice and sampling settings.
 
-use throughline_core::{ForcedTools, Json, Mode, Node, ToolChoice, json};
+use throughline_core::{ForcedTools, Mode, ToolChoice};
+use throughline_json::{self as json, Json, Node};
 
 use crate::audit::{Edit, Finding, Fix, Severity};
 use crate::claude::fixes::thinking_object;

@@ -1,7 +1,7 @@
 //! A request to a Claude model as the rules see it: messages of blocks, and settings. It is built
 //! in one pass and stores only positions.
 
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::claude::ThinkingMode;
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use throughline_core::{Json, Name, Node, json};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::converse::wire::ConverseBlockKind;
 
@@ -107,7 +107,7 @@ impl ConverseOpenBlock {
     /// Assembles the whole block: the members of its start, completed with the deltas.
     pub(super) fn assemble(&self) -> Json {
         let start = self.start.as_ref().map(Json::tree);
-        let start = start.as_ref().map(throughline_core::Tree::root);
+        let start = start.as_ref().map(throughline_json::Tree::root);
         let kind = start.map_or(ConverseBlockKind::Unknown, ConverseBlockKind::from_node);
         let inner = kind.key().and_then(|key| start?.get(key));
         let grown = |key: &str, more: &[(&str, Option<Json>)]| {

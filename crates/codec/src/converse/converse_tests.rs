@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, EncodedRequest, Event, Extra, Fate, Item, ItemId,
-    ItemPosition, Json, Name, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request,
-    ReshapeKind, Role, Settings, Target, Thought, ThoughtKind, ToolCall, ToolChoice, ToolResult,
-    Wire, tag,
+    ItemPosition, NativeReasoning, Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role,
+    Settings, Target, Thought, ThoughtKind, ToolCall, ToolChoice, ToolResult, Wire, tag,
 };
+use throughline_json::{Json, Name};
 
 use crate::frame::Framing;
 use crate::{BedrockConverse, Catalog, Codec, CodecError, DecodeContext, StreamDecoder};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Json, Media, Name,
-    NativeReasoning, Node, Origin, OutputFormat, Part, ReasoningFormat, Reply, Request, Role,
-    Settings, Thought, ThoughtKind, Tool, ToolChoice, Tree, Wire,
+    Body, Call, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Media, NativeReasoning,
+    Origin, OutputFormat, Part, ReasoningFormat, Reply, Request, Role, Settings, Thought,
+    ThoughtKind, Tool, ToolChoice, Wire,
 };
+use throughline_json::{Json, Name, Node, Tree};
 
 use crate::converse::wire::{self, ConverseBlockKind, ConversePath};
 use crate::item_reader::{ItemReader, read_tools};

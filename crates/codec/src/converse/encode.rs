@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{
-    Body, Call, EncodedRequest, Envelope, Item, Json, Name, Node, Role, Wire, json,
-};
+use throughline_core::{Body, Call, EncodedRequest, Envelope, Item, Role, Wire};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::call_ids::CallIdAllocator;
 use crate::converse::contract;

@@ -1,9 +1,10 @@
 //! Tests the encoding of messages, tools and settings.
 
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, Extra, Item, ItemPosition, Json, Media, Name,
-    NativeReasoning, Outcome, OutputFormat, Part, Role, Settings, Tool, ToolChoice, Warning, Wire,
+    Body, Call, Disposition, ElisionReason, Extra, Item, ItemPosition, Media, NativeReasoning,
+    Outcome, OutputFormat, Part, Role, Settings, Tool, ToolChoice, Warning, Wire,
 };
+use throughline_json::{Json, Name};
 
 use crate::converse::tests::{
     CLAUDE, CLAUDE_4_6, CLAUDE_4_7, CLAUDE_5_5, DEEPSEEK, GPT_OSS, NOVA, SEALED, answered, asking,

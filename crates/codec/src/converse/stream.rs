@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role, StopReason,
-    Tree, Usage, Wire, json,
+    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Usage, Wire,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::converse::assemble::{ConverseOpenBlock, DeltaContent};
 use crate::converse::decode;

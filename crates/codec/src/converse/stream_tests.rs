@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Body, Call, Delta, Event, Json, Name, StopReason, Usage, Wire};
+use throughline_core::{Body, Call, Delta, Event, StopReason, Usage, Wire};
+use throughline_json::{Json, Name};
 
 use crate::converse::tests::{
     CLAUDE, SEALED, asked, body, called, decode, ended, essence, reply, target, written,

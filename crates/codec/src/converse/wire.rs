@@ -1,7 +1,8 @@
 //! Constants and conversions of Converse: block types, stop reasons, usage, media formats, paths,
 //! and the fields that hold Seals.
 
-use throughline_core::{Json, Label, Name, Node, StopReason, Usage, json};
+use throughline_core::{StopReason, Usage};
+use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::Document;
 

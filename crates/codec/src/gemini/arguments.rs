@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_core::{Json, Name, Node, json};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::gemini::wire::get;
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Json, Media,
-    Name, Node, Origin, Outcome, Part, ReasoningFormat, Reply, Request, Role, StopReason, Thought,
-    ThoughtKind, ToolCall, ToolResult, Tree, Wire, json,
+    Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Media, Origin,
+    Outcome, Part, ReasoningFormat, Reply, Request, Role, StopReason, Thought, ThoughtKind,
+    ToolCall, ToolResult, Wire,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::gemini::path::GeminiPath;
 use crate::gemini::tools;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use throughline_core::{
     Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Fate, Item,
-    Json, Media, Name, NativePart, Part, ReshapeKind, Role, Target, ToolCall, ToolResult, Wire,
-    json,
+    Media, NativePart, Part, ReshapeKind, Role, Target, ToolCall, ToolResult, Wire,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
 use crate::cross_wire;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, CallId, Direction, Disposition, ElisionReason, HostedStep, Item, ItemPosition,
-    Json, Media, Name, NativePart, Outcome, Part, ReasoningFormat, Reply, Request, ReshapeKind,
-    Role, Seal, StopReason, Target, Thought, ThoughtKind, ThreadSecret, ToolCall, ToolResult, Tree,
-    Warning, Wire,
+    Media, NativePart, Outcome, Part, ReasoningFormat, Reply, Request, ReshapeKind, Role, Seal,
+    StopReason, Target, Thought, ThoughtKind, ThreadSecret, ToolCall, ToolResult, Warning, Wire,
 };
+use throughline_json::{Json, Name, Tree};
 
 use crate::{Catalog, Codec, DecodeContext, Document, Gemini};
 

@@ -30,7 +30,8 @@ mod tests;
 mod tools;
 mod wire;
 
-use throughline_core::{Name, Request, Target, Wire};
+use throughline_core::{Request, Target, Wire};
+use throughline_json::Name;
 
 use crate::frame::Framing;
 use crate::{AuditContext, Codec, Findings, PathStyle, Rule};

@@ -1,9 +1,10 @@
 //! Tests of the conversion between the settings of a Call and a Gemini request.
 
 use throughline_core::{
-    Call, Direction, Json, NativePart, NativeReasoning, OutputFormat, Settings, Target, Tool,
-    ToolChoice, Wire,
+    Call, Direction, NativePart, NativeReasoning, OutputFormat, Settings, Target, Tool, ToolChoice,
+    Wire,
 };
+use throughline_json::Json;
 
 use super::{body_of, gemini_3, gemini_25, json, member, request, target, warnings};
 use crate::{Codec, DecodeContext, Gemini};

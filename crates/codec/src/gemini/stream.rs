@@ -7,10 +7,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Json, Name, Node, Origin, Reply, Role, Tree, Usage,
-    Wire, json,
-};
+use throughline_core::{Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, Usage, Wire};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::events::{self, store_member};
 use crate::frame::Frame;

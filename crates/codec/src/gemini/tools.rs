@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use throughline_core::{
-    Call, Direction, Envelope, Json, Label, Name, NativePart, Node, Tool, Wire, json,
-};
+use throughline_core::{Call, Direction, Envelope, NativePart, Tool, Wire};
+use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::cross_wire;
 use crate::draft::Draft;

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Name, Node, Reply, StopReason, Usage, Wire, json};
+use throughline_core::{Reply, StopReason, Usage, Wire};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::{Document, draft};
 

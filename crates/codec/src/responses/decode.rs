@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Json, Label, Media,
-    Name, Node, Origin, Part, Reply, Request, Role, Seal, Thought, ThoughtKind, ToolCall, Tree,
-    Wire, json,
+    Body, Call, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Media, Origin, Part,
+    Reply, Request, Role, Seal, Thought, ThoughtKind, ToolCall, Wire,
 };
+use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
 use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::responses::wire::{self, CONTENT, ResponsesElementKind, StopSignals};

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Call, CallId, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Json, Name,
-    ReshapeKind, Role, Target, Tool, ToolCall, Wire, json,
+    Body, Call, CallId, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, ReshapeKind,
+    Role, Target, Tool, ToolCall, Wire,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
 use crate::cross_wire;

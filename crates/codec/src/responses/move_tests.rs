@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Disposition, ElisionReason, Event, Item, ItemPosition, Outcome, Reply, Role,
-    Target, ToolCall, ToolChoice, Warning, json,
+    Target, ToolCall, ToolChoice, Warning,
 };
+use throughline_json as json;
 
 use super::tests::{answer, body, input, look, openai, read, result, said, target, text};
 use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, events_from_reply};

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, Extra, Fate, Item, ItemPosition, Json, Media, Name,
+    Body, Call, Disposition, ElisionReason, Extra, Fate, Item, ItemPosition, Media,
     NativeReasoning, Outcome, OutputFormat, Part, Reply, Request, ReshapeKind, Role, StopReason,
     Target, Thought, ThoughtKind, ThreadSecret, Tool, ToolCall, ToolChoice, ToolResult, Usage,
-    Warning, Wire, json,
+    Warning, Wire,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::responses::OpenAiResponses;
 use crate::{AnthropicMessages, Catalog, Codec, CodecError, DecodeContext};

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Tree, Usage,
-};
+use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason, Usage};
+use throughline_json::{Json, Name, Node, Tree};
 
 use crate::events;
 use crate::frame::Frame;

@@ -1,7 +1,8 @@
 //! Wire vocabulary of the Responses API: element kinds, statuses, usage, the fields that hold
 //! Seals, and the members of a response element that a request accepts.
 
-use throughline_core::{Json, Label, Name, Node, ReasoningFormat, StopReason, Usage, json};
+use throughline_core::{ReasoningFormat, StopReason, Usage};
+use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::Document;
 

@@ -1,14 +1,14 @@
 //! Checks that decoding, encoding, auditing and repairing take linear work, for every request
 //! shape.
 //!
-//! The codecs count a step for each entry they visit: see `throughline_core::work`. From the
+//! The codecs count a step for each entry they visit: see `throughline_json::work`. From the
 //! smallest size to the largest, linear work grows 32 times and quadratic work 1,024 times. The
 //! processor time is printed next to the steps but not asserted.
 
 use std::time::Duration;
 
 use throughline_codec::{DecodeContext, Preparation};
-use throughline_core::{Tree, work};
+use throughline_json::{Tree, work};
 use throughline_testkit::{LARGE_REQUESTS, LargeRequest, figure, processor_time};
 
 use crate::common::{codec_of, request, target};

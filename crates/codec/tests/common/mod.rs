@@ -9,7 +9,8 @@ pub(crate) mod samples;
 
 use bytes::Bytes;
 use throughline_codec::{Catalog, Codec, CodecError, DecodeContext, Framing, StreamDecoder, codec};
-use throughline_core::{Event, JsonKind, Name, Node, Reply, Request, Target, Tree, Wire};
+use throughline_core::{Event, Reply, Request, Target, Wire};
+use throughline_json::{JsonKind, Name, Node, Tree};
 
 /// Returns the codec of a wire by name.
 pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {

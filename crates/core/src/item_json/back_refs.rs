@@ -11,9 +11,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use memchr::memmem;
-
-use crate::json::{self, Json, JsonKind, Node};
-use crate::name::Name;
+use throughline_json::{self as json, Json, JsonKind, Name, Node};
 
 /// Minimum length in bytes of a text that is searched inside other strings.
 const LONG: usize = 32;

@@ -1,8 +1,9 @@
 //! The enum strings of stored texts.
 
-use crate::document::StringEnum;
+use throughline_json::StringEnum;
+
 use crate::item::{Outcome, Role};
-use crate::thought::ThoughtKind;
+use crate::thought::{ReasoningSource, ThoughtKind};
 
 impl StringEnum for Role {
     const ALL: &'static [Self] =
@@ -41,5 +42,13 @@ impl StringEnum for ThoughtKind {
             Self::Summary => "summary",
             Self::Encrypted => "encrypted",
         }
+    }
+}
+
+impl StringEnum for ReasoningSource {
+    const ALL: &'static [Self] = &[Self::ReasonerModel, Self::NonReasonerModel];
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
+use throughline_json::{self as json, Json, Name};
 
 use super::item_json_tests::{claude, parse, texts, without_envelopes};
-use crate::json::{self, Json};
 use crate::*;
 
 /// The choices of a test case in sequence; when they are used up, the first option is chosen.

@@ -6,11 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{Fields, InvalidDocument, Json, Name, Node, Object};
 
-use crate::document::{Fields, InvalidDocument};
 use crate::item::{Envelope, Item, ItemPosition};
-use crate::json::{Json, Node, Object};
-use crate::name::{ItemId, Name};
+use crate::name::ItemId;
 
 /// The member that describes an Item's share of its message.
 pub(super) const KEY: &str = "cut";

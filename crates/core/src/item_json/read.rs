@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use throughline_json::{Fields, InvalidDocument, Json, Label, Name, Node};
 
-use crate::document::{Fields, InvalidDocument};
 use crate::format::ReasoningFormat;
 use crate::identity::{Identifier, Identity};
 use crate::item::{
@@ -14,8 +14,7 @@ use crate::item::{
 };
 use crate::item_json::VERSION;
 use crate::item_json::back_refs::{ReferenceResolver, unhex};
-use crate::json::{Json, Node};
-use crate::name::{CallId, Digest, ItemId, Label, Name, Wire};
+use crate::name::{CallId, Digest, ItemId, Wire};
 use crate::origin::Origin;
 use crate::seal::{Seal, SealBinding};
 use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};

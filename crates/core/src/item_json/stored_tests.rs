@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use throughline_json::{self as json, Json};
 
-use crate::json::{self, Json};
 use crate::*;
 
 pub(super) fn texts(stored: &[StoredItem]) -> Vec<Option<Bytes>> {

@@ -1,6 +1,7 @@
 //! Writes the stored text of an Item.
 
-use crate::document::StringEnum;
+use throughline_json::{self as json, Json, Object, StringEnum, Tree};
+
 use crate::format::ReasoningFormat;
 use crate::identity::{Identifier, Identity};
 use crate::item::{
@@ -9,7 +10,6 @@ use crate::item::{
 use crate::item_json::VERSION;
 use crate::item_json::back_refs::{self, StringIndex, hex};
 use crate::item_json::message_split::MessageShare;
-use crate::json::{self, Json, Object, Tree};
 use crate::name::{ItemId, Wire};
 use crate::origin::Origin;
 use crate::seal::Seal;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use throughline_json::Name;
 
-use crate::name::Name;
 use crate::store::{Fence, LogId, NewVaultTurn, Tenant};
 
 /// The record kinds that the store interprets. Writers may define others.

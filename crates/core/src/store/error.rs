@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::name::Name;
+use throughline_json::Name;
+
 use crate::store::{LogId, PendingStatus};
 
 /// An error of a store. Unless stated otherwise, nothing was written, and stored data is intact.

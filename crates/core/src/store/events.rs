@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use throughline_json::Name;
 
 use crate::fate::ElisionReason;
-use crate::name::Name;
 use crate::store::{
     Batch, Content, LogId, NewRecord, Receipt, Record, Store, StoreError, StoreFuture, Tenant, kind,
 };

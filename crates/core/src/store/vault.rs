@@ -1,7 +1,9 @@
 //! Captured turns, linked to their parents, and their lookup keys.
 
+use throughline_json::Name;
+
 use crate::fate::ElisionReason;
-use crate::name::{Digest, Name};
+use crate::name::Digest;
 use crate::store::LogId;
 
 /// The id of a captured turn.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::name::Name;
+use throughline_json::Name;
 
 /// An error of a request to a provider. Messages contain neither keys nor addresses with keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,8 @@
 //! Maps failures of model calls to error kinds. Messages contain no keys and no Seals.
 
 use throughline_codec::CodecError;
-use throughline_core::{Failure, ModelError, ModelErrorKind, Name, UpstreamError};
+use throughline_core::{Failure, ModelError, ModelErrorKind, UpstreamError};
+use throughline_json::Name;
 
 /// Minimum length of a token that may be a key or a Seal.
 const OPAQUE: usize = 32;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use throughline_codec::Catalog;
 use throughline_core::{
-    Call, Model, ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name,
-    Profile, Provider, Target, Upstream,
+    Call, Model, ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Profile,
+    Provider, Target, Upstream,
 };
+use throughline_json::Name;
 
 use crate::endpoint::{CredentialSource, Endpoint, InvalidEndpoint};
 use crate::environment::{EnvKey, EnvLookup, address_from_env, key_from_env, needs_key};

@@ -9,10 +9,11 @@ use throughline_codec::{
     Encoder, Example, Finding, Findings, Framing, Rule, Severity,
 };
 use throughline_core::{
-    Body, Call, CallId, Credential, EncodedRequest, Event, Item, ItemPosition, Json, Model as _,
-    ModelError, ModelErrorKind, ModelRegistry as _, Name, NativeReasoning, Node, Outcome, Part,
-    Reply, Request, Role, StopReason, Target, Tool, ToolResult, Upstream, Wire,
+    Body, Call, CallId, Credential, EncodedRequest, Event, Item, ItemPosition, Model as _,
+    ModelError, ModelErrorKind, ModelRegistry as _, NativeReasoning, Outcome, Part, Reply, Request,
+    Role, StopReason, Target, Tool, ToolResult, Upstream, Wire,
 };
+use throughline_json::{Json, Name, Node};
 use throughline_provider::{CredentialSource, Endpoint, EndpointModel, EndpointModels, Http};
 use throughline_sim::{Options, Simulator, start};
 

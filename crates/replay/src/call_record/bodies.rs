@@ -12,7 +12,8 @@
 //! call thus reads at most about twice their size.
 
 use bytes::Bytes;
-use throughline_core::{Json, LogId, Node, json};
+use throughline_core::LogId;
+use throughline_json::{self as json, Json, Node};
 
 use crate::call_record::{delta, lossy};
 

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use throughline_core::{
-    Append, Batch, Content, ElisionReason, ErasureEpoch, Json, LogId, LogOpening, Name, NewRecord,
-    Node, Record, Store, StoreError, Tenant, Tree, TurnId, VaultKey, VaultTurn, kind,
+    Append, Batch, Content, ElisionReason, ErasureEpoch, LogId, LogOpening, NewRecord, Record,
+    Store, StoreError, Tenant, TurnId, VaultKey, VaultTurn, kind,
 };
+use throughline_json::{Json, Name, Node, Tree};
 
 use crate::byte_lru::ByteLru;
 use crate::call_record::bodies::{DeltaSource, EncodedBodies};

@@ -1,7 +1,8 @@
 //! Renders a call record as JSON for its tenant.
 
 use bytes::Bytes;
-use throughline_core::{Json, Node, Tree, TurnId, json};
+use throughline_core::TurnId;
+use throughline_json::{self as json, Json, Node, Tree};
 
 use crate::call_record::call_log::StoredCall;
 use crate::call_record::{Bodies, report};

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use throughline_core::{Node, json};
+use throughline_json::{self as json, Node};
 
 /// Minimum length of a copied piece; the reference to a shorter one would be as long.
 const SHORTEST: usize = 24;

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use throughline_core::{Json, json};
+use throughline_json::{self as json, Json};
 
 fn difference(base: &str, text: &str) -> Json {
     json::array(|a| super::write(base.as_bytes(), text.as_bytes(), a))

@@ -1,7 +1,8 @@
 //! The report of a call: Fates of its Items, findings and repairs.
 
 use throughline_codec::AuditOutcome;
-use throughline_core::{Disposition, EncodedRequest, Json, Node, json};
+use throughline_core::{Disposition, EncodedRequest};
+use throughline_json::{self as json, Json, Node};
 
 use crate::finding::Finding;
 

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use throughline_core::{
-    Append, Batch, Digest, Item, Json, LogId, LogOpening, Name, NewRecord, NewVaultTurn, Receipt,
-    Reply, StopReason, StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, json,
-    kind, store_items,
+    Append, Batch, Digest, Item, LogId, LogOpening, NewRecord, NewVaultTurn, Receipt, Reply,
+    StopReason, StoreError, Tenant, TurnId, VaultKey, VaultTurn, Wire, WrittenRange, kind,
+    store_items,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::call_record::{BaseLocation, CallRecord, DeltaBase};
 use crate::engine::chain::VisibleDigests;

@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use throughline_core::{
-    Body, Call, CallId, Digest, Item, Json, NativePart, Origin, Part, Role, Tenant, ToolCall,
-    ToolResult, work,
+    Body, Call, CallId, Digest, Item, NativePart, Origin, Part, Role, Tenant, ToolCall, ToolResult,
 };
+use throughline_json::{Json, work};
 
 /// The visible conversation of a request.
 #[derive(Clone)]
@@ -451,7 +451,7 @@ fn unmarked(json: &Json) -> String {
     if tree.root().get("cache_control").is_none() {
         return tree.root().canonical();
     }
-    let unmarked = throughline_core::json::object(|o| {
+    let unmarked = throughline_json::object(|o| {
         for (key, value) in tree.root().members().filter(|(key, _)| !key.is("cache_control")) {
             o.node(&key.text().unwrap_or_default(), value);
         }

@@ -8,7 +8,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-use throughline_core::{Body, Call, Item, Media, Name, Part, Role, Tenant};
+use throughline_core::{Body, Call, Item, Media, Part, Role, Tenant};
+use throughline_json::Name;
 
 use crate::byte_lru::ByteLru;
 use crate::engine::chain::{self, Chain};

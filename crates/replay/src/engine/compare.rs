@@ -1,6 +1,7 @@
 //! Compares a client's turn with the captured one and applies permitted edits.
 
-use throughline_core::{Body, Contract, Item, Json, Node, Seal, Target, ToolCall, Wire, json};
+use throughline_core::{Body, Contract, Item, Seal, Target, ToolCall, Wire};
+use throughline_json::{self as json, Json, Node};
 
 use crate::claim::Claims;
 use crate::engine::chain::ChainTurn;

@@ -4,9 +4,8 @@
 
 use bytes::Bytes;
 use throughline_codec::Catalog;
-use throughline_core::{
-    Body, CallId, Item, ItemPosition, Json, Name, Role, Seal, SealBinding, ToolCall,
-};
+use throughline_core::{Body, CallId, Item, ItemPosition, Role, Seal, SealBinding, ToolCall};
+use throughline_json::{Json, Name};
 
 use super::*;
 use crate::engine::chain::VisibleDigests;

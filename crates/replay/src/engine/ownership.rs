@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use throughline_core::{
     Append, Batch, Content, Digest, LogId, LogOpening, NewRecord, NewVaultTurn, StoreError, Tenant,
-    VaultKey, VaultTurn, json, kind, restore_items,
+    VaultKey, VaultTurn, kind, restore_items,
 };
+use throughline_json as json;
 
 use crate::claim::Claims;
 use crate::engine::Replay;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use throughline_core::{
-    Body, Call, CallId, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Name, Seal,
-    TurnId,
+    Body, Call, CallId, Disposition, ElisionReason, Evidence, Fate, Item, ItemId, Seal, TurnId,
 };
+use throughline_json::Name;
 
 use crate::claim::Claims;
 use crate::engine::LostParts;

@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use throughline_core::{ErasureEpoch, Item, Name, Tenant, TurnId, VaultTurn};
+use throughline_core::{ErasureEpoch, Item, Tenant, TurnId, VaultTurn};
+use throughline_json::Name;
 
 use crate::byte_lru::ByteLru;
 use crate::engine::chain::VisibleDigests;

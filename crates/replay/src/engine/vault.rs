@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Content, ElisionReason, ErasureEpoch, Name, Node, StoreError, Tenant, Tree, TurnId, VaultKey,
-    VaultLookup, VaultMatch, VaultTurn, kind, restore_items,
+    Content, ElisionReason, ErasureEpoch, StoreError, Tenant, TurnId, VaultKey, VaultLookup,
+    VaultMatch, VaultTurn, kind, restore_items,
 };
+use throughline_json::{Name, Node, Tree};
 
 use crate::engine::Replay;
 use crate::engine::chain::VisibleDigests;

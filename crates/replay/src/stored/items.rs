@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Node, TurnId, json};
+use throughline_core::TurnId;
+use throughline_json::{self as json, Json, Node};
 
 /// Default page size.
 const USUAL: usize = 20;

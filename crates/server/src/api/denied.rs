@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::{RefusalKind, RunError};
-use throughline_core::{Json, Name, StoreError, json};
+use throughline_core::StoreError;
+use throughline_json::{self as json, Json, Name};
 
 use crate::api::responses::{AnyValue, to_json};
 use crate::error::GatewayError;

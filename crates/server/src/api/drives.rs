@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use throughline_agent::{AgentConfig, CallPermit, Listener, Runner};
-use throughline_core::{LogId, Name, RunEvent, Tenant, Usage, UsageEvent};
+use throughline_core::{LogId, Tenant, Usage};
+use throughline_json::Name;
+use throughline_spec::{RunEvent, UsageEvent};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::{CallDenial, CallPermit, PermitFuture, Purpose};
-use throughline_core::{Name, Tenant};
+use throughline_core::Tenant;
+use throughline_json::Name;
 use tokio::time::sleep;
 
 use crate::access::Allowance;

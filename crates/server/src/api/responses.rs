@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use throughline_core::{Json, Name};
+use throughline_json::{Json, Name};
 use tokio::sync::mpsc::Receiver;
 
 use crate::response::{GatewayResponse, ResponseBody, StreamAborted};

@@ -1,7 +1,7 @@
 //! The note that the agent API stores with each run it starts.
 
 use throughline_agent::RunSpec;
-use throughline_core::{Json, Name, Node, json};
+use throughline_json::{self as json, Json, Name, Node};
 
 /// The note of a run that was started through this API.
 #[derive(Clone, Debug, Default)]

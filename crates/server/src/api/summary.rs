@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use throughline_core::{
-    ErasureEpoch, Json, LogHead, LogId, Name, Record, RedactionPolicy, RunCounts, RunEvent,
-    RunFold, Store, StoreError, Tenant, json, unpack_events,
+    ErasureEpoch, LogHead, LogId, Record, Store, StoreError, Tenant, unpack_events,
 };
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{RedactionPolicy, RunCounts, RunEvent, RunFold};
 
 /// How many runs are cached.
 const MOST: usize = 4096;
@@ -62,9 +63,9 @@ impl Summary {
                     self.title = Some(first_words(&words, MAX_TITLE).into());
                 }
                 RunEvent::Usage(event) => {
-                    let tokens = event.total.as_ref().map(throughline_core::ReflectionUsage::json);
+                    let tokens = event.total.as_ref().map(throughline_spec::ReflectionUsage::json);
                     self.tokens = tokens.or(self.tokens.take());
-                    let cost = event.total_cost_usd.as_ref().map(throughline_core::Number::json);
+                    let cost = event.total_cost_usd.as_ref().map(throughline_json::Number::json);
                     self.cost = cost.or(self.cost.take());
                 }
                 _ => {}

@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use throughline_codec::{CODECS, put_evidence};
-use throughline_core::{
-    Json, LogHead, LogId, LogKind, Name, Node, Record, Tenant, Tree, TurnId, json,
-};
+use throughline_core::{LogHead, LogId, LogKind, Record, Tenant, TurnId};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::console::{archive, parse_stored, redact};

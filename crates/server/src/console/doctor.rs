@@ -6,7 +6,8 @@ use throughline_codec::{
     CODECS, Codec, CodecError, DecodeContext as AskedOf, Document, RepairLevel, Transcript,
     applied_fixes_json, audit, audit_json, codec, detect, fates_json, repair,
 };
-use throughline_core::{Json, Name, Request, Target, Wire, json};
+use throughline_core::{Request, Target, Wire};
+use throughline_json::{self as json, Json, Name};
 
 use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::gateway::limited_tree;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_agent::Runner;
-use throughline_core::{
-    Json, LogId, Name, Record, RedactionPolicy, StoreError, Tenant, json, unpack_events,
-};
+use throughline_core::{LogId, Record, StoreError, Tenant, unpack_events};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::RedactionPolicy;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
@@ -263,6 +263,6 @@ fn text_piece(event: &Bytes) -> Option<(TextKey, String)> {
         _ => false,
     };
     let text = is_piece.then(|| said.text_of("text").unwrap_or_default().into_owned())?;
-    let turn = said.get("turn").map(throughline_core::Node::json);
+    let turn = said.get("turn").map(throughline_json::Node::json);
     Some((TextKey { kind, turn, id: said.name_of("id") }, text))
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use throughline_agent::{RunCommand, State};
-use throughline_core::{
-    ErasureEpoch, LogId, Name, Node, PendingEntry, PendingStatus, PendingToolApproval,
-    RedactionPolicy, ToolApprovalResolution, json,
-};
+use throughline_core::{ErasureEpoch, LogId, PendingEntry, PendingStatus};
+use throughline_json::{self as json, Name, Node};
+use throughline_spec::{PendingToolApproval, RedactionPolicy, ToolApprovalResolution};
 
 use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::console::{erasure_epoch, redact, runs};

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use throughline_core::{ExportSink, Json, LogId, LogKind, StoreError, StoreFuture, json};
+use throughline_core::{LogId, LogKind, StoreError, StoreFuture};
+use throughline_json::{self as json, Json};
+use throughline_spec::ExportSink;
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::access::Admission;

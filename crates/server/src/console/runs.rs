@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use throughline_agent::{AgentConfig, Phase, Progress};
-use throughline_core::{ErasureEpoch, Json, LogHead, LogId, LogKind, json};
+use throughline_core::{ErasureEpoch, LogHead, LogId, LogKind};
+use throughline_json::{self as json, Json};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, Summary};
 use crate::console::{archive, decimal, erasure_epoch};

@@ -4,7 +4,7 @@
 //! secrets are searched for line by line. Nothing has to be flushed at the end, because the event
 //! that ends a text contains all of it.
 
-use throughline_core::RedactionPolicy;
+use throughline_spec::RedactionPolicy;
 
 /// How many words are held back: a token may follow the word that identifies it, such as `Bearer`.
 const HELD: usize = 2;

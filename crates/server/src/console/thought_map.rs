@@ -14,10 +14,11 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_core::{
-    Attempt, AttemptEnd, Body, Disposition, ElisionReason, Json, LogHead, LogId, Name, Node,
-    Record, ReplayEvent, RunEvent, RunFold, ThoughtKind, Tree, json, kind as record_kind,
+    Body, Disposition, ElisionReason, LogHead, LogId, Record, ThoughtKind, kind as record_kind,
     unpack_events,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_spec::{Attempt, AttemptEnd, ReplayEvent, RunEvent, RunFold};
 
 use crate::api::{
     AnyObject, ApiError, ApiRequest, ApiResult, first_words, json_response, parse_event,
@@ -248,7 +249,7 @@ impl<'m> RunCalls<'m> {
 
 /// The Fates of Thoughts and sealed Items in a model call of a run, by their places in the map.
 fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
-    let tree = event.fates.as_ref().map(throughline_core::Json::tree);
+    let tree = event.fates.as_ref().map(throughline_json::Json::tree);
     let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
     let span = |span: Node<'_>| {
         let mut parts = span.elements();

@@ -1,6 +1,7 @@
 //! Lists threads, and shows one with its runs and calls.
 
-use throughline_core::{Body, Json, LogHead, LogId, LogKind, Store, Tenant, json};
+use throughline_core::{Body, LogHead, LogId, LogKind, Store, Tenant};
+use throughline_json::{self as json, Json};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, first_words};
 use crate::console::{archive, calls, erasure_epoch, runs};

@@ -1,7 +1,8 @@
 //! Admits a caller: reads the keys of a request, and checks them and the site that sends it.
 
 use axum::http::{HeaderMap, Uri};
-use throughline_core::{Credential, Name, Tenant};
+use throughline_core::{Credential, Tenant};
+use throughline_json::Name;
 
 use crate::access::{self, Admission, Caller};
 use crate::error::GatewayError;

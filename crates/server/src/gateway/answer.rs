@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use throughline_codec::{DecodeContext, Framing};
-use throughline_core::{Name, Node, Request, TurnId, UpstreamResponse};
+use throughline_core::{Request, TurnId, UpstreamResponse};
+use throughline_json::{Name, Node};
 
 use crate::error::GatewayError;
 use crate::error::dialect_error;

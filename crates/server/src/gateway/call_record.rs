@@ -1,6 +1,7 @@
 //! The gateway route that returns the record of one call.
 
-use throughline_core::{Name, StoreError, Tenant, TurnId, VaultKey};
+use throughline_core::{StoreError, Tenant, TurnId, VaultKey};
+use throughline_json::Name;
 
 use crate::error::GatewayError;
 use crate::gateway::exchange::Exchange;

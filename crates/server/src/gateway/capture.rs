@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Digest, Json, Name, Origin, Reply, StopReason, StoreError, Tenant, TurnId, Usage, Wire,
+    Digest, Origin, Reply, StopReason, StoreError, Tenant, TurnId, Usage, Wire,
 };
+use throughline_json::{Json, Name};
 use tokio::time::timeout;
 
 use crate::telemetry::{RequestScope, store_timeout};

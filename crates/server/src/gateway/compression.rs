@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use brotli_decompressor::DecompressorWriter;
 use bytes::Bytes;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::gateway::answer::LARGEST_ANSWER;
 

@@ -5,9 +5,8 @@
 //! `x-throughline-count` of the response is `counted` or `estimated`.
 
 use bytes::Bytes;
-use throughline_core::{
-    Json, Name, Node, Request, Tree, UpstreamRequest as Sent, UpstreamResponse, Wire, json,
-};
+use throughline_core::{Request, UpstreamRequest as Sent, UpstreamResponse, Wire};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::error::GatewayError;
 use crate::gateway::answer::{is_forwarded_header, whole};

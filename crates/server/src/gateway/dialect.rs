@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use throughline_codec::Framing;
-use throughline_core::{Name, Node, Request, Tree, Wire, json};
+use throughline_core::{Request, Wire};
+use throughline_json::{self as json, Name, Node, Tree};
 
 use crate::gateway::headers::without_query;
 use crate::url::decode_segment;

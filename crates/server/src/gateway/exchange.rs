@@ -13,9 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join;
 use throughline_codec::{Codec, codec};
-use throughline_core::{
-    Name, Request, Tree, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire,
-};
+use throughline_core::{Request, UpstreamError, UpstreamRequest as Sent, UpstreamResponse, Wire};
+use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::access::Caller;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use throughline_core::{
-    Name, Node, Origin, Request, StoreError, Tenant, Tree, UpstreamRequest as Sent,
-    UpstreamResponse, Wire,
+    Origin, Request, StoreError, Tenant, UpstreamRequest as Sent, UpstreamResponse, Wire,
 };
+use throughline_json::{Name, Node, Tree};
 
 use crate::error::GatewayError;
 use crate::gateway::answer::{is_forwarded_header, refuse_redirect, whole};

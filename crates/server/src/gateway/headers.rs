@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::CONNECTION;
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::gateway::compression;
 

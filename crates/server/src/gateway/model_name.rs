@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use throughline_codec::{Frame, FrameWriter, Framer, Framing};
-use throughline_core::{Name, Node, Tree, Wire, json};
+use throughline_core::Wire;
+use throughline_json::{self as json, Name, Node, Tree};
 
 /// The name under which a client of one dialect sees a model.
 #[derive(Clone, Debug)]

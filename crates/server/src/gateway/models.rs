@@ -1,7 +1,8 @@
 //! Lists the models that a caller may use, in the shape of its dialect: all of them, or one by
 //! name.
 
-use throughline_core::{Json, Name, Wire, json};
+use throughline_core::Wire;
+use throughline_json::{self as json, Json, Name};
 
 use crate::access::Caller;
 use crate::error::GatewayError;

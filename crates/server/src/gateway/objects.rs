@@ -21,7 +21,7 @@ mod passthrough;
 mod routes;
 
 use bytes::Bytes;
-use throughline_core::{Name, Tree};
+use throughline_json::{Name, Tree};
 use throughline_replay::{ObjectId, ObjectKind};
 
 pub(crate) use crate::gateway::objects::answers::{EventIdScanner, filter_list, list_entries};

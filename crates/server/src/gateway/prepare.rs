@@ -8,9 +8,10 @@ use throughline_codec::{
     Verdict,
 };
 use throughline_core::{
-    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, Name, Request, Target,
-    Tenant, Tree, Warning, Wire,
+    Body, Call, Disposition, ElisionReason, EncodedRequest, Item, ItemId, Request, Target, Tenant,
+    Warning, Wire,
 };
+use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::error::GatewayError;

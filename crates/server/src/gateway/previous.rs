@@ -1,7 +1,8 @@
 //! Continues requests from a previous response, and serves operations on responses by id.
 
 use bytes::Bytes;
-use throughline_core::{Name, Request, Tree, Wire, json};
+use throughline_core::{Request, Wire};
+use throughline_json::{self as json, Name, Tree};
 
 use crate::error::GatewayError;
 use crate::gateway::ReplayMode;

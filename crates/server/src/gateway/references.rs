@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use throughline_core::{Json, Name, Node, Request, Target, Tree, VaultKey, Wire, json};
+use throughline_core::{Request, Target, VaultKey, Wire};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::error::GatewayError;
 use crate::gateway::ReplayMode;

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use throughline_agent::{AgentConfig, AgentKind, OutputContract, Runner, Tool, ToolSpec};
-use throughline_core::{Json, Name, Node, Tree, json};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::api::ApiError;
 use crate::letta::agent_store::{AgentRecord, Members};

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use throughline_core::{
-    Append, Batch, ForkPoint, Json, LogId, LogOpening, Name, NewRecord, Node, Record, Store,
-    StoreError, Tenant, Tree, json, work,
+    Append, Batch, ForkPoint, LogId, LogOpening, NewRecord, Record, Store, StoreError, Tenant,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree, work};
 
 /// Number of records per store read.
 const PAGE: u32 = 512;

@@ -1,7 +1,8 @@
 //! Handlers for agents, their tools and their memory blocks.
 
 use throughline_agent::ToolSpec;
-use throughline_core::{Json, LogId, Name, Node, Tree, json};
+use throughline_core::LogId;
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
 use crate::letta::agent_config;

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::{RunRequest, RunSpec};
-use throughline_core::{Body, ForkPoint, Json, LogId, Name, Node, json};
+use throughline_core::{Body, ForkPoint, LogId};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config::{self, Overrides};

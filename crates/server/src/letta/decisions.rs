@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use throughline_agent::{OpenCall, Progress, RunCommand, Stage, State, ToolAnswer, ToolCompletion};
-use throughline_core::{
-    Body, Json, LogHead, LogId, Name, Outcome, ToolApprovalResolution, UserQuestionResolution, json,
-};
+use throughline_core::{Body, LogHead, LogId, Outcome};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 use tokio::time::timeout;
 
 use crate::api::{ApiError, ApiRequest};

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::{OpenCalls, RunCommand, Snapshot, State, narrate};
-use throughline_core::{
-    ForkPoint, Json, LogId, LogKind, Name, Node, PendingStatus, PendingUserQuestion, RunEvent,
-    SmartState, UserQuestionResolution, UserQuestionStatus, json, unpack_events,
+use throughline_core::{ForkPoint, LogId, LogKind, PendingStatus, unpack_events};
+use throughline_json::{self as json, Json, Name, Node};
+use throughline_spec::{
+    PendingUserQuestion, RunEvent, SmartState, UserQuestionResolution, UserQuestionStatus,
 };
 
 use crate::api::{AnyValue, ApiError, ApiRequest, ApiResult, RunEventRef, RunNote, json_response};
@@ -119,7 +120,7 @@ pub(crate) async fn plan(asked: &ApiRequest<'_>) -> ApiResult {
 pub(crate) async fn reflections(asked: &ApiRequest<'_>) -> ApiResult {
     let state = load_state(asked).await?;
     let all =
-        state.smart.reflections.iter().flatten().map(throughline_core::ReflectionRecord::json);
+        state.smart.reflections.iter().flatten().map(throughline_spec::ReflectionRecord::json);
     Ok(GatewayResponse::json(200, &json::array_of(&all.collect::<Vec<_>>())))
 }
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json as json_value};
-use throughline_core::{
-    Body, Item, Json, LettaReasoning, Media, Name, Outcome, Part, Role, ToolCall, ToolResult, json,
-};
+use throughline_core::{Body, Item, Media, Outcome, Part, Role, ToolCall, ToolResult};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::LettaReasoning;
 
 use crate::api::{AnyValue, schema_ref, to_json};
 use crate::letta::item_reader::StoredItem;

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use throughline_agent::{RunSpec, Runner};
-use throughline_core::{
-    Json, LogId, Name, RunEvent, Store, StoreError, Tenant, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolCall, unpack_events,
-};
+use throughline_core::{LogId, Store, StoreError, Tenant, ToolCall, unpack_events};
+use throughline_json::{Json, Name};
+use throughline_spec::{RunEvent, ToolApprovalEvent, ToolApprovalEventStatus};
 
 use crate::api::{ApiError, RunNote};
 use crate::letta::item_reader::{StoredItem, seen};

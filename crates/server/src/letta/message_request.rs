@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use throughline_agent::ToolSpec;
-use throughline_core::{Body, Json, Media, Name, Node, Part, json};
+use throughline_core::{Body, Media, Part};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::api::ApiError;
 use crate::letta::agent_config::Overrides;

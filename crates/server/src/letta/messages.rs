@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec};
-use throughline_core::{Append, Batch, LogHead, LogId, Name, Node, StoreError, json};
+use throughline_core::{Append, Batch, LogHead, LogId, StoreError};
+use throughline_json::{self as json, Name, Node};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::agent_config;

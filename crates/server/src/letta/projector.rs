@@ -17,10 +17,11 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use throughline_agent::{ASK_USER_QUESTION, RunSpec};
-use throughline_core::{
-    Body, Item, LogId, Name, ReflectionUsage, RunEvent, RunStatusEvent, Store, StoreError, Tenant,
-    ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCall, ToolCallEvent,
-    ToolCallPhase, TurnEvent, TurnPhase, matches_pattern,
+use throughline_core::{Body, Item, LogId, Store, StoreError, Tenant, ToolCall, matches_pattern};
+use throughline_json::Name;
+use throughline_spec::{
+    ReflectionUsage, RunEvent, RunStatusEvent, ThoughtPhase, ToolApprovalEvent,
+    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase,
 };
 
 use crate::api::RunNote;

@@ -1,6 +1,6 @@
 //! Parsing agent requests takes time proportional to their size.
 
-use throughline_core::Tree;
+use throughline_json::Tree;
 use throughline_testkit::assert_linear_growth;
 
 use crate::letta::agent_store::Members;

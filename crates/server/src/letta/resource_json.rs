@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::ToolSpec;
-use throughline_core::{Json, Name, Node, json};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::api::{AnyObject, ApiError, ApiRequest, ApiResult, json_response, to_json};
 use crate::letta::agent_config;
@@ -243,7 +243,7 @@ fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]
 
 fn llm_config_json(model: &str, members: &Members) -> Json {
     let own = members.get("llm_config").map(Json::tree);
-    let own = own.as_ref().map(throughline_core::Tree::root);
+    let own = own.as_ref().map(throughline_json::Tree::root);
     let window = members.number("context_window_limit");
     let window =
         window.or_else(|| own.and_then(|own| own.present("context_window")).and_then(Node::u64));

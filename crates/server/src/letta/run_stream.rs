@@ -8,9 +8,9 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::Runner;
-use throughline_core::{
-    Json, LogFollower, Name, RedactionPolicy, RunEvent, Store, StoreError, unpack_events,
-};
+use throughline_core::{LogFollower, Store, StoreError, unpack_events};
+use throughline_json::{Json, Name};
+use throughline_spec::{RedactionPolicy, RunEvent};
 use tokio::time::timeout;
 
 use crate::api::{AgentApi, ApiError, RunPool, StopReasonRef, UsageRef, stream_response};

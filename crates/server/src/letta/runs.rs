@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::Phase;
-use throughline_core::{
-    Json, LogFollower, LogHead, LogId, Name, Node, RunEvent, StoreError, unpack_events,
-};
+use throughline_core::{LogFollower, LogHead, LogId, StoreError, unpack_events};
+use throughline_json::{Json, Name, Node};
+use throughline_spec::RunEvent;
 
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
 use crate::letta::message::{LettaMessage, UsageTotals, format_date};

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use throughline_core::{Name, Tenant};
+use throughline_core::Tenant;
+use throughline_json::Name;
 use tokio::time::Instant;
 
 use crate::access::{Admission, Allowance};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throughline_codec::Verdict;
-use throughline_core::{Json, json};
+use throughline_json::{self as json, Json};
 use throughline_replay::{CallRecord, CaptureOutcome};
 
 /// The severity of a log line.

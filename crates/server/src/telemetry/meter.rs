@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, LogOpening, Memoized, Name, NewRecord, Store, StoreError, Tenant, kind,
+    Append, Batch, LogOpening, Memoized, NewRecord, Store, StoreError, Tenant, kind,
 };
+use throughline_json::Name;
 use tokio::time::Instant;
 
 use crate::telemetry::allowance::RateWindow;

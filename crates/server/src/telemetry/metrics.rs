@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use throughline_core::{Name, Wire};
+use throughline_core::Wire;
+use throughline_json::Name;
 use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 
 use crate::telemetry::usage::UsageAmount;

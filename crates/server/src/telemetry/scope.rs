@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use throughline_core::{Json, Name, StoreError, Usage, Wire, json};
+use throughline_core::{StoreError, Usage, Wire};
+use throughline_json::{self as json, Json, Name};
 use throughline_replay::{CallRecord, CaptureOutcome};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;

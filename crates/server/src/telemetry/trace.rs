@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use throughline_codec::Verdict;
-use throughline_core::{CompletedCall, Name, TraceParent};
+use throughline_core::{CompletedCall, TraceParent};
+use throughline_json::Name;
 use throughline_replay::CallRecord;
 
 /// Receives each call when it has ended.

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use throughline_core::{Json, LogId, Name, Node, Tenant, Tree, Usage, json};
+use throughline_core::{LogId, Tenant, Usage};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 /// The prices of models.
 pub trait Prices: Send + Sync {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use throughline_core::work;
+use throughline_json::work;
 use throughline_testkit::{Child, Folder, LARGE_REQUESTS, LargeRequest, child_task, figure};
 
 use crate::house::{ANSWER, RawGateway, RawGatewayOptions, RawProvider, store};

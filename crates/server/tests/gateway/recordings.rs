@@ -13,8 +13,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use throughline_core::{
-    Name, StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest, UpstreamResponse, Wire,
+    StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest, UpstreamResponse, Wire,
 };
+use throughline_json::Name;
 use throughline_server::{
     Admission, Allowance, Keyring, ModelRouter, Passthrough, ReplayMode, RouteTarget,
 };

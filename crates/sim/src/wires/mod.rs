@@ -13,7 +13,8 @@ pub(crate) mod openai;
 pub(crate) mod responses;
 
 use throughline_codec::{Codec, Frame, Framing};
-use throughline_core::{Json, Provider, Wire};
+use throughline_core::{Provider, Wire};
+use throughline_json::Json;
 
 use crate::digest::Digest;
 use crate::ledger::EntryBuilder;

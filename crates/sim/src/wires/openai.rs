@@ -1,7 +1,8 @@
 //! Shared by the endpoints in OpenAI's style: errors, model lists, tool settings and message texts.
 
 use serde_json::{Value, json};
-use throughline_core::{Json, Node, Profile, Provider};
+use throughline_core::{Profile, Provider};
+use throughline_json::{Json, Node};
 
 use crate::turn::{OfferedTool, Refusal, ToolChoice};
 

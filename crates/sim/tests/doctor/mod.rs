@@ -13,7 +13,8 @@ use throughline_codec::{
     Audit, Catalog, Codec, DecodeContext, PriorExchanges, Repair, RepairLevel, StreamDecoder,
     Transcript, audit, codec, repair,
 };
-use throughline_core::{Event, Name, Reply, Request, Target};
+use throughline_core::{Event, Reply, Request, Target};
+use throughline_json::Name;
 use throughline_sim::Simulator;
 use throughline_testkit::Shape;
 

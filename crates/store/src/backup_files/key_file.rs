@@ -19,7 +19,8 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Wri
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use throughline_core::{Name, StoreError};
+use throughline_core::StoreError;
+use throughline_json::Name;
 
 use crate::files::{TemporaryFile, create_private, failed, is_same_file, lock, overwrite, part_of};
 use crate::hex::{hex, unhex};

@@ -6,9 +6,10 @@
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Digest, Json, LogId, LogKind, LogOpening, Name, NewRecord, Node, StoreError,
-    Tenant, Tree, json, matches_pattern,
+    Append, Batch, Digest, LogId, LogKind, LogOpening, NewRecord, StoreError, Tenant,
+    matches_pattern,
 };
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::cipher;
 use crate::hex::hex;

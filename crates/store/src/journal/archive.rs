@@ -1,9 +1,8 @@
 //! Implements the port [`Archive`], the operator's view of the Journal.
 
-use throughline_core::{
-    Archive, ExportSink, Fault, Json, KeyHead, LogHead, LogId, LogKind, RedactionPolicy,
-    StoreFuture, Tenant, VerifySummary,
-};
+use throughline_core::{LogHead, LogId, LogKind, StoreFuture, Tenant};
+use throughline_json::Json;
+use throughline_spec::{Archive, ExportSink, Fault, KeyHead, RedactionPolicy, VerifySummary};
 
 use crate::journal::Journal;
 use crate::journal::listing::Page;

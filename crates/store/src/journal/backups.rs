@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Append, Batch, LogHead, Name, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogHead, StoreError, Tenant};
+use throughline_json::Name;
 use tokio::runtime::Handle;
 
 use crate::backend::Backend;

@@ -2,7 +2,8 @@
 //! remaining cleanup.
 
 use bytes::Bytes;
-use throughline_core::{LogId, NewRecord, Node, StoreError, Tenant, Tree, json};
+use throughline_core::{LogId, NewRecord, StoreError, Tenant};
+use throughline_json::{self as json, Node, Tree};
 
 use crate::cipher;
 use crate::hex::hex;

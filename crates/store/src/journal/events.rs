@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, EventWriter, Fence, LogId, Name, NewRecord, Pack, Receipt, Store, StoreError,
+    Append, Batch, EventWriter, Fence, LogId, NewRecord, Pack, Receipt, Store, StoreError,
     StoreFuture, Tenant,
 };
+use throughline_json::Name;
 use tokio::task::JoinSet;
 
 use crate::cipher;

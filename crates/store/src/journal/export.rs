@@ -19,10 +19,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use throughline_core::{
-    ExportSink, Json, LogHead, LogId, LogKind, RedactionPolicy, Store, StoreError, StoreFuture,
-    Tenant, json,
-};
+use throughline_core::{LogHead, LogId, LogKind, Store, StoreError, StoreFuture, Tenant};
+use throughline_json::{self as json, Json};
+use throughline_spec::{ExportSink, RedactionPolicy};
 
 use crate::hex::hex;
 use crate::journal::Journal;

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Append, Batch, Json, LogHead, LogId, LogKind, Name, Store, StoreError, Tenant, Tree,
-    holds_siblings, kind, restore_items,
+    Append, Batch, LogHead, LogId, LogKind, Store, StoreError, Tenant, holds_siblings, kind,
+    restore_items,
 };
+use throughline_json::{Json, Name, Tree};
 
 use crate::journal::Journal;
 use crate::journal::erasure_note::{note, notice};

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use throughline_core::{
-    Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, Name, NewRecord, Node, Store,
-    StoreError, Tenant, Tree, json,
+    Append, Batch, Digest, ForkPoint, LogId, LogKind, LogOpening, NewRecord, Store, StoreError,
+    Tenant,
 };
+use throughline_json::{self as json, Name, Node, Tree};
 
 use crate::chain::nature;
 use crate::cipher;

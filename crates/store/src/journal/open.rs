@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use throughline_core::{Name, StoreError};
+use throughline_core::StoreError;
+use throughline_json::Name;
 
 use crate::backend::Backend;
 use crate::cipher;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use throughline_core::{Append, Batch, Name, StoreError};
+use throughline_core::{Append, Batch, StoreError};
+use throughline_json::Name;
 
 use crate::backup_files::{RestoreSummary, key_file_of};
 use crate::files::{TemporaryFile, failed, part_of};

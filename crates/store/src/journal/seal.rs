@@ -1,7 +1,8 @@
 //! Seals the contents of a batch.
 
 use jiff::Timestamp;
-use throughline_core::{Append, Batch, NewRecord, StoreError, Tenant, json, kind};
+use throughline_core::{Append, Batch, NewRecord, StoreError, Tenant, kind};
+use throughline_json as json;
 
 use crate::cipher::{self, SaltBytes};
 use crate::keys::Keys;

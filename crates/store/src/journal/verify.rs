@@ -9,7 +9,8 @@ mod logs;
 
 use std::collections::HashMap;
 
-use throughline_core::{Digest, LogId, Name, StoreError, Tenant};
+use throughline_core::{Digest, LogId, StoreError, Tenant};
+use throughline_json::Name;
 
 use crate::chain::{GENESIS, Head, Link};
 use crate::cipher;

@@ -7,9 +7,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{
-    Digest, Fence, Lease, LogId, Name, StaleRun, StoreError, StoreFuture, Tenant,
-};
+use throughline_core::{Digest, Fence, Lease, LogId, StaleRun, StoreError, StoreFuture, Tenant};
+use throughline_json::Name;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use throughline_core::{LogId, Name, PendingStatus, Receipt, StoreError, Tenant, WrittenRange};
+use throughline_core::{LogId, PendingStatus, Receipt, StoreError, Tenant, WrittenRange};
+use throughline_json::Name;
 use tokio_postgres::types::ToSql;
 
 use crate::postgres::read::{damaged, kind_number, signed};

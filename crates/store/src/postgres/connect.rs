@@ -6,7 +6,8 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use throughline_core::{Name, StoreError};
+use throughline_core::StoreError;
+use throughline_json::Name;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;

@@ -24,7 +24,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use throughline_core::{LogId, Name, Receipt, StoreError, Tenant};
+use throughline_core::{LogId, Receipt, StoreError, Tenant};
+use throughline_json::Name;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{LogId, LogOpening, Name, Receipt, StoreError, Tenant};
+use throughline_core::{LogId, LogOpening, Receipt, StoreError, Tenant};
+use throughline_json::Name;
 
 use crate::backend::{
     AdminBackend, KeyBackend, LeaseBackend, LogBackend, ProofBackend, ValueBackend, VaultBackend,

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{
-    Digest, ErasureEpoch, LogHead, LogId, LogKind, Name, PendingEntry, PendingStatus, Receipt,
-    Rewind, StoreError, StoreFuture, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
+    Digest, ErasureEpoch, LogHead, LogId, LogKind, PendingEntry, PendingStatus, Receipt, Rewind,
+    StoreError, StoreFuture, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
 };
+use throughline_json::Name;
 use tokio_postgres::types::{FromSql, ToSql};
 
 use crate::backend::{LogBackend, VaultBackend};

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_core::{Name, Receipt, StoreError, Tenant};
+use throughline_core::{Receipt, StoreError, Tenant};
+use throughline_json::Name;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};

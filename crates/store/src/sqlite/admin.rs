@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, params};
-use throughline_core::{
-    Digest, Fence, Lease, LogId, Name, StaleRun, StoreError, StoreFuture, Tenant,
-};
+use throughline_core::{Digest, Fence, Lease, LogId, StaleRun, StoreError, StoreFuture, Tenant};
+use throughline_json::Name;
 
 use crate::backend::{AdminBackend, KeyBackend, LeaseBackend, ValueBackend};
 use crate::backup_files::NewBackup;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
-use throughline_core::{Name, StoreError};
+use throughline_core::StoreError;
+use throughline_json::Name;
 use tokio::sync::mpsc;
 
 use crate::backup_files::key_file::{KeyFileEntry, KeyReader};

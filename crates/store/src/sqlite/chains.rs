@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{Digest, Name, Tenant};
+use throughline_core::{Digest, Tenant};
+use throughline_json::Name;
 
 use crate::chain::{GENESIS, Head, Link};
 use crate::manifest::Manifest;

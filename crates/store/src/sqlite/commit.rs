@@ -1,7 +1,8 @@
 //! Applies one batch: all checks come first, then all writes.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, Name, Receipt, StoreError, Tenant, WrittenRange};
+use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, WrittenRange};
+use throughline_json::Name;
 
 use crate::chain::Header;
 use crate::hex::hex;

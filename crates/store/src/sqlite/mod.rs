@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use throughline_core::{Name, StoreError, StoreFuture};
+use throughline_core::{StoreError, StoreFuture};
+use throughline_json::Name;
 
 use crate::options::Options;
 use crate::row_mac::RowKey;

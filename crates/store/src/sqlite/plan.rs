@@ -5,7 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, Name, PendingStatus, Receipt, StoreError};
+use throughline_core::{LogId, LogKind, PendingStatus, Receipt, StoreError};
+use throughline_json::Name;
 
 use crate::chain::nature;
 use crate::rejection;

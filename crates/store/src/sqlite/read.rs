@@ -10,9 +10,10 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row as SqlRow, ToSql, params};
 use throughline_core::{
-    Digest, ErasureEpoch, LogHead, LogId, Name, PendingEntry, PendingStatus, Receipt, Rewind,
-    StoreError, StoreFuture, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
+    Digest, ErasureEpoch, LogHead, LogId, PendingEntry, PendingStatus, Receipt, Rewind, StoreError,
+    StoreFuture, Tenant, TurnId, VaultLookup, VaultMatch, VaultTurn,
 };
+use throughline_json::Name;
 use tokio::sync::Semaphore;
 
 use crate::backend::{LogBackend, VaultBackend};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use throughline_core::{Name, StoreError};
+use throughline_core::StoreError;
+use throughline_json::Name;
 
 use crate::files::{beside, create_private};
 use crate::sqlite::backup::{BACKUP, keys_of_backup};

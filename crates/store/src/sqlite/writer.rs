@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use throughline_core::{Name, Receipt, StoreError, StoreFuture};
+use throughline_core::{Receipt, StoreError, StoreFuture};
+use throughline_json::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::manifest::{Manifest, Series, Signer};

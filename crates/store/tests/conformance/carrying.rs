@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use throughline_core::{
-    Append, LogHead, LogKind, LogOpening, NewRecord, Record, RedactionPolicy, Store, Tenant,
-    pack_events,
+    Append, LogHead, LogKind, LogOpening, NewRecord, Record, Store, Tenant, pack_events,
 };
+use throughline_spec::RedactionPolicy;
 use throughline_store::{
     ExportSummary, ImportSummary, Journal, Options, Page, RotationReport, about_item, open,
     verify_export,

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Content, Direction, ElisionReason, Envelope, Item, ItemPosition, Json,
-    LogHead, LogOpening, NativePart, NewRecord, NewVaultTurn, Role, Store, StoreError, TurnId,
-    VaultKey, Wire, holds_siblings, kind, store_items,
+    Append, Batch, Body, Content, Direction, ElisionReason, Envelope, Item, ItemPosition, LogHead,
+    LogOpening, NativePart, NewRecord, NewVaultTurn, Role, Store, StoreError, TurnId, VaultKey,
+    Wire, holds_siblings, kind, store_items,
 };
+use throughline_json::Json;
 use throughline_store::{ErasureReport, Journal, Options, about_item, open};
 
 use crate::harness::*;

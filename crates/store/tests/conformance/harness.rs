@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    Append, Batch, Content, LogId, LogOpening, Name, NewRecord, Receipt, Record, Store, StoreError,
+    Append, Batch, Content, LogId, LogOpening, NewRecord, Receipt, Record, Store, StoreError,
     Tenant, WrittenRange,
 };
+use throughline_json::Name;
 use throughline_store::{Journal, MasterKey, Options, open};
 
 /// The database of a store.

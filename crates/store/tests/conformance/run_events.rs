@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::unpack_events;
-use throughline_core::{Append, Fence, LogOpening, Name, Store, StoreError};
+use throughline_core::{Append, Fence, LogOpening, Store, StoreError, unpack_events};
+use throughline_json::Name;
 use throughline_store::{Journal, Options, RunEvents, open};
 
 use crate::harness::*;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use throughline_core::{
-    Append, Batch, LogId, LogKind, LogOpening, Name, NewRecord, Receipt, Store, StoreError, Tenant,
+    Append, Batch, LogId, LogKind, LogOpening, NewRecord, Receipt, Store, StoreError, Tenant,
 };
+use throughline_json::Name;
 use throughline_store::Journal;
 use throughline_testkit::{Child, TestRng, cases, figure};
 

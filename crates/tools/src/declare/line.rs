@@ -8,7 +8,7 @@
 //! ```
 
 use throughline_agent::ToolSpec;
-use throughline_core::Name;
+use throughline_json::Name;
 
 use crate::client;
 use crate::declare::{PHRASES, ToolDeclarations, system_variables};

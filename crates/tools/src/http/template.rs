@@ -1,7 +1,7 @@
 //! URL templates with `{argument}` placeholders.
 
 use reqwest::Url;
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::client;
 
@@ -142,7 +142,7 @@ fn encode(text: &str, out: &mut String) {
 
 #[cfg(test)]
 mod template_tests {
-    use throughline_core::Json;
+    use throughline_json::Json;
 
     use super::Template;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, JsonObject, ServerResult, Tool as Listed};
 use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
-use throughline_core::{Json, Name, json};
+use throughline_json::{self as json, Json, Name};
 use tokio::time::timeout;
 
 use crate::answer;

@@ -1,6 +1,6 @@
 //! Values of a document with their offsets, parsed from TOML or JSON.
 
-use throughline_core::{Json, JsonKind, Node, Tree, json};
+use throughline_json::{self as json, Json, JsonKind, Node, Tree};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -1,7 +1,7 @@
 //! Tests of an agent run with external tools.
 
 use throughline_agent::{AgentConfig, RunStatus};
-use throughline_core::{RunEvent, ToolCallPhase, ToolExecutionStatus};
+use throughline_spec::{RunEvent, ToolCallPhase, ToolExecutionStatus};
 use throughline_tools::HttpConfig;
 
 use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, said_by_tools};

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use throughline_agent::{Tool, ToolAnswer, ToolContext};
-use throughline_core::{Json, Part};
+use throughline_core::Part;
+use throughline_json::Json;
 use throughline_tools::{McpConfig, McpServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,10 +1,8 @@
 //! One attempt of a turn: a model call as a span, with only the content that no earlier span has.
 
 use jiff::Timestamp;
-use throughline_core::{
-    Attempt, AttemptEnd, Json, Name, Number, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase,
-    json,
-};
+use throughline_json::{self as json, Json, Name, Number};
+use throughline_spec::{Attempt, AttemptEnd, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase};
 
 use crate::fold::{TraceOptions, UsageTotal};
 use crate::span::{Span, Value};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use throughline_core::Name;
+use throughline_json::Name;
 use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 

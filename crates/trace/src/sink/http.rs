@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 use throughline_tools::client as web;
 
 use crate::session::TraceBatch;

@@ -1,6 +1,7 @@
 //! Posts traces to an OpenTelemetry collector as protobuf over HTTP.
 
-use throughline_core::{Credential, Name};
+use throughline_core::Credential;
+use throughline_json::Name;
 
 use crate::otlp;
 use crate::session::TraceBatch;

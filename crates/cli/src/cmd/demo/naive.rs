@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use throughline_agent::Purpose;
 use throughline_codec::{Catalog, codec};
 use throughline_core::{
-    Body, Call, Credential, Item, LogId, Name, Target, ThreadSecret, Upstream as _,
-    UpstreamRequest, kind, restore_items,
+    Body, Call, Credential, Item, LogId, Target, ThreadSecret, Upstream as _, UpstreamRequest,
+    kind, restore_items,
 };
+use throughline_json::Name;
 use throughline_provider::{CredentialSource, Endpoint, Http};
 
 use super::CLAUDE;

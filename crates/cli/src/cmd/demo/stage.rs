@@ -11,8 +11,9 @@ use std::thread;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use throughline_core::{Json, Node, RunEvent};
+use throughline_json::{Json, Node};
 use throughline_sim::{Fault, FaultKind, Ledger, Script, Simulator};
+use throughline_spec::RunEvent;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 

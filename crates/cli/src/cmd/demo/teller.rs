@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use owo_colors::{OwoColorize as _, Style};
 use throughline_agent::{ASK_USER_QUESTION, MANAGE_TODO_LIST};
-use throughline_core::{
+use throughline_spec::{
     PlanEvent, ReplayEvent, RunEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase, TurnPhase,
 };
 

@@ -1,8 +1,10 @@
 //! Counts the fates of all thoughts and seals, from the store and from the simulators' ledger.
 
 use throughline_agent::is_inbox;
-use throughline_core::{Body, Json, LogId, Record, RunEvent, Store as _, kind, restore_items};
+use throughline_core::{Body, LogId, Record, Store as _, kind, restore_items};
+use throughline_json::Json;
 use throughline_sim::{Ledger, LedgerEntry, Verdict};
+use throughline_spec::RunEvent;
 
 use super::naive::LossyClient;
 use crate::agent::{AgentContext, events_of};

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use throughline_core::{Name, StoreError, StoreFuture, Tenant, json};
+use throughline_core::{StoreError, StoreFuture, Tenant};
+use throughline_json::{self as json, Name};
 use throughline_server::{Admission, Allowance, Keyring, Level, Log};
 use throughline_store::{ApiKey, Journal, KeyCheck};
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use throughline_core::{Json, json};
+use throughline_json::{self as json, Json};
 use throughline_server::{Level, Log};
 
 /// Capacity of the queue of lines.

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use throughline_core::{ForcedTools, Json, Node, Profile, Target, Wire, json};
+use throughline_core::{ForcedTools, Profile, Target, Wire};
+use throughline_json::{self as json, Json, Node};
 
 use crate::anthropic::wire;
 use crate::audit::rule_book::declare_rules;

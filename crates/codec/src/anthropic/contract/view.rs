@@ -1,6 +1,6 @@
 //! Builds the view of a Messages request for the Claude rules.
 
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::anthropic::wire::AnthropicBlockKind as Wire;
 use crate::audit::AuditContext;

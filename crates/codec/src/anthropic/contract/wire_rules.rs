@@ -1,6 +1,7 @@
 //! Rules that exist only on Anthropic's own wire.
 
-use throughline_core::{Body, Node, Tree};
+use throughline_core::Body;
+use throughline_json::{Node, Tree};
 
 use crate::anthropic::contract::rules;
 use crate::audit::{AuditContext, Edit, Finding, Fix, Severity};

@@ -1,6 +1,7 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use throughline_core::{Call, Json, Node, OutputFormat, ToolChoice, json};
+use throughline_core::{Call, OutputFormat, ToolChoice};
+use throughline_json::{self as json, Json, Node};
 
 use crate::anthropic::contract;
 use crate::claude::{self, ThinkingMode, ThinkingSettings};

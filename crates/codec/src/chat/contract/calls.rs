@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use throughline_core::{CallId, CallIds, Json, Node, json};
+use throughline_core::{CallId, CallIds};
+use throughline_json::{self as json, Json, Node};
 
 use crate::audit::{Edit, Finding, Fix, Severity};
 use crate::call_ids::CallIdAllocator;

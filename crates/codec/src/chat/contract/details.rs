@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use throughline_core::{Json, Node, ReasoningChannel, Vendor, json};
+use throughline_core::{ReasoningChannel, Vendor};
+use throughline_json::{self as json, Json, Node};
 
 use crate::audit::{Edit, Finding, Fix, Severity};
 use crate::chat::contract::replay_history::ChatReplayHistory;

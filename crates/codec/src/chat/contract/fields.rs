@@ -1,6 +1,7 @@
 //! Checks reasoning sent as one string: where it is required, rejected, or ignored.
 
-use throughline_core::{Node, ReasoningChannel, ReasoningFormat, json};
+use throughline_core::{ReasoningChannel, ReasoningFormat};
+use throughline_json::{self as json, Node};
 
 use crate::audit::{Edit, Finding, Fix, Severity};
 use crate::chat::contract::replay_history::ChatReplayHistory;

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use throughline_core::{
-    Body, Direction, ElisionReason, Item, Json, Node, ReasoningChannel, Reply, Target, ThoughtKind,
-    Vendor, Wire, json,
+    Body, Direction, ElisionReason, Item, ReasoningChannel, Reply, Target, ThoughtKind, Vendor,
+    Wire,
 };
+use throughline_json::{self as json, Json, Node};
 
 use crate::audit::{Change, ChangeKind, Edit, Finding, Fix, Severity};
 use crate::chat::contract::alteration::Alteration;

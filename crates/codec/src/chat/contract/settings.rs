@@ -1,6 +1,7 @@
 //! Checks settings that the endpoint rejects for the requested model.
 
-use throughline_core::{ReasoningSwitch, ToolChoice, json};
+use throughline_core::{ReasoningSwitch, ToolChoice};
+use throughline_json as json;
 
 use crate::audit::{Edit, Finding, Fix};
 use crate::chat::contract::rules::{

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use throughline_core::{Node, ReasoningFormat, Target, Vendor};
+use throughline_core::{ReasoningFormat, Target, Vendor};
+use throughline_json::Node;
 
 use crate::audit::{AuditContext, Finding, Findings, Rule, Severity};
 use crate::chat::contract::rules::{FOREIGN_DETAILS, SIGNATURE_INVALID};

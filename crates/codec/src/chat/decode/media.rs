@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Media, Name, Node, Origin};
+use throughline_core::{Media, Origin};
+use throughline_json::{Name, Node};
 
 /// Reads the media of a `content` part; `None` for other parts.
 pub(super) fn from_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Direction, HostedStep, Item, ItemId, ItemPosition, Json, Label, Name, NativePart, Node,
-    Origin, Outcome, Part, ReasoningChannel, ReasoningFormat, Role, Seal, Thought, ThoughtKind,
-    ToolCall, ToolResult, Wire, json, work,
+    Body, Direction, HostedStep, Item, ItemId, ItemPosition, NativePart, Origin, Outcome, Part,
+    ReasoningChannel, ReasoningFormat, Role, Seal, Thought, ThoughtKind, ToolCall, ToolResult,
+    Wire,
 };
+use throughline_json::{self as json, Json, Label, Name, Node, work};
 
 use crate::chat::decode::media;
 use crate::chat::slot::{self, FIELDS, Slots};

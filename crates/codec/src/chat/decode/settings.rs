@@ -1,6 +1,7 @@
 //! Decodes the settings of a request.
 
-use throughline_core::{Name, NativeReasoning, Node, OutputFormat, Settings, ToolChoice};
+use throughline_core::{NativeReasoning, OutputFormat, Settings, ToolChoice};
+use throughline_json::{Name, Node};
 
 /// Returns whether a field of the Call represents this member of a request.
 pub(super) fn is_represented(key: Node<'_>, value: Node<'_>, is_native: bool) -> bool {

@@ -1,6 +1,7 @@
 //! Encodes tool calls and their results.
 
-use throughline_core::{Item, Json, Name, Node, Outcome, Part, ToolCall, ToolResult, json};
+use throughline_core::{Item, Outcome, Part, ToolCall, ToolResult};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::chat::encode::compatibility::{may_have_cache_markers, warn_about_cache_markers};
 use crate::chat::encode::message::ChatMessageBuilder;

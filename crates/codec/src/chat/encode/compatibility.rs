@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use throughline_core::{
-    Body, Digest, Direction, ElisionReason, Envelope, Item, Json, Media, NativePart, Node,
-    ReasoningChannel, Role, Thought,
+    Body, Digest, Direction, ElisionReason, Envelope, Item, Media, NativePart, ReasoningChannel,
+    Role, Thought,
 };
+use throughline_json::{Json, Node};
 
 use crate::chat::encode::{ChatWriter, WIRE, is_own};
 use crate::chat::{contract, slot};

@@ -1,7 +1,8 @@
 //! Custom tools, whose input is free text. Only OpenAI has them; other endpoints get a function
 //! with one string argument.
 
-use throughline_core::{Json, Tool, ToolCall, Wire, json};
+use throughline_core::{Tool, ToolCall, Wire};
+use throughline_json::{self as json, Json};
 
 use crate::chat::encode::WIRE;
 use crate::draft::Draft;

@@ -1,6 +1,7 @@
 //! Encodes images, audio and documents.
 
-use throughline_core::{Json, Media, Target, json};
+use throughline_core::{Media, Target};
+use throughline_json::{self as json, Json};
 
 /// Encodes media as a `content` part; `None` if this wire cannot represent them.
 pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Media, Node, Target, json};
+use throughline_core::{Media, Target};
+use throughline_json::{self as json, Json, Node};
 
 use crate::chat::encode::media;
 use crate::chat::slot::{self, FIELDS};

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Node, ReasoningChannel, json};
+use throughline_core::ReasoningChannel;
+use throughline_json::{self as json, Json, Node};
 
 use crate::chat::decode::message::chunk_text;
 use crate::chat::encode::message::ChatMessageBuilder;

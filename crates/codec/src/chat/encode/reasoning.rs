@@ -1,6 +1,7 @@
 //! Encodes reasoning settings for each dialect.
 
-use throughline_core::{Call, Json, Name, NativeReasoning, Profile, ReasoningSwitch, json};
+use throughline_core::{Call, NativeReasoning, Profile, ReasoningSwitch};
+use throughline_json::{self as json, Json, Name};
 
 use crate::draft::{self, Draft};
 use crate::effort;

@@ -1,6 +1,7 @@
 //! Encodes a Reply as a whole response.
 
-use throughline_core::{Body, Item, Json, Name, Reply, Wire, json};
+use throughline_core::{Body, Item, Reply, Wire};
+use throughline_json::{self as json, Json, Name};
 
 use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
 use crate::chat::encode::custom;

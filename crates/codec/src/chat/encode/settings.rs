@@ -1,8 +1,7 @@
 //! Encodes the settings of a Call within the endpoint's limits.
 
-use throughline_core::{
-    Call, Json, Node, OutputFormat, ReasoningChannel, ReasoningSwitch, ToolChoice, json,
-};
+use throughline_core::{Call, OutputFormat, ReasoningChannel, ReasoningSwitch, ToolChoice};
+use throughline_json::{self as json, Json, Node};
 
 use crate::chat::encode::reasoning;
 use crate::chat::{contract, wire};

@@ -1,6 +1,6 @@
 //! Accumulates the fragments of a streamed message and serialises each part once.
 
-use throughline_core::{Json, Label, Name, Node, json};
+use throughline_json::{self as json, Json, Label, Name, Node};
 
 /// A part of a message that may still be incomplete.
 pub(super) struct ChatOpenPart {

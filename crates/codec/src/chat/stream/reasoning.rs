@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Delta, Event, Node};
+use throughline_core::{Delta, Event};
+use throughline_json::Node;
 
 use crate::chat::slot::{self, FIELDS};
 use crate::chat::stream::ChatDecoder;

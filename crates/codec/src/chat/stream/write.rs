@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Node, Origin, Reply, StopReason, Thought, ThoughtKind,
-    Wire, json,
+    Body, Delta, Event, Item, Origin, Reply, StopReason, Thought, ThoughtKind, Wire,
 };
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::chat::decode::message::{INLINE_TAGS, THINKING_CHUNK};
 use crate::chat::encode::{custom, reply};
@@ -183,7 +183,7 @@ impl ChatEncoder {
     fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
         let Some(StreamedPart { way, said }) = self.parts.remove(&index) else { return Vec::new() };
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
-        let node = native.as_ref().map(throughline_core::Tree::root);
+        let node = native.as_ref().map(throughline_json::Tree::root);
         let slot_name = item.native_on(&WIRE).map_or("", |native| &native.slot);
         let text = match &item.body {
             Body::Call(call) => {

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use throughline_core::{Json, Node, Target, Wire, json};
+use throughline_core::{Target, Wire};
+use throughline_json::{self as json, Json, Node};
 
 use crate::audit::rule_book::declare_rules;
 use crate::claude::view::ClaudeBlock;

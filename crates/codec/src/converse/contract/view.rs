@@ -1,6 +1,6 @@
 //! Builds the view of a Converse request for the Claude rules.
 
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::audit::AuditContext;
 use crate::claude::view::{

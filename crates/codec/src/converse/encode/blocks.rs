@@ -1,9 +1,10 @@
 //! Encodes Items as content blocks.
 
 use throughline_core::{
-    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Media, NativePart,
-    Outcome, Part, ToolResult, json,
+    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Media, NativePart, Outcome,
+    Part, ToolResult,
 };
+use throughline_json::{self as json, Json};
 
 use crate::converse::contract;
 use crate::converse::encode::{ConverseWriter, WIRE};

@@ -1,6 +1,7 @@
 //! Encodes Replies as responses.
 
-use throughline_core::{Body, Item, Json, Name, Node, Reply, StopReason, json};
+use throughline_core::{Body, Item, Reply, StopReason};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::converse::encode::WIRE;
 use crate::converse::encode::blocks::text_block;

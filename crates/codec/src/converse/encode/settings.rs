@@ -1,8 +1,7 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use throughline_core::{
-    Call, Json, NativeReasoning, Node, OutputFormat, Profile, ToolChoice, json,
-};
+use throughline_core::{Call, NativeReasoning, OutputFormat, Profile, ToolChoice};
+use throughline_json::{self as json, Json, Node};
 
 use crate::claude::{self, ThinkingMode};
 use crate::converse::contract::{self, FieldFormat};

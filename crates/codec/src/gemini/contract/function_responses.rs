@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use throughline_core::{Node, work};
+use throughline_json::{Node, work};
 
 use crate::gemini::contract::rules::ANSWERS_DO_NOT_MATCH;
 use crate::gemini::contract::view::{GeminiContent, GeminiPart, GeminiRequest};

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{
-    Body, Contract, Direction, ElisionReason, Json, Node, ReasoningFormat, Wire, json,
-};
+use throughline_core::{Body, Contract, Direction, ElisionReason, ReasoningFormat, Wire};
+use throughline_json::{self as json, Json, Node};
 
 use crate::gemini::contract::rules::{
     CACHE_PREFIX_BROKEN, FIRST_CALL_NEEDS_SIGNATURE, SIGNATURE_CORRUPTED, SIGNATURE_DROPPED,

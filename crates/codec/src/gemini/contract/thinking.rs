@@ -1,6 +1,7 @@
 //! Checks thinking levels and budgets.
 
-use throughline_core::{Json, Node, Profile, TokenBudget, json};
+use throughline_core::{Profile, TokenBudget};
+use throughline_json::{self as json, Json, Node};
 
 use crate::gemini::contract;
 use crate::gemini::contract::rules::{

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use throughline_core::Node;
+use throughline_json::Node;
 
 use crate::AuditContext;
 use crate::gemini::wire::{self, GeminiPartKind};

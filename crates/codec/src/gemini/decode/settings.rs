@@ -1,6 +1,7 @@
 //! Decodes the settings of a request.
 
-use throughline_core::{Name, NativeReasoning, Node, OutputFormat, Settings, ToolChoice};
+use throughline_core::{NativeReasoning, OutputFormat, Settings, ToolChoice};
+use throughline_json::{Name, Node};
 
 use crate::gemini::wire::{self, get, is_spelled, present};
 

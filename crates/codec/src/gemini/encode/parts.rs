@@ -1,6 +1,7 @@
 //! Builds parts for Items from other wires or from the caller.
 
-use throughline_core::{Json, Media, Outcome, ToolCall, json};
+use throughline_core::{Media, Outcome, ToolCall};
+use throughline_json::{self as json, Json};
 
 pub(in crate::gemini) fn text_part(text: &str) -> Json {
     object! { "text": text }

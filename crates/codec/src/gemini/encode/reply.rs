@@ -1,6 +1,7 @@
 //! Encodes whole Replies, and the response part of an Item.
 
-use throughline_core::{Body, Item, Json, Name, Node, Reply, Wire, json};
+use throughline_core::{Body, Item, Reply, Wire};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft;
 use crate::gemini::encode::parts::{arguments, text_part};

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{
-    Call, Json, NativeReasoning, OutputFormat, Profile, Tool, ToolChoice, Wire, json,
-};
+use throughline_core::{Call, NativeReasoning, OutputFormat, Profile, Tool, ToolChoice, Wire};
+use throughline_json::{self as json, Json};
 
 use crate::draft::{self, Draft};
 use crate::gemini::contract;
@@ -58,7 +57,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
         thinking.extend(more);
         let tree = base.as_ref().map(Json::tree);
         let before = tree.as_ref().and_then(|tree| wire::get(tree.root(), "thinkingConfig"));
-        let before = before.filter(|before| before.is_object()).map(throughline_core::Node::json);
+        let before = before.filter(|before| before.is_object()).map(throughline_json::Node::json);
         if let Some(config) = apply_changes(before.as_ref(), &thinking) {
             let config = (config.as_str() != "{}").then_some(config);
             changes.push((Cow::Borrowed("thinkingConfig"), config));

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use throughline_core::{Body, Delta, Event, Failure, Item, Json, Name, Origin, Wire, json};
+use throughline_core::{Body, Delta, Event, Failure, Item, Origin, Wire};
+use throughline_json::{self as json, Json, Name};
 
 use crate::frame::Frame;
 use crate::gemini::encode::parts::text_part;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use throughline_core::{Json, Node};
+use throughline_json::{Json, Node};
 
 use crate::responses::contract::replay_history::ResponsesReplayHistory;
 use crate::responses::contract::rules::{CALLS_INTERRUPTED, TOOL_CALL_UNANSWERED};

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{Json, Node};
+use throughline_json::{Json, Node};
 
 use crate::responses::contract::replay_history::{PriorOutput, ResponsesReplayHistory};
 use crate::responses::contract::rules::{

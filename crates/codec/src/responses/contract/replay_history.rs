@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use throughline_core::{Body, Json, ToolCall, Wire};
+use throughline_core::{Body, ToolCall, Wire};
+use throughline_json::Json;
 
 use crate::responses::contract::view::ResponsesElement;
 use crate::responses::wire::{CONTENT, IdPolicy, ResponsesElementKind, to_request_element};

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use throughline_core::{Body, Direction, Item, Json, Node, Wire, json};
+use throughline_core::{Body, Direction, Item, Wire};
+use throughline_json::{self as json, Json, Node};
 
 use crate::responses::contract::pairing::{
     has_same_content, id_removal_edits, move_before, text_of,

@@ -1,6 +1,7 @@
 //! Checks settings that the model does not support, and mutually exclusive ways to continue.
 
-use throughline_core::{Json, Node, Profile, json};
+use throughline_core::Profile;
+use throughline_json::{self as json, Json, Node};
 
 use crate::effort;
 use crate::responses::contract;
@@ -159,7 +160,7 @@ fn resend_items(
     previous: Node<'_>,
 ) -> Option<Fix> {
     let source = exchange.call.as_ref()?.source_on(&throughline_core::Wire::OPENAI_RESPONSES)?;
-    let before = throughline_core::Tree::parse(source.request.body.clone()).ok()?;
+    let before = throughline_json::Tree::parse(source.request.body.clone()).ok()?;
     if before.root().present("previous_response_id").is_some() {
         // That response would have to be resolved too.
         return None;

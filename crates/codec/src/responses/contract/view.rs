@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use throughline_core::{Node, Role};
+use throughline_core::Role;
+use throughline_json::Node;
 
 use crate::AuditContext;
 use crate::responses::decode;

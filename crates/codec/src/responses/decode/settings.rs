@@ -1,8 +1,7 @@
 //! Decodes the settings, tools and remaining members of a request.
 
-use throughline_core::{
-    Extra, Name, NativeReasoning, Node, OutputFormat, Settings, Tool, ToolChoice, Wire,
-};
+use throughline_core::{Extra, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice, Wire};
+use throughline_json::{Name, Node};
 
 use crate::draft;
 

@@ -1,9 +1,10 @@
 //! Encodes messages.
 
 use throughline_core::{
-    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Media, Part,
-    ReshapeKind, Role, ToolResult, json,
+    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Media, Part, ReshapeKind,
+    Role, ToolResult,
 };
+use throughline_json::{self as json, Json};
 
 use crate::cross_wire;
 use crate::draft::{self, Draft};

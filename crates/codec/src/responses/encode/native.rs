@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Json, Name, NativePart,
-    ReshapeKind, Role, Thought, ThoughtKind, ToolCall, ToolResult, json,
+    Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, NativePart, ReshapeKind, Role,
+    Thought, ThoughtKind, ToolCall, ToolResult,
 };
+use throughline_json::{self as json, Json, Name};
 
 use crate::draft::{self, Draft};
 use crate::responses::contract;

@@ -1,6 +1,7 @@
 //! Encodes the parts of a message's content.
 
-use throughline_core::{Json, Media, Role, Target, json};
+use throughline_core::{Media, Role, Target};
+use throughline_json::{self as json, Json};
 
 use crate::responses::wire::CONTENT;
 
@@ -13,7 +14,7 @@ pub(super) fn message(role: Role, parts: &[Json]) -> Json {
         Role::Assistant => "assistant",
     };
     let only = match parts {
-        [only] => only.tree().root().get("text").map(throughline_core::Node::json),
+        [only] => only.tree().root().get("text").map(throughline_json::Node::json),
         [] | [_, _, ..] => None,
     };
     json::object(|o| {

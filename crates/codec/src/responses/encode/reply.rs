@@ -1,6 +1,7 @@
 //! Encodes Replies as whole responses.
 
-use throughline_core::{Body, Item, Json, Origin, Reply, json};
+use throughline_core::{Body, Item, Origin, Reply};
+use throughline_json::{self as json, Json};
 
 use crate::draft;
 use crate::responses::encode::{

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use throughline_core::{
-    Call, Json, Name, NativeReasoning, Node, OutputFormat, Profile, ReceivedRequest, Tool,
-    ToolChoice, json,
+    Call, NativeReasoning, OutputFormat, Profile, ReceivedRequest, Tool, ToolChoice,
 };
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft::{self, Draft};
 use crate::effort;

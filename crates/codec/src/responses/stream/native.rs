@@ -3,7 +3,8 @@
 //! Their ids are known when they open, so live events use the final ids. The parts of a message
 //! share its id: the first part to open opens the message, and the last to close closes it.
 
-use throughline_core::{Body, CallId, Item, Json, Name, ThoughtKind, ToolCall, Wire};
+use throughline_core::{Body, CallId, Item, ThoughtKind, ToolCall, Wire};
+use throughline_json::{Json, Name};
 
 use crate::frame::Frame;
 use crate::responses::encode;

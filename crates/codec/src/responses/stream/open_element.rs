@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use throughline_core::{Json, Name, Node, json};
+use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft;
 use crate::responses::wire::{CONTENT, ResponsesElementKind};

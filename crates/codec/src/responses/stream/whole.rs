@@ -1,6 +1,7 @@
 //! Emits complete elements as the full sequence of stream events.
 
-use throughline_core::{Item, Json, Node, json};
+use throughline_core::Item;
+use throughline_json::{self as json, Json, Node};
 
 use crate::frame::Frame;
 use crate::responses::encode;

@@ -8,9 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, Json, Name, Origin, Reply, StopReason, Wire, json,
-};
+use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason, Wire};
+use throughline_json::{self as json, Json, Name};
 
 use crate::frame::Frame;
 use crate::responses::encode;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::{Bytes, BytesMut};
-use throughline_core::{Json, Name, Node, Tree, json};
+use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use throughline_replay::{Family, ObjectId, ObjectKind, id_of, ids_at};
 

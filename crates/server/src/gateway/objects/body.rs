@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Name, Node, Tree};
+use throughline_json::{Name, Node, Tree};
 
 use crate::gateway::objects::ObjectRef;
 use crate::url::decode_segment;

@@ -5,7 +5,7 @@
 //! as a provider might parse them. An ambiguous form is refused.
 
 use bytes::Bytes;
-use throughline_core::{Name, Tree};
+use throughline_json::{Name, Tree};
 
 use crate::gateway::objects::body::{ids_of_field, members_of, normalize_name, object_ids};
 use crate::gateway::objects::{ObjectRef, parse_line};

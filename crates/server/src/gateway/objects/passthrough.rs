@@ -1,6 +1,6 @@
 //! The paths that the operator allows although the gateway does not recognise them.
 
-use throughline_core::Name;
+use throughline_json::Name;
 
 /// The methods that the gateway forwards.
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];

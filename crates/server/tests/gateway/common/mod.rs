@@ -9,8 +9,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use throughline_codec::{Catalog, Codec, DecodeContext, codec};
 use throughline_core::{
-    Body, Call, EncodedRequest, Item, Name, Provider, Reply, Request, Target, Tenant, TurnId, Wire,
+    Body, Call, EncodedRequest, Item, Provider, Reply, Request, Target, Tenant, TurnId, Wire,
 };
+use throughline_json::Name;
 use throughline_replay::{Claims, Replay, RestoredCall, Turn};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;

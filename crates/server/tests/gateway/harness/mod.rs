@@ -11,7 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use throughline_codec::{Catalog, Frame, Framer, Framing};
-use throughline_core::{Name, Provider, Store, StoreFuture, Upstream, Wire};
+use throughline_core::{Provider, Store, StoreFuture, Upstream, Wire};
+use throughline_json::Name;
 use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
 use throughline_replay::{Claims, Replay};
 use throughline_server::{

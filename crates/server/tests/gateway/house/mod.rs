@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use throughline_codec::Catalog;
-use throughline_core::{Json, Name, Store, StoreFuture, Wire};
+use throughline_core::{Store, StoreFuture, Wire};
+use throughline_json::{Json, Name};
 use throughline_provider::{CredentialSource, Endpoint, EndpointOptions, Http, RetryPolicy};
 use throughline_replay::{Claims, Replay};
 use throughline_server::{

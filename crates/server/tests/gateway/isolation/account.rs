@@ -10,9 +10,10 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
 use throughline_core::{
-    Name, Provider, StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest,
-    UpstreamResponse, Wire,
+    Provider, StoreFuture, Tenant, Upstream, UpstreamFuture, UpstreamRequest, UpstreamResponse,
+    Wire,
 };
+use throughline_json::Name;
 use throughline_server::{
     Admission, Allowance, Keyring, ModelRouter, Passthrough, ReplayMode, RouteTarget,
 };

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use throughline_agent::{Ports, Runner, Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
 use throughline_codec::{Catalog, events_from_reply};
 use throughline_core::{
-    Body, Call, CallId, Clock, Delta, Event, IdGenerator, Item, ItemPosition, Json, Model,
-    ModelError, ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, Name, ReasoningFormat,
-    Reply, Role, Seal, StopReason, Store, StoreFuture, Target, Tenant, Thought, ThoughtKind,
-    ToolCall, Usage,
+    Body, Call, CallId, Clock, Delta, Event, IdGenerator, Item, ItemPosition, Model, ModelError,
+    ModelErrorKind, ModelFuture, ModelRegistry, ModelStream, ReasoningFormat, Reply, Role, Seal,
+    StopReason, Store, StoreFuture, Target, Tenant, Thought, ThoughtKind, ToolCall, Usage,
 };
+use throughline_json::{Json, Name};
 use throughline_server::{
     Admission, AgentApi, Allowance, Keyring, Price, Prices, ReplayMode, RunCaps,
 };

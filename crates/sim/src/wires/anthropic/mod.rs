@@ -5,7 +5,8 @@ mod read;
 mod respond;
 
 use throughline_codec::{AnthropicMessages, Codec, Frame};
-use throughline_core::{Json, Provider, json};
+use throughline_core::Provider;
+use throughline_json::{self as json, Json};
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;

@@ -1,7 +1,8 @@
 //! The list of Claude models with the capabilities of their families.
 
 use serde_json::{Value, json};
-use throughline_core::{Json, Mode, Profile};
+use throughline_core::{Mode, Profile};
+use throughline_json::Json;
 
 use crate::state::SimState;
 

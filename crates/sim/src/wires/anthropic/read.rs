@@ -1,6 +1,6 @@
 //! Reads Messages API requests as strictly as Anthropic does.
 
-use throughline_core::{JsonKind, Node};
+use throughline_json::{JsonKind, Node};
 
 use crate::cache::PromptElement;
 use crate::digest::{Digest, canonical_bytes};

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json as value};
 use throughline_codec::Frame;
-use throughline_core::{Json, StopReason, Usage, json};
+use throughline_core::{StopReason, Usage};
+use throughline_json::{self as json, Json};
 
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, Turn};
 use crate::wires::Exchange;

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use throughline_core::{Contract, Node, Profile};
+use throughline_core::{Contract, Profile};
+use throughline_json::Node;
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};

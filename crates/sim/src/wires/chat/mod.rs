@@ -19,7 +19,8 @@ mod respond;
 
 use serde_json::{Value, json};
 use throughline_codec::Codec;
-use throughline_core::{Json, Provider, ReasoningChannel};
+use throughline_core::{Provider, ReasoningChannel};
+use throughline_json::Json;
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;

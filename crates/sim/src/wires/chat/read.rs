@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use throughline_core::{
-    CallIds, Contract, ForcedTools, Node, Profile, ReasoningChannel, ReasoningSwitch,
+    CallIds, Contract, ForcedTools, Profile, ReasoningChannel, ReasoningSwitch,
 };
+use throughline_json::Node;
 
 use crate::cache::PromptElement;
 use crate::ledger::{EntryBuilder, ReplyKey, Verdict};

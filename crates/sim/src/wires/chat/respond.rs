@@ -1,7 +1,8 @@
 //! Writes responses: a message in the row's dialect, with the Seals of the model's vendor.
 
 use serde_json::{Map, Value, json};
-use throughline_core::{CallIds, Json, ReasoningChannel, StopReason};
+use throughline_core::{CallIds, ReasoningChannel, StopReason};
+use throughline_json::Json;
 
 use crate::digest::Digest;
 use crate::keys::SealClaims;

@@ -1,6 +1,7 @@
 //! Checks the settings of a Claude request: thinking mode, effort, sampling and tools.
 
-use throughline_core::{ForcedTools, Mode, Node, Profile};
+use throughline_core::{ForcedTools, Mode, Profile};
+use throughline_json::Node;
 
 use crate::digest::{Digest, canonical_bytes};
 use crate::turn::{Refusal, ToolChoice};

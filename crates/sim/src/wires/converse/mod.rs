@@ -8,7 +8,8 @@ mod respond;
 
 use serde_json::{Value, json as value};
 use throughline_codec::{BedrockConverse, Codec};
-use throughline_core::{Json, Provider, json};
+use throughline_core::Provider;
+use throughline_json::{self as json, Json};
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{ForcedTools, Node, Profile};
+use throughline_core::{ForcedTools, Profile};
+use throughline_json::Node;
 
 use crate::cache::PromptElement;
 use crate::digest::{Digest, canonical_bytes};

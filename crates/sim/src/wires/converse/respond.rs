@@ -1,7 +1,8 @@
 //! Writes Converse responses.
 
 use serde_json::{Value, json as value};
-use throughline_core::{Json, StopReason};
+use throughline_core::StopReason;
+use throughline_json::Json;
 
 use crate::digest::canonical_bytes;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
@@ -95,7 +96,7 @@ fn model_fields(asking: &SimRequest, turn: &Turn, plan: &ReplyPlan) -> Option<Va
     let mut fields = serde_json::Map::new();
     let body = asking.body.root();
     let betas = body.at("/additionalModelRequestFields/anthropic_beta");
-    let mut betas = betas.into_iter().flat_map(throughline_core::Node::elements);
+    let mut betas = betas.into_iter().flat_map(throughline_json::Node::elements);
     if betas.any(|beta| beta.is(BINDING_BETA)) {
         fields.insert("input_transformations".to_owned(), Value::Array(turn.notices.clone()));
     }

@@ -12,7 +12,8 @@ mod respond;
 
 use serde_json::{Value, json};
 use throughline_codec::{Codec, Frame, Framing};
-use throughline_core::{Json, Node, Provider};
+use throughline_core::Provider;
+use throughline_json::{Json, Node};
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use throughline_core::{Contract, Node, Profile};
+use throughline_core::{Contract, Profile};
+use throughline_json::Node;
 
 use crate::cache::PromptElement;
 use crate::digest::Digest;

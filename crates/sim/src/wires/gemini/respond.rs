@@ -1,7 +1,8 @@
 //! Writes responses: parts with their signatures, and usage.
 
 use serde_json::{Value, json};
-use throughline_core::{Json, StopReason};
+use throughline_core::StopReason;
+use throughline_json::Json;
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Json, Node, json};
+use throughline_json::{self as json, Json, Node};
 
 use crate::digest::Digest;
 use crate::keys::SealFormat;

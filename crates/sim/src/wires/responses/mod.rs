@@ -16,7 +16,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Value, json};
 use throughline_codec::{Codec, Frame};
-use throughline_core::{Json, Provider};
+use throughline_core::Provider;
+use throughline_json::Json;
 
 use crate::cache::PromptCache;
 use crate::digest::Digest;

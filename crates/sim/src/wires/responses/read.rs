@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use throughline_core::{Json, Node};
+use throughline_json::{Json, Node};
 
 use crate::cache;
 use crate::digest::Digest;

@@ -1,7 +1,8 @@
 //! Writes responses: the output items with their Seals, and the echoed settings.
 
 use serde_json::{Value, json};
-use throughline_core::{Json, Node, StopReason};
+use throughline_core::StopReason;
+use throughline_json::{Json, Node};
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};

@@ -4,7 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use throughline_core::{LogHead, Node, Rewind, Tenant, Tree, kind};
+use throughline_core::{LogHead, Rewind, Tenant, kind};
+use throughline_json::{Node, Tree};
 
 use crate::chain::nature;
 use crate::journal::Journal;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throughline_core::{
-    ElisionReason, Fence, LogOpening, Name, PendingRequest, PendingStatus, Receipt, Rewind,
-    StoreError, TurnId, WrittenRange,
+    ElisionReason, Fence, LogOpening, PendingRequest, PendingStatus, Receipt, Rewind, StoreError,
+    TurnId, WrittenRange,
 };
+use throughline_json::Name;
 
 use super::*;
 use crate::query::{Listing, Order};

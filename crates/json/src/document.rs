@@ -1,0 +1,270 @@
+//! Reads the members of a JSON document one by one and reports which member is invalid.
+
+mod members;
+mod schema;
+
+use std::sync::Arc;
+
+use crate::name::{Label, Name};
+use crate::number::Number;
+use crate::{Json, Node, Object};
+
+pub use crate::document::members::Nullable;
+pub use crate::document::members::{DocumentRecord, RecordMember};
+pub use crate::document::schema::{Definitions, SchemaBuilder, array_schema, type_schema};
+
+/// The error for an invalid document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct InvalidDocument {
+    /// The path of the member from the document name down, such as `LLMMessage.toolCalls[0].name`.
+    pub field: Name,
+    /// The problem and its correction, worded as the end of a sentence.
+    pub problem: Label,
+}
+
+/// Reads the members of an object. A member that is `null` counts as absent.
+pub struct Fields<'t> {
+    node: Node<'t>,
+    path: String,
+}
+
+impl<'t> Fields<'t> {
+    /// Wraps `node`, which must be an object.
+    pub fn from_node(node: Node<'t>, path: impl Into<String>) -> Result<Self, InvalidDocument> {
+        let path = path.into();
+        if !node.is_object() {
+            let problem = Label::Borrowed("must be an object");
+            return Err(InvalidDocument { field: Name::from(path), problem });
+        }
+        Ok(Self { node, path })
+    }
+
+    /// Returns the path of a member, starting with the document name.
+    pub fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Returns the error for a member.
+    pub fn error(&self, key: &str, problem: impl Into<Label>) -> InvalidDocument {
+        InvalidDocument { field: Name::from(self.path(key)), problem: problem.into() }
+    }
+
+    /// Returns the member's value unless it is absent or `null`.
+    pub fn present(&self, key: &str) -> Option<Node<'t>> {
+        self.node.present(key)
+    }
+
+    /// Returns the member's value including `null`, for members that may hold any JSON value.
+    pub fn get(&self, key: &str) -> Option<Node<'t>> {
+        self.node.get(key)
+    }
+
+    /// Reads a string.
+    pub fn text(&self, key: &str) -> Result<Option<Name>, InvalidDocument> {
+        self.read(key, Node::name, "must be a string")
+    }
+
+    /// Reads a string that must be present.
+    pub fn required_text(&self, key: &str) -> Result<Name, InvalidDocument> {
+        self.text(key)?.ok_or_else(|| self.error(key, "is missing: it must be a string"))
+    }
+
+    /// Reads `true` or `false`.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, InvalidDocument> {
+        self.read(key, Node::bool, "must be true or false")
+    }
+
+    /// Reads a whole number.
+    pub fn integer(&self, key: &str) -> Result<Option<i64>, InvalidDocument> {
+        self.read(key, |node| node.number()?.parse().ok(), "must be a whole number")
+    }
+
+    /// Reads a non-negative whole number.
+    pub fn count(&self, key: &str) -> Result<Option<u64>, InvalidDocument> {
+        self.read(key, Node::u64, "must be a non-negative whole number")
+    }
+
+    /// Reads a number as written.
+    pub fn number(&self, key: &str) -> Result<Option<Number>, InvalidDocument> {
+        self.read(key, Number::from_node, "must be a number")
+    }
+
+    /// Reads a member that must be one of a closed list of strings.
+    pub fn string_enum<T: StringEnum>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
+        let Some(node) = self.present(key) else { return Ok(None) };
+        let found = T::ALL.iter().find(|word| node.is(word.as_str()));
+        found
+            .copied()
+            .map(Some)
+            .ok_or_else(|| self.error(key, format!("must be one of {}", join_variants::<T>())))
+    }
+
+    /// Checks that the member is exactly the string `word`.
+    pub fn expect_string(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
+        let says = self.present(key).is_some_and(|node| node.is(word));
+        if says { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
+    }
+
+    /// Reads an array of strings.
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<Name>>, InvalidDocument> {
+        let Some(node) = self.present(key) else { return Ok(None) };
+        if !node.is_array() {
+            return Err(self.error(key, "must be an array of strings"));
+        }
+        let text = |(place, node): (usize, Node<'t>)| {
+            node.name().ok_or_else(|| self.error(&format!("{key}[{place}]"), "must be a string"))
+        };
+        node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Returns the entries of an object whose keys are data, each with a path that ends in its key.
+    pub fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
+        let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
+        members.map(|(key, value)| {
+            let path = format!("{}[{key:?}]", self.path);
+            (key, value, path)
+        })
+    }
+
+    /// Rejects members that are not in `known`. Otherwise a misspelt setting would be ignored
+    /// silently.
+    pub fn refuse_unknown(&self, known: &[&str]) -> Result<(), InvalidDocument> {
+        match self.extras(known).first() {
+            None => Ok(()),
+            Some((key, _)) => {
+                Err(self.error(key, format!("is not a setting: use {}", known.join(", "))))
+            }
+        }
+    }
+
+    /// Reads an array of objects; each element has its own path.
+    pub fn list(&self, key: &str) -> Result<Vec<Fields<'t>>, InvalidDocument> {
+        let Some(node) = self.present(key) else { return Ok(Vec::new()) };
+        if !node.is_array() {
+            return Err(self.error(key, "must be an array"));
+        }
+        let at = |position| format!("{}[{position}]", self.path(key));
+        node.elements()
+            .enumerate()
+            .map(|(place, node)| Fields::from_node(node, at(place)))
+            .collect()
+    }
+
+    /// Reads a nested object, whose members have paths below `key`.
+    pub fn object(&self, key: &str) -> Result<Option<Fields<'t>>, InvalidDocument> {
+        self.present(key).map(|node| Fields::from_node(node, self.path(key))).transpose()
+    }
+
+    /// Returns the members that are not in `known`, verbatim.
+    pub fn extras(&self, known: &[&str]) -> Vec<(Name, Json)> {
+        let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
+        let unknown = members.filter(|(key, _)| !known.contains(&&**key));
+        unknown.map(|(key, value)| (key, value.json())).collect()
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(Node<'t>) -> Option<T>,
+        problem: &'static str,
+    ) -> Result<Option<T>, InvalidDocument> {
+        let Some(node) = self.present(key) else { return Ok(None) };
+        read(node).map(Some).ok_or_else(|| self.error(key, problem))
+    }
+}
+
+/// An enum that is written as one of a closed list of strings.
+pub trait StringEnum: Copy + 'static {
+    /// All variants.
+    const ALL: &'static [Self];
+
+    /// Returns the string of the variant.
+    fn as_str(self) -> &'static str;
+}
+
+/// Joins all strings of an enum for an error message.
+pub fn join_variants<T: StringEnum>() -> String {
+    let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
+    words.join(", ")
+}
+
+/// Declares an enum whose variants are documented strings.
+#[macro_export]
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$note])* $variant,)+ }
+
+        impl $name {
+            /// Returns the documented string.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl $crate::StringEnum for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            fn as_str(self) -> &'static str { self.as_str() }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+/// Writes the extra members, except those listed in `known`.
+pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str]) {
+    for (key, value) in extras.iter().filter(|(key, _)| !known.contains(&&**key)) {
+        out.raw(key, value);
+    }
+}
+
+/// Opaque text of a document: a signature or sealed data. Its `Debug` output shows only the size.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Opaque(Arc<str>);
+
+impl Opaque {
+    /// Returns the text for the tenant that owns the document. Never log it.
+    pub fn reveal_to_tenant(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the text is empty, in which case it seals nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a copy of the text as bytes.
+    pub fn bytes(&self) -> bytes::Bytes {
+        bytes::Bytes::copy_from_slice(self.0.as_bytes())
+    }
+}
+
+impl From<&str> for Opaque {
+    fn from(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<Name> for Opaque {
+    fn from(text: Name) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Opaque({} B)", self.len())
+    }
+}

@@ -1,0 +1,402 @@
+//! Records: objects of a document, declared member by member in printing order.
+
+use crate as json;
+use crate::document::{
+    Definitions, Fields, InvalidDocument, StringEnum, array_schema, join_variants, type_schema,
+};
+use crate::name::Name;
+use crate::number::Number;
+use crate::{Json, Node, Object};
+
+/// An object of a document.
+pub trait DocumentRecord: Sized {
+    /// The name in the document.
+    const NAME: &'static str;
+
+    /// Returns the JSON Schema; nested records are referenced.
+    fn schema(definitions: &mut Definitions) -> Json;
+
+    /// Reads the members.
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
+
+    /// Writes the members.
+    fn write(&self, out: &mut Object<'_>);
+}
+
+/// The value type of a record member.
+pub trait RecordMember: Sized {
+    /// Returns the expected value, worded as the end of a sentence that begins with `it must be`.
+    fn expected() -> String;
+
+    /// Returns the JSON Schema of the value.
+    fn schema(definitions: &mut Definitions) -> Json;
+
+    /// Reads the member; `None` if it is absent.
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument>;
+
+    /// Writes the member.
+    fn write(&self, out: &mut Object<'_>, key: &str);
+
+    /// Reads the member and fails if it is absent.
+    fn required(fields: &Fields<'_>, key: &str) -> Result<Self, InvalidDocument> {
+        Self::read(fields, key)?.ok_or_else(|| {
+            fields.error(key, format!("is missing: it must be {}", Self::expected()))
+        })
+    }
+}
+
+/// A member for which the document distinguishes `null` from absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nullable<T> {
+    /// JSON `null`.
+    Null,
+    /// Any other value.
+    Value(T),
+}
+
+impl<T> Nullable<T> {
+    /// Returns the value unless it is `null`.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Null => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+impl<T: RecordMember> RecordMember for Nullable<T> {
+    fn expected() -> String {
+        format!("{}, or null", T::expected())
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let value = T::schema(definitions);
+        json::object(|out| {
+            out.array("anyOf", |list| {
+                list.raw(&value).raw(&type_schema("null"));
+            });
+        })
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        if fields.get(key).is_some_and(Node::is_null) {
+            return Ok(Some(Self::Null));
+        }
+        Ok(T::read(fields, key)?.map(Self::Value))
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        match self {
+            Self::Null => {
+                out.null(key);
+            }
+            Self::Value(value) => value.write(out, key),
+        }
+    }
+}
+
+impl RecordMember for Name {
+    fn expected() -> String {
+        "a string".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        type_schema("string")
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.text(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.string(key, self);
+    }
+}
+
+impl RecordMember for bool {
+    fn expected() -> String {
+        "true or false".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        type_schema("boolean")
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.bool(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.bool(key, *self);
+    }
+}
+
+impl RecordMember for u64 {
+    fn expected() -> String {
+        "a non-negative whole number".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|out| {
+            out.string("type", "integer").number("minimum", 0_u64);
+        })
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.count(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.number(key, *self);
+    }
+}
+
+impl RecordMember for Number {
+    fn expected() -> String {
+        "a number".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        type_schema("number")
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.number(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.raw(key, &self.json());
+    }
+}
+
+/// Any JSON value, verbatim, including `null`.
+impl RecordMember for Json {
+    fn expected() -> String {
+        "any JSON value".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|_| {})
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        Ok(fields.get(key).map(Node::json))
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.raw(key, self);
+    }
+}
+
+impl<T: StringEnum> RecordMember for T {
+    fn expected() -> String {
+        format!("one of {}", join_variants::<T>())
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json::object(|out| {
+            out.string("type", "string").array("enum", |list| {
+                for word in T::ALL {
+                    list.string(word.as_str());
+                }
+            });
+        })
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.string_enum(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.string(key, self.as_str());
+    }
+}
+
+impl RecordMember for Vec<Name> {
+    fn expected() -> String {
+        "an array of strings".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        array_schema(&type_schema("string"))
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.texts(key)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.array(key, |list| {
+            for text in self {
+                list.string(text);
+            }
+        });
+    }
+}
+
+impl<T: DocumentRecord> RecordMember for Vec<T> {
+    fn expected() -> String {
+        "an array of objects".to_owned()
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        array_schema(&definitions.reference::<T>())
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        if fields.present(key).is_none() {
+            return Ok(None);
+        }
+        fields.list(key)?.iter().map(T::read).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.array(key, |list| {
+            for record in self {
+                list.object(|out| record.write(out));
+            }
+        });
+    }
+}
+
+/// An object with arbitrary members, verbatim and in order.
+impl RecordMember for Vec<(Name, Json)> {
+    fn expected() -> String {
+        "an object".to_owned()
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        type_schema("object")
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        Ok(fields.object(key)?.map(|inner| inner.extras(&[])))
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.object(key, |out| {
+            for (key, value) in self {
+                out.raw(key, value);
+            }
+        });
+    }
+}
+
+/// Declares a record with the names of its members in the document, in printing order.
+///
+/// A `field: Type` is required and a `field?: Type` is an `Option`. Undeclared members are kept in
+/// `extras` and printed last. `is "plan"` gives the record that `type`, which is printed first. The
+/// doc comments of the members become the descriptions in the JSON Schema.
+#[macro_export]
+macro_rules! record {
+    (
+        $(#[$about:meta])*
+        $name:ident $(is $tag:literal)? {
+            $($(#[doc = $note:literal])* $key:literal => $field:ident $(?: $wanted:ty)? $(: $needed:ty)?,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $($(#[doc = $note])* pub $field: $(Option<$wanted>)? $($needed)?,)+
+            /// Members that the document does not define, verbatim.
+            pub extras: Vec<($crate::Name, $crate::Json)>,
+        }
+
+        impl $name {
+            $(
+                /// The value of the document's `type` member.
+                pub const TYPE: &'static str = $tag;
+            )?
+
+            const MEMBERS: &'static [&'static str] =
+                &[$($crate::record!(@second $tag, "type"),)? $($key,)+];
+
+            /// Creates a record from the required members, in document order. All others are
+            /// absent.
+            pub fn new($($($field: $needed,)?)+) -> Self {
+                Self {
+                    $($field: $($crate::record!(@second $wanted, None))? $($crate::record!(@second $needed, $field))?,)+
+                    extras: Vec::new(),
+                }
+            }
+
+            /// Reads the document. JSON `null` means absent, except in members that accept any
+            /// value.
+            pub fn parse(
+                document: &$crate::Json,
+            ) -> Result<Self, $crate::InvalidDocument> {
+                let tree = document.tree();
+                let fields = $crate::Fields::from_node(tree.root(), stringify!($name))?;
+                $crate::DocumentRecord::read(&fields)
+            }
+
+            /// Returns the document as JSON, without absent members.
+            pub fn json(&self) -> $crate::Json {
+                $crate::object(|out| $crate::DocumentRecord::write(self, out))
+            }
+        }
+
+        impl $crate::DocumentRecord for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn schema(definitions: &mut $crate::Definitions) -> $crate::Json {
+                let mut shape = $crate::SchemaBuilder::new(definitions);
+                $(shape.tag($tag);)?
+                $(
+                    let about = concat!($($note),*);
+                    $(shape.optional::<$wanted>($key, about);)?
+                    $(shape.required::<$needed>($key, about);)?
+                )+
+                shape.finish()
+            }
+
+            fn read(
+                fields: &$crate::Fields<'_>,
+            ) -> Result<Self, $crate::InvalidDocument> {
+                $(fields.expect_string("type", $tag)?;)?
+                Ok(Self {
+                    $($field:
+                        $(<$wanted as $crate::RecordMember>::read(fields, $key)?)?
+                        $(<$needed as $crate::RecordMember>::required(fields, $key)?)?,)+
+                    extras: fields.extras(Self::MEMBERS),
+                })
+            }
+
+            fn write(&self, out: &mut $crate::Object<'_>) {
+                $(out.string("type", $tag);)?
+                $(
+                    $(if let Some(value) = &self.$field {
+                        <$wanted as $crate::RecordMember>::write(value, out, $key);
+                    })?
+                    $(<$needed as $crate::RecordMember>::write(&self.$field, out, $key);)?
+                )+
+                $crate::write_extras(out, &self.extras, Self::MEMBERS);
+            }
+        }
+
+        impl $crate::RecordMember for $name {
+            fn expected() -> String {
+                "an object".to_owned()
+            }
+
+            fn schema(definitions: &mut $crate::Definitions) -> $crate::Json {
+                definitions.reference::<Self>()
+            }
+
+            fn read(
+                fields: &$crate::Fields<'_>,
+                key: &str,
+            ) -> Result<Option<Self>, $crate::InvalidDocument> {
+                let inner = fields.object(key)?;
+                inner.as_ref().map($crate::DocumentRecord::read).transpose()
+            }
+
+            fn write(&self, out: &mut $crate::Object<'_>, key: &str) {
+                out.object(key, |out| $crate::DocumentRecord::write(self, out));
+            }
+        }
+    };
+    (@second $first:literal, $second:expr) => { $second };
+    (@second $first:ty, $second:expr) => { $second };
+}

@@ -1,0 +1,121 @@
+//! Tests of reading and writing verbatim JSON.
+
+use proptest::prelude::*;
+
+use crate as json;
+use crate::{Json, JsonKind, Tree};
+
+#[test]
+fn a_value_is_kept_as_it_was_written() {
+    let text = r#" {"b": 1e2, "a": "\u00e9", "a": 18446744073709551616, "c":[ 1 ,2 ] } "#;
+    let json = Json::parse(text).unwrap();
+    assert_eq!(json.as_str(), text.trim());
+    let tree = json.tree();
+    assert_eq!(tree.root().get("a").unwrap().number(), Some("18446744073709551616"));
+    assert_eq!(tree.root().at("/c/1").unwrap().u64(), Some(2));
+    let keys: Vec<_> = tree.root().members().map(|(key, _)| key.text().unwrap()).collect();
+    assert_eq!(keys, ["b", "a", "a", "c"]);
+}
+
+#[test]
+fn canonical_forms_agree_when_the_values_do() {
+    let one = Json::parse(r#"{"b":[1, {"y":"A","x":null}],"a":true}"#).unwrap();
+    let other = Json::parse(r#"{ "a" : true, "b" : [1,{"x":null,"y":"\u0041"}] }"#).unwrap();
+    assert_eq!(one.canonical(), r#"{"a":true,"b":[1,{"x":null,"y":"A"}]}"#);
+    assert!(one.is_equivalent_to(&other));
+    assert!(!one.is_equivalent_to(&Json::null()));
+}
+
+#[test]
+fn deeply_nested_json_does_not_overflow_the_stack() {
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    let tree = Tree::parse(deep.clone()).unwrap();
+    assert_eq!(tree.root().shape(), JsonKind::Array);
+    assert_eq!(tree.root().canonical(), deep);
+}
+
+#[test]
+fn syntax_errors_report_line_and_column() {
+    let cases = [
+        ("", "the text is empty at line 1 column 1"),
+        ("{\n \"a\": tru}", "expected a value at line 2 column 7"),
+        ("[1,]", "expected a value at line 1 column 4"),
+        ("[,1]", "expected a value at line 1 column 2"),
+        ("{\"a\":1,}", "expected a member's name in quotes at line 1 column 8"),
+        ("{\"a\" 1}", "expected `:` at line 1 column 6"),
+        ("[1 2]", "expected `,` or `]` at line 1 column 4"),
+        ("{\"a\":1", "the text ends inside a value at line 1 column 7"),
+        ("{\"a\":\"x", "the text ends inside a string at line 1 column 8"),
+        ("01", "expected the end of the text at line 1 column 2"),
+        ("-", "expected a digit at line 1 column 2"),
+        ("\"\\x\"", "invalid escape in a string at line 1 column 3"),
+        ("\"a\nb\"", "a control character must be escaped in a string at line 1 column 3"),
+        ("1 1", "expected the end of the text at line 1 column 3"),
+    ];
+    for (text, message) in cases {
+        assert_eq!(Tree::parse(text).err().unwrap().to_string(), message, "{text:?}");
+    }
+    let error = Tree::parse(&b"\"\xff\""[..]).err().unwrap();
+    assert_eq!(error.to_string(), "the text is not valid UTF-8 at line 1 column 2");
+}
+
+#[test]
+fn a_lone_surrogate_is_kept_and_reads_as_a_replacement() {
+    let json = Json::parse(r#""a\ud800b \ud83d\ude00""#).unwrap();
+    assert_eq!(json.tree().root().text().unwrap(), "a\u{fffd}b \u{1f600}");
+    assert_eq!(json.as_str(), r#""a\ud800b \ud83d\ude00""#);
+}
+
+#[test]
+fn members_are_written_in_the_order_of_the_calls() {
+    let json = json::object(|o| {
+        o.string("b", "x\"\\\n\u{1}é").number("a", 7).bool("c", true).null("d");
+        o.array("e", |a| {
+            a.string("1").object(|_| {}).array(|_| {});
+        });
+    });
+    assert_eq!(json.as_str(), r#"{"b":"x\"\\\n\u0001é","a":7,"c":true,"d":null,"e":["1",{},[]]}"#);
+}
+
+#[test]
+fn debug_output_hides_the_value() {
+    let json = Json::parse(r#"{"signature":"secret"}"#).unwrap();
+    assert_eq!(format!("{json:?}"), "Json(22 B)");
+}
+
+proptest! {
+    #[test]
+    fn parser_accepts_exactly_what_serde_json_accepts(text in "[\\[\\]{}\",:0-9a-zA-Z .\\\\\\-+é\n]{0,60}") {
+        let ours = Tree::parse(text.clone()).is_ok();
+        let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
+        prop_assert_eq!(ours, theirs, "{:?}", text);
+    }
+
+    #[test]
+    fn any_string_survives_writing_and_reading(value in any::<String>()) {
+        let json = json::string(&value);
+        let tree = json.tree();
+        prop_assert_eq!(&*tree.root().text().unwrap(), value.as_str());
+        prop_assert_eq!(serde_json::from_str::<String>(json.as_str()).unwrap(), value);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(tree) = Tree::parse(bytes) {
+            let _ = tree.root().canonical();
+        }
+    }
+}
+
+#[test]
+fn parse_within_rejects_deeper_nesting() {
+    let text = r#"{"a":[[1],[2]],"b":"[[[[["}"#;
+    assert!(Tree::parse_within(3, text).is_ok());
+    let error = Tree::parse_within(2, text).map(|_| ()).unwrap_err();
+    assert!(error.is_too_deep());
+    assert_eq!(error.offset, 6);
+    // An earlier syntax error is reported first.
+    assert!(!Tree::parse_within(2, "[}[[[").map(|_| ()).unwrap_err().is_too_deep());
+    // The rest is not read.
+    assert!(Tree::parse_within(2, "[[[nonsense").map(|_| ()).unwrap_err().is_too_deep());
+}

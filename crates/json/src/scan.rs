@@ -1,0 +1,265 @@
+//! Indexes JSON text in one pass, without recursion or copies.
+
+use crate::text;
+use crate::text::Specials;
+use crate::{Measure, SizeLimits, SyntaxError};
+
+/// The type of a [`Node`](crate::Node).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonKind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number, kept as written.
+    Number,
+    /// A string.
+    String,
+    /// `[…]`
+    Array,
+    /// `{…}`
+    Object,
+}
+
+/// The positions of all values in a text.
+#[derive(Clone, Default)]
+pub(super) struct Index {
+    /// The values in text order. The entries of an object are its keys and values, alternating.
+    pub(super) entries: Vec<Entry>,
+    /// The offsets of escapes in strings.
+    pub(super) escapes: Vec<u32>,
+}
+
+/// The position of one value.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// For a container: the index of the entry after its last descendant. For a string: the index
+    /// of its first escape.
+    pub(super) link: u32,
+    pub(super) shape: JsonKind,
+    pub(super) escaped: bool,
+    pub(super) is_key: bool,
+}
+
+/// Minimum text length in bytes from which entries are counted before they are listed.
+const LONG: usize = 256 << 10;
+
+/// Indexes valid UTF-8 text of less than 4 GiB with at most `deepest` nested containers. `expected`
+/// is the number of entries, if known.
+pub(super) fn index(
+    text: &[u8],
+    deepest: u32,
+    expected: Option<usize>,
+) -> Result<Index, SyntaxError> {
+    // A growing vector takes up to three times its final memory, so long texts are counted first.
+    let counted = || Measure::count(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
+    let expected = expected.or_else(|| (text.len() >= LONG).then(counted));
+    let entries = Vec::with_capacity(expected.unwrap_or(text.len() / 48 + 16));
+    let index = Index { entries, escapes: Vec::with_capacity(text.len() / 64) };
+    Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
+}
+
+/// Scans a text. `open` is the innermost open container. While a container is open, its `link` is
+/// the index of the enclosing one.
+struct Scanner<'t> {
+    text: &'t [u8],
+    at: usize,
+    index: Index,
+    open: u32,
+    /// The number of containers that may still be opened.
+    room: u32,
+}
+
+/// The error message for nesting that exceeds the limit.
+pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
+
+/// Marks the missing parent of the outermost value.
+const NONE: u32 = u32::MAX;
+
+impl Scanner<'_> {
+    fn run(mut self) -> Result<Index, SyntaxError> {
+        self.value()?;
+        while let Some(container) = self.index.entries.get(self.open as usize) {
+            let is_object = container.shape == JsonKind::Object;
+            let is_first = self.index.entries.len() == self.open as usize + 1;
+            self.skip_space();
+            match (self.peek(), is_object) {
+                (Some(b'}'), true) | (Some(b']'), false) => {
+                    self.at += 1;
+                    self.close();
+                    continue;
+                }
+                (Some(b','), _) if !is_first => {
+                    self.at += 1;
+                    self.skip_space();
+                }
+                (Some(_), _) if is_first => {}
+                (Some(_), true) => return Err(self.error("expected `,` or `}`")),
+                (Some(_), false) => return Err(self.error("expected `,` or `]`")),
+                (None, _) => return Err(self.error("the text ends inside a value")),
+            }
+            if is_object {
+                self.member_name()?;
+            }
+            self.value()?;
+        }
+        self.skip_space();
+        match self.peek() {
+            None => Ok(self.index),
+            Some(_) => Err(self.error("expected the end of the text")),
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn error(&self, what: &'static str) -> SyntaxError {
+        SyntaxError::at(self.text, self.at, what)
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn open(&mut self, shape: JsonKind) -> Result<(), SyntaxError> {
+        self.room = self.room.checked_sub(1).ok_or_else(|| self.error(TOO_DEEP))?;
+        let around = std::mem::replace(&mut self.open, narrow(self.index.entries.len()));
+        self.at += 1;
+        self.push(self.at - 1, shape, around);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.room += 1;
+        let after = narrow(self.index.entries.len());
+        if let Some(entry) = self.index.entries.get_mut(self.open as usize) {
+            entry.end = narrow(self.at);
+            self.open = std::mem::replace(&mut entry.link, after);
+        }
+    }
+
+    fn push(&mut self, start: usize, shape: JsonKind, link: u32) {
+        let (start, end) = (narrow(start), narrow(self.at));
+        // A string without escapes links to the index of the next escape.
+        let escaped = shape == JsonKind::String && (link as usize) < self.index.escapes.len();
+        self.index.entries.push(Entry { start, end, link, shape, escaped, is_key: false });
+    }
+
+    fn member_name(&mut self) -> Result<(), SyntaxError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.error("expected a member's name in quotes"));
+        }
+        self.string()?;
+        if let Some(entry) = self.index.entries.last_mut() {
+            entry.is_key = true;
+        }
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.error("expected `:`"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), SyntaxError> {
+        self.skip_space();
+        let start = self.at;
+        match self.peek() {
+            None if start == 0 => Err(self.error("the text is empty")),
+            None => Err(self.error("the text ends where a value is expected")),
+            Some(b'"') => self.string(),
+            Some(b'{') => self.open(JsonKind::Object),
+            Some(b'[') => self.open(JsonKind::Array),
+            Some(b't') => self.literal(b"true", JsonKind::Bool),
+            Some(b'f') => self.literal(b"false", JsonKind::Bool),
+            Some(b'n') => self.literal(b"null", JsonKind::Null),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(_) => Err(self.error("expected a value")),
+        }
+    }
+
+    fn literal(&mut self, word: &[u8], shape: JsonKind) -> Result<(), SyntaxError> {
+        let start = self.at;
+        if !self.text.get(start..).is_some_and(|rest| rest.starts_with(word)) {
+            return Err(self.error("expected a value"));
+        }
+        self.at += word.len();
+        self.push(start, shape, 0);
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), SyntaxError> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        self.push(start, JsonKind::Number, 0);
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), SyntaxError> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.error("expected a digit")) } else { Ok(()) }
+    }
+
+    fn string(&mut self) -> Result<(), SyntaxError> {
+        let (text, start, escapes) = (self.text, self.at, narrow(self.index.escapes.len()));
+        let mut escape_end = 0;
+        for at in Specials::starting_at(start + 1, text) {
+            if at < escape_end {
+                continue;
+            }
+            match text.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    self.push(start, JsonKind::String, escapes);
+                    return Ok(());
+                }
+                Some(b'\\') => self.index.escapes.push(narrow(at)),
+                Some(_) | None => {
+                    self.at = at;
+                    return Err(self.error("a control character must be escaped in a string"));
+                }
+            }
+            escape_end = match text.get(at + 1) {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at + 2,
+                Some(b'u') if text.get(at + 2..).and_then(text::hex4).is_some() => at + 6,
+                Some(_) | None => {
+                    self.at = at + 1;
+                    return Err(self.error("invalid escape in a string"));
+                }
+            };
+        }
+        self.at = text.len();
+        Err(self.error("the text ends inside a string"))
+    }
+}
+
+/// Offsets fit into 32 bits, because texts of more than 4 GiB are rejected earlier.
+fn narrow(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,443 @@
+//! Reads JSON text through an index, without copies.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+use crate::scan;
+use crate::scan::{Entry, Index};
+use crate::text;
+use crate::text::Escaped;
+use crate::work;
+use crate::{Json, JsonKind, SyntaxError};
+
+/// An index of all values in a text. Slices of it share the text's memory.
+#[derive(Clone)]
+pub struct Tree {
+    bytes: Bytes,
+    index: Index,
+}
+
+impl Tree {
+    /// Parses a text that contains exactly one value.
+    pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
+        Self::parse_within(u32::MAX, text)
+    }
+
+    /// Parses a text with at most `deepest` nested arrays and objects, and stops at deeper nesting;
+    /// see [`SyntaxError::is_too_deep`].
+    pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
+        Self::parse_measured(deepest, None, text)
+    }
+
+    /// Parses a text whose entries were counted before, so that the index allocates no spare
+    /// memory.
+    pub fn parse_measured(
+        deepest: u32,
+        entries: Option<usize>,
+        text: impl Into<Bytes>,
+    ) -> Result<Self, SyntaxError> {
+        let bytes = text.into();
+        if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
+            return Err(SyntaxError::at(
+                &bytes,
+                error.valid_up_to(),
+                "the text is not valid UTF-8",
+            ));
+        }
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
+        }
+        let index = scan::index(&bytes, deepest, entries)?;
+        Ok(Self { bytes, index })
+    }
+
+    /// Indexes a text that was validated before.
+    pub(super) fn from_checked(bytes: &Bytes) -> Self {
+        Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX, None).unwrap_or_default() }
+    }
+
+    /// Returns the outermost value verbatim.
+    pub(super) fn into_json(self) -> Json {
+        let range = self.root().range();
+        let mut bytes = self.bytes;
+        bytes.truncate(range.end);
+        bytes.advance(range.start);
+        Json::from_trusted(bytes)
+    }
+
+    /// Returns the outermost value.
+    pub fn root(&self) -> Node<'_> {
+        Node { tree: self, index: 0 }
+    }
+
+    /// Returns the value with that [number](Node::number_in_tree); the outermost value if the
+    /// number is invalid.
+    pub fn node(&self, number: u32) -> Node<'_> {
+        let is_there = (number as usize) < self.index.entries.len();
+        Node { tree: self, index: if is_there { number } else { 0 } }
+    }
+
+    /// Returns the indexed text.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Returns the number of values and member names.
+    pub fn entries(&self) -> usize {
+        self.index.entries.len()
+    }
+
+    /// Whether the tree indexes exactly this text: the same memory, not only equal bytes.
+    pub fn indexes(&self, text: &Bytes) -> bool {
+        self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
+    }
+}
+
+/// One value of a [`Tree`].
+#[derive(Clone, Copy)]
+pub struct Node<'t> {
+    tree: &'t Tree,
+    index: u32,
+}
+
+impl<'t> Node<'t> {
+    #[inline]
+    fn entry(self) -> Entry {
+        let null = Entry {
+            start: 0,
+            end: 0,
+            link: 0,
+            shape: JsonKind::Null,
+            escaped: false,
+            is_key: false,
+        };
+        self.tree.index.entries.get(self.index as usize).copied().unwrap_or(null)
+    }
+
+    /// Returns the index of the entry after the value and its descendants.
+    #[inline]
+    fn after(self) -> u32 {
+        let entry = self.entry();
+        match entry.shape {
+            JsonKind::Array | JsonKind::Object => entry.link,
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => self.index + 1,
+        }
+    }
+
+    /// Returns the number of the value in the tree, for [`Tree::node`].
+    #[inline]
+    pub fn number_in_tree(self) -> u32 {
+        self.index
+    }
+
+    /// Returns the type of the value.
+    #[inline]
+    pub fn shape(self) -> JsonKind {
+        self.entry().shape
+    }
+
+    /// Returns the byte range in the tree's text.
+    #[inline]
+    pub fn range(self) -> Range<usize> {
+        let entry = self.entry();
+        entry.start as usize..entry.end as usize
+    }
+
+    /// Returns the verbatim bytes.
+    #[inline]
+    pub fn raw(self) -> &'t [u8] {
+        self.tree.bytes.get(self.range()).unwrap_or_default()
+    }
+
+    /// Returns the value as verbatim JSON that shares the tree's memory.
+    pub fn json(self) -> Json {
+        Json::from_trusted(self.tree.bytes.slice(self.range()))
+    }
+
+    /// Whether the value is `null`.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        self.shape() == JsonKind::Null
+    }
+
+    /// Whether the value is an object.
+    #[inline]
+    pub fn is_object(self) -> bool {
+        self.shape() == JsonKind::Object
+    }
+
+    /// Whether the value is an array.
+    #[inline]
+    pub fn is_array(self) -> bool {
+        self.shape() == JsonKind::Array
+    }
+
+    /// Whether the value is a string.
+    #[inline]
+    pub fn is_string(self) -> bool {
+        self.shape() == JsonKind::String
+    }
+
+    /// Returns the text of a string.
+    pub fn text(self) -> Option<Cow<'t, str>> {
+        match self.escaped() {
+            Some(escaped) => {
+                Some(Cow::Owned(escaped.read(|text| text::as_checked_str(text).to_owned())))
+            }
+            None => self.is_string().then(|| Cow::Borrowed(text::as_checked_str(self.inner()))),
+        }
+    }
+
+    /// Returns the text of a string as shared text.
+    pub fn name(self) -> Option<Arc<str>> {
+        match self.escaped() {
+            Some(escaped) => Some(escaped.read(|text| Arc::from(text::as_checked_str(text)))),
+            None => self.is_string().then(|| Arc::from(text::as_checked_str(self.inner()))),
+        }
+    }
+
+    /// Returns the text of a string as bytes, without a copy if it has no escapes.
+    pub fn text_bytes(self) -> Option<Bytes> {
+        match self.escaped() {
+            Some(escaped) => Some(escaped.read(Bytes::copy_from_slice)),
+            None => self.is_string().then(|| self.tree.bytes.slice_ref(self.inner())),
+        }
+    }
+
+    /// Returns the string if it contains escapes.
+    #[inline]
+    fn escaped(self) -> Option<Escaped<'t>> {
+        let entry = self.entry();
+        if !entry.escaped {
+            return None;
+        }
+        let inner = entry.start as usize + 1..entry.end as usize - 1;
+        let escapes = self.tree.index.escapes.get(entry.link as usize..).unwrap_or_default();
+        Some(Escaped { text: &self.tree.bytes, inner, escapes })
+    }
+
+    /// Returns the bytes between the quotes of a string.
+    #[inline]
+    fn inner(self) -> &'t [u8] {
+        let range = self.range();
+        self.tree.bytes.get(range.start + 1..range.end - 1).unwrap_or_default()
+    }
+
+    /// Whether the value is a string equal to `value`.
+    #[inline]
+    pub fn is(self, value: &str) -> bool {
+        let entry = self.entry();
+        if entry.escaped {
+            return self.escaped().is_some_and(|own| own.read(|text| text == value.as_bytes()));
+        }
+        // Most other names differ in length, which the entry shows without reading the text.
+        entry.shape == JsonKind::String
+            && (entry.end - entry.start) as usize == value.len() + 2
+            && self.inner() == value.as_bytes()
+    }
+
+    /// Returns the value of a non-negative integer.
+    pub fn u64(self) -> Option<u64> {
+        self.number()?.parse().ok()
+    }
+
+    /// Returns the text of a number.
+    pub fn number(self) -> Option<&'t str> {
+        (self.shape() == JsonKind::Number).then(|| std::str::from_utf8(self.raw()).ok()).flatten()
+    }
+
+    /// Returns the value of `true` or `false`.
+    pub fn bool(self) -> Option<bool> {
+        (self.shape() == JsonKind::Bool).then(|| self.raw() == b"true")
+    }
+
+    /// Iterates over the elements of an array; empty for any other type.
+    #[inline]
+    pub fn elements(self) -> Elements<'t> {
+        let end = if self.is_array() { self.after() } else { self.index };
+        Elements { tree: self.tree, next: self.index + 1, end }
+    }
+
+    /// Iterates over the members of an object; empty for any other type.
+    #[inline]
+    pub fn members(self) -> Members<'t> {
+        let end = if self.is_object() { self.after() } else { self.index };
+        Members(Elements { tree: self.tree, next: self.index + 1, end })
+    }
+
+    /// Iterates over the members of the value and of all its descendants, in text order.
+    pub fn all_members(self) -> impl Iterator<Item = (Node<'t>, Node<'t>)> {
+        let below = (self.index + 1..self.after()).map(move |index| Node { index, ..self });
+        let keys = below.filter(|node| node.entry().is_key);
+        keys.map(|key| (key, Node { index: key.index + 1, ..key }))
+    }
+
+    /// Iterates over the value and all its descendants in text order, without member names.
+    pub fn values(self) -> impl Iterator<Item = Node<'t>> {
+        let all = (self.index..self.after()).map(move |index| Node { index, ..self });
+        all.filter(|node| !node.entry().is_key)
+    }
+
+    /// Returns the member with that name; the last one if the name is duplicated, as most parsers
+    /// do.
+    pub fn get(self, key: &str) -> Option<Node<'t>> {
+        let mut found = None;
+        for (name, value) in self.members() {
+            if name.is(key) {
+                found = Some(value);
+            }
+        }
+        found
+    }
+
+    /// Returns the member with that name unless it is `null`, which always means absent.
+    pub fn present(self, key: &str) -> Option<Node<'t>> {
+        self.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Returns the text of the member with that name.
+    pub fn text_of(self, key: &str) -> Option<Cow<'t, str>> {
+        self.get(key)?.text()
+    }
+
+    /// Returns the text of the member with that name as shared text.
+    pub fn name_of(self, key: &str) -> Option<Arc<str>> {
+        self.get(key)?.name()
+    }
+
+    /// Returns the value at a JSON pointer (RFC 6901) relative to this one.
+    pub fn at(self, pointer: &str) -> Option<Node<'t>> {
+        let mut node = self;
+        for step in pointer.split('/').skip(1) {
+            node = match node.shape() {
+                JsonKind::Array => node.elements().nth(step.parse().ok()?)?,
+                JsonKind::Object if step.contains('~') => {
+                    node.get(&step.replace("~1", "/").replace("~0", "~"))?
+                }
+                JsonKind::Object => node.get(step)?,
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::String => {
+                    return None;
+                }
+            };
+        }
+        Some(node)
+    }
+
+    /// Returns the canonical form; see [`Json::canonical`].
+    pub fn canonical(self) -> String {
+        canonical(self)
+    }
+}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} at {:?}", self.shape(), self.range())
+    }
+}
+
+/// Iterates over the values of an array.
+#[derive(Clone)]
+pub struct Elements<'t> {
+    tree: &'t Tree,
+    next: u32,
+    end: u32,
+}
+
+impl<'t> Iterator for Elements<'t> {
+    type Item = Node<'t>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Node<'t>> {
+        if self.next >= self.end {
+            return None;
+        }
+        work::step();
+        let node = Node { tree: self.tree, index: self.next };
+        self.next = node.after();
+        Some(node)
+    }
+}
+
+/// Iterates over the names and values of an object, in text order.
+#[derive(Clone)]
+pub struct Members<'t>(Elements<'t>);
+
+impl<'t> Iterator for Members<'t> {
+    type Item = (Node<'t>, Node<'t>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let name = Node { tree: self.0.tree, index: self.0.next };
+        let value = Node { index: name.index + 1, ..name };
+        if value.index >= self.0.end {
+            return None;
+        }
+        work::step();
+        self.0.next = value.after();
+        Some((name, value))
+    }
+}
+
+/// Writes sorted members without whitespace. Open containers are kept on an explicit stack, so
+/// depth costs no call stack, and only the members of open objects are collected.
+fn canonical(root: Node<'_>) -> String {
+    enum Open<'t> {
+        Array(Elements<'t>),
+        Object(std::vec::IntoIter<(Node<'t>, Node<'t>)>),
+    }
+    let mut out = Vec::new();
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut next = Some(root);
+    loop {
+        if let Some(node) = next {
+            match node.shape() {
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {
+                    out.extend_from_slice(node.raw());
+                }
+                JsonKind::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
+                JsonKind::Array => {
+                    out.push(b'[');
+                    open.push(Open::Array(node.elements()));
+                }
+                JsonKind::Object => {
+                    out.push(b'{');
+                    let mut members: Vec<_> = node.members().collect();
+                    members.sort_by_key(|(name, _)| name.text());
+                    open.push(Open::Object(members.into_iter()));
+                }
+            }
+        }
+        let Some(innermost) = open.last_mut() else { break };
+        let is_first = matches!(out.last(), Some(b'[' | b'{')) && next.is_some_and(is_container);
+        let (value, end) = match innermost {
+            Open::Array(elements) => (elements.next(), b']'),
+            Open::Object(members) => match members.next() {
+                Some((name, value)) => {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    text::push_quoted(&mut out, &name.text().unwrap_or_default());
+                    out.push(b':');
+                    next = Some(value);
+                    continue;
+                }
+                None => (None, b'}'),
+            },
+        };
+        if value.is_none() {
+            out.push(end);
+            open.pop();
+        } else if !is_first {
+            out.push(b',');
+        }
+        next = value;
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+fn is_container(node: Node<'_>) -> bool {
+    node.is_array() || node.is_object()
+}

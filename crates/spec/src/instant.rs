@@ -1,0 +1,134 @@
+//! Timestamps as callers write them: ISO 8601, Unix seconds, Unix milliseconds, or typed values.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use throughline_json::{JsonKind, Name, Node};
+
+/// Numbers from this value on are milliseconds; as seconds it would be the year 5138.
+const FIRST_MILLISECONDS: i128 = 100_000_000_000;
+
+/// A timestamp as supplied by a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RawInstant {
+    /// A typed value.
+    Ready(Timestamp),
+    /// ISO 8601: a date, or a date and time with an optional offset. The default offset is UTC.
+    Text(Name),
+    /// A decimal number, verbatim: Unix seconds below 10^11, otherwise Unix milliseconds.
+    Number(Name),
+}
+
+impl RawInstant {
+    /// Reads a JSON string or number; `None` for any other value.
+    pub fn from_node(node: Node<'_>) -> Option<Self> {
+        match node.shape() {
+            JsonKind::String => node.name().map(Self::Text),
+            JsonKind::Number => node.number().map(|number| Self::Number(Name::from(number))),
+            JsonKind::Null | JsonKind::Bool | JsonKind::Array | JsonKind::Object => None,
+        }
+    }
+
+    /// Parses the value.
+    pub fn timestamp(&self) -> Result<Timestamp, InvalidInstant> {
+        let (read, given) = match self {
+            Self::Ready(ready) => return Ok(*ready),
+            Self::Text(text) => (parse_iso_8601(text), text),
+            Self::Number(number) => (parse_unix(number), number),
+        };
+        read.ok_or_else(|| InvalidInstant { given: given.clone() })
+    }
+}
+
+impl From<Timestamp> for RawInstant {
+    fn from(ready: Timestamp) -> Self {
+        Self::Ready(ready)
+    }
+}
+
+impl From<&str> for RawInstant {
+    fn from(text: &str) -> Self {
+        Self::Text(Name::from(text))
+    }
+}
+
+impl From<String> for RawInstant {
+    fn from(text: String) -> Self {
+        Self::Text(Name::from(text))
+    }
+}
+
+impl From<i64> for RawInstant {
+    fn from(number: i64) -> Self {
+        Self::Number(Name::from(number.to_string()))
+    }
+}
+
+impl From<f64> for RawInstant {
+    fn from(number: f64) -> Self {
+        Self::Number(Name::from(number.to_string()))
+    }
+}
+
+/// The error for text or a number that is not a timestamp.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{given:?} is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
+)]
+pub struct InvalidInstant {
+    /// The rejected input.
+    pub given: Name,
+}
+
+fn parse_iso_8601(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if let Ok(instant) = text.parse() {
+        return Some(instant);
+    }
+    // The civil-time parser ignores an offset, so an offset that the first parser refused is
+    // refused here too.
+    let time = text.find(['T', 't', ' ']).and_then(|start| text.get(start..)).unwrap_or_default();
+    if time.contains(['+', '-', 'Z', 'z', '[', '\u{2212}']) {
+        return None;
+    }
+    let civil: DateTime = text.parse().ok()?;
+    TimeZone::UTC.to_timestamp(civil).ok()
+}
+
+/// Parses Unix time exactly, without a floating-point conversion.
+fn parse_unix(number: &str) -> Option<Timestamp> {
+    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (number, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    // Digits beyond the 20th decimal place are below a nanosecond, unless an exponent shifts them.
+    let fraction = if exponent == 0 { fraction.get(..20).unwrap_or(fraction) } else { fraction };
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let places = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let as_seconds = scale(digits, places.checked_add(9)?)?;
+    let nanoseconds = if as_seconds < FIRST_MILLISECONDS * 1_000_000_000 {
+        as_seconds
+    } else {
+        scale(digits, places.checked_add(6)?)?
+    };
+    Timestamp::from_nanosecond(nanoseconds).ok()
+}
+
+/// Computes `digits` × 10^`places`, rounded down.
+fn scale(digits: i128, places: i32) -> Option<i128> {
+    if digits == 0 {
+        return Some(0);
+    }
+    match 10_i128.checked_pow(places.unsigned_abs()) {
+        Some(power) if places < 0 => Some(digits.div_euclid(power)),
+        Some(power) => digits.checked_mul(power),
+        // The value is indistinguishable from zero, or too large for a timestamp.
+        None if places < 0 => Some(if digits < 0 { -1 } else { 0 }),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "instant_tests.rs"]
+mod instant_tests;

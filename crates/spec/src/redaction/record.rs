@@ -1,0 +1,81 @@
+//! Redacts stored records for exports and views.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use throughline_core::{kind, pack_events, split_pack};
+use throughline_json::{self as json, Json};
+
+use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction};
+use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
+
+impl RedactionPolicy {
+    /// Redacts the content of a stored record; `None` if nothing has to change.
+    ///
+    /// The position of a text in a stored record does not identify Thoughts, so the thinking
+    /// patterns apply to every text.
+    pub fn redact_record(&self, kind: &str, content: &Bytes) -> Option<Bytes> {
+        if *self == Self::nothing() {
+            return None;
+        }
+        match kind {
+            kind::EVENTS => self.redact_events(content),
+            // Copies are differences between texts, so a match may be spread over several records.
+            kind::COPY => Some(json::string(REDACTED).bytes().clone()),
+            _ => self.redact_content(content),
+        }
+    }
+
+    /// Redacts a stored run event. Stream pieces are removed whole: a match may span several
+    /// pieces, and a later event contains the complete text.
+    pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
+        if *self == Self::nothing() {
+            return Cow::Borrowed(event);
+        }
+        match RunEvent::parse(event) {
+            Ok(RunEvent::Thought(thought)) if thought.phase == ThoughtPhase::Delta => {
+                let text = thought.text.as_ref().map(|_| REDACTED.into());
+                Cow::Owned(ThoughtEvent { text, ..thought }.json())
+            }
+            Ok(RunEvent::Stream(piece)) => {
+                Cow::Owned(StreamEvent { text: REDACTED.into(), ..piece }.json())
+            }
+            Ok(whole) if self.emit_patterns.iter().any(|name| name.is_match(&whole.name())) => {
+                Cow::Owned(json::string(REDACTED))
+            }
+            Ok(_) | Err(_) => self.redact_json(event, ThoughtRedaction::Anywhere),
+        }
+    }
+
+    fn redact_content(&self, content: &Bytes) -> Option<Bytes> {
+        let Ok(value) = Json::parse(content.clone()) else {
+            return match self.redact_thought(&String::from_utf8_lossy(content)) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(redacted) => Some(Bytes::from(redacted)),
+            };
+        };
+        match self.redact_json(&value, ThoughtRedaction::Anywhere) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted.bytes().clone()),
+        }
+    }
+
+    /// Redacts each event of a pack separately.
+    fn redact_events(&self, content: &Bytes) -> Option<Bytes> {
+        let events = split_pack(content);
+        let redacted = events.iter().map(|event| match Json::parse(event.clone()) {
+            Ok(json) => match self.redact_stored_event(&json) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(redacted) => Some(redacted.bytes().clone()),
+            },
+            Err(_) => self.redact_content(event),
+        });
+        let redacted: Vec<Option<Bytes>> = redacted.collect();
+        if redacted.iter().all(Option::is_none) {
+            return None;
+        }
+        let shown = events.iter().zip(&redacted);
+        let shown = shown.map(|(event, redacted)| &**redacted.as_ref().unwrap_or(event));
+        Some(pack_events(shown).content)
+    }
+}

@@ -1,0 +1,216 @@
+//! Redacts a JSON value by editing its text, so that all other bytes stay unchanged.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use bytes::Bytes;
+use throughline_json::{self as json, Json, JsonKind, Name, Node};
+
+use crate::redaction::{Pattern, REDACTED, RedactionPolicy, ThoughtRedaction, text};
+
+/// Members whose values are or contain Thoughts.
+const THOUGHTS: [&str; 9] = [
+    "thinking",
+    "thinkingBlocks",
+    "thinking_blocks",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "reasoningContent",
+    "reasoningText",
+    "reflections",
+];
+
+/// Members that hold the text of a Thought, inside an object that contains Thoughts.
+const TEXTS: [&str; 9] = [
+    "text",
+    "content",
+    "summary",
+    "thinking",
+    "thought",
+    "reasoning",
+    "reasoning_content",
+    "reasoningText",
+    "delta",
+];
+
+/// Members that hold sealed values, at any depth.
+const SEALS: [&str; 9] = [
+    "thoughtSignature",
+    "thought_signature",
+    "encrypted_content",
+    "encryptedContent",
+    "redactedContent",
+    "reasoning_opaque",
+    "hidden_reasoning",
+    "providerMeta",
+    "provider_meta",
+];
+
+/// Members that hold sealed values, inside an object that contains Thoughts.
+const SEALS_OF_THOUGHTS: [&str; 2] = ["signature", "data"];
+
+/// Substrings of the `type` of an object that contains Thoughts or a piece of one.
+const KINDS: [&str; 6] =
+    ["thinking", "thought", "reasoning", "reflection", "summary_text", "signature"];
+
+/// The context of a value.
+#[derive(Clone, Copy)]
+struct ValueContext {
+    /// Whether the value is inside an object that contains Thoughts.
+    is_thinking: bool,
+    /// Whether a string at this position is the text of a Thought.
+    is_thought: bool,
+}
+
+pub(super) fn redact<'j>(
+    policy: &RedactionPolicy,
+    value: &'j Json,
+    thoughts: ThoughtRedaction,
+) -> Cow<'j, Json> {
+    let tree = value.tree();
+    let mut edits = RedactionEdits::new(policy, thoughts);
+    edits.visit(tree.root());
+    if edits.found.is_empty() {
+        return Cow::Borrowed(value);
+    }
+    edits.found.sort_by_key(|(range, _)| range.start);
+    let bytes = tree.bytes();
+    let (mut out, mut copied) = (Vec::with_capacity(bytes.len()), 0);
+    for (range, replacement) in edits.found {
+        out.extend_from_slice(bytes.get(copied..range.start).unwrap_or_default());
+        out.extend_from_slice(replacement.bytes());
+        copied = range.end;
+    }
+    out.extend_from_slice(bytes.get(copied..).unwrap_or_default());
+    Cow::Owned(Json::from_trusted(Bytes::from(out)))
+}
+
+struct RedactionEdits<'p> {
+    policy: &'p RedactionPolicy,
+    secrets: Vec<&'p Pattern>,
+    of_thoughts: Vec<&'p Pattern>,
+    /// The start offsets of values selected by the paths of `fields`.
+    removed: HashSet<usize>,
+    found: Vec<(Range<usize>, Json)>,
+}
+
+impl<'p> RedactionEdits<'p> {
+    fn new(policy: &'p RedactionPolicy, thoughts: ThoughtRedaction) -> Self {
+        let (secrets, of_thoughts) = match thoughts {
+            ThoughtRedaction::Redact => {
+                (policy.active_secret_patterns(), policy.active_thought_patterns())
+            }
+            ThoughtRedaction::Leave => {
+                (policy.active_secret_patterns(), policy.active_secret_patterns())
+            }
+            ThoughtRedaction::Anywhere => {
+                (policy.active_thought_patterns(), policy.active_thought_patterns())
+            }
+        };
+        Self { policy, secrets, of_thoughts, removed: HashSet::new(), found: Vec::new() }
+    }
+
+    /// Uses an explicit stack, so depth costs no call stack.
+    fn visit(&mut self, root: Node<'_>) {
+        let mut waiting = vec![(root, ValueContext { is_thinking: false, is_thought: false })];
+        while let Some((node, place)) = waiting.pop() {
+            if self.removed.contains(&node.range().start) {
+                self.remove(node);
+                continue;
+            }
+            match node.shape() {
+                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {}
+                JsonKind::String => self.string(node, place),
+                JsonKind::Array => waiting.extend(node.elements().map(|element| (element, place))),
+                JsonKind::Object => self.object(node, place, &mut waiting),
+            }
+        }
+    }
+
+    fn object<'t>(
+        &mut self,
+        node: Node<'t>,
+        place: ValueContext,
+        waiting: &mut Vec<(Node<'t>, ValueContext)>,
+    ) {
+        let is_thinking = place.is_thinking || holds_thoughts(node);
+        for (key, value) in node.members() {
+            let name = key.text().unwrap_or_default();
+            if self.policy.removes_member(&name) {
+                self.remove(value);
+            } else if !is_sealed(&name, is_thinking) {
+                self.follow_paths(&name, value);
+                let is_thought = is_thinking && TEXTS.contains(&&*name);
+                let is_named = THOUGHTS.contains(&&*name);
+                let place = ValueContext {
+                    is_thinking: is_thinking || is_named,
+                    is_thought: is_thought || is_named,
+                };
+                waiting.push((value, place));
+            }
+            if let Cow::Owned(redacted) = text::redact(&name, &self.secrets) {
+                self.found.push((key.range(), json::string(&redacted)));
+            }
+        }
+    }
+
+    fn string(&mut self, node: Node<'_>, place: ValueContext) {
+        let Some(value) = node.text() else { return };
+        let patterns = if place.is_thought { &self.of_thoughts } else { &self.secrets };
+        if let Cow::Owned(redacted) = text::redact(&value, patterns) {
+            self.found.push((node.range(), json::string(&redacted)));
+        }
+    }
+
+    fn remove(&mut self, node: Node<'_>) {
+        if !node.is(REDACTED) {
+            self.found.push((node.range(), json::string(REDACTED)));
+        }
+    }
+
+    /// Collects the values that the paths of `fields` select below a member of that name.
+    fn follow_paths(&mut self, name: &str, value: Node<'_>) {
+        let policy = self.policy;
+        for (_, paths) in policy.fields.iter().filter(|(key, _)| &**key == name) {
+            for path in paths {
+                self.follow(path, value);
+            }
+        }
+    }
+
+    fn follow(&mut self, path: &Name, value: Node<'_>) {
+        let mut reached = vec![value];
+        for step in path.split('.') {
+            let mut next = Vec::new();
+            while let Some(node) = reached.pop() {
+                reached.extend(node.elements());
+                // A duplicate name selects both values.
+                let members = node.members().filter(|(key, _)| key.is(step));
+                next.extend(members.map(|(_, value)| value));
+            }
+            reached = next;
+        }
+        self.removed.extend(reached.iter().map(|node| node.range().start));
+    }
+}
+
+/// Whether the object's own members mark it as containing Thoughts.
+fn holds_thoughts(node: Node<'_>) -> bool {
+    node.members().any(|(key, value)| {
+        if key.is("type") {
+            let kind = value.text().unwrap_or_default();
+            KINDS.iter().any(|known| kind.contains(known))
+        } else if key.is("message_type") {
+            value.is("reasoning_message") || value.is("hidden_reasoning_message")
+        } else {
+            key.is("thought") && value.bool() == Some(true)
+        }
+    })
+}
+
+/// Whether a member holds a sealed value.
+fn is_sealed(name: &str, is_thinking: bool) -> bool {
+    SEALS.contains(&name) || is_thinking && SEALS_OF_THOUGHTS.contains(&name)
+}

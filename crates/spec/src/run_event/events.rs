@@ -1,0 +1,558 @@
+//! The events of a run, one record each.
+//!
+//! The specification defines `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent`. It only names
+//! the others, whose members follow the system that the specification comes from. "Throughline
+//! extension" marks additions.
+
+use throughline_json::{Json, Name, Number, record, words};
+
+use crate::reasoning::Cadence;
+use crate::state::{
+    PlanStepRecord, ReflectionUsage, SummaryIntegrityCheck, SummaryRecord, UserQuestionAnswerSet,
+    UserQuestionItem,
+};
+
+words! {
+    /// The phase of a tool call.
+    ToolCallPhase {
+        /// The tool starts.
+        Start = "start",
+        /// The tool is running and reports progress. Throughline extension.
+        Progress = "progress",
+        /// The tool returned a result.
+        Success = "success",
+        /// The tool failed.
+        Error = "error",
+        /// The tool was skipped because a limit was reached.
+        Skipped = "skipped",
+    }
+}
+
+record! {
+    /// An error.
+    EventError {
+        /// The error message.
+        "message" => message: Name,
+    }
+}
+
+record! {
+    /// A tool started, returned, failed or was skipped.
+    ToolCallEvent is "tool_call" {
+        /// The phase of the call.
+        "phase" => phase: ToolCallPhase,
+        /// The name of the tool.
+        "name" => name: Name,
+        /// The id of the tool call.
+        "id" => id?: Name,
+        /// The arguments, verbatim.
+        "args" => args?: Json,
+        /// The result, verbatim.
+        "result" => result?: Json,
+        /// The error.
+        "error" => error?: EventError,
+        /// The duration in milliseconds.
+        "durationMs" => duration_ms?: Number,
+    }
+}
+
+words! {
+    /// The status of an approval.
+    ToolApprovalEventStatus {
+        /// The approval waits for a decision.
+        Pending = "pending",
+        /// The tool may run.
+        Approved = "approved",
+        /// The tool may not run.
+        Rejected = "rejected",
+    }
+}
+
+record! {
+    /// A tool call waits for a person's approval, or was decided.
+    ToolApprovalEvent is "tool_approval" {
+        /// The status of the approval.
+        "status" => status: ToolApprovalEventStatus,
+        /// The id of the approval.
+        "id" => id: Name,
+        /// The name of the tool.
+        "toolName" => tool_name: Name,
+        /// The id of the tool call.
+        "toolCallId" => tool_call_id?: Name,
+        /// The arguments, verbatim.
+        "args" => args?: Json,
+        /// The person who decided.
+        "decidedBy" => decided_by?: Name,
+        /// The person's comment.
+        "comment" => comment?: Name,
+    }
+}
+
+words! {
+    /// The status of a question.
+    UserQuestionEventStatus {
+        /// The question waits for an answer.
+        Pending = "pending",
+        /// The question was answered.
+        Answered = "answered",
+        /// The question was cancelled without an answer.
+        Cancelled = "cancelled",
+    }
+}
+
+record! {
+    /// The model asked the user a question, or the user answered.
+    UserQuestionEvent is "user_question" {
+        /// The status of the question.
+        "status" => status: UserQuestionEventStatus,
+        /// The id of the question.
+        "id" => id: Name,
+        /// The id of the tool call that asked the question.
+        "toolCallId" => tool_call_id: Name,
+        /// The questions.
+        "questions" => questions?: Vec<UserQuestionItem>,
+        /// The answers.
+        "answers" => answers?: UserQuestionAnswerSet,
+        /// The person who answered.
+        "answeredBy" => answered_by?: Name,
+        /// Whether free text is allowed.
+        "allowFreeText" => allow_free_text?: bool,
+    }
+}
+
+words! {
+    /// The source of a plan access.
+    PlanSource {
+        /// The model's plan tool.
+        ManageTodoList = "manage_todo_list",
+        /// The runtime.
+        System = "system",
+    }
+}
+
+words! {
+    /// An operation on the plan.
+    PlanOperation {
+        /// The plan was read.
+        Read = "read",
+        /// The plan was replaced.
+        Write = "write",
+        /// Some steps changed.
+        Update = "update",
+    }
+}
+
+record! {
+    /// The plan was read or changed. The event is a snapshot; the current plan is in the state.
+    PlanEvent is "plan" {
+        /// The source of the access.
+        "source" => source: PlanSource,
+        /// The operation.
+        "operation" => operation?: PlanOperation,
+        /// The steps of the plan.
+        "todoList" => todo_list?: Vec<PlanStepRecord>,
+        /// The version of the plan.
+        "version" => version?: u64,
+        /// The completed share of the plan, from 0 to 1.
+        "adherenceScore" => adherence_score?: Number,
+    }
+}
+
+record! {
+    /// Older messages were summarised.
+    SummarizationEvent is "summarization" {
+        /// The summary.
+        "summary" => summary: Name,
+        /// The number of messages that the summary replaces.
+        "messagesCompressed" => messages_compressed?: u64,
+        /// Input tokens of the summarization.
+        "inputTokens" => input_tokens?: u64,
+        /// Output tokens of the summarization.
+        "outputTokens" => output_tokens?: u64,
+        /// Input tokens read from the cache.
+        "cachedInputTokens" => cached_input_tokens?: u64,
+        /// Total tokens.
+        "totalTokens" => total_tokens?: u64,
+        /// The duration in milliseconds.
+        "durationMs" => duration_ms?: Number,
+        /// The previous summary.
+        "previousSummary" => previous_summary?: Name,
+        /// The token count of the conversation before.
+        "tokenCountBefore" => token_count_before?: u64,
+        /// The token count of the conversation after.
+        "tokenCountAfter" => token_count_after?: u64,
+        /// The number of archived tool results.
+        "archivedCount" => archived_count?: u64,
+        /// The summary in structured form.
+        "structuredSummary" => structured_summary?: SummaryRecord,
+        /// The result of the integrity check.
+        "integrity" => integrity?: SummaryIntegrityCheck,
+    }
+}
+
+record! {
+    /// The agent gave its final answer.
+    FinalAnswerEvent is "finalAnswer" {
+        /// The text of the answer.
+        "content" => content: Name,
+    }
+}
+
+record! {
+    /// Usage and limits of the run. All other members are kept as unknown.
+    #[derive(Default)]
+    MetadataEvent is "metadata" {
+        /// The provider's usage, verbatim.
+        "usage" => usage?: Json,
+        /// The name of the model.
+        "modelName" => model_name?: Name,
+        /// The limits of the run, verbatim.
+        "limits" => limits?: Json,
+    }
+}
+
+record! {
+    /// Another agent takes over.
+    HandoffEvent is "handoff" {
+        /// The agent that hands over.
+        "from" => from?: Name,
+        /// The agent that takes over.
+        "to" => to?: Name,
+        /// The tool that triggered the handoff.
+        "toolName" => tool_name: Name,
+    }
+}
+
+words! {
+    /// The direction that a guardrail checks.
+    GuardrailPhase {
+        /// Content sent to the model.
+        Request = "request",
+        /// Content returned by the model.
+        Response = "response",
+    }
+}
+
+words! {
+    /// The decision of a guardrail.
+    GuardrailDisposition {
+        /// The content is blocked.
+        Block = "block",
+        /// The content passes with a warning.
+        Warn = "warn",
+        /// The content passes.
+        Allow = "allow",
+    }
+}
+
+record! {
+    /// A guardrail reported a violation.
+    GuardrailEvent is "guardrail" {
+        /// The checked direction.
+        "phase" => phase: GuardrailPhase,
+        /// The id of the guardrail.
+        "guardrailId" => guardrail_id?: Name,
+        /// The display name of the guardrail.
+        "guardrailTitle" => guardrail_title?: Name,
+        /// The id of the violated rule.
+        "ruleId" => rule_id?: Name,
+        /// The display name of the rule.
+        "ruleTitle" => rule_title?: Name,
+        /// The decision.
+        "disposition" => disposition: GuardrailDisposition,
+        /// The reason for the decision.
+        "reason" => reason?: Name,
+        /// Additional details, verbatim.
+        "details" => details?: Vec<(Name, Json)>,
+    }
+}
+
+record! {
+    /// Progress of the run.
+    #[derive(Default)]
+    ProgressEvent is "progress" {
+        /// The current stage.
+        "stage" => stage?: Name,
+        /// A description of the stage for people.
+        "message" => message?: Name,
+        /// The completed share in percent.
+        "percent" => percent?: Number,
+        /// Additional details, verbatim.
+        "detail" => detail?: Json,
+    }
+}
+
+record! {
+    /// A piece of streamed text.
+    StreamEvent is "stream" {
+        /// The text of the piece.
+        "text" => text: Name,
+        /// Whether this is the last piece.
+        "isFinal" => is_final?: bool,
+        /// The id of the Item that the piece belongs to. Throughline extension.
+        "id" => id?: Name,
+    }
+}
+
+record! {
+    /// The run was cancelled.
+    #[derive(Default)]
+    CancelledEvent is "cancelled" {
+        /// The stage at which the run was cancelled.
+        "stage" => stage?: Name,
+        /// The reason.
+        "reason" => reason?: Name,
+    }
+}
+
+words! {
+    /// The phase of a subagent.
+    SubagentPhase {
+        /// The subagent starts.
+        Start = "start",
+        /// The subagent returned a result.
+        Result = "result",
+        /// The subagent failed.
+        Error = "error",
+        /// The subagent waits for a person.
+        Paused = "paused",
+    }
+}
+
+words! {
+    /// The source of a subagent's definition.
+    SubagentMode {
+        /// Declared in the configuration.
+        Registry = "registry",
+        /// Defined by the model at run time.
+        Adhoc = "adhoc",
+    }
+}
+
+record! {
+    /// A subagent started, returned, failed or paused.
+    SubagentEvent is "subagent" {
+        /// The phase of the subagent.
+        "phase" => phase: SubagentPhase,
+        /// The name or role of the subagent.
+        "name" => name: Name,
+        /// The id of this execution.
+        "id" => id: Name,
+        /// The source of the subagent's definition.
+        "mode" => mode: SubagentMode,
+        /// The id of the tool call that started the subagent.
+        "parentToolCallId" => parent_tool_call_id?: Name,
+        /// Whether other subagents run in parallel.
+        "parallel" => parallel?: bool,
+        /// The task of the subagent.
+        "input" => input?: Name,
+        /// The result of the subagent.
+        "content" => content?: Name,
+        /// The error.
+        "error" => error?: EventError,
+        /// The duration in milliseconds.
+        "durationMs" => duration_ms?: Number,
+    }
+}
+
+record! {
+    /// The agent recorded a reflection.
+    ReflectionEvent is "reflection" {
+        /// The id of the reflection.
+        "id" => id: Name,
+        /// The turn after which the reflection was made.
+        "turn" => turn: u64,
+        /// The text of the reflection.
+        "text" => text: Name,
+        /// The cadence that triggered the reflection.
+        "trigger" => trigger?: Cadence,
+        /// The duration in milliseconds.
+        "durationMs" => duration_ms?: Number,
+        /// The token usage.
+        "usage" => usage?: ReflectionUsage,
+        /// The tool calls that the reflection covers.
+        "toolCallIds" => tool_call_ids?: Vec<Name>,
+    }
+}
+
+record! {
+    /// A run started, waits, resumed or ended. Throughline extension.
+    RunStatusEvent is "run" {
+        /// The status: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+        "status" => status: Name,
+        /// The id of the run.
+        "runId" => run_id?: Name,
+        /// The name of the running agent.
+        "agent" => agent?: Name,
+        /// The reason for the status.
+        "reason" => reason?: Name,
+    }
+}
+
+words! {
+    /// The phase of a turn.
+    TurnPhase {
+        /// The model is called.
+        Start = "start",
+        /// The answer was accepted.
+        End = "end",
+        /// The answer was discarded.
+        Discarded = "discarded",
+    }
+}
+
+record! {
+    /// A model call started or ended. Throughline extension.
+    TurnEvent is "turn" {
+        /// The phase of the turn.
+        "phase" => phase: TurnPhase,
+        /// The turn, counted from 1.
+        "turn" => turn: u64,
+        /// The called model.
+        "model" => model?: Name,
+        /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
+        "purpose" => purpose?: Name,
+        /// Why the answer ended or was discarded.
+        "reason" => reason?: Name,
+        /// The ids of the answer's Items.
+        "items" => items?: Vec<Name>,
+    }
+}
+
+record! {
+    /// A message was sent to the model. The event records ephemeral messages too, which no Thread
+    /// stores. Throughline extension.
+    MessageEvent is "message" {
+        /// The role of the speaker.
+        "role" => role: Name,
+        /// The text of the message.
+        "content" => content: Name,
+        /// Whether the message is ephemeral, so that the Thread does not store it.
+        "ephemeral" => ephemeral?: bool,
+        /// The id of the Item.
+        "id" => id?: Name,
+    }
+}
+
+words! {
+    /// The phase of a Thought.
+    ThoughtPhase {
+        /// A piece of the Thought.
+        Delta = "delta",
+        /// The Thought is complete.
+        End = "end",
+    }
+}
+
+record! {
+    /// A Thought is streamed or complete. Throughline extension.
+    ThoughtEvent is "thought" {
+        /// The phase of the Thought.
+        "phase" => phase: ThoughtPhase,
+        /// The turn, counted from 1.
+        "turn" => turn: u64,
+        /// The readable text.
+        "text" => text?: Name,
+        /// The id of the Item.
+        "id" => id?: Name,
+        /// The number of sealed bytes.
+        "sealedBytes" => sealed_bytes?: u64,
+        /// Whether the text is the provider's summary instead of the Thought itself.
+        "summary" => summary?: bool,
+        /// The agent that produced the Thought.
+        "agent" => agent?: Name,
+    }
+}
+
+record! {
+    /// A limit of the run was reached. Throughline extension.
+    LimitEvent is "limit" {
+        /// The configured name of the limit.
+        "limit" => limit: Name,
+        /// The allowed value.
+        "allowed" => allowed: Number,
+        /// The actual value.
+        "actual" => actual: Number,
+    }
+}
+
+words! {
+    /// The outcome of a gate check.
+    GatePhase {
+        /// The model is called again.
+        Retried = "retried",
+        /// A retry produced a valid answer.
+        Recovered = "recovered",
+        /// All attempts failed.
+        Failed = "failed",
+    }
+}
+
+record! {
+    /// An answer failed a gate check, or passed after a retry. Throughline extension.
+    GateEvent is "gate" {
+        /// The outcome of the check.
+        "phase" => phase: GatePhase,
+        /// The number of model calls so far, counted from 1.
+        "attempt" => attempt: u64,
+        /// The action taken: `retry`, `retry-other`, `fallback`, `fail-fast`.
+        "action" => action?: Name,
+        /// The kind of failure.
+        "errorKind" => error_kind?: Name,
+        /// The error message.
+        "message" => message?: Name,
+        /// The name of the rule that decided, if it has one.
+        "rule" => rule?: Name,
+        /// The model that failed.
+        "fromModel" => from_model?: Name,
+        /// The model that is called next.
+        "toModel" => to_model?: Name,
+    }
+}
+
+record! {
+    /// The Fates of a request's Items and Seals. Throughline extension.
+    #[derive(Default)]
+    ReplayEvent is "replay" {
+        /// The turn, counted from 1.
+        "turn" => turn?: u64,
+        /// The number of Thoughts that were sent unchanged.
+        "kept" => kept?: u64,
+        /// The number of Thoughts that were restored.
+        "restored" => restored?: u64,
+        /// The number of Thoughts that were sent in another form.
+        "reshaped" => reshaped?: u64,
+        /// The number of Thoughts that were left out of this request.
+        "elided" => elided?: u64,
+        /// The reasons, each with a count.
+        "why" => why?: Vec<(Name, Json)>,
+        /// The same counts for Seals.
+        "seals" => seals?: Vec<(Name, Json)>,
+        /// The Fates in Item order as runs of equal values: `[first Item, fate, count]`. Items that
+        /// are neither Thoughts nor sealed are not counted.
+        "fates" => fates?: Json,
+    }
+}
+
+record! {
+    /// Usage and cost of a turn and of the run so far. Throughline extension.
+    #[derive(Default)]
+    UsageEvent is "usage" {
+        /// The model that answered.
+        "model" => model?: Name,
+        /// The requested model, by its provider's name.
+        "asked" => asked?: Name,
+        /// The configured label of the called account.
+        "account" => account?: Name,
+        /// The purpose of the call if it is not the next step.
+        "purpose" => purpose?: Name,
+        /// The token usage of this answer.
+        "usage" => usage?: ReflectionUsage,
+        /// The token usage of the run so far.
+        "total" => total?: ReflectionUsage,
+        /// The cost of this answer in US dollars.
+        "costUsd" => cost_usd?: Number,
+        /// The cost of the run so far in US dollars.
+        "totalCostUsd" => total_cost_usd?: Number,
+    }
+}

@@ -1,0 +1,271 @@
+//! Folds the events of a run into its turns, the attempts of each turn, and the Fates of Thoughts.
+//!
+//! The console, the trace and the thought map all use [`RunFold`], so they show the same numbers.
+//!
+//! An attempt is one model call. A turn has several attempts if the gate retries it, or if a
+//! process takes over a run whose previous process died during an answer. Older Journals have no
+//! `turn start` for resumed attempts. For these, the first event of an answer after `turn
+//! discarded` implies the missing start.
+
+#[cfg(test)]
+#[path = "run_fold_tests.rs"]
+mod run_fold_tests;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use throughline_json::{self as json, Name};
+
+use crate::run_event::{
+    ReplayEvent, RunEvent, ThoughtEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase, TurnEvent,
+    TurnPhase,
+};
+
+/// The counts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// The number of the last turn.
+    pub turns: u64,
+    /// Model calls for turns, without reflections and summaries.
+    pub attempts: u64,
+    /// Attempts whose answer was discarded.
+    pub discarded: u64,
+    /// Tool calls that were started.
+    pub tools: u64,
+    /// Thoughts in accepted answers.
+    pub thoughts: u64,
+    /// Size in bytes of the Seals of these Thoughts.
+    pub sealed_bytes: u64,
+    /// Thoughts sent back unchanged, summed over all model calls.
+    pub kept: u64,
+    /// Thoughts that were restored, summed over all model calls.
+    pub restored: u64,
+    /// Thoughts sent back in another form, summed over all model calls.
+    pub reshaped: u64,
+    /// Thoughts that were left out, summed over all model calls.
+    pub elided: u64,
+}
+
+impl RunCounts {
+    /// Writes the members `turns`, `attempts`, `discarded`, `tools` and `thoughts`.
+    pub fn write_members(&self, o: &mut json::Object<'_>) {
+        o.number("turns", self.turns).number("attempts", self.attempts);
+        o.number("discarded", self.discarded).number("tools", self.tools);
+        o.object("thoughts", |o| {
+            o.number("had", self.thoughts).number("sealed_bytes", self.sealed_bytes);
+            o.number("kept", self.kept).number("restored", self.restored);
+            o.number("reshaped", self.reshaped).number("elided", self.elided);
+        });
+    }
+}
+
+/// One model call of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The turn, counted from 1.
+    pub turn: u64,
+    /// The position among the attempts of this turn, counted from 1.
+    pub number: u64,
+    /// When the call started.
+    pub start: Timestamp,
+    /// The requested model, if the Journal contains it.
+    pub model: Option<Name>,
+    /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
+    pub purpose: Option<Name>,
+}
+
+impl Attempt {
+    fn new(at: Timestamp, event: &TurnEvent) -> Self {
+        let (model, purpose) = (event.model.clone(), event.purpose.clone());
+        Self { turn: event.turn, number: 1, start: at, model, purpose }
+    }
+
+    /// Whether the call is a reflection or a summary. These have no `turn end`.
+    pub fn is_side_call(&self) -> bool {
+        self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// The answer was accepted.
+    Accepted,
+    /// The answer was discarded.
+    Discarded,
+    /// The Journal has no end event; the next event of the run implies that the call is over.
+    Left,
+}
+
+/// How one event changed the attempts of a run. The changes apply in field order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptChange {
+    /// The attempt that was open before this event and has no end event.
+    pub left: Option<Attempt>,
+    /// The attempt that this event opens, through a `turn start` or by implication.
+    pub opened: Option<Attempt>,
+    /// The attempt that this event ends.
+    pub ended: Option<(Attempt, AttemptEnd)>,
+}
+
+/// Folds the events of one run in Journal order.
+#[derive(Clone, Debug, Default)]
+pub struct RunFold {
+    counts: RunCounts,
+    models: Vec<Name>,
+    open: Option<Attempt>,
+    /// The discarded attempt that is repeated if an event of an answer follows.
+    repeatable: Option<Attempt>,
+    /// The last attempt, used to number the attempts of its turn.
+    last: Option<Attempt>,
+    /// Tool calls that started and have not ended; a restarted call counts once.
+    started: BTreeSet<Name>,
+}
+
+impl RunFold {
+    /// Returns the counts so far.
+    pub fn counts(&self) -> RunCounts {
+        self.counts
+    }
+
+    /// Returns the requested models in the order of their first call.
+    pub fn models(&self) -> &[Name] {
+        &self.models
+    }
+
+    /// Returns the attempt in progress.
+    pub fn open(&self) -> Option<&Attempt> {
+        self.open.as_ref()
+    }
+
+    /// Records that events at this position were erased, so the end of the open attempt is unknown.
+    pub fn skip_erased(&mut self) {
+        self.open = None;
+        self.repeatable = None;
+    }
+
+    /// Folds the next event. Stream pieces may be omitted, because they do not affect the counts.
+    pub fn push(&mut self, at: Timestamp, event: &RunEvent) -> AttemptChange {
+        match event {
+            RunEvent::Turn(event) => self.turn(at, event),
+            RunEvent::Thought(event) => {
+                let change = self.answer();
+                self.thought(event);
+                change
+            }
+            RunEvent::Stream(_) | RunEvent::Usage(_) => self.answer(),
+            RunEvent::Replay(event) => {
+                let change = self.answer();
+                self.replay(event);
+                change
+            }
+            RunEvent::ToolCall(event) => {
+                self.tool(event);
+                AttemptChange::default()
+            }
+            RunEvent::Run(_) => {
+                self.repeatable = None;
+                AttemptChange { left: self.open.take(), ..AttemptChange::default() }
+            }
+            RunEvent::Gate(_) | RunEvent::Limit(_) => {
+                // The gate writes a start event for its retry, and nothing is repeated after a
+                // limit.
+                self.repeatable = None;
+                AttemptChange::default()
+            }
+            RunEvent::Reflection(_) | RunEvent::Summarization(_) => {
+                let left = self.open.take_if(|open| open.is_side_call());
+                AttemptChange { left, ..AttemptChange::default() }
+            }
+            RunEvent::ToolApproval(_)
+            | RunEvent::UserQuestion(_)
+            | RunEvent::Plan(_)
+            | RunEvent::FinalAnswer(_)
+            | RunEvent::Metadata(_)
+            | RunEvent::Handoff(_)
+            | RunEvent::Guardrail(_)
+            | RunEvent::Progress(_)
+            | RunEvent::Cancelled(_)
+            | RunEvent::Subagent(_)
+            | RunEvent::Message(_)
+            | RunEvent::Unknown(_) => AttemptChange::default(),
+        }
+    }
+
+    fn turn(&mut self, at: Timestamp, event: &TurnEvent) -> AttemptChange {
+        self.counts.turns = self.counts.turns.max(event.turn);
+        if event.phase == TurnPhase::Start {
+            let left = self.open.take();
+            let opened = self.begin(Attempt::new(at, event));
+            return AttemptChange { left, opened: Some(opened), ended: None };
+        }
+        let mut change = self.answer();
+        if self.open.is_none() && event.phase == TurnPhase::End {
+            // The start event was erased.
+            change.opened = Some(self.begin(Attempt::new(at, event)));
+        }
+        // A turn that is discarded before the model call has no attempt.
+        let Some(attempt) = self.open.take() else { return change };
+        let end = match event.phase {
+            TurnPhase::Start | TurnPhase::End => AttemptEnd::Accepted,
+            TurnPhase::Discarded => {
+                self.counts.discarded += u64::from(!attempt.is_side_call());
+                self.repeatable = Some(Attempt { start: at, ..attempt.clone() });
+                AttemptEnd::Discarded
+            }
+        };
+        change.ended = Some((attempt, end));
+        change
+    }
+
+    fn begin(&mut self, mut attempt: Attempt) -> Attempt {
+        self.repeatable = None;
+        let models = &mut self.models;
+        models.extend(attempt.model.clone().filter(|model| !models.contains(model)));
+        if !attempt.is_side_call() {
+            let before = self.last.as_ref().filter(|last| last.turn == attempt.turn);
+            attempt.number = before.map_or(1, |last| last.number + 1);
+            self.counts.attempts += 1;
+            self.last = Some(attempt.clone());
+        }
+        self.open = Some(attempt.clone());
+        attempt
+    }
+
+    /// Handles a part of an answer, which implies a start if the Journal has none after a discarded
+    /// attempt.
+    fn answer(&mut self) -> AttemptChange {
+        let repeated = self.repeatable.take().filter(|_| self.open.is_none());
+        let opened = repeated.map(|attempt| self.begin(attempt));
+        AttemptChange { opened, ..AttemptChange::default() }
+    }
+
+    fn thought(&mut self, event: &ThoughtEvent) {
+        if event.phase == ThoughtPhase::End {
+            self.counts.thoughts += 1;
+            self.counts.sealed_bytes += event.sealed_bytes.unwrap_or(0);
+        }
+    }
+
+    fn replay(&mut self, event: &ReplayEvent) {
+        self.counts.kept += event.kept.unwrap_or(0);
+        self.counts.restored += event.restored.unwrap_or(0);
+        self.counts.reshaped += event.reshaped.unwrap_or(0);
+        self.counts.elided += event.elided.unwrap_or(0);
+    }
+
+    fn tool(&mut self, event: &ToolCallEvent) {
+        match event.phase {
+            ToolCallPhase::Start => {
+                let is_new = event.id.clone().is_none_or(|id| self.started.insert(id));
+                self.counts.tools += u64::from(is_new);
+            }
+            ToolCallPhase::Progress => {}
+            ToolCallPhase::Success | ToolCallPhase::Error | ToolCallPhase::Skipped => {
+                if let Some(id) = &event.id {
+                    self.started.remove(id);
+                }
+            }
+        }
+    }
+}

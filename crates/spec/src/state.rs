@@ -1,0 +1,86 @@
+//! `SmartState`: the complete state of an agent's run as one document that can be stored, shown and
+//! resumed.
+//!
+//! Every record prints its members in document order, omits absent members and keeps unknown ones.
+//! Empty and absent lists are distinct, so a document survives parsing and printing. Dates are kept
+//! as written; [`crate::RawInstant`] parses them.
+
+mod approval;
+mod memory;
+mod plan;
+mod question;
+mod reflection;
+mod thread_state;
+mod tool_execution;
+
+use throughline_json::{Definitions, Json, Name, Nullable, record};
+
+pub use crate::state::approval::{PendingToolApproval, ToolApprovalResolution, ToolApprovalStatus};
+pub use crate::state::memory::{
+    MemoryFact, MemoryScope, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord,
+};
+pub use crate::state::plan::{Plan, PlanStepRecord, PlanStepStatus};
+pub use crate::state::question::{
+    PendingUserQuestion, QuestionTool, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
+    UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
+};
+pub use crate::state::reflection::{ReflectionRecord, ReflectionUsage};
+pub use crate::state::thread_state::{StateChange, ThreadState};
+pub use crate::state::tool_execution::{
+    ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
+};
+
+use crate::view::Message;
+
+record! {
+    /// The state of an agent's run.
+    #[derive(Default)]
+    SmartState {
+        /// The conversation.
+        "messages" => messages: Vec<Message>,
+        /// The tool executions.
+        "toolHistory" => tool_history?: Vec<ToolExecution>,
+        /// Tool executions whose results the model no longer sees in full.
+        "toolHistoryArchived" => tool_history_archived?: Vec<ToolExecution>,
+        /// The summaries of older messages, as text.
+        "summaries" => summaries?: Vec<Name>,
+        /// The summaries of older messages in structured form.
+        "summaryRecords" => summary_records?: Vec<SummaryRecord>,
+        /// Facts to remember.
+        "memoryFacts" => memory_facts?: Vec<MemoryFact>,
+        /// The current plan. `null` means that there is none; see [`SmartState::current_plan`].
+        "plan" => plan?: Nullable<Plan>,
+        /// The version of the latest plan.
+        "planVersion" => plan_version?: u64,
+        /// The notes between tool calls, for timelines and review.
+        "reflections" => reflections?: Vec<ReflectionRecord>,
+        /// Tool calls that wait for a person's decision or have received it.
+        "pendingApprovals" => pending_approvals?: Vec<PendingToolApproval>,
+        /// Questions that wait for a person's answer or have received it.
+        "pendingUserQuestions" => pending_user_questions?: Vec<PendingUserQuestion>,
+        /// Arbitrary data of the run and its caller, verbatim.
+        "ctx" => ctx?: Vec<(Name, Json)>,
+    }
+}
+
+impl SmartState {
+    /// Returns the JSON Schema of the state and its records.
+    pub fn schema() -> Json {
+        let mut definitions = Definitions::default();
+        let state = definitions.reference::<Self>();
+        // The state does not contain these two records; clients send them.
+        definitions.reference::<ToolApprovalResolution>();
+        definitions.reference::<UserQuestionResolution>();
+        let about = "The state of an agent's run. Undeclared members are kept.";
+        definitions.document("SmartState", about, |out| {
+            for (name, value) in state.tree().root().members() {
+                out.node(&name.text().unwrap_or_default(), value);
+            }
+        })
+    }
+
+    /// Returns the plan, if there is one.
+    pub fn current_plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()?.value()
+    }
+}

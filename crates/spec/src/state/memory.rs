@@ -1,0 +1,91 @@
+//! The memory of a run: structured summaries and single facts. The specification only names both
+//! records; their members follow the system that the specification comes from.
+
+use throughline_json::{Name, Nullable, Number, record, words};
+
+words! {
+    /// The scope of a fact.
+    MemoryScope {
+        /// This conversation.
+        Session = "session",
+        /// All conversations of this user.
+        User = "user",
+        /// All users of this workspace.
+        Workspace = "workspace",
+        /// All workspaces of this tenant.
+        Tenant = "tenant",
+    }
+}
+
+record! {
+    /// A fact to remember.
+    MemoryFact {
+        /// The subject of the fact.
+        "key" => key: Name,
+        /// The content of the fact.
+        "value" => value: Name,
+        /// The turn from which the fact comes.
+        "sourceTurn" => source_turn?: u64,
+        /// The confidence, from 0 to 1.
+        "confidence" => confidence?: Number,
+        /// The lifetime of the fact; `null` means unlimited.
+        "ttl" => ttl?: Nullable<Number>,
+        /// Whether the fact is obsolete.
+        "obsolete" => obsolete?: bool,
+        /// When the fact last changed.
+        "lastUpdatedAt" => last_updated_at?: Name,
+        /// The scope of the fact.
+        "scope" => scope?: MemoryScope,
+        /// Search tags.
+        "tags" => tags?: Vec<Name>,
+    }
+}
+
+record! {
+    /// A fact in a summary.
+    SummaryFactItem {
+        /// The subject of the fact.
+        "key" => key: Name,
+        /// The content of the fact.
+        "value" => value: Name,
+        /// The confidence, from 0 to 1.
+        "confidence" => confidence?: Number,
+        /// The source of the fact.
+        "source" => source?: Name,
+    }
+}
+
+record! {
+    /// The result of checking whether a summary kept the required facts.
+    SummaryIntegrityCheck {
+        /// Whether the check passed.
+        "passed" => passed: bool,
+        /// Whether a critical fact was lost.
+        "criticalFactLoss" => critical_fact_loss?: bool,
+        /// Whether an obsolete fact was revived.
+        "obsoleteFactRevived" => obsolete_fact_revived?: bool,
+        /// Notes on the check.
+        "notes" => notes?: Vec<Name>,
+    }
+}
+
+record! {
+    /// A structured summary of older messages.
+    #[derive(Default)]
+    SummaryRecord {
+        /// Facts that are valid.
+        "stable_facts" => stable_facts?: Vec<SummaryFactItem>,
+        /// Goals in progress.
+        "active_goals" => active_goals?: Vec<Name>,
+        /// Questions without an answer.
+        "open_questions" => open_questions?: Vec<Name>,
+        /// Facts that are obsolete.
+        "discarded_obsolete" => discarded_obsolete?: Vec<Name>,
+        /// The summary as the model wrote it.
+        "rawSummary" => raw_summary?: Name,
+        /// The result of the integrity check.
+        "integrity" => integrity?: SummaryIntegrityCheck,
+        /// When the summary was made.
+        "createdAt" => created_at?: Name,
+    }
+}

@@ -1,0 +1,53 @@
+//! The plan of a run: its steps, their owners and their exit criteria.
+
+use throughline_json::{Name, Number, record, words};
+
+words! {
+    /// The status of a step.
+    PlanStepStatus {
+        /// Not started.
+        NotStarted = "not-started",
+        /// In progress.
+        InProgress = "in-progress",
+        /// Completed.
+        Completed = "completed",
+        /// Blocked.
+        Blocked = "blocked",
+    }
+}
+
+record! {
+    /// One step of a plan.
+    PlanStepRecord {
+        /// The number of the step in the plan.
+        "id" => id: u64,
+        /// The task.
+        "step" => step: Name,
+        /// The owner of the step: `agent`, `user`, `tool`, or any other name.
+        "owner" => owner: Name,
+        /// The criterion for completion.
+        "exitCriteria" => exit_criteria: Name,
+        /// The evidence of completion.
+        "evidence" => evidence?: Name,
+        /// The status of the step.
+        "status" => status: PlanStepStatus,
+        /// A short title.
+        "title" => title?: Name,
+        /// A longer description.
+        "description" => description?: Name,
+    }
+}
+
+record! {
+    /// The current plan.
+    Plan {
+        /// The version, which grows with every change.
+        "version" => version: u64,
+        /// The steps in order.
+        "steps" => steps: Vec<PlanStepRecord>,
+        /// When the plan last changed.
+        "lastUpdated" => last_updated?: Name,
+        /// The completed share of the plan, from 0 to 1.
+        "adherenceScore" => adherence_score?: Number,
+    }
+}

@@ -1,0 +1,211 @@
+//! The model's questions to a person, and the person's answers.
+
+use throughline_json::{
+    self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json, Name, Object,
+    RecordMember, record, words,
+};
+
+words! {
+    /// The status of a question.
+    UserQuestionStatus {
+        /// The question waits for an answer.
+        Pending = "pending",
+        /// The question was answered.
+        Answered = "answered",
+        /// The question was cancelled without an answer.
+        Cancelled = "cancelled",
+        /// The answer was delivered to the model.
+        Executed = "executed",
+    }
+}
+
+words! {
+    /// The tool with which a model asks questions.
+    QuestionTool {
+        /// The only such tool.
+        AskUserQuestion = "ask_user_question",
+    }
+}
+
+record! {
+    /// One of the options of a question.
+    UserQuestionOption {
+        /// The text shown to the person.
+        "label" => label: Name,
+        /// The value returned to the model; see [`UserQuestionOption::answer`].
+        "value" => value?: Name,
+        /// A longer description.
+        "description" => description?: Name,
+        /// A preview of the effect of this option.
+        "preview" => preview?: Name,
+    }
+}
+
+impl UserQuestionOption {
+    /// Returns the value for the model if this option is chosen; the default is the label.
+    pub fn answer(&self) -> &Name {
+        self.value.as_ref().unwrap_or(&self.label)
+    }
+}
+
+record! {
+    /// One question.
+    UserQuestionItem {
+        /// The text of the question.
+        "question" => question: Name,
+        /// A short header of about twelve characters.
+        "header" => header?: Name,
+        /// Whether several options may be chosen; see [`UserQuestionItem::is_multi_select`].
+        "multiSelect" => multi_select?: bool,
+        /// The placeholder of the free text field.
+        "placeholder" => placeholder?: Name,
+        /// The options.
+        "options" => options?: Vec<UserQuestionOption>,
+        /// Whether an answer is required; see [`UserQuestionItem::is_required`].
+        "required" => required?: bool,
+    }
+}
+
+impl UserQuestionItem {
+    /// Whether several options may be chosen; `false` by default.
+    pub fn is_multi_select(&self) -> bool {
+        self.multi_select.unwrap_or(false)
+    }
+
+    /// Whether an answer is required; `true` by default.
+    pub fn is_required(&self) -> bool {
+        self.required.unwrap_or(true)
+    }
+}
+
+record! {
+    /// The answer to one question.
+    UserQuestionAnswer {
+        /// The values of the chosen options; a single one unless the question allows several.
+        "values" => values: Vec<Name>,
+        /// Free text, if it is allowed.
+        "freeText" => free_text?: Name,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+    }
+}
+
+/// Answers by question text, in the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserQuestionAnswerSet(pub Vec<(Name, UserQuestionAnswer)>);
+
+impl UserQuestionAnswerSet {
+    /// Returns the answer to a question; the last one if there are several.
+    pub fn get(&self, question: &str) -> Option<&UserQuestionAnswer> {
+        let found = self.0.iter().rev().find(|(asked, _)| &**asked == question);
+        found.map(|(_, answer)| answer)
+    }
+
+    /// Parses the document.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        DocumentRecord::read(&Fields::from_node(tree.root(), "UserQuestionAnswerSet")?)
+    }
+
+    /// Returns the document as JSON.
+    pub fn json(&self) -> Json {
+        json::object(|out| DocumentRecord::write(self, out))
+    }
+}
+
+impl DocumentRecord for UserQuestionAnswerSet {
+    const NAME: &'static str = "UserQuestionAnswerSet";
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let answer = definitions.reference::<UserQuestionAnswer>();
+        json::object(|out| {
+            out.string("type", "object").raw("additionalProperties", &answer);
+        })
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        let answer = |(question, node, path)| {
+            Ok((question, DocumentRecord::read(&Fields::from_node(node, path)?)?))
+        };
+        fields.entries().map(answer).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        for (question, answer) in &self.0 {
+            out.object(question, |out| DocumentRecord::write(answer, out));
+        }
+    }
+}
+
+impl RecordMember for UserQuestionAnswerSet {
+    fn expected() -> String {
+        "an object".to_owned()
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        definitions.reference::<Self>()
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.object(key)?.as_ref().map(DocumentRecord::read).transpose()
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.object(key, |out| DocumentRecord::write(self, out));
+    }
+}
+
+record! {
+    /// Questions that the model asked in one tool call, for which the run pauses.
+    PendingUserQuestion {
+        /// The id of the pending question.
+        "id" => id: Name,
+        /// The id of the tool call that asked the questions.
+        "toolCallId" => tool_call_id: Name,
+        /// The name of the tool.
+        "toolName" => tool_name: QuestionTool,
+        /// The questions.
+        "questions" => questions: Vec<UserQuestionItem>,
+        /// The status of the questions.
+        "status" => status: UserQuestionStatus,
+        /// When the questions were asked.
+        "requestedAt" => requested_at: Name,
+        /// When the questions were answered.
+        "answeredAt" => was_returned_by?: Name,
+        /// The person who answered.
+        "answeredBy" => answered_by?: Name,
+        /// The answers.
+        "answers" => answers?: UserQuestionAnswerSet,
+        /// Whether the person declined to answer.
+        "cancelled" => cancelled?: bool,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+        /// Whether free text was allowed when the questions were asked.
+        "allowFreeText" => allow_free_text?: bool,
+        /// Additional data, verbatim.
+        "metadata" => metadata?: Vec<(Name, Json)>,
+    }
+}
+
+record! {
+    /// A person's answer to a pending question, or the refusal to answer.
+    UserQuestionResolution {
+        /// The id of the question, or of its tool call.
+        "id" => id: Name,
+        /// The answers.
+        "answers" => answers?: UserQuestionAnswerSet,
+        /// The person who answers.
+        "answeredBy" => answered_by?: Name,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+        /// Whether the person declines to answer.
+        "cancelled" => cancelled?: bool,
+    }
+}
+
+impl UserQuestionResolution {
+    /// Whether the answer is for this question: the id matches the question or its tool call.
+    pub fn is_for(&self, question: &PendingUserQuestion) -> bool {
+        self.id == question.id || self.id == question.tool_call_id
+    }
+}

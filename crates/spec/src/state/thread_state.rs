@@ -1,0 +1,207 @@
+//! The state of a Thread, folded from its records.
+//!
+//! The state counts Items but does not contain them. Opening a Thread of a hundred thousand Items
+//! therefore reads only a checkpoint and the records after it. All other members of [`SmartState`]
+//! change through records of kind [`kind::STATE`], each an object with `set` (members that are
+//! replaced) and `add` (lists that grow).
+
+use bytes::Bytes;
+use throughline_core::{Fold, NewRecord, Record, StoreError, kind};
+use throughline_json::{self as json, InvalidDocument, Json, Name, Node, Tree};
+
+use crate::state::SmartState;
+use crate::view::Message;
+
+/// The state of a Thread, without its conversation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadState {
+    /// The number of Items in the Thread.
+    pub items: u64,
+    members: Vec<(Name, StateMember)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum StateMember {
+    Value(Json),
+    List(Vec<Json>),
+}
+
+/// A change of the state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StateChange {
+    /// Members of [`SmartState`] that are replaced, by their documented names.
+    pub set: Vec<(Name, Json)>,
+    /// Values that are appended to lists of [`SmartState`].
+    pub add: Vec<(Name, Json)>,
+}
+
+impl StateChange {
+    /// Creates an empty change.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces a member.
+    #[must_use]
+    pub fn set(mut self, member: &str, value: Json) -> Self {
+        self.set.push((Name::from(member), value));
+        self
+    }
+
+    /// Appends a value to a list.
+    #[must_use]
+    pub fn add(mut self, list: &str, value: Json) -> Self {
+        self.add.push((Name::from(list), value));
+        self
+    }
+
+    /// Appends another change.
+    pub fn merge(&mut self, other: StateChange) {
+        for (member, value) in other.set {
+            // A replacement overrides earlier replacements and additions of the same member.
+            self.set.retain(|(known, _)| *known != member);
+            self.add.retain(|(known, _)| *known != member);
+            self.set.push((member, value));
+        }
+        self.add.extend(other.add);
+    }
+
+    /// Whether the change is empty.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty()
+    }
+
+    /// Returns the record that stores the change.
+    pub fn record(&self) -> NewRecord {
+        let members = |out: &mut json::Object<'_>, members: &[(Name, Json)]| {
+            for (member, value) in members {
+                out.raw(member, value);
+            }
+        };
+        let change = json::object(|out| {
+            if !self.set.is_empty() {
+                out.object("set", |set| members(set, &self.set));
+            }
+            if !self.add.is_empty() {
+                out.array("add", |list| {
+                    for (member, value) in &self.add {
+                        list.object(|pair| {
+                            pair.raw(member, value);
+                        });
+                    }
+                });
+            }
+        });
+        NewRecord::new(kind::STATE, change.bytes().clone())
+    }
+}
+
+impl ThreadState {
+    /// Returns the whole state, with these messages as the conversation.
+    pub fn to_smart_state(&self, messages: Vec<Message>) -> Result<SmartState, InvalidDocument> {
+        let document = json::object(|out| {
+            out.array("messages", |_| {});
+            self.write(out);
+        });
+        let mut state = SmartState::parse(&document)?;
+        state.messages = messages;
+        Ok(state)
+    }
+
+    fn write(&self, out: &mut json::Object<'_>) {
+        for (name, member) in &self.members {
+            match member {
+                StateMember::Value(value) => out.raw(name, value),
+                StateMember::List(values) => out.array(name, |list| {
+                    for value in values {
+                        list.raw(value);
+                    }
+                }),
+            };
+        }
+    }
+
+    fn apply_change(&mut self, change: Node<'_>) {
+        for (name, value) in change.get("set").into_iter().flat_map(Node::members) {
+            if let Some(name) = name.name() {
+                self.set_member(name, StateMember::Value(value.json()));
+            }
+        }
+        let added = change.get("add").into_iter().flat_map(Node::elements);
+        for (name, value) in added.flat_map(Node::members) {
+            let Some(name) = name.name() else { continue };
+            let value = value.json();
+            match self.members.iter_mut().find(|(known, _)| *known == name) {
+                None => self.set_member(name, StateMember::List(vec![value])),
+                Some((_, StateMember::List(values))) => values.push(value),
+                Some((_, member @ StateMember::Value(_))) => {
+                    let mut values = match member {
+                        StateMember::Value(list) => {
+                            list.tree().root().elements().map(Node::json).collect()
+                        }
+                        StateMember::List(_) => Vec::new(),
+                    };
+                    values.push(value);
+                    *member = StateMember::List(values);
+                }
+            }
+        }
+    }
+
+    fn set_member(&mut self, name: Name, member: StateMember) {
+        match self.members.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = member,
+            None => self.members.push((name, member)),
+        }
+    }
+}
+
+impl Fold for ThreadState {
+    fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
+        match &*record.kind {
+            kind::ITEM => self.items += 1,
+            kind::STATE => {
+                // A change whose content was erased has no effect.
+                if let Some(content) = record.content.bytes() {
+                    let change = Tree::parse(content.clone()).map_err(|error| {
+                        let seq = record.seq;
+                        StoreError::Corrupt(
+                            format!("record {seq} is not a state change: {error}").into(),
+                        )
+                    })?;
+                    self.apply_change(change.root());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> Bytes {
+        let saved = json::object(|out| {
+            out.number("items", self.items);
+            out.object("state", |state| self.write(state));
+        });
+        saved.bytes().clone()
+    }
+
+    fn load(saved: &Bytes) -> Result<Self, StoreError> {
+        let damaged = || StoreError::Corrupt("a checkpoint cannot be read".into());
+        let tree = Tree::parse(saved.clone()).map_err(|_| damaged())?;
+        let items = tree.root().get("items").and_then(Node::u64).ok_or_else(damaged)?;
+        let members = tree.root().get("state").ok_or_else(damaged)?.members();
+        let member = |(name, value): (Node<'_>, Node<'_>)| {
+            let value = if value.is_array() {
+                StateMember::List(value.elements().map(Node::json).collect())
+            } else {
+                StateMember::Value(value.json())
+            };
+            Some((name.name()?, value))
+        };
+        Ok(Self { items, members: members.map(member).collect::<Option<_>>().ok_or_else(damaged)? })
+    }
+}
+
+#[cfg(test)]
+#[path = "thread_state_tests.rs"]
+mod thread_state_tests;

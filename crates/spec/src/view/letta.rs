@@ -1,0 +1,358 @@
+//! Letta's `ReasoningMessage` and `HiddenReasoningMessage`.
+//!
+//! Each Thought is one message with its own signature. Thoughts are never joined, because a
+//! signature is valid only for its own Thought. The view omits the identity, the format and the
+//! owner of the signature.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use throughline_core::{
+    Body, Item, ItemId, ItemPosition, Origin, ReasoningFormat, ReasoningSource, Role, Seal,
+    Thought, ThoughtKind, ThoughtRecord, tag,
+};
+use throughline_json::{
+    self as json, Fields, InvalidDocument, Json, Name, Object, Opaque, words, write_extras,
+};
+
+use crate::instant::RawInstant;
+
+/// The common members of Letta messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LettaHeader {
+    /// The id of the message.
+    pub id: Name,
+    /// When the message was created.
+    pub date: Timestamp,
+    /// The name of the sender.
+    pub name: Option<Name>,
+    /// The client's id of the message, by which retries are recognized.
+    pub otid: Option<Name>,
+    /// The id of the sender.
+    pub sender_id: Option<Name>,
+    /// The step of the run.
+    pub step_id: Option<Name>,
+    /// Whether the message belongs to a failed step.
+    pub is_err: Option<bool>,
+    /// The number in the run's event stream.
+    pub seq_id: Option<i64>,
+    /// The run.
+    pub run_id: Option<Name>,
+    /// Members that the document does not define, verbatim.
+    pub extras: Vec<(Name, Json)>,
+}
+
+/// Readable reasoning of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReasoningMessage {
+    /// The common members.
+    pub header: LettaHeader,
+    /// Whether a reasoning model produced the reasoning, or prompting did.
+    pub source: ReasoningSource,
+    /// The text of the reasoning.
+    pub reasoning: Arc<str>,
+    /// The model's signature, exactly as issued.
+    pub signature: Option<Opaque>,
+}
+
+words! {
+    /// Why reasoning is hidden.
+    HiddenState {
+        /// The provider sealed the reasoning.
+        Redacted = "redacted",
+        /// The provider did not return the reasoning.
+        Omitted = "omitted",
+    }
+}
+
+/// Unreadable reasoning of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiddenReasoningMessage {
+    /// The common members.
+    pub header: LettaHeader,
+    /// Why the reasoning is hidden.
+    pub state: HiddenState,
+    /// The sealed data, if the reasoning is redacted.
+    pub hidden_reasoning: Option<Opaque>,
+}
+
+/// Reasoning as Letta shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LettaReasoning {
+    /// Readable reasoning, or an empty text with a signature.
+    Shown(ReasoningMessage),
+    /// Unreadable reasoning.
+    Hidden(HiddenReasoningMessage),
+}
+
+const REASONING: &str = "reasoning_message";
+const HIDDEN: &str = "hidden_reasoning_message";
+const REASONING_MEMBERS: [&str; 13] = [
+    "id",
+    "date",
+    "name",
+    "message_type",
+    "otid",
+    "sender_id",
+    "step_id",
+    "is_err",
+    "seq_id",
+    "run_id",
+    "source",
+    "reasoning",
+    "signature",
+];
+const HIDDEN_MEMBERS: [&str; 12] = [
+    "id",
+    "date",
+    "name",
+    "message_type",
+    "otid",
+    "sender_id",
+    "step_id",
+    "is_err",
+    "seq_id",
+    "run_id",
+    "state",
+    "hidden_reasoning",
+];
+
+impl ReasoningMessage {
+    /// Parses the document: `id`, `date` and `reasoning` are required, `message_type` and `source`
+    /// have defaults.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        let fields = Fields::from_node(tree.root(), "ReasoningMessage")?;
+        Ok(Self {
+            header: LettaHeader::read(&fields, REASONING, &REASONING_MEMBERS)?,
+            source: fields.string_enum("source")?.unwrap_or_default(),
+            reasoning: fields.required_text("reasoning")?,
+            signature: fields.text("signature")?.map(Opaque::from),
+        })
+    }
+
+    /// Returns the document as JSON, without absent members.
+    pub fn json(&self) -> Json {
+        json::object(|out| {
+            self.header.write(out, REASONING);
+            out.string("source", self.source.as_str()).string("reasoning", &self.reasoning);
+            out.maybe_string("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
+            write_extras(out, &self.header.extras, &REASONING_MEMBERS);
+        })
+    }
+
+    /// Converts the message to an Item. With an `owner`, the signature becomes its Seal. Without
+    /// one, native reasoning keeps the document as its payload, tagged [`tag::LETTA_REASONING`],
+    /// and never becomes text for another model. Prompted reasoning becomes a plain Thought.
+    pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
+        let is_issued = self.source == ReasoningSource::ReasonerModel || self.signature.is_some();
+        let mut thought = thought(&self.header, &self.reasoning, ThoughtKind::Text);
+        thought.source = self.source;
+        let payload = is_issued.then(|| self.json());
+        item(
+            &self.header,
+            thought,
+            owner,
+            payload,
+            self.signature.as_ref().map(|s| (s, "/signature")),
+        )
+    }
+}
+
+impl HiddenReasoningMessage {
+    /// Parses the document: `id`, `date` and `state` are required, `message_type` has a default.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        let fields = Fields::from_node(tree.root(), "HiddenReasoningMessage")?;
+        let state = fields.string_enum("state")?.ok_or_else(|| {
+            fields.error("state", "is missing: it must be one of redacted, omitted")
+        })?;
+        Ok(Self {
+            header: LettaHeader::read(&fields, HIDDEN, &HIDDEN_MEMBERS)?,
+            state,
+            hidden_reasoning: fields.text("hidden_reasoning")?.map(Opaque::from),
+        })
+    }
+
+    /// Returns the document as JSON, without absent members.
+    pub fn json(&self) -> Json {
+        json::object(|out| {
+            self.header.write(out, HIDDEN);
+            out.string("state", self.state.as_str());
+            let hidden = self.hidden_reasoning.as_ref().map(Opaque::reveal_to_tenant);
+            out.maybe_string("hidden_reasoning", hidden);
+            write_extras(out, &self.header.extras, &HIDDEN_MEMBERS);
+        })
+    }
+
+    /// Converts the message to an Item. With an `owner`, the hidden data becomes its Seal. Without
+    /// one, the document is kept as the payload, tagged [`tag::LETTA_REASONING`].
+    pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
+        let thought = thought(&self.header, "", ThoughtKind::Encrypted);
+        let sealed = self.hidden_reasoning.as_ref().map(|data| (data, "/hidden_reasoning"));
+        item(&self.header, thought, owner, Some(self.json()), sealed)
+    }
+}
+
+impl LettaReasoning {
+    /// Returns the view of a Thought: shown with its signature, or hidden if nothing is readable.
+    /// `None` for other Items and for Thoughts that were never recorded (see
+    /// [`Thought::set_recorded_at`]).
+    pub fn from_item(item: &Item) -> Option<Self> {
+        let Body::Thought(thought) = &item.body else { return None };
+        let record = thought.record.as_deref()?;
+        let header = LettaHeader {
+            id: item.id.0.clone(),
+            date: record.created_at,
+            name: record.name.clone(),
+            otid: record.otid.clone(),
+            sender_id: record.sender_id.clone(),
+            step_id: record.step_id.clone(),
+            is_err: record.is_err,
+            seq_id: record.seq_id,
+            run_id: record.run_id.clone(),
+            extras: record.extras.clone(),
+        };
+        if let Some(kept) = Self::from_payload(thought) {
+            return Some(kept.with_header(header));
+        }
+        let seal = item.seals.iter().find_map(Seal::to_opaque);
+        let has_text = !thought.content.is_empty();
+        let is_shown = has_text || (thought.kind != ThoughtKind::Encrypted && seal.is_some());
+        Some(if is_shown {
+            let (source, reasoning) = (thought.source, thought.content.clone());
+            Self::Shown(ReasoningMessage { header, source, reasoning, signature: seal })
+        } else {
+            let state = if seal.is_some() { HiddenState::Redacted } else { HiddenState::Omitted };
+            Self::Hidden(HiddenReasoningMessage { header, state, hidden_reasoning: seal })
+        })
+    }
+
+    /// Returns the document as JSON.
+    pub fn json(&self) -> Json {
+        match self {
+            Self::Shown(message) => message.json(),
+            Self::Hidden(message) => message.json(),
+        }
+    }
+
+    /// Returns the document that an unowned Thought keeps as its payload.
+    fn from_payload(thought: &Thought) -> Option<Self> {
+        let payload = thought.payload.as_ref()?;
+        if thought.replay_compatibility.as_deref() != Some(tag::LETTA_REASONING) {
+            return None;
+        }
+        let shown = ReasoningMessage::parse(payload).map(Self::Shown);
+        shown.or_else(|_| HiddenReasoningMessage::parse(payload).map(Self::Hidden)).ok()
+    }
+
+    fn with_header(mut self, header: LettaHeader) -> Self {
+        match &mut self {
+            Self::Shown(message) => message.header = header,
+            Self::Hidden(message) => message.header = header,
+        }
+        self
+    }
+}
+
+impl LettaHeader {
+    /// Creates a header with an id and a date only.
+    pub fn new(id: impl Into<Name>, date: Timestamp) -> Self {
+        Self {
+            id: id.into(),
+            date,
+            name: None,
+            otid: None,
+            sender_id: None,
+            step_id: None,
+            is_err: None,
+            seq_id: None,
+            run_id: None,
+            extras: Vec::new(),
+        }
+    }
+
+    fn read(
+        fields: &Fields<'_>,
+        message_type: &str,
+        known: &[&str],
+    ) -> Result<Self, InvalidDocument> {
+        if fields.present("message_type").is_some_and(|node| !node.is(message_type)) {
+            return Err(fields.error("message_type", format!("must be {message_type}")));
+        }
+        let id = fields.required_text("id")?;
+        let date = fields
+            .text("date")?
+            .ok_or_else(|| fields.error("date", "is missing: it must be an ISO 8601 date-time"))?;
+        let date = RawInstant::Text(date).timestamp();
+        Ok(Self {
+            id,
+            date: date.map_err(|error| fields.error("date", format!("is invalid: {error}")))?,
+            name: fields.text("name")?,
+            otid: fields.text("otid")?,
+            sender_id: fields.text("sender_id")?,
+            step_id: fields.text("step_id")?,
+            is_err: fields.bool("is_err")?,
+            seq_id: fields.integer("seq_id")?,
+            run_id: fields.text("run_id")?,
+            extras: fields.extras(known),
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>, message_type: &str) {
+        out.string("id", &self.id).string("date", &self.date.to_string());
+        out.maybe_string("name", self.name.as_deref()).string("message_type", message_type);
+        out.maybe_string("otid", self.otid.as_deref());
+        out.maybe_string("sender_id", self.sender_id.as_deref());
+        out.maybe_string("step_id", self.step_id.as_deref());
+        if let Some(is_err) = self.is_err {
+            out.bool("is_err", is_err);
+        }
+        if let Some(seq_id) = self.seq_id {
+            out.raw("seq_id", &Json::from_trusted(seq_id.to_string().into()));
+        }
+        out.maybe_string("run_id", self.run_id.as_deref());
+    }
+
+    fn record(&self) -> ThoughtRecord {
+        ThoughtRecord {
+            created_at: self.date,
+            updated_at: self.date,
+            name: self.name.clone(),
+            sender_id: self.sender_id.clone(),
+            otid: self.otid.clone(),
+            run_id: self.run_id.clone(),
+            step_id: self.step_id.clone(),
+            seq_id: self.seq_id,
+            is_err: self.is_err,
+            extras: self.extras.clone(),
+        }
+    }
+}
+
+fn thought(header: &LettaHeader, content: &str, kind: ThoughtKind) -> Thought {
+    let mut thought = Thought::issued(content, kind, ReasoningFormat::unknown());
+    thought.record = Some(Box::new(header.record()));
+    thought
+}
+
+fn item(
+    header: &LettaHeader,
+    mut thought: Thought,
+    owner: Option<&Arc<Origin>>,
+    payload: Option<Json>,
+    sealed: Option<(&Opaque, &'static str)>,
+) -> Item {
+    if let (None, Some(payload)) = (owner, payload) {
+        thought.payload = Some(payload);
+        thought.replay_compatibility = Some(Name::from(tag::LETTA_REASONING));
+    }
+    let body = Body::Thought(thought);
+    let mut item =
+        Item::new(ItemId(header.id.clone()), ItemPosition::default(), Role::Assistant, body);
+    item.origin = owner.cloned();
+    if let (Some(owner), Some((opaque, at))) = (owner, sealed.filter(|(o, _)| !o.is_empty())) {
+        item.seals.push(Seal::new(opaque.bytes(), "letta.signature", Arc::clone(owner), at));
+    }
+    item
+}

@@ -1,0 +1,305 @@
+//! `LLMMessage`: one message of a conversation, in camelCase.
+//!
+//! A message has one text, a list of Thoughts and a list of calls, so it cannot express their
+//! order; the Items keep it. It also has no members for media, hosted steps, tool outcomes and the
+//! issuers of signatures. Unknown members are kept and printed again.
+
+use std::sync::Arc;
+
+use throughline_json::{
+    self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json, Name, Node, Object,
+    Opaque, SchemaBuilder, array_schema, words, write_extras,
+};
+
+words! {
+    /// The role of a message's speaker.
+    MessageRole {
+        /// The system prompt.
+        System = "system",
+        /// The user.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+        /// A tool result.
+        Tool = "tool",
+    }
+}
+
+words! {
+    /// Whether a thinking block is readable.
+    ThinkingKind {
+        /// Readable.
+        Thinking = "thinking",
+        /// Redacted by the provider: the content is empty, and the signature is the sealed data.
+        RedactedThinking = "redacted_thinking",
+    }
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The role of the speaker.
+    pub role: MessageRole,
+    /// The text; empty if the message has only Thoughts or calls.
+    pub content: Arc<str>,
+    /// Whether the model and all logs see the message, but the Thread does not store it. This is
+    /// not a visibility flag.
+    pub ephemeral: bool,
+    /// The Thoughts of an assistant message; usually empty. Signed blocks are sent back byte for
+    /// byte.
+    pub thinking_blocks: Vec<ThinkingBlock>,
+    /// The tool calls of an assistant message. Assistant messages print an empty list as `[]`;
+    /// others omit it.
+    pub tool_calls: Vec<MessageCall>,
+    /// The id of the call that a tool message answers.
+    pub tool_call_id: Option<Name>,
+    /// The name of the tool, on tool messages.
+    pub tool_name: Option<Name>,
+    /// Members that the document does not define, verbatim.
+    pub extras: Vec<(Name, Json)>,
+}
+
+/// One Thought of an assistant message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThinkingBlock {
+    /// Whether the block is readable.
+    pub kind: ThinkingKind,
+    /// The readable content; empty if redacted.
+    pub content: Arc<str>,
+    /// The provider's signature, or the sealed data of a redacted block, exactly as issued.
+    pub signature: Option<Opaque>,
+    /// Whether the block is a step of the provider's summary instead of the reasoning itself.
+    pub summary: Option<bool>,
+    /// The provider's opaque extras, verbatim.
+    pub provider_meta: Option<Json>,
+    /// Members that the document does not define, verbatim.
+    pub extras: Vec<(Name, Json)>,
+}
+
+/// One tool call of an assistant message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageCall {
+    /// The id of the call.
+    pub id: Name,
+    /// The name of the tool.
+    pub name: Name,
+    /// The arguments, verbatim.
+    pub args: Json,
+    /// The provider's opaque extras, verbatim, such as the `thoughtSignature` of a Gemini call.
+    pub provider_meta: Option<Json>,
+    /// Members that the document does not define, verbatim.
+    pub extras: Vec<(Name, Json)>,
+}
+
+const MESSAGE: [&str; 7] =
+    ["role", "content", "ephemeral", "thinkingBlocks", "toolCalls", "toolCallId", "toolName"];
+const BLOCK: [&str; 5] = ["type", "content", "signature", "summary", "providerMeta"];
+const CALL: [&str; 4] = ["id", "name", "args", "providerMeta"];
+
+impl Message {
+    /// Creates a text message.
+    pub fn new(role: MessageRole, content: impl Into<Arc<str>>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            ephemeral: false,
+            thinking_blocks: Vec::new(),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            tool_name: None,
+            extras: Vec::new(),
+        }
+    }
+
+    /// Parses the document. JSON `null` means absent.
+    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+        let tree = document.tree();
+        Self::read(&Fields::from_node(tree.root(), "LLMMessage")?)
+    }
+
+    /// Returns the document in camelCase, without absent members, except `toolCalls` on assistant
+    /// messages.
+    pub fn json(&self) -> Json {
+        json::object(|out| self.write(out))
+    }
+}
+
+impl DocumentRecord for Message {
+    const NAME: &'static str = "LLMMessage";
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        let block = {
+            let mut shape = SchemaBuilder::new(definitions);
+            shape.required::<ThinkingKind>("type", "Whether the block is readable.");
+            shape.required::<Name>("content", "The readable content; empty if redacted.");
+            shape.optional::<Name>(
+                "signature",
+                "The provider's signature or sealed data, as issued.",
+            );
+            shape.optional::<bool>(
+                "summary",
+                "Whether the block is a step of the provider's summary.",
+            );
+            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.finish()
+        };
+        let call = {
+            let mut shape = SchemaBuilder::new(definitions);
+            shape.required::<Name>("id", "The id of the call.");
+            shape.required::<Name>("name", "The name of the tool.");
+            shape.required::<Json>("args", "The arguments, verbatim.");
+            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+            shape.finish()
+        };
+        let mut shape = SchemaBuilder::new(definitions);
+        shape.required::<MessageRole>("role", "The role of the speaker.");
+        shape.required::<Name>(
+            "content",
+            "The text; empty if the message has only Thoughts or calls.",
+        );
+        shape.optional::<bool>(
+            "ephemeral",
+            "Seen by the model and all logs, never stored in the Thread.",
+        );
+        shape.member(
+            "thinkingBlocks",
+            "The Thoughts of an assistant message.",
+            &array_schema(&block),
+        );
+        shape.member("toolCalls", "The tool calls of an assistant message.", &array_schema(&call));
+        shape.optional::<Name>("toolCallId", "The id of the call that a tool message answers.");
+        shape.optional::<Name>("toolName", "The name of the tool, on tool messages.");
+        shape.finish()
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        let role = fields.string_enum("role")?.ok_or_else(|| {
+            fields.error("role", "is missing: it must be one of system, user, assistant, tool")
+        })?;
+        let blocks = fields.list("thinkingBlocks")?;
+        let calls = fields.list("toolCalls")?;
+        let only_of = |key, owner, is_given: bool| {
+            let is_right = !is_given || role == owner;
+            let problem = || format!("is allowed only on {owner} messages");
+            if is_right { Ok(()) } else { Err(fields.error(key, problem())) }
+        };
+        only_of("thinkingBlocks", MessageRole::Assistant, !blocks.is_empty())?;
+        only_of("toolCalls", MessageRole::Assistant, !calls.is_empty())?;
+        only_of("toolCallId", MessageRole::Tool, fields.present("toolCallId").is_some())?;
+        only_of("toolName", MessageRole::Tool, fields.present("toolName").is_some())?;
+        Ok(Self {
+            role,
+            content: fields.required_text("content")?,
+            ephemeral: fields.bool("ephemeral")?.unwrap_or(false),
+            thinking_blocks: blocks.iter().map(ThinkingBlock::read).collect::<Result<_, _>>()?,
+            tool_calls: calls.iter().map(MessageCall::read).collect::<Result<_, _>>()?,
+            tool_call_id: fields.text("toolCallId")?,
+            tool_name: fields.text("toolName")?,
+            extras: fields.extras(&MESSAGE),
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        out.string("role", self.role.as_str()).string("content", &self.content);
+        if self.ephemeral {
+            out.bool("ephemeral", true);
+        }
+        if !self.thinking_blocks.is_empty() {
+            out.array("thinkingBlocks", |list| {
+                for block in &self.thinking_blocks {
+                    list.object(|out| block.write(out));
+                }
+            });
+        }
+        if self.role == MessageRole::Assistant {
+            out.array("toolCalls", |list| {
+                for call in &self.tool_calls {
+                    list.object(|out| call.write(out));
+                }
+            });
+        }
+        out.maybe_string("toolCallId", self.tool_call_id.as_deref());
+        out.maybe_string("toolName", self.tool_name.as_deref());
+        write_extras(out, &self.extras, &MESSAGE);
+    }
+}
+
+impl ThinkingBlock {
+    /// Creates a readable block.
+    pub fn thinking(content: impl Into<Arc<str>>, signature: Option<Opaque>) -> Self {
+        Self {
+            kind: ThinkingKind::Thinking,
+            content: content.into(),
+            signature,
+            summary: None,
+            provider_meta: None,
+            extras: Vec::new(),
+        }
+    }
+
+    /// Creates a block with sealed data only.
+    pub fn redacted(data: Option<Opaque>) -> Self {
+        Self { kind: ThinkingKind::RedactedThinking, ..Self::thinking("", data) }
+    }
+
+    pub(super) fn json(&self) -> Json {
+        json::object(|out| self.write(out))
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        let kind = fields.string_enum("type")?.ok_or_else(|| {
+            fields.error("type", "is missing: it must be one of thinking, redacted_thinking")
+        })?;
+        let content = match kind {
+            ThinkingKind::Thinking => fields.required_text("content")?,
+            ThinkingKind::RedactedThinking => fields.text("content")?.unwrap_or_default(),
+        };
+        Ok(Self {
+            kind,
+            content,
+            signature: fields.text("signature")?.map(Opaque::from),
+            summary: fields.bool("summary")?,
+            provider_meta: fields.present("providerMeta").map(Node::json),
+            extras: fields.extras(&BLOCK),
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        out.string("type", self.kind.as_str()).string("content", &self.content);
+        out.maybe_string("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
+        if let Some(summary) = self.summary {
+            out.bool("summary", summary);
+        }
+        if let Some(meta) = &self.provider_meta {
+            out.raw("providerMeta", meta);
+        }
+        write_extras(out, &self.extras, &BLOCK);
+    }
+}
+
+impl MessageCall {
+    pub(super) fn json(&self) -> Json {
+        json::object(|out| self.write(out))
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
+        let args = fields.present("args").map(Node::json);
+        Ok(Self {
+            id: fields.required_text("id")?,
+            name: fields.required_text("name")?,
+            args: args.ok_or_else(|| {
+                fields.error("args", "is missing: use {} if there are no arguments")
+            })?,
+            provider_meta: fields.present("providerMeta").map(Node::json),
+            extras: fields.extras(&CALL),
+        })
+    }
+
+    fn write(&self, out: &mut Object<'_>) {
+        out.string("id", &self.id).string("name", &self.name).raw("args", &self.args);
+        if let Some(meta) = &self.provider_meta {
+            out.raw("providerMeta", meta);
+        }
+        write_extras(out, &self.extras, &CALL);
+    }
+}

@@ -1,0 +1,451 @@
+//! Checks whether one turn's reasoning can be replayed: the specification's `ReplayAudit`, and the
+//! codec for `reasoning_details`.
+//!
+//! Every element is checked separately. An empty signature counts as none, and one signed element
+//! does not excuse the others. The requirements depend on an element's format, because each
+//! provider attaches its handle elsewhere. This audit covers a stored turn; the codec crate audits
+//! outgoing requests rule by rule.
+
+use std::collections::HashSet;
+
+use throughline_core::{Contract, Origin, ReasoningFormat, Target, Vendor};
+use throughline_json::{self as json, Array, Json, Name, Object};
+
+use crate::view::details::{ReasoningItem, parse_details, print_details};
+
+const DETAILS: &str = "reasoning_details";
+
+/// When a turn's reasoning must be sent back. A model's profile calls this its [`Contract`].
+pub use throughline_core::Contract as ReplayContract;
+
+/// A pure, stateless translator between a provider's native reasoning and typed items.
+pub trait ReasoningCodec {
+    /// Returns the reasoning of a response in order. Unknown kinds are kept verbatim.
+    fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
+
+    /// Returns the assistant message with these items, for the next request. Without items the
+    /// message is unchanged.
+    fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json;
+
+    /// Returns when the provider of these items requires them back: the strictest contract of their
+    /// formats.
+    fn replay_contract(&self, items: &[ReasoningItem]) -> ReplayContract {
+        let contracts = items.iter().map(|item| item.format().replay_contract());
+        contracts.fold(Contract::Stateless, |strictest, contract| match (strictest, contract) {
+            (Contract::AlwaysRequired, _) | (_, Contract::AlwaysRequired) => {
+                Contract::AlwaysRequired
+            }
+            (Contract::RequiredWithTools, _) | (_, Contract::RequiredWithTools) => {
+                Contract::RequiredWithTools
+            }
+            (Contract::Stateless, Contract::Stateless) => Contract::Stateless,
+        })
+    }
+
+    /// Checks whether these items satisfy that contract.
+    fn audit(&self, items: &[ReasoningItem], next_turn_carries_tools: bool) -> ReplayAudit {
+        audit_replay(items, self.replay_contract(items), next_turn_carries_tools)
+    }
+}
+
+/// The default codec, which reads and writes `reasoning_details` for all providers of
+/// OpenRouter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenRouterReasoningCodec;
+
+impl ReasoningCodec for OpenRouterReasoningCodec {
+    /// Reads a message, or a whole response whose first choice contains one.
+    fn parse_response(&self, response: &Json) -> Vec<ReasoningItem> {
+        let tree = response.tree();
+        let message = tree.root().at("/choices/0/message").unwrap_or(tree.root());
+        let details = message.get(DETAILS).map(throughline_json::Node::json);
+        details.and_then(|details| parse_details(&details)).unwrap_or_default()
+    }
+
+    fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json {
+        if items.is_empty() {
+            return message.clone();
+        }
+        let tree = message.tree();
+        json::object(|out| {
+            for (key, value) in tree.root().members().filter(|(key, _)| !key.is(DETAILS)) {
+                out.node(&key.text().unwrap_or_default(), value);
+            }
+            out.raw(DETAILS, &print_details(items));
+        })
+    }
+}
+
+/// Checks whether a turn's items satisfy their provider's contract.
+///
+/// This function looks only at the items. [`ReplayTurn`] also considers the turn's tool calls, its
+/// author and the next model.
+pub fn audit_replay(
+    items: &[ReasoningItem],
+    contract: ReplayContract,
+    next_turn_carries_tools: bool,
+) -> ReplayAudit {
+    ReplayTurn::new(items).audit(contract, next_turn_carries_tools)
+}
+
+/// One assistant turn and its context.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayTurn<'t> {
+    items: &'t [ReasoningItem],
+    calls: &'t [Name],
+    issuer: Option<&'t Origin>,
+    target: Option<&'t Target>,
+}
+
+impl<'t> ReplayTurn<'t> {
+    /// Creates a turn of which only the reasoning is known.
+    pub fn new(items: &'t [ReasoningItem]) -> Self {
+        Self { items, calls: &[], issuer: None, target: None }
+    }
+
+    /// Sets the ids of the turn's tool calls, in order.
+    #[must_use]
+    pub fn with_calls(self, calls: &'t [Name]) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Sets the model that produced the turn.
+    #[must_use]
+    pub fn with_issuer(self, issuer: &'t Origin) -> Self {
+        Self { issuer: Some(issuer), ..self }
+    }
+
+    /// Sets the target of the next request.
+    #[must_use]
+    pub fn with_target(self, target: &'t Target) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    /// Audits the turn. If the contract does not apply there are no violations, because reasoning
+    /// can be omitted.
+    pub fn audit(self, contract: ReplayContract, next_turn_carries_tools: bool) -> ReplayAudit {
+        let is_signed = |item: &&ReasoningItem| item.sealed().is_some();
+        let mut formats: Vec<_> = self.items.iter().map(ReasoningItem::format).collect();
+        formats.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        formats.dedup();
+        let mut audit = ReplayAudit {
+            item_count: self.items.len(),
+            signed_count: self.items.iter().filter(is_signed).count(),
+            formats,
+            violations: Vec::new(),
+        };
+        let applies = match contract {
+            Contract::Stateless => false,
+            Contract::RequiredWithTools => next_turn_carries_tools || self.calls_require_replay(),
+            Contract::AlwaysRequired => true,
+        };
+        if applies {
+            self.check_items(&mut audit.violations);
+            self.check_order(&mut audit.violations);
+            self.check_calls(&mut audit.violations);
+            let is_unsigned = audit.item_count > 0 && audit.signed_count == 0;
+            if is_unsigned && audit.violations.is_empty() {
+                let formats = audit.formats.clone();
+                audit.violations.push(ReplayViolation::MissingSignaturesForStrictProvider {
+                    contract,
+                    formats,
+                });
+            }
+        }
+        audit
+    }
+
+    /// Whether the turn's own calls require its reasoning, whatever follows. Anthropic requires it
+    /// only if the next turn contains a result; Gemini and OpenAI as soon as there is a call.
+    fn calls_require_replay(self) -> bool {
+        let counts = |item: &ReasoningItem| {
+            matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
+        };
+        !self.calls.is_empty() && self.items.iter().any(counts)
+    }
+
+    /// Checks that each element has the handle its format requires, and that the target can read
+    /// it.
+    fn check_items(self, violations: &mut Vec<ReplayViolation>) {
+        let mut signed = self.items.iter().filter(|item| item.sealed().is_some());
+        let owner = signed.find_map(|item| item.format().vendor());
+        for (item, element) in self.items.iter().enumerate() {
+            let format = element.format();
+            if element.sealed().is_none() && must_be_sealed(element) {
+                violations.push(ReplayViolation::Unsigned { item, format });
+            } else if element.sealed().is_some() && self.is_foreign(&format, owner) {
+                violations.push(ReplayViolation::Foreign { item, format });
+            }
+        }
+    }
+
+    /// Whether another vendor than the turn's author sealed the element, or the target cannot read
+    /// it.
+    fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
+        let is_strangers = format.vendor().is_some() && format.vendor() != owner;
+        let is_misdirected = self.issuer.zip(self.target).is_some_and(|(issuer, target)| {
+            let to = &target.origin;
+            let is_elsewhere = issuer.provider != to.provider || issuer.endpoint != to.endpoint;
+            let bound = target.profile.bound;
+            is_elsewhere
+                || bound.account && issuer.account != to.account
+                || bound.model && !target.profile.reads_seals_of(&issuer.family)
+        });
+        is_strangers || is_misdirected
+    }
+
+    /// Checks that the elements are as issued: each once, complete and in order.
+    fn check_order(self, violations: &mut Vec<ReplayViolation>) {
+        let mut seen = HashSet::new();
+        let mut highest: Option<u64> = None;
+        for (item, element) in self.items.iter().enumerate() {
+            let index = element.meta().and_then(|meta| meta.index);
+            if element.sealed().is_some_and(|(seal, _)| !seen.insert(seal.reveal_to_tenant())) {
+                violations.push(ReplayViolation::Duplicated { item });
+            }
+            if index < highest && index.is_some() {
+                violations.push(ReplayViolation::OutOfOrder { item });
+            }
+            let before = item.checked_sub(1).and_then(|before| self.items.get(before));
+            if index.is_some() && before.is_some_and(|before| is_fragment(before, element)) {
+                violations.push(ReplayViolation::Fragmented { item });
+            }
+            highest = highest.max(index);
+        }
+    }
+
+    /// Checks that the turn's first call is signed, where signatures belong to calls. Of parallel
+    /// calls, only the first is signed.
+    fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
+        let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
+        let Some(first) =
+            self.calls.first().filter(|_| self.items.iter().any(|item| is_googles(&item)))
+        else {
+            return;
+        };
+        let attaches = |item: &ReasoningItem| match item.meta().and_then(|meta| meta.id.as_ref()) {
+            Some(id) => id == first || !self.calls.contains(id),
+            None => true,
+        };
+        let mut handles = self.items.iter().filter(is_googles);
+        if !handles.any(|item| item.sealed().is_some() && attaches(item)) {
+            violations.push(ReplayViolation::UnsignedCall { call: first.clone() });
+        }
+    }
+}
+
+/// Whether an element of its format is rejected without its handle. Anthropic signs every readable
+/// block, and an encrypted element without data is empty.
+fn must_be_sealed(element: &ReasoningItem) -> bool {
+    match element {
+        ReasoningItem::Text { meta, .. } => {
+            meta.format.as_ref().and_then(ReasoningFormat::vendor) == Some(Vendor::Anthropic)
+        }
+        ReasoningItem::Encrypted { .. } => true,
+        ReasoningItem::Summary { .. } | ReasoningItem::Unknown(_) => false,
+    }
+}
+
+/// Whether two elements are stream fragments of one text: the same index, and the first is
+/// unsigned.
+fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
+    let index = |item: &ReasoningItem| item.meta().and_then(|meta| meta.index);
+    let are_texts =
+        matches!((before, element), (ReasoningItem::Text { .. }, ReasoningItem::Text { .. }));
+    are_texts
+        && index(before) == index(element)
+        && before.sealed().is_none()
+        && must_be_sealed(element)
+}
+
+/// The result of auditing a turn's reasoning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayAudit {
+    /// The number of reasoning elements.
+    pub item_count: usize,
+    /// The number of elements with a non-empty Seal.
+    pub signed_count: usize,
+    /// The formats, sorted by name, without duplicates.
+    pub formats: Vec<ReasoningFormat>,
+    /// All reasons why a replay would fail.
+    pub violations: Vec<ReplayViolation>,
+}
+
+impl ReplayAudit {
+    /// Whether the turn can be replayed unchanged.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Returns the first violation.
+    pub fn violation(&self) -> Option<&ReplayViolation> {
+        self.violations.first()
+    }
+
+    /// Returns the document's JSON: `item_count`, `signed_count`, `formats`, the first `violation`
+    /// if there is one, and all `violations`.
+    pub fn json(&self) -> Json {
+        json::object(|out| self.write(out))
+    }
+
+    /// Writes the document's members into an object.
+    pub fn write(&self, out: &mut Object<'_>) {
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        out.number("item_count", number(self.item_count));
+        out.number("signed_count", number(self.signed_count));
+        out.array("formats", |list| write_formats(list, &self.formats));
+        if let Some(first) = self.violation() {
+            out.raw("violation", &first.json());
+        }
+        out.array("violations", |list| {
+            for violation in &self.violations {
+                list.raw(&violation.json());
+            }
+        });
+    }
+}
+
+fn write_formats(list: &mut Array<'_>, formats: &[ReasoningFormat]) {
+    for format in formats {
+        list.string(format.as_str());
+    }
+}
+
+/// One reason why the replay of a turn would fail. [`Missing`](Self::Missing) and
+/// [`Invalid`](Self::Invalid) cannot be detected in the turn alone: they need the outgoing request
+/// or the original response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayViolation {
+    /// The provider requires its reasoning back, and nothing in the turn is signed.
+    MissingSignaturesForStrictProvider {
+        /// The provider's contract.
+        contract: ReplayContract,
+        /// The formats in the turn.
+        formats: Vec<ReasoningFormat>,
+    },
+    /// An element lacks its signature or data, or has an empty one.
+    Unsigned {
+        /// The index of the element.
+        item: usize,
+        /// The format of the element.
+        format: ReasoningFormat,
+    },
+    /// A tool call lacks its signature.
+    UnsignedCall {
+        /// The id of the call.
+        call: Name,
+    },
+    /// Reasoning that the provider requires back is missing.
+    Missing,
+    /// A sealed element was altered: its text, its Seal, or the content before it.
+    Invalid {
+        /// The index of the element.
+        item: usize,
+        /// The format of the element.
+        format: ReasoningFormat,
+    },
+    /// Another vendor than the turn's author sealed the element, or the target cannot read it.
+    Foreign {
+        /// The index of the element.
+        item: usize,
+        /// The format of the element.
+        format: ReasoningFormat,
+    },
+    /// An element is a stream fragment of the previous one.
+    Fragmented {
+        /// The index of the element.
+        item: usize,
+    },
+    /// An element follows one that was issued later.
+    OutOfOrder {
+        /// The index of the element.
+        item: usize,
+    },
+    /// An element repeats a Seal of the same turn.
+    Duplicated {
+        /// The index of the element.
+        item: usize,
+    },
+}
+
+impl ReplayViolation {
+    /// Returns the documented name.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::MissingSignaturesForStrictProvider { .. } => {
+                "missing_signatures_for_strict_provider"
+            }
+            Self::Unsigned { .. } => "unsigned",
+            Self::UnsignedCall { .. } => "unsigned_call",
+            Self::Missing => "missing",
+            Self::Invalid { .. } => "invalid",
+            Self::Foreign { .. } => "foreign",
+            Self::Fragmented { .. } => "fragmented",
+            Self::OutOfOrder { .. } => "out_of_order",
+            Self::Duplicated { .. } => "duplicated",
+        }
+    }
+
+    /// Returns the violation as JSON: the `kind`, its details, and a `message` for people.
+    pub fn json(&self) -> Json {
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        json::object(|out| {
+            out.string("kind", self.as_str());
+            match self {
+                Self::MissingSignaturesForStrictProvider { contract, formats } => {
+                    out.string("contract", contract.as_str());
+                    out.array("formats", |list| write_formats(list, formats));
+                }
+                Self::Missing => {}
+                Self::Unsigned { item, format }
+                | Self::Invalid { item, format }
+                | Self::Foreign { item, format } => {
+                    out.number("item", number(*item)).string("format", format.as_str());
+                }
+                Self::UnsignedCall { call } => {
+                    out.string("call", call);
+                }
+                Self::Fragmented { item }
+                | Self::OutOfOrder { item }
+                | Self::Duplicated { item } => {
+                    out.number("item", number(*item));
+                }
+            }
+            out.string("message", &self.to_string());
+        })
+    }
+}
+
+impl std::fmt::Display for ReplayViolation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MissingSignaturesForStrictProvider { contract, .. } => {
+                write!(f, "the contract is {contract}, but no element of this turn is signed")
+            }
+            Self::Unsigned { item, format } => {
+                write!(f, "element {item} of format {format} has no signature")
+            }
+            Self::UnsignedCall { call } => {
+                write!(f, "the first tool call, {call}, has no signature")
+            }
+            Self::Missing => f.write_str("required reasoning is missing"),
+            Self::Invalid { item, format } => write!(
+                f,
+                "element {item} of format {format} has a Seal that does not match its content"
+            ),
+            Self::Foreign { item, format } => write!(
+                f,
+                "element {item} of format {format} has a Seal that the target model did not issue"
+            ),
+            Self::Fragmented { item } => {
+                write!(f, "element {item} is a stream fragment of the previous element")
+            }
+            Self::OutOfOrder { item } => {
+                write!(f, "element {item} follows an element that was issued later")
+            }
+            Self::Duplicated { item } => {
+                write!(f, "element {item} repeats a Seal of this turn")
+            }
+        }
+    }
+}
