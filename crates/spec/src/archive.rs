@@ -1,7 +1,7 @@
 //! Port for reading stored data: lists, verification, exports and keys of one tenant.
 //!
-//! Programs continue their work through [`Store`](throughline_core::Store). Consoles and administrators
-//! inspect stored data through this port.
+//! Programs continue their work through [`Store`](throughline_core::Store). Consoles and
+//! administrators inspect stored data through this port.
 
 use bytes::Bytes;
 use jiff::Timestamp;

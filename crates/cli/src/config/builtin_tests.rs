@@ -155,7 +155,7 @@ fn invalid_variables_are_reported_once_without_their_value() {
         "OLLAMA_HOST is ignored: its address contains a user or a password; configure the key separately",
         "AWS_REGION is ignored: it is not a region such as eu-west-1",
     );
-    assert_eq!(told, [ollama, region]);
+    assert_eq!(told, [region, ollama]);
     let found = config.routes.provider("ollama").unwrap();
     assert_eq!(address(found), ("http://localhost:11434/v1", None));
 }

@@ -1,3 +1,5 @@
+//! Checks that the rule files and the declared rules are the same.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
