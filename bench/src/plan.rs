@@ -11,7 +11,7 @@ use crate::streams::{self, StreamResult};
 use crate::table;
 use crate::{Options, commit, peers};
 
-/// Amount of load.
+/// Number of rounds, conversations and streams of one benchmark run.
 #[derive(Clone, Copy, Debug)]
 struct LoadAmount {
     /// Number of measurements per row; the best one counts.

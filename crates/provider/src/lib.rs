@@ -6,8 +6,7 @@
 //! breakers for failing endpoints. It never connects to link-local addresses or cloud metadata
 //! services. This crate does not read the environment: [`key_from_env`] and [`address_from_env`]
 //! take a lookup function. [`EndpointModel`] combines an endpoint with the codec of its wire to
-//! implement
-//! the port [`Model`](throughline_core::Model).
+//! implement the port [`Model`](throughline_core::Model).
 
 mod address;
 mod auth;

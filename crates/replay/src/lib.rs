@@ -9,8 +9,7 @@
 //! Each reply becomes a turn of the Vault: its Items as they came, the turn before it, and the keys
 //! that find it again. The keys are its own name, which a [claim](Claims) carries; the ids and
 //! Seals that the provider issued; and the [`Chain`] of the visible conversation up to it. A reply
-//! whose
-//! stream was cut is not captured.
+//! whose stream was cut is not captured.
 //!
 //! # Restore
 //! The engine looks for the turns of a request, the last one first, by the best evidence it has:
@@ -22,11 +21,10 @@
 //!
 //! The engine then follows the ancestry of the turn it found, so the branches of a conversation
 //! never mix. A turn must belong to the same end user, whatever the evidence. A turn that the
-//! client sent
-//! intact is not changed. Any other turn is replaced by what was issued, or keeps the client's
-//! edited text where the provider allows that. Weaker evidence restores nothing.
+//! client sent intact is not changed. Any other turn is replaced by what was issued, or keeps the
+//! client's edited text where the provider allows that. Weaker evidence restores nothing.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | `engine` | capture, restore, the Vault as one search sees it, caches, write-behind |
 //! | `claim` | handles that only this deployment can make |

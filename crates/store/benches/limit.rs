@@ -73,7 +73,7 @@ fn main() {
     postgres.1.print("PostgreSQL, one tenant on two nodes", "≥ 0.70");
 }
 
-/// The best rates of both, measured alternately.
+/// The best rate of the bare database and of the store; the rounds alternate.
 #[derive(Default)]
 struct BestRates {
     bare: f64,

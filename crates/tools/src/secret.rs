@@ -3,7 +3,7 @@
 use throughline_core::Credential;
 use throughline_json::Name;
 
-/// Replacement of a secret.
+/// Text that replaces a secret in an error message.
 const MASK: &str = "…";
 
 /// Minimum length of a masked word; shorter ones would match by chance.

@@ -10,7 +10,7 @@ use crate::support::{CommandOutput, throughline_with, without_keys};
 
 const MODEL: [&str; 2] = ["--model", "sim/claude-sonnet-4-5"];
 
-/// Creates a folder without a store, with an agent that has no planning.
+/// Creates a folder without a store, with an agent that does not plan.
 fn place(name: &str) -> TestStore {
     let kept = TestStore::nothing(&format!("agents-{name}"));
     std::fs::write(

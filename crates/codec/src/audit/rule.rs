@@ -75,7 +75,7 @@ pub enum ViolationKind {
     Invalid,
     /// Another provider, account or model issued the Seal.
     Foreign,
-    /// An element is split into its stream fragments.
+    /// The request contains stream fragments instead of the complete element.
     Fragmented,
 }
 

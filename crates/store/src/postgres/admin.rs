@@ -1,4 +1,4 @@
-//! Data beside the Journal (leases, small values, API keys, salts) and operations on the whole
+//! Tables outside the Journal (leases, small values, API keys, salts), and operations on the whole
 //! database.
 
 pub(super) mod backup;

@@ -35,7 +35,7 @@ pub(super) struct LogPlan {
     /// The kind and lineage of the log, which its records prove.
     pub(super) nature: Arc<str>,
     is_thread: bool,
-    /// The reason why its content was destroyed.
+    /// The reason why the content of the log was destroyed; `None` if it is intact.
     gone: Option<i16>,
     lease: Option<LeaseRow>,
 }

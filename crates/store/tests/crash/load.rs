@@ -94,7 +94,7 @@ impl BatchNumber {
         VaultKey::Claim(format!("claim-{self}").into())
     }
 
-    /// Builds the whole batch.
+    /// Returns the batch of this step: the item, its checkpoint and its Vault keys.
     pub(crate) fn batch(self) -> Batch {
         let mut thread = Append::new(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
         if self.has_checkpoint() {

@@ -81,7 +81,7 @@ fn crates_depend_only_on_allowed_crates() {
         let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(known, _)| *known == name)
         else {
             problems.push(format!(
-                "crates/{name} is not listed: add it to ARROWS in this test and to \
+                "crates/{name} is not listed: add it to ALLOWED_DEPENDENCIES in this test and to \
                  ARCHITECTURE.md, or move its code into a crate that exists"
             ));
             continue;
