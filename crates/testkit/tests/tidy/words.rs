@@ -23,18 +23,29 @@ const STOPPED_WORDS: &[&str] = &[
     concat!("for ", "ever"),
 ];
 
-/// The most stop-listed words in the tree. The number only ever goes down: lower it with each
-/// change that removes some.
-const MAX_STOPPED_WORDS: usize = 40;
+/// Files that may use stop-listed words, and the reason.
+const ALLOWED_FILES: &[(&str, &str)] = &[
+    ("CHANGELOG.md", "names former members of call records"),
+    ("crates/replay/src/call_record/call_view.rs", "reads records with the former members"),
+    ("crates/testkit/tests/tidy/modules.rs", "lists stopped type names"),
+];
+
+/// The most stop-listed words in the allowed files.
+const MAX_ALLOWED_WORDS: usize = 40;
 
 const MAX_COLUMNS: usize = 100;
 
 #[test]
-fn prose_gains_no_stopped_words() {
-    let mut problems = Vec::new();
+fn prose_has_no_stopped_words() {
+    let (mut problems, mut allowed) = (Vec::new(), 0);
     for source in sources().iter().filter(|source| is_prose_or_code(source)) {
+        let is_allowed = ALLOWED_FILES.iter().any(|(path, _)| source.path == *path);
         for (number, line) in source.numbered_lines() {
             for word in stopped_words(line) {
+                if is_allowed {
+                    allowed += 1;
+                    continue;
+                }
                 problems.push(format!(
                     "{}:{number} uses `{word}`: name the actor and use the usual technical term",
                     source.path
@@ -42,10 +53,9 @@ fn prose_gains_no_stopped_words() {
             }
         }
     }
-    println!("FIGURE stop-listed words: {} of at most {MAX_STOPPED_WORDS}", problems.len());
-    if problems.len() > MAX_STOPPED_WORDS {
-        assert_tidy(&problems);
-    }
+    println!("FIGURE stop-listed words: {allowed} of at most {MAX_ALLOWED_WORDS}, all allowed");
+    assert!(allowed <= MAX_ALLOWED_WORDS, "{allowed} stop-listed words are in the allowed files");
+    assert_tidy(&problems);
 }
 
 #[test]
