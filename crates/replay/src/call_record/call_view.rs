@@ -112,3 +112,7 @@ fn put_body(o: &mut json::Object<'_>, name: &str, body: &Bytes) {
         Err(_) => o.string(name, std::str::from_utf8(body).unwrap_or_default()),
     };
 }
+
+#[cfg(test)]
+#[path = "call_view_tests.rs"]
+mod call_view_tests;

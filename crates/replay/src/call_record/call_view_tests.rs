@@ -1,0 +1,21 @@
+//! Records of earlier versions are shown with the present member names.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+
+#[test]
+fn former_names_of_repairs_are_shown_with_the_present_ones() {
+    let report = r#"{"fates":[],"dids":[],"more_mended":2,"mended":[{"rule":"r","mend":"m"}]}"#;
+    let bodies = Bodies {
+        whole: Bytes::from_static(b"{}"),
+        came: Bytes::from_static(b"{}"),
+        sent: Bytes::from_static(b"{}"),
+        account: Bytes::from_static(report.as_bytes()),
+    };
+    let account = Json::parse("{}").unwrap();
+    let call = StoredCall { turn: None, at: String::new(), account, texts: Ok(bodies) };
+    let shown = call_json(&TurnId("call_1".into()), &call);
+    let expected = r#""fates":[],"more_repaired":2,"repaired":[{"rule":"r","fix":"m"}]"#;
+    assert!(shown.as_str().contains(expected), "{}", shown.as_str());
+}
