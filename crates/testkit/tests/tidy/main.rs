@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 mod deny;
 mod modules;
+mod profiles;
 mod tree;
 mod words;
 

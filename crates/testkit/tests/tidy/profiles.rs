@@ -1,0 +1,29 @@
+//! Checks the build profiles of the workspace's `Cargo.toml`.
+
+use std::collections::BTreeSet;
+
+use super::{assert_tidy, read};
+
+/// A profile inherits the package overrides of `release`. Without an override of its own, a package
+/// would be optimised less in `dist` than the rest of the program.
+#[test]
+fn published_profiles_override_every_package_of_release() {
+    let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).expect("Cargo.toml is TOML");
+    let packages = |profile: &str| -> BTreeSet<String> {
+        let overrides = &manifest["profile"][profile]["package"];
+        overrides.as_table().expect("overrides are a table").keys().cloned().collect()
+    };
+    let release = packages("release");
+    assert!(!release.is_empty());
+    let problems: Vec<String> = ["dist", "bench"]
+        .iter()
+        .flat_map(|profile| {
+            let overridden = packages(profile);
+            let missing: Vec<String> = release.difference(&overridden).cloned().collect();
+            missing.into_iter().map(move |package| {
+                format!("Cargo.toml: [profile.{profile}.package] has no entry for {package}")
+            })
+        })
+        .collect();
+    assert_tidy(&problems);
+}
