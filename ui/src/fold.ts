@@ -11,7 +11,6 @@ import type { Tokens } from "./types";
 
 interface Base {
   key: string;
-  n: number;
   at: string;
   /** Incremented with each change, so that only changed rows are drawn again. */
   rev: number;
@@ -34,7 +33,6 @@ export interface TurnRow extends Base {
 export interface ThoughtRow extends Base {
   kind: "thought";
   id?: string;
-  turn: number;
   text: string;
   summary: boolean;
   sealed: number;
@@ -54,7 +52,6 @@ export interface MessageRow extends Base {
 
 export interface ToolRow extends Base {
   kind: "tool";
-  id?: string;
   name: string;
   phase: string;
   args?: unknown;
@@ -63,12 +60,11 @@ export interface ToolRow extends Base {
   /** "unknown" if the end of the call was not recorded. */
   outcome?: string;
   ms?: number;
-  approval?: { status: string; id: string; by?: string; comment?: string; args?: unknown };
+  approval?: { status: string; by?: string; comment?: string };
 }
 
 export interface QuestionRow extends Base {
   kind: "question";
-  id: string;
   status: string;
   questions: { question: string }[];
   answers?: Record<string, { values?: string[]; freeText?: string }>;
@@ -76,7 +72,6 @@ export interface QuestionRow extends Base {
 }
 
 export interface PlanStep {
-  id: number;
   step: string;
   title?: string;
   status: string;
@@ -85,7 +80,6 @@ export interface PlanStep {
 export interface PlanRow extends Base {
   kind: "plan";
   steps: PlanStep[];
-  operation: string;
 }
 
 /** Any other event, shown on one line. */
@@ -99,15 +93,29 @@ export interface NoteRow extends Base {
 
 export type Row = TurnRow | ThoughtRow | MessageRow | ToolRow | QuestionRow | PlanRow | NoteRow;
 
+type Note = [name: string, tone: NoteRow["tone"], text: string, more?: string];
+
+/** The notes for events that change no other row. */
+const NOTES: Record<string, (event: RunEvent) => Note> = {
+  run: ({ status, reason }) => ["Run", status === "failed" ? "bad" : status === "waiting" ? "warn" : "", `${status.charAt(0).toUpperCase()}${status.slice(1)}${reason ? `: ${reason}` : ""}`],
+  reflection: (event) => ["Reflection", "", event.text],
+  gate: (event) => ["Gate", event.phase === "recovered" ? "good" : event.phase === "failed" ? "bad" : "warn", describeGate(event), event.message],
+  limit: (event) => ["Limit", "warn", `${event.limit} reached: ${event.actual} of ${event.allowed}`],
+  summarization: (event) => ["Summary", "", `${event.messagesCompressed ?? "Older"} messages summarised: ${event.tokenCountBefore ?? "?"} tokens reduced to ${event.tokenCountAfter ?? "?"}`, event.summary],
+  handoff: (event) => ["Handoff", "", `${event.from ?? "One agent"} handed over to ${event.to ?? "another agent"}`],
+  guardrail: (event) => ["Guardrail", event.disposition === "block" ? "bad" : "warn", `${event.guardrailTitle ?? event.guardrailId ?? "Guardrail"}: ${event.disposition}${event.reason ? ` (${event.reason})` : ""}`],
+  subagent: (event) => ["Subagent", event.phase === "error" ? "bad" : "", `${event.name}: ${event.phase}`, event.content ?? event.input],
+  progress: (event) => ["Progress", "", event.message ?? event.stage ?? "In progress"],
+  cancelled: (event) => ["Cancelled", "bad", `The run was cancelled${event.reason ? `: ${event.reason}` : ""}`],
+  forgotten: (event) => ["Erased", "warn", `${event.count} events were erased: ${event.why}`],
+};
+
 export class Timeline {
   rows: Row[] = [];
   plan: PlanStep[] | null = null;
   status = "";
-  reason = "";
   tokens: Tokens | null = null;
   cost: number | null = null;
-  events = 0;
-  last = 0;
   toolCalls = 0;
   models: string[] = [];
   /** Number of `replay` events. */
@@ -122,74 +130,42 @@ export class Timeline {
   private attempts = { turn: 0, count: 0 };
   private byId = new Map<string, Row>();
 
-  apply(numbered: NumberedEvent) {
-    const { n, at, said: event } = numbered;
-    this.events += 1;
-    this.last = n;
-    const base = { key: `e${n}`, n, at, rev: 0 };
+  private handlers: Record<string, (base: Base, event: RunEvent) => void> = {
+    turn: (base, event) => this.onTurn(base, event),
+    thought: (base, event) => this.onThought(base, event),
+    stream: (base, event) => this.onStream(base, event),
+    message: (base, event) => this.onMessage(base, event),
+    tool_call: (base, event) => this.onTool(base, event),
+    tool_approval: (base, event) => this.onApproval(base, event),
+    user_question: (base, event) => this.onQuestion(base, event),
+    plan: (base, event) => this.onPlan(base, event),
+    usage: (_, event) => this.onUsage(event),
+    replay: (_, event) => this.onReplay(event),
+    finalAnswer: (base, event) => this.onAnswer(base, event),
+    metadata: () => {},
+  };
+
+  apply({ n, at, said: event }: NumberedEvent) {
+    const base = { key: `e${n}`, at, rev: 0 };
     if (this.repeatable && isAnswer(event)) this.startAttempt({ ...base, key: `a${n}` }, this.repeatable);
     if (["gate", "limit", "run"].includes(event.type)) this.repeatable = null;
-    switch (event.type) {
-      case "turn":
-        return this.onTurn(base, event);
-      case "thought":
-        return this.onThought(base, event);
-      case "stream":
-        return this.onStream(base, event);
-      case "message":
-        return this.onMessage(base, event);
-      case "tool_call":
-        return this.onTool(base, event);
-      case "tool_approval":
-        return this.onApproval(base, event);
-      case "user_question":
-        return this.onQuestion(base, event);
-      case "plan":
-        return this.onPlan(base, event);
-      case "usage":
-        return this.onUsage(event);
-      case "replay":
-        return this.onReplay(event);
-      case "run":
-        this.status = event.status;
-        this.reason = event.reason ?? "";
-        return this.note(base, "Run", event.status === "failed" ? "bad" : event.status === "waiting" ? "warn" : "", `${event.status.charAt(0).toUpperCase()}${event.status.slice(1)}${event.reason ? `: ${event.reason}` : ""}`);
-      case "finalAnswer":
-        return this.onAnswer(base, event);
-      case "reflection":
-        return this.note(base, "Reflection", "", event.text);
-      case "gate":
-        return this.note(base, "Gate", event.phase === "recovered" ? "good" : event.phase === "failed" ? "bad" : "warn", describeGate(event), event.message);
-      case "limit":
-        return this.note(base, "Limit", "warn", `${event.limit} reached: ${event.actual} of ${event.allowed}`);
-      case "summarization":
-        return this.note(base, "Summary", "", `${event.messagesCompressed ?? "Older"} messages summarised: ${event.tokenCountBefore ?? "?"} tokens reduced to ${event.tokenCountAfter ?? "?"}`, event.summary);
-      case "handoff":
-        return this.note(base, "Handoff", "", `${event.from ?? "One agent"} handed over to ${event.to ?? "another agent"}`);
-      case "guardrail":
-        return this.note(base, "Guardrail", event.disposition === "block" ? "bad" : "warn", `${event.guardrailTitle ?? event.guardrailId ?? "Guardrail"}: ${event.disposition}${event.reason ? ` (${event.reason})` : ""}`);
-      case "subagent":
-        return this.note(base, "Subagent", event.phase === "error" ? "bad" : "", `${event.name}: ${event.phase}`, event.content ?? event.input);
-      case "progress":
-        return this.note(base, "Progress", "", event.message ?? event.stage ?? "In progress");
-      case "cancelled":
-        return this.note(base, "Cancelled", "bad", `The run was cancelled${event.reason ? `: ${event.reason}` : ""}`);
-      case "metadata":
-        return;
-      case "forgotten":
-        return this.note(base, "Erased", "warn", `${event.count} events were erased: ${event.why}`);
-      default:
-        return this.note(base, String(event.type), "", JSON.stringify(event));
+    if (event.type === "run") this.status = event.status;
+    const handler = this.handlers[event.type];
+    if (handler) return handler(base, event);
+    const [name, tone, text, more] = NOTES[event.type]?.(event) ?? [String(event.type), "", JSON.stringify(event)];
+    this.rows.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
+  }
+
+  /** Returns the row with this key for a change, or adds it. */
+  private upsert<R extends Row>(key: string | null, create: () => R, place = this.rows.length): R {
+    let row = key === null ? undefined : (this.byId.get(key) as R | undefined);
+    if (!row) {
+      row = create();
+      this.rows.splice(place, 0, row);
+      if (key !== null) this.byId.set(key, row);
     }
-  }
-
-  private push(row: Row): Row {
-    this.rows.push(row);
+    row.rev += 1;
     return row;
-  }
-
-  private note(base: Base, name: string, tone: NoteRow["tone"], text: string, more?: string) {
-    this.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
   }
 
   private onTurn(base: Base, event: RunEvent) {
@@ -217,7 +193,7 @@ export class Timeline {
     const attempt = isAside ? 1 : (this.attempts.turn === turn ? this.attempts.count : 0) + 1;
     if (!isAside) this.attempts = { turn, count: attempt };
     this.turn = { ...base, kind: "turn", turn, model, purpose, attempt, phase: "start" };
-    this.push(this.turn);
+    this.rows.push(this.turn);
   }
 
   /** Marks the partial output of the turn as discarded. */
@@ -231,13 +207,8 @@ export class Timeline {
   }
 
   private onThought(base: Base, event: RunEvent) {
-    const key = `t${this.started}.${event.id ?? ""}`;
-    let row = this.byId.get(key) as ThoughtRow | undefined;
-    if (!row) {
-      row = { ...base, kind: "thought", id: event.id, turn: event.turn, text: "", summary: false, sealed: 0, whole: false };
-      this.byId.set(key, row);
-      this.rows.splice(event.phase === "delta" ? this.rows.length : this.placeOfThought(), 0, row);
-    }
+    const place = event.phase === "delta" ? this.rows.length : this.placeOfThought();
+    const row = this.upsert(`t${this.started}.${event.id ?? ""}`, (): ThoughtRow => ({ ...base, kind: "thought", id: event.id, text: "", summary: false, sealed: 0, whole: false }), place);
     if (event.phase === "delta") {
       row.text += event.text ?? "";
     } else {
@@ -246,7 +217,6 @@ export class Timeline {
       row.summary = event.summary === true;
       row.whole = true;
     }
-    row.rev += 1;
   }
 
   /** Returns the position of a complete Thought: before the partial answer of its turn. */
@@ -258,28 +228,15 @@ export class Timeline {
   }
 
   private onStream(base: Base, event: RunEvent) {
-    const key = `m${this.started}.${event.id ?? ""}`;
-    let row = this.byId.get(key) as MessageRow | undefined;
-    if (!row) {
-      row = { ...base, kind: "message", role: "assistant", text: "", ephemeral: false, whole: false };
-      this.byId.set(key, this.push(row));
-    }
+    const row = this.upsert(`m${this.started}.${event.id ?? ""}`, (): MessageRow => ({ ...base, kind: "message", role: "assistant", text: "", ephemeral: false, whole: false }));
     row.text += event.text ?? "";
-    row.rev += 1;
   }
 
   private onMessage(base: Base, event: RunEvent) {
-    const key = `m${this.started}.${event.id ?? ""}`;
-    const known = event.id ? (this.byId.get(key) as MessageRow | undefined) : undefined;
-    if (known) {
-      known.text = event.content;
-      known.whole = true;
-      known.rev += 1;
-      return;
-    }
-    const row: MessageRow = { ...base, kind: "message", role: event.role, text: event.content ?? "", ephemeral: event.ephemeral === true, whole: true };
-    this.push(row);
-    if (event.id) this.byId.set(key, row);
+    const key = event.id ? `m${this.started}.${event.id}` : null;
+    const row = this.upsert(key, (): MessageRow => ({ ...base, kind: "message", role: event.role, text: "", ephemeral: event.ephemeral === true, whole: true }));
+    row.text = event.content ?? "";
+    row.whole = true;
   }
 
   /** Marks the message that is the final answer, or adds it. */
@@ -288,16 +245,11 @@ export class Timeline {
     if (row && row.text === event.content) {
       row.final = true;
       row.rev += 1;
-    } else this.push({ ...base, kind: "message", role: "assistant", text: event.content ?? "", ephemeral: false, whole: true, final: true });
+    } else this.rows.push({ ...base, kind: "message", role: "assistant", text: event.content ?? "", ephemeral: false, whole: true, final: true });
   }
 
   private onTool(base: Base, event: RunEvent) {
-    let row = event.id ? (this.byId.get(`c${event.id}`) as ToolRow | undefined) : undefined;
-    if (!row) {
-      row = { ...base, kind: "tool", id: event.id, name: event.name, phase: event.phase };
-      this.push(row);
-      if (event.id) this.byId.set(`c${event.id}`, row);
-    }
+    const row = this.upsert(event.id ? `c${event.id}` : null, (): ToolRow => ({ ...base, kind: "tool", name: event.name, phase: event.phase }));
     if (event.phase === "start") this.toolCalls += 1;
     row.phase = event.phase;
     if (event.args !== undefined) row.args = event.args;
@@ -305,39 +257,25 @@ export class Timeline {
     if (event.error) row.error = event.error.message;
     row.outcome = event.outcome;
     if (event.durationMs !== undefined) row.ms = event.durationMs;
-    row.rev += 1;
   }
 
   private onApproval(base: Base, event: RunEvent) {
-    const key = `c${event.toolCallId ?? event.id}`;
-    let row = this.byId.get(key) as ToolRow | undefined;
-    if (!row) {
-      row = { ...base, kind: "tool", id: event.toolCallId, name: event.toolName, phase: "waiting", args: event.args };
-      this.byId.set(key, this.push(row));
-    }
-    row.approval = { ...row.approval, status: event.status, id: event.id, by: event.decidedBy, comment: event.comment };
-    if (event.status === "approved" && event.args !== undefined) row.approval.args = event.args;
+    const row = this.upsert(`c${event.toolCallId ?? event.id}`, (): ToolRow => ({ ...base, kind: "tool", name: event.toolName, phase: "waiting", args: event.args }));
+    row.approval = { status: event.status, by: event.decidedBy, comment: event.comment };
     if (row.phase === "waiting" && event.status === "rejected") row.phase = "rejected";
-    row.rev += 1;
   }
 
   private onQuestion(base: Base, event: RunEvent) {
-    let row = this.byId.get(`q${event.id}`) as QuestionRow | undefined;
-    if (!row) {
-      row = { ...base, kind: "question", id: event.id, status: event.status, questions: event.questions ?? [] };
-      this.byId.set(`q${event.id}`, this.push(row));
-    }
+    const row = this.upsert(`q${event.id}`, (): QuestionRow => ({ ...base, kind: "question", status: event.status, questions: event.questions ?? [] }));
     row.status = event.status;
     row.answers = event.answers ?? row.answers;
     row.by = event.answeredBy ?? row.by;
-    row.rev += 1;
   }
 
   private onPlan(base: Base, event: RunEvent) {
     if (!event.todoList) return;
     this.plan = event.todoList;
-    if (event.operation === "read") return;
-    this.push({ ...base, kind: "plan", steps: event.todoList, operation: event.operation ?? "write" });
+    if (event.operation !== "read") this.rows.push({ ...base, kind: "plan", steps: event.todoList });
   }
 
   private onUsage(event: RunEvent) {

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, ApiError } from "./api";
 import { useFetch } from "./hooks";
-import { Empty, Loading, ErrorBox } from "./parts";
+import { Empty, FetchStatus, PageHead } from "./parts";
 
 interface Row {
   id: string;
@@ -98,15 +98,13 @@ export function ListPage<R>({ title, list, placeholder, filters, none, hint, dra
   const { rows, text, setText, problem, reload, loadOlder, isBusy } = list;
   return (
     <>
-      <header class="head">
-        <h1>{title}</h1>
+      <PageHead title={title}>
         <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
           <input type="search" aria-label={`Search ${title.toLowerCase()}`} placeholder={placeholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
           {filters}
         </form>
-      </header>
-      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
-      {!rows && !problem ? <Loading /> : null}
+      </PageHead>
+      <FetchStatus state={{ value: rows, problem, reload }} />
       {rows && !rows.length ? <Empty title={list.isSearched ? none[0] : none[1]}>{hint}</Empty> : null}
       {rows?.length ? draw(rows) : null}
       {loadOlder ? (

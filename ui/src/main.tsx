@@ -1,10 +1,10 @@
 /** The console: layout, navigation and routing. */
 
-import { render } from "preact";
+import { render, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { clearKey, storedKey } from "./api";
 import { to, useFetch, useRoute, useTheme, type Theme } from "./hooks";
-import { Empty } from "./parts";
+import { Empty, Switch } from "./parts";
 import { CallPage } from "./pages/call";
 import { CallsPage } from "./pages/calls";
 import { DoctorPage } from "./pages/doctor";
@@ -77,29 +77,23 @@ function App() {
     before.current = path;
   }, [path]);
 
-  if (signedOut) {
-    return (
-      <SignIn
-        done={() => {
-          setSignedOut(false);
-          account.reload();
-        }}
-      />
-    );
-  }
+  const signIn = () => {
+    setSignedOut(false);
+    account.reload();
+  };
+  const signOut = () => {
+    clearKey();
+    setSignedOut(true);
+  };
+  const skip = (event: Event) => {
+    event.preventDefault();
+    main.current?.focus();
+  };
+  if (signedOut) return <SignIn done={signIn} />;
   const waiting = inbox.value?.waiting.length ?? 0;
   return (
     <div class="frame">
-      <a
-        class="skip"
-        href="#main"
-        onClick={(event) => {
-          event.preventDefault();
-          main.current?.focus();
-        }}
-      >
-        Skip to the content
-      </a>
+      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
       <header class="side">
         <a class="brand" href={to("runs")}>
           <svg viewBox="0 0 32 32" aria-hidden="true">
@@ -111,34 +105,16 @@ function App() {
         <nav aria-label="Pages">
           {PAGES.map(([page, name, , icon]) => (
             <a href={to(page)} aria-current={active(here) === page ? "page" : undefined}>
-              <svg viewBox="0 0 24 24" aria-hidden="true">
-                <path d={icon} />
-              </svg>
+              <svg viewBox="0 0 24 24" aria-hidden="true"><path d={icon} /></svg>
               <span>{name}</span>
-              {page === "inbox" && waiting ? (
-                <b class="badge" aria-label={`${waiting} waiting`}>
-                  {waiting}
-                </b>
-              ) : null}
+              {page === "inbox" && waiting ? <b class="badge" aria-label={`${waiting} waiting`}>{waiting}</b> : null}
             </a>
           ))}
         </nav>
         <div class="foot">
-          <ThemeSwitch theme={theme} set={setTheme} />
-          <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">
-            Shortcuts
-          </button>
-          {storedKey() ? (
-            <button
-              class="quiet"
-              onClick={() => {
-                clearKey();
-                setSignedOut(true);
-              }}
-            >
-              Sign out
-            </button>
-          ) : null}
+          <Switch label="Theme" options={THEMES} value={theme} set={setTheme} />
+          <button class="quiet help" onClick={() => setHelp(true)} aria-keyshortcuts="?">Shortcuts</button>
+          {storedKey() ? <button class="quiet" onClick={signOut}>Sign out</button> : null}
           {account.value ? <p class="who">tenant {account.value.tenant}</p> : null}
         </div>
       </header>
@@ -152,36 +128,24 @@ function App() {
 
 const active = (here: string) => ({ run: "runs", trace: "runs", thread: "threads", map: "threads", call: "calls" })[here] ?? here;
 
+const ROUTES: Record<string, (id: string, decided: () => void) => JSX.Element> = {
+  runs: () => <RunsPage />,
+  run: (id) => <RunPage key={id} run={id} />,
+  trace: (id) => <TracePage key={id} run={id} />,
+  threads: () => <ThreadsPage />,
+  thread: (id) => <ThreadPage key={id} thread={id} />,
+  map: (id) => <MapPage key={id} thread={id} />,
+  calls: () => <CallsPage />,
+  call: (id) => <CallPage key={id} call={id} />,
+  inbox: (_, decided) => <InboxPage decided={decided} />,
+  journal: () => <JournalPage />,
+  usage: () => <UsagePage />,
+  doctor: () => <DoctorPage />,
+};
+
 function Page({ route, decided }: { route: string[]; decided: () => void }) {
   const [page = "runs", id = ""] = route;
-  switch (page) {
-    case "runs":
-      return <RunsPage />;
-    case "run":
-      return <RunPage key={id} run={id} />;
-    case "trace":
-      return <TracePage key={id} run={id} />;
-    case "threads":
-      return <ThreadsPage />;
-    case "thread":
-      return <ThreadPage key={id} thread={id} />;
-    case "map":
-      return <MapPage key={id} thread={id} />;
-    case "calls":
-      return <CallsPage />;
-    case "call":
-      return <CallPage key={id} call={id} />;
-    case "inbox":
-      return <InboxPage decided={decided} />;
-    case "journal":
-      return <JournalPage />;
-    case "usage":
-      return <UsagePage />;
-    case "doctor":
-      return <DoctorPage />;
-    default:
-      return <Empty title="Page not found">Choose a page from the menu.</Empty>;
-  }
+  return Object.hasOwn(ROUTES, page) ? ROUTES[page]!(id, decided) : <Empty title="Page not found">Choose a page from the menu.</Empty>;
 }
 
 const isDark = () => {
@@ -189,22 +153,14 @@ const isDark = () => {
   return set ? set === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-function ThemeSwitch({ theme, set }: { theme: Theme; set: (theme: Theme) => void }) {
-  const all: [Theme, string][] = [
-    ["light", "Light"],
-    ["auto", "Auto"],
-    ["dark", "Dark"],
-  ];
-  return (
-    <div class="switch" role="group" aria-label="Theme">
-      {all.map(([value, name]) => (
-        <button aria-pressed={theme === value} onClick={() => set(value)}>
-          {name}
-        </button>
-      ))}
-    </div>
-  );
-}
+const THEMES: [Theme, string][] = [["light", "Light"], ["auto", "Auto"], ["dark", "Dark"]];
+
+const SHORTCUTS: [keys: string[], name: string][] = [
+  ...PAGES.map(([, name, shortcut]): [string[], string] => [["g", shortcut], name]),
+  [["/"], "Search"],
+  [["Shift", "T"], "Switch the theme"],
+  [["?"], "Show this list"],
+];
 
 function Help({ close }: { close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -213,32 +169,12 @@ function Help({ close }: { close: () => void }) {
     <dialog ref={dialog} onClose={close} aria-labelledby="help">
       <h2 id="help">Keyboard</h2>
       <dl class="keys">
-        {PAGES.map(([, name, shortcut]) => (
+        {SHORTCUTS.map(([keys, name]) => (
           <div>
-            <dt>
-              <kbd>g</kbd> <kbd>{shortcut}</kbd>
-            </dt>
+            <dt>{keys.map((key) => <><kbd>{key}</kbd> </>)}</dt>
             <dd>{name}</dd>
           </div>
         ))}
-        <div>
-          <dt>
-            <kbd>/</kbd>
-          </dt>
-          <dd>Search</dd>
-        </div>
-        <div>
-          <dt>
-            <kbd>Shift</kbd> <kbd>T</kbd>
-          </dt>
-          <dd>Switch the theme</dd>
-        </div>
-        <div>
-          <dt>
-            <kbd>?</kbd>
-          </dt>
-          <dd>Show this list</dd>
-        </div>
       </dl>
       <button onClick={() => dialog.current?.close()}>Close</button>
     </dialog>

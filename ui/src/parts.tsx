@@ -4,24 +4,151 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ApiError } from "./api";
 import { ago, bytes, count, exact, plain, shortId } from "./format";
+import { to, type FetchState } from "./hooks";
 import type { Evidence, Thoughts } from "./types";
 
-const STATUS: Record<string, [tone: string, label: string]> = {
-  running: ["live", "running"],
-  waiting: ["warn", "waiting"],
-  completed: ["good", "completed"],
-  failed: ["bad", "failed"],
-  cancelled: ["dim", "cancelled"],
-};
+/** A link of a page header: its label, and the page it opens; a label alone is the current page. */
+export type Crumb = [label: string, page?: string, id?: string];
 
-export function Status({ status }: { status: string }) {
-  const [tone, label] = STATUS[status] ?? ["dim", status];
+interface HeadProps {
+  title: string;
+  crumbs?: Crumb[];
+  /** The id of the shown object, after the links. */
+  id?: ComponentChildren;
+  lead?: string;
+  /** Controls on the right. */
+  children?: ComponentChildren;
+}
+
+export function PageHead({ title, crumbs, id, lead, children }: HeadProps) {
+  const heading = <h1><bdi>{plain(title)}</bdi></h1>;
   return (
-    <span class={`status ${tone}`}>
+    <header class="head">
+      {crumbs || lead ? (
+        <div>
+          {crumbs ? (
+            <p class="crumbs">
+              {crumbs.map(([label, page, ...ids]) => (page ? <a href={to(page, ...(ids as string[]))}>{label}</a> : <span>{label}</span>))}
+              {id}
+            </p>
+          ) : null}
+          {heading}
+          {lead ? <p class="lead">{lead}</p> : null}
+        </div>
+      ) : heading}
+      {children}
+    </header>
+  );
+}
+
+/** A column: its title, the content of a cell, the class of its cells, and a hint in the header. */
+export type Column<R> = [title: string, cell: (row: R) => ComponentChildren, kind?: "title" | "dim" | "number" | "number dim", hint?: string];
+
+interface TableProps<R> {
+  rows: R[];
+  columns: Column<R>[];
+  label?: string;
+  id?: (row: R) => string;
+  attributes?: (row: R) => Record<string, string>;
+}
+
+/** A table. On narrow screens each row is a card, in which the titles label the cells. */
+export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>) {
+  return (
+    <div class="table">
+      <table aria-label={label}>
+        <thead>
+          <tr>
+            {columns.map(([title, , kind, hint]) => (
+              <th class={kind?.startsWith("number") ? "number" : undefined}>
+                {title} {hint ? <small>{hint}</small> : null}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={id?.(row)} {...attributes?.(row)}>
+              {columns.map(([title, cell, kind]) => (
+                <td data-label={kind === "title" ? undefined : title} class={kind}>
+                  {cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The first cell of a list: a link with the title of the row, and its id. */
+export function TitleCell({ page, id, title }: { page: string; id: string; title: string }) {
+  return (
+    <>
+      <a href={to(page, id)}><bdi>{plain(title)}</bdi></a>
+      <Id id={id} />
+    </>
+  );
+}
+
+/** A fact in a `strip`. */
+export function Fact({ name, more, hook, children }: { name: string; more?: string; hook?: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd data-count={hook}>
+        {children}
+        {more ? <small>{more}</small> : null}
+      </dd>
+    </div>
+  );
+}
+
+/** Shows why data is missing: the request failed, or it is still running. */
+export function FetchStatus<T>({ state: { value, problem, reload } }: { state: FetchState<T> }) {
+  return problem ? <ErrorBox problem={problem} reload={reload} /> : value === null ? <Loading /> : null;
+}
+
+/** A group of buttons, one of which is selected. */
+export function Switch<V extends string>({ label, options, value, set }: { label: string; options: [value: V, label: string][]; value: V; set: (value: V) => void }) {
+  return (
+    <div class="switch" role="group" aria-label={label}>
+      {options.map(([option, name]) => (
+        <button aria-pressed={value === option} onClick={() => set(option)}>
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A selection of one value, or none. */
+export function Choice({ label, none, all, value, set }: { label?: string; none: string; all: string[]; value: string; set: (value: string) => void }) {
+  return (
+    <select aria-label={label} value={value} onChange={(event) => set(event.currentTarget.value)}>
+      <option value="">{none}</option>
+      {all.map((one) => (
+        <option value={one}>{plain(one)}</option>
+      ))}
+    </select>
+  );
+}
+
+/** A coloured dot and a label. */
+export function Dot({ tone, title, children }: { tone: string; title?: string; children: ComponentChildren }) {
+  return (
+    <span class={`status ${tone}`} title={title}>
       <i aria-hidden="true" />
-      {plain(label)}
+      {children}
     </span>
   );
+}
+
+const STATUS_TONES: Record<string, string> = { running: "live", waiting: "warn", completed: "good", failed: "bad" };
+
+export function Status({ status }: { status: string }) {
+  return <Dot tone={STATUS_TONES[status] ?? "dim"}>{plain(status)}</Dot>;
 }
 
 /** The Fate of a Thought or Seal, shown as a mark. */
@@ -76,27 +203,30 @@ export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
 
 export function RelativeTime({ at, now }: { at: string; now?: number }) {
   return (
-    <time dateTime={at} title={exact(at)}>
-      {ago(at, now)}
-    </time>
+    <time dateTime={at} title={exact(at)}>{ago(at, now)}</time>
   );
 }
 
 export function Id({ id }: { id: string }) {
   return (
-    <code class="id" title={plain(id)}>
-      {plain(shortId(id))}
-    </code>
+    <code class="id" title={plain(id)}>{plain(shortId(id))}</code>
+  );
+}
+
+/** The emblem of the product: a line and a seal on it. */
+export function Emblem() {
+  return (
+    <svg viewBox="0 0 120 40" aria-hidden="true">
+      <path d="M4 28c20 0 20-18 56-18s36 18 56 18" />
+      <circle cx="60" cy="10" r="4" />
+    </svg>
   );
 }
 
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
-      <svg viewBox="0 0 120 40" aria-hidden="true">
-        <path d="M4 28c20 0 20-18 56-18s36 18 56 18" />
-        <circle cx="60" cy="10" r="4" />
-      </svg>
+      <Emblem />
       <h2>{title}</h2>
       {children ? <p>{children}</p> : null}
     </div>

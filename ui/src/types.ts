@@ -11,7 +11,6 @@ export interface Thoughts {
 
 export interface Tokens {
   inputTokens?: number;
-  cachedInputTokens?: number;
   outputTokens?: number;
   reasoningTokens?: number;
   totalTokens?: number;
@@ -28,22 +27,13 @@ export interface RunCounts {
 
 export interface RunRow extends RunCounts {
   id: string;
-  thread: string;
   status: string;
   title?: string;
   models: string[];
   tokens: Tokens | null;
   cost_usd: number | null;
-  events: number;
-  created: string;
   updated: string;
   gone?: string;
-}
-
-export interface Limit {
-  name: string;
-  used: number;
-  allowed: number;
 }
 
 /** The status of a run. An erased run has only its ids. */
@@ -51,16 +41,11 @@ export interface RunHead extends Partial<RunCounts> {
   id: string;
   thread: string;
   status: string;
-  reason?: string;
-  agent?: string;
   model?: string;
   tokens?: Tokens;
   cost_usd?: number;
-  events: number;
   created: string;
-  updated: string;
-  limits?: Limit[];
-  missing_tools?: string[];
+  limits?: { name: string; used: number; allowed: number }[];
   gone?: string;
 }
 
@@ -73,10 +58,10 @@ export interface CallRow {
   status?: number;
   error?: string;
   audit?: string;
-  usage?: { input: number; output: number; thought: number; cached: number };
+  usage?: { input: number; output: number };
   cost?: any;
-  target?: { provider?: string; endpoint?: string; wire?: string; model?: string };
-  answer?: { model?: string; stop?: string };
+  target?: { wire?: string; model?: string };
+  answer?: { stop?: string };
   microseconds?: number;
 }
 
@@ -86,9 +71,7 @@ export interface ThreadRow {
   title?: string;
   records: number;
   bytes: number;
-  created: string;
   updated: string;
-  forked_from?: string;
   gone?: string;
 }
 
@@ -110,8 +93,6 @@ export interface Evidence {
 
 export interface MapItem {
   id: string;
-  model: string;
-  provider: string;
   kind: string;
   bytes: number;
   text: string;
@@ -125,19 +106,20 @@ export interface MapCall {
   discarded?: boolean;
   purpose?: string;
   model: string;
-  provider: string;
   at: string;
   gave: number[];
   spans: [number, number, string][];
 }
 
+export interface MapRun extends RunCounts {
+  id: string;
+}
+
 export interface ThoughtMap {
-  thread: string;
-  kind: string;
   forgotten: number;
   items: MapItem[];
   calls: MapCall[];
-  runs: ({ id: string } & RunCounts)[];
+  runs: MapRun[];
 }
 
 export interface PendingRequest {
@@ -160,6 +142,5 @@ export interface Question {
   header?: string;
   multiSelect?: boolean;
   placeholder?: string;
-  required?: boolean;
   options?: { label: string; value?: string; description?: string; preview?: string }[];
 }

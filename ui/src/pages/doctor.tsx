@@ -5,37 +5,30 @@ import { post, ApiError } from "../api";
 import { Difference } from "../diffview";
 import { count, plain, pretty, plural } from "../format";
 import { useFetch, useTitle } from "../hooks";
-import { Copy, Seal, sealState, ErrorBox } from "../parts";
+import { Choice, Copy, ErrorBox, PageHead, Seal, sealState, Table, type Column } from "../parts";
 import type { Finding } from "../types";
 import { FindingCard } from "./call";
 
-interface Audit {
-  verdict: string;
-  summary: Record<string, any>;
-  findings: Finding[];
-}
-
 interface TranslatedPart {
-  item: string;
   says: string;
   visible: string;
   visible_how?: string;
   visible_why?: string;
-  seals: { format: string; bytes: number; owner: string; did: string; did_why?: string; did_how?: string }[];
+  seals: { bytes: number; did: string; did_why?: string }[];
 }
 
 interface DoctorReport {
   wire: string;
   provider: string;
   model: string;
-  audit: Audit;
-  repair: { verdict: string; repaired: { rule: string; path: string; message: string; change: string }[]; request: string };
-  translation?: { wire: string; provider: string; model: string; fates: TranslatedPart[]; warnings: { setting: string; message: string }[]; request: string };
+  audit: { verdict: string; findings: Finding[] };
+  repair: { repaired: { rule: string; path: string; change: string }[]; request: string };
+  translation?: { provider: string; model: string; fates: TranslatedPart[]; warnings: { setting: string; message: string }[]; request: string };
 }
 
 /** A tool loop without its thinking block, a common failure. */
 const SAMPLE = {
-  model: "claude-sonnet-4-5",
+  model: "claude-sonnet-4-6",
   max_tokens: 2048,
   thinking: { type: "enabled", budget_tokens: 1024 },
   tools: [{ name: "get_weather", description: "The weather of a city.", input_schema: { type: "object", properties: { city: { type: "string" } } } }],
@@ -47,14 +40,14 @@ const SAMPLE = {
 };
 
 const VERDICTS: Record<string, [tone: string, sign: string, label: string]> = {
-  accept: ["good", "✓", "The provider would accept it"],
-  degrade: ["warn", "!", "The provider would accept it, but reasoning would be lost"],
-  refuse: ["bad", "✗", "The provider would reject it"],
+  accept: ["good", "✓", "The provider would accept this request"],
+  degrade: ["warn", "!", "The provider would accept this request, but reasoning would be lost"],
+  refuse: ["bad", "✗", "The provider would reject this request"],
 };
 
 export function DoctorPage() {
   useTitle("Doctor");
-  const rows = useFetch<{ wires: string[]; providers: { name: string; wire: string }[] }>("/v1/throughline/doctor");
+  const rows = useFetch<{ providers: { name: string }[] }>("/v1/throughline/doctor");
   const [request, setRequest] = useState("");
   const [provider, setProvider] = useState("");
   const [toProvider, setToProvider] = useState("");
@@ -76,15 +69,10 @@ export function DoctorPage() {
     }
     setBusy(false);
   };
-  const names = rows.value?.providers ?? [];
+  const names = rows.value?.providers.map((row) => row.name) ?? [];
   return (
     <>
-      <header class="head">
-        <div>
-          <h1>Doctor</h1>
-          <p class="lead">Predict how the provider responds to a request, and find the smallest change that makes it valid.</p>
-        </div>
-      </header>
+      <PageHead title="Doctor" lead="Predict how the provider responds to a request, and find the smallest change that makes it valid." />
       <form class="card doctor" onSubmit={submit}>
         <label>
           Request
@@ -93,21 +81,11 @@ export function DoctorPage() {
         <div class="fields">
           <label>
             Provider
-            <select value={provider} onChange={(event) => setProvider(event.currentTarget.value)}>
-              <option value="">Detect</option>
-              {names.map((row) => (
-                <option value={row.name}>{row.name}</option>
-              ))}
-            </select>
+            <Choice none="Detect" all={names} value={provider} set={setProvider} />
           </label>
           <label>
             Translate to
-            <select value={toProvider} onChange={(event) => setToProvider(event.currentTarget.value)}>
-              <option value="">No translation</option>
-              {names.map((row) => (
-                <option value={row.name}>{row.name}</option>
-              ))}
-            </select>
+            <Choice none="No translation" all={names} value={toProvider} set={setToProvider} />
           </label>
           <label>
             Target model
@@ -115,12 +93,8 @@ export function DoctorPage() {
           </label>
         </div>
         <div class="actions">
-          <button class="primary" disabled={busy}>
-            {busy ? "Auditing…" : "Audit request"}
-          </button>
-          <button type="button" onClick={() => setRequest(JSON.stringify(SAMPLE, null, 2))}>
-            Use an example
-          </button>
+          <button class="primary" disabled={busy}>{busy ? "Auditing…" : "Audit request"}</button>
+          <button type="button" onClick={() => setRequest(JSON.stringify(SAMPLE, null, 2))}>Use an example</button>
         </div>
       </form>
       {problem ? <ErrorBox problem={problem} /> : null}
@@ -137,6 +111,12 @@ const tidy = (text: string) => {
   }
 };
 
+const FATE_COLUMNS: Column<TranslatedPart>[] = [
+  ["Part", (part) => <bdi>{plain(part.says)}</bdi>],
+  ["Fate", ({ visible, visible_how, visible_why }) => [visible, visible_how ?? visible_why].filter(Boolean).join(": ")],
+  ["Seals", ({ seals }) => (seals.length ? seals.map(({ did, did_why, bytes }) => <Seal state={sealState(did_why ? `${did}: ${did_why}` : did)} why={did_why} size={bytes} />) : <span class="dim">none</span>)],
+];
+
 function Result({ report, submitted }: { report: DoctorReport; submitted: string }) {
   const [tone, sign, label] = VERDICTS[report.audit.verdict] ?? ["dim", "", report.audit.verdict];
   const { repair, translation } = report;
@@ -150,7 +130,7 @@ function Result({ report, submitted }: { report: DoctorReport; submitted: string
           <bdi>{plain(report.model)}</bdi> at {report.provider} · {report.wire} · {plural(report.audit.findings.length, "finding")}
         </p>
         {report.audit.findings.map((finding) => (
-          <FindingCard {...finding} about={{ provider_error: finding.provider_error, evidence: finding.evidence }} />
+          <FindingCard {...finding} about={finding} />
         ))}
       </section>
       <section class="card" aria-labelledby="repair">
@@ -158,9 +138,7 @@ function Result({ report, submitted }: { report: DoctorReport; submitted: string
         {repair.repaired.length ? (
           <ul class="notes">
             {repair.repaired.map((one) => (
-              <li>
-                <code>{one.rule}</code> <bdi>{plain(one.change)}</bdi> <span class="dim">at {plain(one.path)}</span>
-              </li>
+              <li><code>{one.rule}</code> <bdi>{plain(one.change)}</bdi> <span class="dim">at {plain(one.path)}</span></li>
             ))}
           </ul>
         ) : null}
@@ -174,39 +152,11 @@ function Result({ report, submitted }: { report: DoctorReport; submitted: string
           <h2 id="translation">
             For <bdi>{plain(translation.model)}</bdi> at {translation.provider}
           </h2>
-          <div class="table">
-            <table>
-              <thead>
-                <tr>
-                  <th>Part</th>
-                  <th>Fate</th>
-                  <th>Seals</th>
-                </tr>
-              </thead>
-              <tbody>
-                {translation.fates.map((fate) => (
-                  <tr>
-                    <td data-label="Part">
-                      <bdi>{plain(fate.says)}</bdi>
-                    </td>
-                    <td data-label="Fate">
-                      {fate.visible}
-                      {fate.visible_how || fate.visible_why ? `: ${fate.visible_how ?? fate.visible_why}` : ""}
-                    </td>
-                    <td data-label="Seals">
-                      {fate.seals.length ? fate.seals.map((seal) => <Seal state={sealState(seal.did_why ? `${seal.did}: ${seal.did_why}` : seal.did)} why={seal.did_why} size={seal.bytes} />) : <span class="dim">none</span>}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table rows={translation.fates} columns={FATE_COLUMNS} />
           {translation.warnings.length ? (
             <ul class="notes">
               {translation.warnings.map((one) => (
-                <li>
-                  <code>{plain(one.setting)}</code> {plain(one.message)}
-                </li>
+                <li><code>{plain(one.setting)}</code> {plain(one.message)}</li>
               ))}
             </ul>
           ) : null}

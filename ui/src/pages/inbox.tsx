@@ -4,32 +4,54 @@ import { useState } from "preact/hooks";
 import { post, ApiError } from "../api";
 import { ago, exact, plain } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
-import { Empty, Loading, ErrorBox, RelativeTime } from "../parts";
+import { Empty, ErrorBox, FetchStatus, PageHead, RelativeTime } from "../parts";
 import type { Question, PendingRequest } from "../types";
 
 export function InboxPage({ decided }: { decided: () => void }) {
   useTitle("Inbox");
-  const { value, problem, reload } = useFetch<{ waiting: PendingRequest[] }>("/v1/throughline/inbox", 2000);
+  const inbox = useFetch<{ waiting: PendingRequest[] }>("/v1/throughline/inbox", 2000);
+  const { value } = inbox;
   const [notice, setNotice] = useState("");
   const done = (message: string) => {
     setNotice(message);
-    reload();
+    inbox.reload();
     decided();
   };
   return (
     <>
-      <header class="head">
-        <h1>Inbox</h1>
-      </header>
-      <p class="notice" role="status">
-        {notice}
-      </p>
-      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
-      {!value && !problem ? <Loading /> : null}
+      <PageHead title="Inbox" />
+      <p class="notice" role="status">{notice}</p>
+      <FetchStatus state={inbox} />
       {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions of agents appear here.</Empty> : null}
-      {value?.waiting.map((one) => (one.kind === "question" ? <QuestionCard key={one.id} one={one} done={done} /> : one.kind === "approval" ? <ApprovalCard key={one.id} one={one} done={done} /> : <CallerToolCard key={one.id} one={one} />))}
+      {value?.waiting.map((one) => {
+        const Card = one.kind === "question" ? QuestionCard : one.kind === "approval" ? ApprovalCard : CallerToolCard;
+        return <Card key={one.id} one={one} done={done} />;
+      })}
     </>
   );
+}
+
+interface CardProps {
+  one: PendingRequest;
+  /** Shows a message and reloads the inbox. */
+  done: (message: string) => void;
+}
+
+/** Sends a decision. The buttons stay disabled after a success, because the card disappears. */
+function useDecision(path: string, done: (message: string) => void) {
+  const [problem, setProblem] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const decide = async (body: object, message: string) => {
+    setBusy(true);
+    try {
+      await post(path, body);
+      done(message);
+    } catch (error) {
+      setProblem(error as ApiError);
+      setBusy(false);
+    }
+  };
+  return { problem, setProblem, busy, decide };
 }
 
 function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
@@ -37,12 +59,8 @@ function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
   return (
     <header>
       <span class="label">{label}</span>
-      <a href={to("run", one.run)}>
-        <bdi>{plain(one.title ?? one.run)}</bdi>
-      </a>
-      <span class="dim">
-        <RelativeTime at={one.opened} now={now} />
-      </span>
+      <a href={to("run", one.run)}><bdi>{plain(one.title ?? one.run)}</bdi></a>
+      <span class="dim"><RelativeTime at={one.opened} now={now} /></span>
       {one.expires ? (
         <span class="tag warn" title={exact(one.expires)}>
           {Date.parse(one.expires) > now ? `expires in ${ago(new Date(2 * now - Date.parse(one.expires)).toISOString(), now).replace(" ago", "").replace("just now", "a few seconds")}` : "expired"}
@@ -59,25 +77,15 @@ const missingToolsHint = (one: PendingRequest) =>
     </p>
   ) : null;
 
-function ApprovalCard({ one, done }: { one: PendingRequest; done: (message: string) => void }) {
+function ApprovalCard({ one, done }: CardProps) {
   const [mode, setMode] = useState<"" | "edit" | "reject">("");
   const [args, setArgs] = useState(() => JSON.stringify(one.args, null, 2));
   const [reason, setReason] = useState("");
-  const [problem, setProblem] = useState<ApiError | null>(null);
-  const [busy, setBusy] = useState(false);
-  const decide = async (body: Record<string, unknown>, message: string) => {
-    setBusy(true);
+  const { problem, setProblem, busy, decide } = useDecision(`/v1/throughline/approvals/${encodeURIComponent(one.id)}`, done);
+  const answer = (body: object, message: string) => decide({ ...body, decided_by: "console" }, message);
+  const approveEdited = () => {
     try {
-      await post(`/v1/throughline/approvals/${encodeURIComponent(one.id)}`, { ...body, decided_by: "console" });
-      done(message);
-    } catch (error) {
-      setProblem(error as ApiError);
-      setBusy(false);
-    }
-  };
-  const edited = () => {
-    try {
-      decide({ approved: true, args: JSON.parse(args) }, `${one.tool} was approved with your arguments.`);
+      answer({ approved: true, args: JSON.parse(args) }, `${one.tool} was approved with your arguments.`);
     } catch (error) {
       setProblem(new ApiError(422, `These arguments are not JSON: ${(error as Error).message}`));
     }
@@ -110,30 +118,18 @@ function ApprovalCard({ one, done }: { one: PendingRequest; done: (message: stri
       <div class="actions">
         {mode === "" ? (
           <>
-            <button class="primary" disabled={busy} onClick={() => decide({ approved: true }, `${one.tool} was approved.`)}>
-              Approve
-            </button>
-            <button disabled={busy || one.redacted} onClick={() => setMode("edit")}>
-              Edit
-            </button>
-            <button disabled={busy} onClick={() => setMode("reject")}>
-              Reject
-            </button>
+            <button class="primary" disabled={busy} onClick={() => answer({ approved: true }, `${one.tool} was approved.`)}>Approve</button>
+            <button disabled={busy || one.redacted} onClick={() => setMode("edit")}>Edit</button>
+            <button disabled={busy} onClick={() => setMode("reject")}>Reject</button>
           </>
         ) : (
           <>
             {mode === "edit" ? (
-              <button class="primary" disabled={busy} onClick={edited}>
-                Approve the edited call
-              </button>
+              <button class="primary" disabled={busy} onClick={approveEdited}>Approve the edited call</button>
             ) : (
-              <button class="danger" disabled={busy} onClick={() => decide({ approved: false, comment: reason }, `${one.tool} was rejected.`)}>
-                Reject the call
-              </button>
+              <button class="danger" disabled={busy} onClick={() => answer({ approved: false, comment: reason }, `${one.tool} was rejected.`)}>Reject the call</button>
             )}
-            <button disabled={busy} onClick={() => setMode("")}>
-              Back
-            </button>
+            <button disabled={busy} onClick={() => setMode("")}>Back</button>
           </>
         )}
       </div>
@@ -146,22 +142,11 @@ interface Selection {
   freeText: string;
 }
 
-function QuestionCard({ one, done }: { one: PendingRequest; done: (message: string) => void }) {
+function QuestionCard({ one, done }: CardProps) {
   const questions = one.questions ?? [];
   const [chosen, setChosen] = useState<Selection[]>(() => questions.map(() => ({ values: [], freeText: "" })));
-  const [problem, setProblem] = useState<ApiError | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { problem, busy, decide } = useDecision(`/v1/throughline/questions/${encodeURIComponent(one.id)}`, done);
   const change = (place: number, next: Partial<Selection>) => setChosen((all) => all.map((old, at) => (at === place ? { ...old, ...next } : old)));
-  const send = async (body: unknown, message: string) => {
-    setBusy(true);
-    try {
-      await post(`/v1/throughline/questions/${encodeURIComponent(one.id)}`, body);
-      done(message);
-    } catch (error) {
-      setProblem(error as ApiError);
-      setBusy(false);
-    }
-  };
   const answer = (event: Event) => {
     event.preventDefault();
     const answers = Object.fromEntries(
@@ -170,7 +155,7 @@ function QuestionCard({ one, done }: { one: PendingRequest; done: (message: stri
         return [question.question, { values, ...(freeText.trim() ? { freeText: freeText.trim() } : {}) }];
       }),
     );
-    send({ answers, answeredBy: "console" }, "The answer was sent to the agent.");
+    decide({ answers, answeredBy: "console" }, "The answer was sent to the agent.");
   };
   return (
     <article class="card" aria-label="Question">
@@ -182,10 +167,8 @@ function QuestionCard({ one, done }: { one: PendingRequest; done: (message: stri
         {missingToolsHint(one)}
         {problem ? <ErrorBox problem={problem} /> : null}
         <div class="actions">
-          <button class="primary" disabled={busy}>
-            Answer
-          </button>
-          <button type="button" disabled={busy} onClick={() => send({ cancelled: true, answeredBy: "console" }, "The agent was informed that there is no answer.")}>
+          <button class="primary" disabled={busy}>Answer</button>
+          <button type="button" disabled={busy} onClick={() => decide({ cancelled: true, answeredBy: "console" }, "The agent was informed that there is no answer.")}>
             Decline to answer
           </button>
         </div>
@@ -202,11 +185,7 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
   return (
     <fieldset>
       <legend>
-        {question.header ? (
-          <span class="tag">
-            <bdi>{plain(question.header)}</bdi>
-          </span>
-        ) : null}
+        {question.header ? <span class="tag"><bdi>{plain(question.header)}</bdi></span> : null}
         <bdi>{plain(question.question)}</bdi>
         {question.multiSelect ? <small>select any number</small> : null}
       </legend>
@@ -216,14 +195,8 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
           <label class="option">
             <input type={question.multiSelect ? "checkbox" : "radio"} name={id} checked={chosen.values.includes(value)} onChange={(event) => pick(value, event.currentTarget.checked)} />
             <span>
-              <strong>
-                <bdi>{plain(option.label)}</bdi>
-              </strong>
-              {option.description ? (
-                <span>
-                  <bdi>{plain(option.description)}</bdi>
-                </span>
-              ) : null}
+              <strong><bdi>{plain(option.label)}</bdi></strong>
+              {option.description ? <span><bdi>{plain(option.description)}</bdi></span> : null}
               {option.preview ? <pre>{plain(option.preview)}</pre> : null}
             </span>
           </label>
@@ -239,7 +212,7 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
   );
 }
 
-function CallerToolCard({ one }: { one: PendingRequest }) {
+function CallerToolCard({ one }: CardProps) {
   return (
     <article class="card">
       <CardHeader one={one} label="Caller's tool" />

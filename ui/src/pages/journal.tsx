@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { download, post, ApiError } from "../api";
 import { count, plain } from "../format";
 import { useFetch, useTitle } from "../hooks";
-import { Copy, Loading, ErrorBox } from "../parts";
+import { Copy, ErrorBox, Fact, FetchStatus, PageHead, Table, type Column } from "../parts";
 
 interface Head {
   store: string;
@@ -25,17 +25,18 @@ const MAX_HEADS = 6;
 
 export function JournalPage() {
   useTitle("Journal");
-  const { value, problem, reload } = useFetch<Head>("/v1/throughline/journal");
+  const journal = useFetch<Head>("/v1/throughline/journal");
+  const { value } = journal;
   const [proof, setProof] = useState<Proof | null>(null);
-  const [trouble, setTrouble] = useState<ApiError | null>(null);
+  const [problem, setProblem] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState("");
   const act = async (name: string, work: () => Promise<void>) => {
     setBusy(name);
-    setTrouble(null);
+    setProblem(null);
     try {
       await work();
     } catch (error) {
-      setTrouble(error as ApiError);
+      setProblem(error as ApiError);
     }
     setBusy("");
   };
@@ -46,14 +47,8 @@ export function JournalPage() {
     .map((line) => line.split("\t"));
   return (
     <>
-      <header class="head">
-        <div>
-          <h1>Journal</h1>
-          <p class="lead">An append-only log of everything that happened. Each record is linked to the previous one, and the heads of the chains are signed.</p>
-        </div>
-      </header>
-      {problem ? <ErrorBox problem={problem} reload={reload} /> : null}
-      {trouble ? <ErrorBox problem={trouble} /> : null}
+      <PageHead title="Journal" lead="An append-only log of everything that happened. Each record is linked to the previous one, and the last record of each chain is signed." />
+      {problem ? <ErrorBox problem={problem} /> : null}
       <section class="card" aria-labelledby="proof">
         <h2 id="proof">Verification</h2>
         <div role="status">{proof ? <Verdict proof={proof} /> : <p class="dim">Not verified yet in this session.</p>}</div>
@@ -67,51 +62,18 @@ export function JournalPage() {
         </div>
         <p class="hint">Verify an export with <code>throughline verify throughline-export.jsonl</code>. Common secrets are removed from it.</p>
       </section>
-      {!value && !problem ? <Loading /> : null}
+      <FetchStatus state={journal} />
       {value ? (
         <section class="card" aria-labelledby="manifest">
           <h2 id="manifest">Manifest</h2>
-          <p>
-            A signed statement of the ends of the chains. Keep a copy elsewhere and compare it with the store later to detect removed records.
-          </p>
+          <p>A signed list of the last record of each chain. Keep a copy elsewhere and compare it with the store later to detect removed records.</p>
           <dl class="facts wide">
             <dt>Signed by</dt>
-            <dd>
-              <code class="hex">{value.store}</code>
-            </dd>
+            <dd><code class="hex">{value.store}</code></dd>
             <dt>Signature</dt>
-            <dd>
-              <code class="hex">{value.manifest.signature}</code>
-            </dd>
+            <dd><code class="hex">{value.manifest.signature}</code></dd>
           </dl>
-          {heads.length ? (
-            <div class="table">
-              <table>
-                <thead>
-                  <tr>
-                    <th>Writer</th>
-                    <th class="number">Records</th>
-                    <th>Last link</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {heads.slice(0, MAX_HEADS).map(([, , writer = "", position = "", link = ""]) => (
-                    <tr>
-                      <td data-label="Writer">
-                        <code>{plain(writer)}</code>
-                      </td>
-                      <td data-label="Records" class="number">
-                        {count(Number(position))}
-                      </td>
-                      <td data-label="Last link">
-                        <code class="hex">{link.slice(0, 24)}…</code>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          ) : null}
+          {heads.length ? <Table rows={heads.slice(0, MAX_HEADS)} columns={HEAD_COLUMNS} /> : null}
           {heads.length > MAX_HEADS ? <p class="hint">And {count(heads.length - MAX_HEADS)} more, one for each writing process. The manifest contains all of them.</p> : null}
           <div class="actions">
             <Copy text={JSON.stringify({ manifest: value.manifest })} label="Copy the manifest" />
@@ -122,6 +84,13 @@ export function JournalPage() {
   );
 }
 
+/** The columns of a `head` line of the manifest, which is split at its tabs. */
+const HEAD_COLUMNS: Column<string[]>[] = [
+  ["Writer", ([, , writer = ""]) => <code>{plain(writer)}</code>],
+  ["Records", ([, , , position = ""]) => count(Number(position)), "number"],
+  ["Last link", ([, , , , link = ""]) => <code class="hex">{link.slice(0, 24)}…</code>],
+];
+
 function Verdict({ proof }: { proof: Proof }) {
   const isIntact = proof.verdict === "intact";
   return (
@@ -129,28 +98,12 @@ function Verdict({ proof }: { proof: Proof }) {
       <p class={`verdict ${isIntact ? "good" : "bad"}`}>
         <i aria-hidden="true">{isIntact ? "✓" : "✗"}</i> The journal is {isIntact ? "intact" : "broken"}
       </p>
-      {proof.broken ? (
-        <p>
-          {plain(proof.broken.place)} {plain(proof.broken.problem)}
-        </p>
-      ) : null}
+      {proof.broken ? <p>{plain(proof.broken.place)} {plain(proof.broken.problem)}</p> : null}
       <dl class="strip">
-        <div>
-          <dt>Records</dt>
-          <dd class="number">{count(proof.records)}</dd>
-        </div>
-        <div>
-          <dt>Chains</dt>
-          <dd class="number">{count(proof.segments)}</dd>
-        </div>
-        <div>
-          <dt>Signed manifests</dt>
-          <dd class="number">{count(proof.manifests)}</dd>
-        </div>
-        <div>
-          <dt>Erased records</dt>
-          <dd class="number">{count(proof.without_content)}</dd>
-        </div>
+        <Fact name="Records">{count(proof.records)}</Fact>
+        <Fact name="Chains">{count(proof.segments)}</Fact>
+        <Fact name="Signed manifests">{count(proof.manifests)}</Fact>
+        <Fact name="Erased records">{count(proof.without_content)}</Fact>
       </dl>
     </>
   );

@@ -2,8 +2,8 @@
 
 import { bytes, clock, count, plain, plural } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
-import { Empty, Id, Loading, sealState, ErrorBox, type SealState } from "../parts";
-import type { MapCall, MapItem, ThoughtMap, ThreadRow } from "../types";
+import { Empty, FetchStatus, Id, PageHead, sealState, Table, type Column, type SealState } from "../parts";
+import type { MapCall, MapItem, MapRun, ThoughtMap, ThreadRow } from "../types";
 
 const LANE = 46;
 const ROW = 30;
@@ -15,28 +15,20 @@ const HALF = 8;
 
 export function MapPage({ thread }: { thread: string }) {
   const path = `/v1/throughline/threads/${encodeURIComponent(thread)}`;
-  const { value, problem, reload } = useFetch<ThoughtMap>(`${path}/map`, 4000);
+  const map = useFetch<ThoughtMap>(`${path}/map`, 4000);
+  const { value } = map;
   const about = useFetch<ThreadRow>(path);
-  const title = plain(about.value?.title ?? (about.value?.gone ? "Erased thread" : "Untitled thread"));
-  useTitle(`Thought map of ${title}`);
+  const title = about.value?.title ?? (about.value?.gone ? "Erased thread" : "Untitled thread");
+  useTitle(`Thought map of ${plain(title)}`);
   return (
     <>
-      <header class="head">
-        <div>
-          <p class="crumbs">
-            <a href={to("threads")}>Threads</a>
-            <a href={to("thread", thread)}>Thread</a>
-            <span>Thought map</span>
-            <Id id={thread} />
-          </p>
-          <h1>
-            <bdi>{title}</bdi>
-          </h1>
-          <p class="lead">Which model returned which thought, and in which later calls each thought and seal was sent back.</p>
-        </div>
-      </header>
-      {problem && !value ? <ErrorBox problem={problem} reload={reload} /> : null}
-      {!value && !problem ? <Loading /> : null}
+      <PageHead
+        title={title}
+        crumbs={[["Threads", "threads"], ["Thread", "thread", thread], ["Thought map"]]}
+        id={<Id id={thread} />}
+        lead="Which model returned which thought, and in which later calls each thought and seal was sent back."
+      />
+      {value ? null : <FetchStatus state={map} />}
       {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls on this thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}
     </>
@@ -164,37 +156,10 @@ function Picture({ map }: { map: ThoughtMap }) {
           ))}
         </svg>
       </div>
-      {map.runs.length ? <Runs map={map} /> : null}
+      {map.runs.length ? <Table label="Thoughts by run" rows={map.runs} columns={RUN_COLUMNS} attributes={({ id }) => ({ "data-run": id })} /> : null}
       <details class="body">
         <summary>Show as a table</summary>
-        <div class="table">
-          <table>
-            <thead>
-              <tr>
-                <th>Call</th>
-                <th>Model</th>
-                <th class="number">New thoughts</th>
-                <th>Sent back</th>
-                <th class="number">Time</th>
-              </tr>
-            </thead>
-            <tbody>
-              {calls.map((call) => (
-                <tr>
-                  <td data-label="Call">{call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>}</td>
-                  <td data-label="Model">{plain(call.model)}</td>
-                  <td data-label="New thoughts" class="number">
-                    {call.gave.length}
-                  </td>
-                  <td data-label="Sent back">{call.spans.length ? call.spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") : "nothing yet"}{call.discarded ? "; the answer was discarded" : ""}</td>
-                  <td data-label="Time" class="number dim">
-                    {clock(call.at)}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table rows={calls} columns={CALL_COLUMNS} />
       </details>
     </>
   );
@@ -203,56 +168,26 @@ function Picture({ map }: { map: ThoughtMap }) {
 /** Formats "Turn 2", with the attempt if there are several. */
 const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${call.attempt > 1 ? `, attempt ${call.attempt}` : ""}`;
 
-/** The counts of each run on the thread; they equal those of its timeline and its trace. */
-function Runs({ map }: { map: ThoughtMap }) {
-  return (
-    <div class="table">
-      <table aria-label="Thoughts by run">
-        <thead>
-          <tr>
-            <th>Run</th>
-            <th class="number">Turns</th>
-            <th class="number">Attempts</th>
-            <th class="number">Thoughts</th>
-            <th class="number">Kept</th>
-            <th class="number">Restored</th>
-            <th class="number">Elided</th>
-          </tr>
-        </thead>
-        <tbody>
-          {map.runs.map(({ id, turns, attempts, discarded, thoughts }) => (
-            <tr data-run={id}>
-              <td data-label="Run">
-                <a href={to("run", id)}>
-                  <Id id={id} />
-                </a>
-              </td>
-              <td data-label="Turns" class="number" data-count="turns">
-                {count(turns)}
-              </td>
-              <td data-label="Attempts" class="number">
-                <span data-count="attempts">{count(attempts)}</span>
-                {discarded ? <small> {count(discarded)} discarded</small> : null}
-              </td>
-              <td data-label="Thoughts" class="number" data-count="had">
-                {count(thoughts.had)}
-              </td>
-              <td data-label="Kept" class="number" data-count="kept">
-                {count(thoughts.kept)}
-              </td>
-              <td data-label="Restored" class="number" data-count="restored">
-                {count(thoughts.restored)}
-              </td>
-              <td data-label="Elided" class="number" data-count="elided">
-                {count(thoughts.elided)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+const CALL_COLUMNS: Column<MapCall>[] = [
+  ["Call", (call) => (call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>)],
+  ["Model", (call) => plain(call.model)],
+  ["New thoughts", (call) => call.gave.length, "number"],
+  ["Sent back", ({ spans, discarded }) => `${spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") || "nothing yet"}${discarded ? "; the answer was discarded" : ""}`],
+  ["Time", (call) => clock(call.at), "number dim"],
+];
+
+/** A column with a count of each run; the counts equal those of its timeline and its trace. */
+const countColumn = (title: string, hook: string, value: (run: MapRun) => number): Column<MapRun> => [title, (run) => <span data-count={hook}>{count(value(run))}</span>, "number"];
+
+const RUN_COLUMNS: Column<MapRun>[] = [
+  ["Run", ({ id }) => <a href={to("run", id)}><Id id={id} /></a>],
+  countColumn("Turns", "turns", (run) => run.turns),
+  ["Attempts", ({ attempts, discarded }) => <><span data-count="attempts">{count(attempts)}</span>{discarded ? <small> {count(discarded)} discarded</small> : null}</>, "number"],
+  countColumn("Thoughts", "had", (run) => run.thoughts.had),
+  countColumn("Kept", "kept", (run) => run.thoughts.kept),
+  countColumn("Restored", "restored", (run) => run.thoughts.restored),
+  countColumn("Elided", "elided", (run) => run.thoughts.elided),
+];
 
 /** The start of a Thought's text; for other sealed items, their kind. */
 function itemLabel(item: MapItem, most: number): string {

@@ -1,9 +1,9 @@
 /** The rows of a timeline. */
 
-import { Component } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { bytes, clock, compact, dollars, duration, exact, line, plain, pretty } from "../format";
 import { to } from "../hooks";
-import { Seal, sealState, LongText } from "../parts";
+import { Dot, LongText, Seal, sealState } from "../parts";
 import type { MessageRow, NoteRow, PlanRow, QuestionRow, Row, ThoughtRow, ToolRow, TurnRow } from "../fold";
 import { PlanList } from "./run";
 
@@ -16,17 +16,8 @@ export type Fates = Map<string, ThoughtFate>;
 
 /** Estimates the height of a row that has not been drawn yet. */
 export function estimateHeight(row: Row): number {
-  switch (row.kind) {
-    case "turn":
-      return 44;
-    case "thought":
-    case "message":
-      return 60 + Math.min(14, Math.ceil(row.text.length / 90)) * 22;
-    case "tool":
-      return 84;
-    default:
-      return 48;
-  }
+  if (row.kind === "thought" || row.kind === "message") return 60 + Math.min(14, Math.ceil(row.text.length / 90)) * 22;
+  return row.kind === "tool" ? 84 : row.kind === "turn" ? 44 : 48;
 }
 
 interface Props {
@@ -43,31 +34,48 @@ export class DrawRow extends Component<Props> {
 
   render({ row, fate }: Props) {
     switch (row.kind) {
-      case "turn":
-        return <Turn row={row} />;
-      case "thought":
-        return <Thought row={row} fate={fate} />;
-      case "message":
-        return <Message row={row} />;
-      case "tool":
-        return <Tool row={row} />;
-      case "question":
-        return <Question row={row} />;
-      case "plan":
-        return <PlanChange row={row} />;
-      case "note":
-        return <Note row={row} />;
+      case "turn": return <Turn row={row} />;
+      case "thought": return <Thought row={row} fate={fate} />;
+      case "message": return <Message row={row} />;
+      case "tool": return <Tool row={row} />;
+      case "question": return <Question row={row} />;
+      case "plan": return <PlanChange row={row} />;
+      case "note": return <Note row={row} />;
     }
   }
 }
 
 function EventTime({ at }: { at: string }) {
+  return <time dateTime={at} title={exact(at)}>{clock(at)}</time>;
+}
+
+interface FrameProps {
+  row: Row;
+  /** The CSS classes of the row. */
+  kind: string;
+  /** The visible label; `name` labels the row for screen readers, by default with the same text. */
+  label: string;
+  name?: string;
+  /** Marks in the header, after the label. */
+  marks: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+/** A row with a header: label, marks and time. */
+function Frame({ row, kind, label, name = label, marks, children }: FrameProps) {
   return (
-    <time dateTime={at} title={exact(at)}>
-      {clock(at)}
-    </time>
+    <article class={`row ${kind}`} aria-label={name}>
+      <header>
+        <span class="label">{plain(label)}</span>
+        {marks}
+        <EventTime at={row.at} />
+      </header>
+      {children}
+    </article>
   );
 }
+
+const Discarded = () => <span class="tag warn">discarded</span>;
 
 function Turn({ row }: { row: TurnRow }) {
   const { replay, usage } = row;
@@ -84,9 +92,7 @@ function Turn({ row }: { row: TurnRow }) {
         {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were restored`} /> : null}
         {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={why(replay.why)} /> : null}
         {usage ? (
-          <span class="number" title="tokens in, out">
-            {compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}
-          </span>
+          <span class="number" title="input and output tokens">{compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}</span>
         ) : null}
         {row.cost !== undefined ? <span class="number">{dollars(row.cost)}</span> : null}
         <EventTime at={row.at} />
@@ -106,31 +112,32 @@ const why = (reasons?: Record<string, number>) =>
 function Thought({ row, fate }: { row: ThoughtRow; fate?: ThoughtFate }) {
   const state = row.sealed || fate ? sealState(fate?.did) : row.whole ? "open" : "sealed";
   const tooltip = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by its provider, not sent back yet" : "without a seal";
+  const marks = (
+    <>
+      {row.discarded ? <Discarded /> : row.whole ? <Seal state={state} why={tooltip} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
+      {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
+    </>
+  );
   return (
-    <article class="row thought" aria-label="Thought">
-      <header>
-        <span class="label">{row.summary ? "Thought, summary" : "Thought"}</span>
-        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? <Seal state={state} why={tooltip} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
-        {fate && state === "elided" ? <small class="why">{plain(fate.did.replace(/^elided: /, ""))}</small> : null}
-        <EventTime at={row.at} />
-      </header>
+    <Frame row={row} kind="thought" label={row.summary ? "Thought, summary" : "Thought"} name="Thought" marks={marks}>
       {row.text ? <LongText text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
-    </article>
+    </Frame>
   );
 }
 
 function Message({ row }: { row: MessageRow }) {
   const label = row.ephemeral ? "Ephemeral message" : row.role === "user" ? "User" : row.role === "assistant" ? (row.final ? "Final answer" : "Assistant") : row.role;
+  const kind = row.ephemeral ? "ephemeral" : row.role === "user" ? "user" : row.final ? "own final" : "own";
+  const marks = (
+    <>
+      {row.ephemeral ? <span class="tag warn">not in the thread</span> : null}
+      {row.discarded ? <Discarded /> : row.whole ? null : <span class="writing">writing</span>}
+    </>
+  );
   return (
-    <article class={`row message ${row.ephemeral ? "ephemeral" : row.role === "user" ? "user" : row.final ? "own final" : "own"}`} aria-label={label}>
-      <header>
-        <span class="label">{plain(label)}</span>
-        {row.ephemeral ? <span class="tag warn">not in the thread</span> : null}
-        {row.discarded ? <span class="tag warn">discarded</span> : row.whole ? null : <span class="writing">writing</span>}
-        <EventTime at={row.at} />
-      </header>
+    <Frame row={row} kind={`message ${kind}`} label={label} marks={marks}>
       <LongText text={row.text} />
-    </article>
+    </Frame>
   );
 }
 
@@ -151,99 +158,72 @@ const PLAN_TOOL = "manage_todo_list";
 function Tool({ row }: { row: ToolRow }) {
   const [tone, label] = PHASES[row.outcome ?? row.phase] ?? ["dim", row.phase];
   const { approval } = row;
-  return (
-    <article class="row tool" aria-label={`Tool ${plain(row.name.slice(0, 100))}`}>
-      <header>
-        <span class="label">Tool</span>
-        <code class="name">{plain(row.name.slice(0, 100))}</code>
-        <span class={`status ${tone}`}>
-          <i aria-hidden="true" />
-          {label}
+  const name = plain(row.name.slice(0, 100));
+  const marks = (
+    <>
+      <code class="name">{name}</code>
+      <Dot tone={tone}>{label}</Dot>
+      {approval && approval.status !== "pending" ? (
+        <span class={`tag ${approval.status === "approved" ? "good" : "bad"}`}>
+          {approval.status}
+          {approval.by ? ` by ${plain(approval.by)}` : ""}
         </span>
-        {approval && approval.status !== "pending" ? (
-          <span class={`tag ${approval.status === "approved" ? "good" : "bad"}`}>
-            {approval.status}
-            {approval.by ? ` by ${plain(approval.by)}` : ""}
-          </span>
-        ) : null}
-        {approval?.status === "pending" ? <a href={to("inbox")}>Decide</a> : null}
-        {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
-        <EventTime at={row.at} />
-      </header>
+      ) : null}
+      {approval?.status === "pending" ? <a href={to("inbox")}>Decide</a> : null}
+      {row.ms !== undefined ? <span class="number dim">{duration(row.ms)}</span> : null}
+    </>
+  );
+  return (
+    <Frame row={row} kind="tool" label="Tool" name={`Tool ${name}`} marks={marks}>
       {row.args !== undefined && row.name !== PLAN_TOOL ? <Value label="arguments" value={row.args} /> : null}
-      {row.error ? (
-        <div class="value bad">
-          <span>error</span>
-          <LongText text={row.error} mono limit={800} />
-        </div>
-      ) : row.result !== undefined ? (
-        <Value label="result" value={row.result} />
-      ) : null}
-      {approval?.comment ? (
-        <div class="value">
-          <span>comment</span>
-          <LongText text={approval.comment} />
-        </div>
-      ) : null}
-    </article>
+      {row.error ? <Value label="error" text={row.error} tone="bad" /> : row.result !== undefined ? <Value label="result" value={row.result} /> : null}
+      {approval?.comment ? <Value label="comment" text={approval.comment} isProse /> : null}
+    </Frame>
   );
 }
 
-function Value({ label, value }: { label: string; value: unknown }) {
+/** A labelled value: a text as it is, or any value as JSON, indented if it is long. */
+function Value({ label, text, value, tone, isProse }: { label: string; text?: string; value?: unknown; tone?: string; isProse?: boolean }) {
   const short = line(value);
   return (
-    <div class="value">
+    <div class={tone ? `value ${tone}` : "value"}>
       <span>{label}</span>
-      <LongText text={short.length < 100 ? short : typeof value === "string" ? value : pretty(value)} mono limit={800} />
+      <LongText text={text ?? (short.length < 100 ? short : typeof value === "string" ? value : pretty(value))} mono={!isProse} limit={isProse ? undefined : 800} />
     </div>
   );
 }
 
 function Question({ row }: { row: QuestionRow }) {
-  const answered = row.status === "answered";
+  const isPending = row.status === "pending";
+  const label = row.status === "answered" ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : isPending ? "waiting for an answer" : row.status;
+  const marks = (
+    <>
+      <Dot tone={row.status === "answered" ? "good" : isPending ? "warn" : "dim"}>{label}</Dot>
+      {isPending ? <a href={to("inbox")}>Answer</a> : null}
+    </>
+  );
   return (
-    <article class="row question" aria-label="Question">
-      <header>
-        <span class="label">Question</span>
-        <span class={`status ${answered ? "good" : row.status === "pending" ? "warn" : "dim"}`}>
-          <i aria-hidden="true" />
-          {answered ? `answered${row.by ? ` by ${plain(row.by)}` : ""}` : row.status === "pending" ? "waiting for an answer" : row.status}
-        </span>
-        {row.status === "pending" ? <a href={to("inbox")}>Answer</a> : null}
-        <EventTime at={row.at} />
-      </header>
+    <Frame row={row} kind="question" label="Question" marks={marks}>
       {row.questions.map((one) => {
-        const answer = row.answers?.[one.question];
-        const chosen = [...(answer?.values ?? []), ...(answer?.freeText ? [answer.freeText] : [])];
+        const { values = [], freeText } = row.answers?.[one.question] ?? {};
+        const chosen = freeText ? [...values, freeText] : values;
         return (
           <p>
             <bdi>{plain(one.question)}</bdi>
-            {chosen.length ? (
-              <strong>
-                {" "}
-                <bdi>{plain(chosen.join(", "))}</bdi>
-              </strong>
-            ) : null}
+            {chosen.length ? <strong> <bdi>{plain(chosen.join(", "))}</bdi></strong> : null}
           </p>
         );
       })}
-    </article>
+    </Frame>
   );
 }
 
 function PlanChange({ row }: { row: PlanRow }) {
   const done = row.steps.filter((step) => step.status === "completed").length;
   return (
-    <article class="row change" aria-label="Plan">
-      <header>
-        <span class="label">Plan</span>
-        <span class="number dim">
-          {done} of {row.steps.length} done
-        </span>
-        <EventTime at={row.at} />
-      </header>
+    <Frame row={row} kind="change" label="Plan" marks={<span class="number dim">{done} of {row.steps.length} done</span>}>
       <PlanList steps={row.steps} />
-    </article>
+    </Frame>
   );
 }
 

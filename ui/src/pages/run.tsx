@@ -5,7 +5,7 @@ import { follow, type Connection } from "../api";
 import { Timeline, type PlanStep, type Row } from "../fold";
 import { bytes, compact, count, dollars, plain, plural } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
-import { Id, Loading, Meter, Status, ErrorBox, RelativeTime } from "../parts";
+import { FetchStatus, Id, Loading, Meter, PageHead, RelativeTime, Status, type Crumb } from "../parts";
 import { VirtualList } from "../virtual";
 import { DrawRow, estimateHeight, type Fates } from "./rows";
 import type { RunHead, ThoughtMap } from "../types";
@@ -16,7 +16,7 @@ const LIMITS: Record<string, string> = {
   maxCostUsd: "Cost",
 };
 
-const FATES = { kept: "Kept", restored: "Restored", reshaped: "Reshaped", elided: "Elided" };
+const FATES = [["kept", "Kept"], ["restored", "Restored"], ["reshaped", "Reshaped"], ["elided", "Elided"]] as const;
 
 /** Number of events that are folded before the page is drawn. */
 const EVENTS_PER_FRAME = 400;
@@ -74,31 +74,16 @@ export function RunPage({ run }: { run: string }) {
   const status = view.status || head.value?.status || "";
   const rows = useMemo(() => view.rows.slice(), [version]);
 
-  if (head.problem && !head.value) return <ErrorBox problem={head.problem} reload={head.reload} />;
+  if (head.problem && !head.value) return <FetchStatus state={head} />;
+  const links: Crumb[] = head.value ? [["Thread", "thread", head.value.thread], ["Thought map", "map", head.value.thread], ["Trace", "trace", run]] : [];
   return (
     <div class="run">
-      <header class="head">
-        <div>
-          <p class="crumbs">
-            <a href={to("runs")}>Runs</a>
-            {head.value ? (
-              <>
-                <a href={to("thread", head.value.thread)}>Thread</a>
-                <a href={to("map", head.value.thread)}>Thought map</a>
-                <a href={to("trace", run)}>Trace</a>
-              </>
-            ) : null}
-            <Id id={run} />
-          </p>
-          <h1>
-            <bdi>{plain(title)}</bdi>
-          </h1>
-        </div>
+      <PageHead title={title} crumbs={[["Runs", "runs"], ...links]} id={<Id id={run} />}>
         <div class="head-status">
           {status ? <Status status={status} /> : null}
           <ConnectionBadge connection={connection} />
         </div>
-      </header>
+      </PageHead>
       {head.value?.gone ? <p class="callout">The content of this run was erased: {plain(head.value.gone)}.</p> : null}
       {status === "waiting" && !head.value?.gone ? (
         <p class="callout" role="status">
@@ -119,10 +104,10 @@ export function RunPage({ run }: { run: string }) {
           {head.value?.limits?.length ? (
             <section>
               <h2>Limits</h2>
-              {head.value.limits.map((limit) => {
-                const used = limit.name === "maxToolCalls" ? Math.max(limit.used, view.toolCalls) : limit.used;
-                const shown = limit.name === "maxCostUsd" ? `${dollars(used)} of ${dollars(limit.allowed)}` : `${compact(used)} of ${compact(limit.allowed)}`;
-                return <Meter label={LIMITS[limit.name] ?? limit.name} used={used} allowed={limit.allowed} shown={shown} />;
+              {head.value.limits.map(({ name, used, allowed }) => {
+                const now = name === "maxToolCalls" ? Math.max(used, view.toolCalls) : used;
+                const show = name === "maxCostUsd" ? dollars : compact;
+                return <Meter label={LIMITS[name] ?? name} used={now} allowed={allowed} shown={`${show(now)} of ${show(allowed)}`} />;
               })}
             </section>
           ) : null}
@@ -189,26 +174,13 @@ function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
         </dd>
         <dt>Tokens</dt>
         <dd class="number">
-          {compact(tokens.inputTokens ?? 0)} in
-          <br />
-          {compact(tokens.outputTokens ?? 0)} out
-          {tokens.reasoningTokens ? (
-            <>
-              <br />
-              {compact(tokens.reasoningTokens)} reasoning
-            </>
-          ) : null}
+          {compact(tokens.inputTokens ?? 0)} input<br />
+          {compact(tokens.outputTokens ?? 0)} output
+          {tokens.reasoningTokens ? <><br />{compact(tokens.reasoningTokens)} reasoning</> : null}
         </dd>
         <dt>Cost</dt>
         <dd class="number">{dollars(cost)}</dd>
-        {head ? (
-          <>
-            <dt>Started</dt>
-            <dd class="number">
-              <RelativeTime at={head.created} />
-            </dd>
-          </>
-        ) : null}
+        {head ? <><dt>Started</dt><dd class="number"><RelativeTime at={head.created} /></dd></> : null}
       </dl>
       <h2>Thoughts</h2>
       <dl class="facts">
@@ -217,16 +189,12 @@ function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
           <span data-count="had">{count(thoughts?.had ?? 0)}</span>
           {thoughts?.sealed_bytes ? <small>{bytes(thoughts.sealed_bytes)} sealed</small> : null}
         </dd>
-        {(["kept", "restored", "reshaped", "elided"] as const).map((fate) =>
-          fate !== "reshaped" || thoughts?.reshaped ? (
-            <>
-              <dt>{FATES[fate]}</dt>
-              <dd class="number" data-count={fate}>
-                {count(thoughts?.[fate] ?? 0)}
-              </dd>
-            </>
-          ) : null,
-        )}
+        {FATES.filter(([fate]) => fate !== "reshaped" || thoughts?.reshaped).map(([fate, label]) => (
+          <>
+            <dt>{label}</dt>
+            <dd class="number" data-count={fate}>{count(thoughts?.[fate] ?? 0)}</dd>
+          </>
+        ))}
       </dl>
     </section>
   );

@@ -2,9 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { compact, dollars, plain } from "../format";
-import { to, useNow, useTitle } from "../hooks";
+import { useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Id, Status, FateCounts, RelativeTime } from "../parts";
+import { Choice, FateCounts, RelativeTime, Status, Table, TitleCell, type Column } from "../parts";
 import type { RunRow } from "../types";
 
 const STATUSES = ["running", "waiting", "completed", "failed", "cancelled"];
@@ -22,8 +22,8 @@ export function RunsPage() {
   }, [list.rows]);
   const filters = (
     <>
-      <Choice label="Status" any="Any status" all={STATUSES} value={status} set={setStatus} />
-      <Choice label="Model" any="Any model" all={models} value={model} set={setModel} />
+      <Choice label="Status" none="Any status" all={STATUSES} value={status} set={setStatus} />
+      <Choice label="Model" none="Any model" all={models} value={model} set={setModel} />
     </>
   );
   const hint = (
@@ -34,75 +34,22 @@ export function RunsPage() {
   return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No matching runs", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;
 }
 
-function Choice({ label, any, all, value, set }: { label: string; any: string; all: string[]; value: string; set: (value: string) => void }) {
-  return (
-    <select aria-label={label} value={value} onChange={(event) => set(event.currentTarget.value)}>
-      <option value="">{any}</option>
-      {all.map((one) => (
-        <option value={one}>{plain(one)}</option>
-      ))}
-    </select>
-  );
-}
-
 export function RunTable({ runs }: { runs: RunRow[] }) {
   const now = useNow(5000);
-  return (
-    <div class="table">
-      <table>
-        <thead>
-          <tr>
-            <th>Run</th>
-            <th>Status</th>
-            <th>Model</th>
-            <th class="number">Turns</th>
-            <th>
-              Thoughts <small>kept / restored / elided</small>
-            </th>
-            <th class="number">Tokens</th>
-            <th class="number">Cost</th>
-            <th class="number">Updated</th>
-          </tr>
-        </thead>
-        <tbody>
-          {runs.map((run) => (
-            <tr key={run.id}>
-              <td class="title">
-                <a href={to("run", run.id)}>
-                  <bdi>{plain(run.title ?? (run.gone ? `Erased: ${run.gone}` : "Untitled run"))}</bdi>
-                </a>
-                <Id id={run.id} />
-              </td>
-              <td data-label="Status">
-                <Status status={run.status} />
-              </td>
-              <td data-label="Model">
-                <Models models={run.models} />
-              </td>
-              <td data-label="Turns" class="number">
-                {compact(run.turns)}
-              </td>
-              <td data-label="Thoughts">
-                <FateCounts thoughts={run.thoughts} />
-              </td>
-              <td data-label="Tokens" class="number">
-                {run.tokens ? compact(run.tokens.totalTokens ?? (run.tokens.inputTokens ?? 0) + (run.tokens.outputTokens ?? 0)) : "–"}
-              </td>
-              <td data-label="Cost" class="number">
-                {dollars(run.cost_usd)}
-              </td>
-              <td data-label="Updated" class="number dim">
-                <RelativeTime at={run.updated} now={now} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const columns: Column<RunRow>[] = [
+    ["Run", ({ id, title, gone }) => <TitleCell page="run" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled run")} />, "title"],
+    ["Status", (run) => <Status status={run.status} />],
+    ["Model", (run) => <Models models={run.models} />],
+    ["Turns", (run) => compact(run.turns), "number"],
+    ["Thoughts", (run) => <FateCounts thoughts={run.thoughts} />, undefined, "kept / restored / elided"],
+    ["Tokens", ({ tokens }) => (tokens ? compact(tokens.totalTokens ?? (tokens.inputTokens ?? 0) + (tokens.outputTokens ?? 0)) : "–"), "number"],
+    ["Cost", (run) => dollars(run.cost_usd), "number"],
+    ["Updated", (run) => <RelativeTime at={run.updated} now={now} />, "number dim"],
+  ];
+  return <Table rows={runs} columns={columns} id={(run) => run.id} />;
 }
 
-export function Models({ models }: { models: string[] }) {
+function Models({ models }: { models: string[] }) {
   if (!models.length) return <span class="dim">–</span>;
   const [first, ...others] = models;
   return (

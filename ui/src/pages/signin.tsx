@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { ApiError, clearKey, get, storeKey } from "../api";
 import { useTitle } from "../hooks";
-import { ErrorBox } from "../parts";
+import { Emblem, ErrorBox } from "../parts";
 
 export function SignIn({ done }: { done: () => void }) {
   useTitle("Sign in");
@@ -24,10 +24,7 @@ export function SignIn({ done }: { done: () => void }) {
   return (
     <main class="signin">
       <form onSubmit={submit}>
-        <svg viewBox="0 0 120 40" aria-hidden="true">
-          <path d="M4 28c20 0 20-18 56-18s36 18 56 18" />
-          <circle cx="60" cy="10" r="4" />
-        </svg>
+        <Emblem />
         <h1>Throughline</h1>
         <p>This gateway requires a key. The key stays in this browser.</p>
         {problem ? <ErrorBox problem={problem} /> : null}

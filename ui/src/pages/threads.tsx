@@ -3,7 +3,7 @@
 import { bytes, compact, plain } from "../format";
 import { to, useFetch, useNow, useTitle } from "../hooks";
 import { ListPage, useList } from "../list";
-import { Empty, Id, Loading, ErrorBox, RelativeTime } from "../parts";
+import { Empty, FetchStatus, Id, PageHead, RelativeTime, Table, TitleCell, type Column } from "../parts";
 import type { CallRow, RunRow, ThreadRow } from "../types";
 import { CallTable } from "./calls";
 import { RunTable } from "./runs";
@@ -27,73 +27,27 @@ export function ThreadsPage() {
 
 function ThreadTable({ threads }: { threads: ThreadRow[] }) {
   const now = useNow();
-  return (
-    <div class="table">
-      <table>
-        <thead>
-          <tr>
-            <th>Thread</th>
-            <th>Kind</th>
-            <th class="number">Records</th>
-            <th class="number">Size</th>
-            <th>Map</th>
-            <th class="number">Updated</th>
-          </tr>
-        </thead>
-        <tbody>
-          {threads.map((thread) => (
-            <tr key={thread.id}>
-              <td class="title">
-                <a href={to("thread", thread.id)}>
-                  <bdi>{plain(thread.title ?? (thread.gone ? `Erased: ${thread.gone}` : "Untitled thread"))}</bdi>
-                </a>
-                <Id id={thread.id} />
-              </td>
-              <td data-label="Kind">
-                <span class="tag">{KINDS[thread.kind]}</span>
-              </td>
-              <td data-label="Records" class="number">
-                {compact(thread.records)}
-              </td>
-              <td data-label="Size" class="number">
-                {bytes(thread.bytes)}
-              </td>
-              <td data-label="Map">
-                <a href={to("map", thread.id)} aria-label={`Thought map of ${plain(thread.title ?? thread.id)}`}>
-                  Thought map
-                </a>
-              </td>
-              <td data-label="Updated" class="number dim">
-                <RelativeTime at={thread.updated} now={now} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+  const columns: Column<ThreadRow>[] = [
+    ["Thread", ({ id, title, gone }) => <TitleCell page="thread" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled thread")} />, "title"],
+    ["Kind", (thread) => <span class="tag">{KINDS[thread.kind]}</span>],
+    ["Records", (thread) => compact(thread.records), "number"],
+    ["Size", (thread) => bytes(thread.bytes), "number"],
+    ["Map", ({ id, title }) => <a href={to("map", id)} aria-label={`Thought map of ${plain(title ?? id)}`}>Thought map</a>],
+    ["Updated", (thread) => <RelativeTime at={thread.updated} now={now} />, "number dim"],
+  ];
+  return <Table rows={threads} columns={columns} id={(thread) => thread.id} />;
 }
 
 export function ThreadPage({ thread }: { thread: string }) {
-  const { value, problem, reload } = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
+  const state = useFetch<ThreadRow & { runs: RunRow[]; calls: CallRow[] }>(`/v1/throughline/threads/${encodeURIComponent(thread)}`, 3000);
+  const { value } = state;
   useTitle(value?.title ?? "Thread");
-  if (problem && !value) return <ErrorBox problem={problem} reload={reload} />;
-  if (!value) return <Loading />;
+  if (!value) return <FetchStatus state={state} />;
   return (
     <>
-      <header class="head">
-        <div>
-          <p class="crumbs">
-            <a href={to("threads")}>Threads</a> <Id id={thread} />
-          </p>
-          <h1>
-            <bdi>{plain(value.title ?? (value.gone ? "Erased thread" : "Untitled thread"))}</bdi>
-          </h1>
-        </div>
-        <a class="button" href={to("map", thread)}>
-          Thought map
-        </a>
-      </header>
+      <PageHead title={value.title ?? (value.gone ? "Erased thread" : "Untitled thread")} crumbs={[["Threads", "threads"]]} id={<Id id={thread} />}>
+        <a class="button" href={to("map", thread)}>Thought map</a>
+      </PageHead>
       {value.gone ? <p class="callout">The content of this thread was erased: {plain(value.gone)}.</p> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">

@@ -4,15 +4,14 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { download, ApiError } from "../api";
 import { createAxis, type Axis } from "../axis";
 import { compact, count, dollars, duration, exact, plain, pretty } from "../format";
-import { to, useFetch, useTitle } from "../hooks";
-import { Empty, Id, Loading, ErrorBox, LongText } from "../parts";
+import { useFetch, useTitle } from "../hooks";
+import { Dot, Empty, ErrorBox, Fact, Id, Loading, LongText, PageHead, type Crumb } from "../parts";
 import { VirtualList } from "../virtual";
 
 interface Span {
   sequence: number;
   type: string;
   label: string;
-  spanId: string;
   timestamp: string;
   durationMs: number;
   status: string;
@@ -23,8 +22,6 @@ interface Span {
 interface Session {
   sessionId: string;
   traceId: string;
-  threadId: string;
-  startedAt?: string;
   durationMs?: number;
   agent?: { name: string };
   summary?: Record<string, any>;
@@ -39,7 +36,7 @@ const STATUS: Record<string, string> = { success: "good", error: "bad", partial:
 export function TracePage({ run }: { run: string }) {
   const path = `/v1/throughline/runs/${encodeURIComponent(run)}/trace`;
   const [file, setFile] = useState<{ name: string; session: Session } | null>(null);
-  const [trouble, setTrouble] = useState<ApiError | null>(null);
+  const [fileProblem, setFileProblem] = useState<ApiError | null>(null);
   const [isRunning, setRunning] = useState(false);
   const fetched = useFetch<Session>(run && !file ? path : null, isRunning ? 3000 : 0);
   const session = file?.session ?? fetched.value;
@@ -49,41 +46,25 @@ export function TracePage({ run }: { run: string }) {
   const open = async (chosen: File) => {
     try {
       setFile({ name: chosen.name, session: sessionOf(await chosen.text()) });
-      setTrouble(null);
+      setFileProblem(null);
     } catch (error) {
-      setTrouble(new ApiError(422, (error as Error).message));
+      setFileProblem(new ApiError(422, (error as Error).message));
     }
   };
-  const problem = trouble ?? (file ? null : fetched.problem);
+  const problem = fileProblem ?? (file ? null : fetched.problem);
   return (
     <div class="run trace">
-      <header class="head">
-        <div>
-          <p class="crumbs">
-            <a href={to("runs")}>Runs</a>
-            {run && !file ? <a href={to("run", run)}>Timeline</a> : null}
-            <span>Trace</span>
-            {file ? <code class="id">{plain(file.name)}</code> : run ? <Id id={run} /> : null}
-          </p>
-          <h1>
-            <bdi>{plain(title)}</bdi>
-          </h1>
-        </div>
+      <PageHead title={title} crumbs={[["Runs", "runs"], ...(run && !file ? [["Timeline", "run", run] as Crumb] : []), ["Trace"]]} id={file ? <code class="id">{plain(file.name)}</code> : run ? <Id id={run} /> : null}>
         <div class="head-status">
-          {session ? (
-            <span class={`status ${STATUS[session.status] ?? "dim"}`}>
-              <i aria-hidden="true" />
-              {plain(session.status)}
-            </span>
-          ) : null}
+          {session ? <Dot tone={STATUS[session.status] ?? "dim"}>{plain(session.status)}</Dot> : null}
           <label class="button">
             Open a file
             <input class="hidden" type="file" accept=".json,application/json" onChange={(event) => event.currentTarget.files?.[0] && open(event.currentTarget.files[0])} />
           </label>
-          {run && session && !file ? <button onClick={() => download(path, `${run}.trace.json`).catch(setTrouble)}>Download</button> : null}
+          {run && session && !file ? <button onClick={() => download(path, `${run}.trace.json`).catch(setFileProblem)}>Download</button> : null}
         </div>
-      </header>
-      {problem ? <ErrorBox problem={problem} reload={trouble ? undefined : fetched.reload} /> : null}
+      </PageHead>
+      {problem ? <ErrorBox problem={problem} reload={fileProblem ? undefined : fetched.reload} /> : null}
       {!session && !problem && run ? <Loading /> : null}
       {!session && !run ? (
         <Empty title="No trace selected">
@@ -142,9 +123,7 @@ function Spans({ session }: { session: Session }) {
     <>
       <Summary session={session} />
       {session.errors.map((error) => (
-        <p class="callout">
-          <bdi>{plain(error.message)}</bdi>
-        </p>
+        <p class="callout"><bdi>{plain(error.message)}</bdi></p>
       ))}
       <section class="timeline spans" aria-label="Spans">
         {spans.length ? (
@@ -158,38 +137,34 @@ function Spans({ session }: { session: Session }) {
   );
 }
 
+/** The facts of a summary: label, key, format, and the name of the count for tests. */
+const FACTS: [name: string, key: string, show: (value: number) => string, hook?: string][] = [
+  ["Turns", "throughline.turns", count, "turns"],
+  ["Attempts", "throughline.attempts", count, "attempts"],
+  ["Tools", "throughline.tools", count],
+  ["Input tokens", "gen_ai.usage.input_tokens", compact],
+  ["Output tokens", "gen_ai.usage.output_tokens", compact],
+  ["Cost", "throughline.cost_usd", dollars],
+  ["Thoughts", "throughline.thoughts", count, "had"],
+  ["Kept", "throughline.fates.kept", count, "kept"],
+  ["Restored", "throughline.fates.restored", count, "restored"],
+  ["Reshaped", "throughline.fates.reshaped", count, "reshaped"],
+  ["Elided", "throughline.fates.elided", count, "elided"],
+];
+
 function Summary({ session }: { session: Session }) {
   const { summary = {} } = session;
-  const facts: [string, string, string?][] = [["Spans", count(session.events.length)]];
-  const add = (name: string, key: string, show: (value: number) => string, hook?: string) => {
-    if (typeof summary[key] === "number") facts.push([name, show(summary[key]), hook]);
-  };
-  if (session.durationMs !== undefined) facts.unshift(["Duration", duration(session.durationMs)]);
-  add("Turns", "throughline.turns", count, "turns");
-  if (summary["throughline.attempts.discarded"]) add("Attempts", "throughline.attempts", count, "attempts");
-  add("Tools", "throughline.tools", count);
-  add("Tokens in", "gen_ai.usage.input_tokens", compact);
-  add("Tokens out", "gen_ai.usage.output_tokens", compact);
-  add("Cost", "throughline.cost_usd", dollars);
-  add("Thoughts", "throughline.thoughts", count, "had");
-  add("Kept", "throughline.fates.kept", count, "kept");
-  add("Restored", "throughline.fates.restored", count, "restored");
-  if (summary["throughline.fates.reshaped"]) add("Reshaped", "throughline.fates.reshaped", count, "reshaped");
-  add("Elided", "throughline.fates.elided", count, "elided");
+  // Attempts and reshaped Thoughts are shown only where they differ from the usual.
+  const isShown = (key: string) =>
+    typeof summary[key] === "number" && (key !== "throughline.attempts" || summary["throughline.attempts.discarded"]) && (key !== "throughline.fates.reshaped" || summary[key]);
   return (
     <dl class="strip">
-      {facts.map(([name, value, hook]) => (
-        <div>
-          <dt>{name}</dt>
-          <dd data-count={hook}>{value}</dd>
-        </div>
+      {session.durationMs !== undefined ? <Fact name="Duration">{duration(session.durationMs)}</Fact> : null}
+      <Fact name="Spans">{count(session.events.length)}</Fact>
+      {FACTS.filter(([, key]) => isShown(key)).map(([name, key, show, hook]) => (
+        <Fact name={name} hook={hook}>{show(summary[key])}</Fact>
       ))}
-      <div>
-        <dt>Trace id</dt>
-        <dd>
-          <code class="hex">{plain(String(session.traceId ?? ""))}</code>
-        </dd>
-      </div>
+      <Fact name="Trace id"><code class="hex">{plain(String(session.traceId ?? ""))}</code></Fact>
     </dl>
   );
 }
@@ -224,20 +199,11 @@ function Attributes({ span }: { span: Span }) {
     <dl>
       <dt>started</dt>
       <dd>{exact(span.timestamp)}</dd>
-      {span.error ? (
-        <>
-          <dt>error</dt>
-          <dd class="bad">
-            <LongText text={span.error.message} limit={800} />
-          </dd>
-        </>
-      ) : null}
+      {span.error ? <><dt>error</dt><dd class="bad"><LongText text={span.error.message} limit={800} /></dd></> : null}
       {Object.entries(span.attributes).map(([key, value]) => (
         <>
           <dt>{plain(key)}</dt>
-          <dd>
-            <LongText text={formatAttribute(value)} mono limit={800} />
-          </dd>
+          <dd><LongText text={formatAttribute(value)} mono limit={800} /></dd>
         </>
       ))}
     </dl>

@@ -204,7 +204,7 @@ fn settle(browser: &Browser, name: &str) {
         "doctor" => {
             browser.click("Use an example");
             browser.click("Audit request");
-            browser.reads("The provider would reject it");
+            browser.reads("The provider would reject this request");
         }
         _ => {}
     }
@@ -345,7 +345,7 @@ fn looks(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     browser.click("Use an example");
     browser.run("const to = [...document.querySelectorAll('select')][1]; to.value = 'gemini'; to.dispatchEvent(new Event('change', {bubbles: true}))");
     browser.click("Audit request");
-    browser.reads("The provider would reject it");
+    browser.reads("The provider would reject this request");
     browser.reads("Provider error");
     browser.wait("document.querySelector('.difference')");
     browser.reads("at gemini");
