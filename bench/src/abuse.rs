@@ -61,18 +61,8 @@ impl Abuse {
     }
 
     fn crowd(self) -> usize {
-        match self {
-            Abuse::SlowHeaders | Abuse::SlowReaders | Abuse::StalledProvider => CROWD,
-            Abuse::DeepJson
-            | Abuse::HugeBody
-            | Abuse::BrokenOff
-            | Abuse::Garbage
-            | Abuse::BrokenProvider
-            | Abuse::BabblingProvider
-            | Abuse::MistypedProvider
-            | Abuse::ProviderElsewhere
-            | Abuse::FullDisk => FEW,
-        }
+        let is_idle = matches!(self, Self::SlowHeaders | Self::SlowReaders | Self::StalledProvider);
+        if is_idle { CROWD } else { FEW }
     }
 
     /// Repeats the abuse in this process until it is killed.
@@ -121,10 +111,8 @@ impl Abuse {
             Abuse::SlowReaders => {
                 let mut connection = TcpStream::connect(address).await?;
                 let body = conversation(Model::Long).request(true);
-                connection
-                    .write_all(head(&format!("content-length: {}", body.len())).as_bytes())
-                    .await?;
-                connection.write_all(&body).await?;
+                let head = head(&format!("content-length: {}", body.len()));
+                connection.write_all(&[head.as_bytes(), &body].concat()).await?;
                 std::future::pending::<()>().await;
             }
             Abuse::StalledProvider => read_stream(address, Model::Held).await?,
@@ -177,8 +165,8 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
     let upstream = Server::start_self(&["upstream"]).await?;
     println!("p99 of a probe with one connection, before and during each abuse");
     println!("{:<34} {:>10} {:>10} {:>7} {:>9}", "", "before", "during", "ratio", "MiB");
-    let is_meant = |abuse: &Abuse| only.is_none_or(|only| abuse.name().contains(only));
-    for abuse in Abuse::value_variants().iter().copied().filter(is_meant) {
+    let is_selected = |abuse: &Abuse| only.is_none_or(|only| abuse.name().contains(only));
+    for abuse in Abuse::value_variants().iter().copied().filter(is_selected) {
         let disk = if abuse == Abuse::FullDisk { Disk::Small } else { Disk::Whole };
         let gateway = gateway::start(upstream.address, Capture::Durable, disk).await?;
         let address = gateway.server.address;
@@ -215,7 +203,7 @@ async fn probe(address: SocketAddr) -> anyhow::Result<LoadResult> {
         lossy: false,
         connections: 1,
         conversations: 500,
-        told: None,
+        provider: None,
     };
     load::run(address, work).await
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rusqlite::Connection;
 
+use crate::process;
+
 const COMMITS: usize = 200;
 
 /// Returns the median time of separate commits.
 pub(crate) fn median_commit() -> anyhow::Result<Duration> {
-    let own = std::env::current_exe()?;
-    let home = own.parent().context("the program has no parent folder")?;
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
+    let folder = process::temporary_folder()?;
     let database = Connection::open(folder.path().join("bare.db"))?;
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.pragma_update(None, "synchronous", "FULL")?;

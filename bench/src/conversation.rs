@@ -97,39 +97,38 @@ impl Conversation {
     /// Adds a whole reply and its tool result.
     pub(crate) fn add_reply(&mut self, reply: &[u8]) -> Option<()> {
         let result = LINE.repeat(self.size.result() / LINE.len() + 1);
-        self.history.push(b',');
-        match self.dialect {
+        let pieces: Vec<&[u8]> = match self.dialect {
             Dialect::Messages => {
                 let mut content = value_of(reply, b"\"content\":")?;
                 if self.lossy {
-                    let begin = memmem::find(content, br#"{"type":"text""#)?;
-                    content = content.get(begin..)?;
+                    content = content.get(memmem::find(content, br#"{"type":"text""#)?..)?;
                 }
-                let call = text_of(content, br#""type":"tool_use","id":"#)?;
-                let open: &[u8] = if self.lossy { b"[" } else { b"" };
-                for piece in [br#"{"role":"assistant","content":"#, open, content] {
-                    self.history.extend_from_slice(piece);
-                }
-                self.history.extend_from_slice(
+                vec![
+                    br#",{"role":"assistant","content":"#,
+                    if self.lossy { b"[" } else { b"" },
+                    content,
                     br#"},{"role":"user","content":[{"type":"tool_result","tool_use_id":""#,
-                );
-                self.history.extend_from_slice(call);
-                self.history.extend_from_slice(br#"","content":""#);
-                self.history.extend_from_slice(result.as_bytes());
-                self.history.extend_from_slice(br#""}]}"#);
+                    text_of(content, br#""type":"tool_use","id":"#)?,
+                    br#"","content":""#,
+                    result.as_bytes(),
+                    br#""}]}"#,
+                ]
             }
             Dialect::Chat => {
                 let message = value_of(reply, b"\"message\":")?;
                 let calls = value_of(message, b"\"tool_calls\":")?;
-                let call = text_of(calls, b"\"id\":")?;
-                self.history.extend_from_slice(message);
-                self.history.extend_from_slice(br#",{"role":"tool","tool_call_id":""#);
-                self.history.extend_from_slice(call);
-                self.history.extend_from_slice(br#"","content":""#);
-                self.history.extend_from_slice(result.as_bytes());
-                self.history.extend_from_slice(br#""}"#);
+                vec![
+                    b",",
+                    message,
+                    br#",{"role":"tool","tool_call_id":""#,
+                    text_of(calls, b"\"id\":")?,
+                    br#"","content":""#,
+                    result.as_bytes(),
+                    br#""}"#,
+                ]
             }
-        }
+        };
+        self.history.extend(pieces.concat());
         Some(())
     }
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::load::Connection;
-use crate::process::Server;
+use crate::process::{self, Server};
 
 /// When a reply counts as captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +47,10 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Returns whether the gateway reports replies that were not stored.
     pub(crate) async fn has_lost_replies(&self) -> anyhow::Result<bool> {
-        let told = Connection::open(self.server.address).await?.get("/metrics").await?;
-        let told = String::from_utf8_lossy(&told);
-        let lost =
-            told.lines().find_map(|line| line.strip_prefix("throughline_capture_failures_total "));
+        let metrics = Connection::open(self.server.address).await?.get("/metrics").await?;
+        let metrics = String::from_utf8_lossy(&metrics);
+        let mut lines = metrics.lines();
+        let lost = lines.find_map(|line| line.strip_prefix("throughline_capture_failures_total "));
         Ok(lost.context("the gateway reports no count of lost replies")?.trim() != "0")
     }
 }
@@ -61,11 +61,10 @@ pub(crate) async fn start(
     capture: Capture,
     disk: Disk,
 ) -> anyhow::Result<Gateway> {
-    let own = std::env::current_exe()?;
-    let home = own.parent().context("the program has no parent folder")?;
-    let program = home.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
+    let program =
+        process::program_folder()?.join(format!("throughline{}", std::env::consts::EXE_SUFFIX));
     anyhow::ensure!(program.exists(), "{} does not exist; run scripts/bench", program.display());
-    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(home)?;
+    let folder = process::temporary_folder()?;
     let config = folder.path().join("throughline.toml");
     let text = format!(
         "[gateway]\n{}\n\n[providers.mock]\nkind = \"anthropic\"\n\

@@ -27,7 +27,7 @@ pub(crate) struct LoadSpec {
     /// Number of consecutive conversations per connection.
     pub(crate) conversations: usize,
     /// Address of the provider, for gateways that need it in each request.
-    pub(crate) told: Option<SocketAddr>,
+    pub(crate) provider: Option<SocketAddr>,
 }
 
 /// Result of a load.
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
     /// Address of the provider, for gateways that need it in each request.
-    told: Option<SocketAddr>,
+    provider: Option<SocketAddr>,
 }
 
 impl Connection {
@@ -72,7 +72,7 @@ impl Connection {
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
         let (sender, connection) = shaken;
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string(), told: None })
+        Ok(Self { sender, host: address.to_string(), provider: None })
     }
 
     pub(crate) async fn post(
@@ -87,7 +87,7 @@ impl Connection {
             .header("anthropic-version", "2023-06-01")
             .header("x-api-key", "none")
             .header("authorization", "Bearer none");
-        if let Some(provider) = self.told {
+        if let Some(provider) = self.provider {
             request = request.header("x-portkey-provider", "anthropic");
             request = request.header("x-portkey-custom-host", format!("http://{provider}/v1"));
         }
@@ -116,7 +116,7 @@ impl Connection {
 pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<LoadResult> {
     let mut lines = Vec::new();
     for _ in 0..work.connections {
-        lines.push(Connection { told: work.told, ..Connection::open(address).await? });
+        lines.push(Connection { provider: work.provider, ..Connection::open(address).await? });
     }
     let began = Instant::now();
     let mut running = JoinSet::new();

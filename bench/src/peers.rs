@@ -7,23 +7,23 @@ use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use crate::process::Server;
+use crate::process::{self, Server};
 
 /// Another gateway.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
     /// Whether each request must contain the provider's address.
-    pub(crate) is_told: bool,
+    pub(crate) needs_provider: bool,
 }
 
 /// Starts the installed gateways and prints why others are skipped.
 pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
     let both = [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];
-    for (name, is_told, server) in both {
+    for (name, needs_provider, server) in both {
         match server {
-            Ok(server) => started.push(Peer { name, server, is_told }),
+            Ok(server) => started.push(Peer { name, server, needs_provider }),
             Err(error) => println!("{name} is not measured: {error:#}"),
         }
     }
@@ -31,9 +31,8 @@ pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
 }
 
 fn home() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let target = own.parent().and_then(|release| release.parent());
-    Ok(target.context("the program has no parent folder")?.join("peers"))
+    let release = process::program_folder()?;
+    Ok(release.parent().context("the program has no parent folder")?.join("peers"))
 }
 
 async fn free() -> anyhow::Result<SocketAddr> {

@@ -69,7 +69,7 @@ struct BenchTarget<'s> {
     /// Whether its streams are measured too.
     streams: bool,
     /// Address of the provider, if each request must contain it.
-    told: Option<SocketAddr>,
+    provider: Option<SocketAddr>,
 }
 
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
@@ -83,36 +83,40 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let lossy = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
     let off = gateway::start(at, Capture::Off, Disk::Whole).await?;
     let peers = if options.peers { peers::start(at).await } else { Vec::new() };
-    let of = |name: &str, server| BenchTarget {
+    let target = |name: &str, server| BenchTarget {
         name: name.to_owned(),
-        address: server_address(server, at),
+        address: Option::map_or(server, at, |server: &Server| server.address),
         server,
         dialect: Dialect::Messages,
         lossy: false,
         streams: true,
-        told: None,
+        provider: None,
     };
-    let mut subjects = vec![
-        of("direct", None),
-        of("bare proxy", Some(&proxy)),
-        of("throughline relaxed", Some(&relaxed.server)),
-        of("throughline durable", Some(&durable.server)),
+    let mut targets = vec![
+        target("direct", None),
+        target("bare proxy", Some(&proxy)),
+        target("throughline relaxed", Some(&relaxed.server)),
+        target("throughline durable", Some(&durable.server)),
         BenchTarget {
             lossy: true,
             streams: false,
-            ..of("  relaxed, lossy client", Some(&lossy.server))
+            ..target("  relaxed, lossy client", Some(&lossy.server))
         },
         BenchTarget {
             dialect: Dialect::Chat,
             streams: false,
-            ..of("  relaxed, chat → messages", Some(&crossing.server))
+            ..target("  relaxed, chat → messages", Some(&crossing.server))
         },
-        BenchTarget { streams: false, ..of("  replay off, no capture", Some(&off.server)) },
+        BenchTarget { streams: false, ..target("  replay off, no capture", Some(&off.server)) },
     ];
-    let own = subjects.len();
+    let own = targets.len();
     for peer in &peers {
-        let told = peer.is_told.then_some(at);
-        subjects.push(BenchTarget { streams: false, told, ..of(peer.name, Some(&peer.server)) });
+        let provider = peer.needs_provider.then_some(at);
+        targets.push(BenchTarget {
+            streams: false,
+            provider,
+            ..target(peer.name, Some(&peer.server))
+        });
     }
     // A fresh gateway has no memory to reuse.
     let begun = match options.only {
@@ -123,20 +127,16 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         Some(_) => None,
     };
     let mut rows: Vec<Row> = Vec::new();
-    let is_meant = |subject: &&BenchTarget<'_>| {
-        options.only.as_ref().is_none_or(|only| subject.name.contains(only.as_str()))
-    };
-    for (place, subject) in subjects.iter().enumerate().filter(|(_, subject)| is_meant(subject)) {
-        eprintln!("{} …", subject.name.trim());
+    let is_selected =
+        |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let numbered = targets.iter().enumerate();
+    for (place, target) in numbered.filter(|(_, target)| is_selected(&target.name)) {
+        eprintln!("{} …", target.name.trim());
         let amount = if place < own { amount } else { OTHERS };
-        rows.push(subject.measure(amount, at).await?);
+        rows.push(target.measure(amount, at).await?);
     }
     table::print(&rows, begun, commit::median_commit()?);
     Ok(())
-}
-
-fn server_address(server: Option<&Server>, upstream: SocketAddr) -> SocketAddr {
-    server.map_or(upstream, |server| server.address)
 }
 
 impl BenchTarget<'_> {
@@ -165,7 +165,7 @@ impl BenchTarget<'_> {
             lossy: self.lossy,
             connections,
             conversations,
-            told: self.told,
+            provider: self.provider,
         };
         // Warm up: connections are opened before the measurement.
         load::run(self.address, work(MANY, usize::from(size == Size::Small))).await?;
@@ -175,12 +175,11 @@ impl BenchTarget<'_> {
             if one.rate() > best.one.rate() {
                 best.one = one;
             }
-            let before = self.server.map(Server::resource_usage).transpose()?;
+            let before = self.server.map(Server::cpu_time).transpose()?;
             let many = load::run(self.address, work(MANY, talks.1)).await?;
-            let after = self.server.map(Server::resource_usage).transpose()?;
+            let after = self.server.map(Server::cpu_time).transpose()?;
             if many.rate() > best.many.rate() {
-                let taken =
-                    before.zip(after).map(|(before, after)| after.time.saturating_sub(before.time));
+                let taken = before.zip(after).map(|(before, after)| after.saturating_sub(before));
                 best.time = taken.map(|time| time / many.requests.max(1) as u32);
                 best.many = many;
             }

@@ -4,6 +4,7 @@ use std::fs;
 use std::future::Future;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -50,17 +52,22 @@ where
     }
 }
 
+/// Returns the folder of this program, which is on the build disk.
+pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.parent().context("the program has no parent folder")?.to_owned())
+}
+
+/// Creates a temporary folder on the build disk.
+pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(program_folder()?)?)
+}
+
 /// A server process, killed on drop.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     id: u32,
     _child: Child,
-}
-
-/// Resources that a process has used so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ResourceUsage {
-    pub(crate) time: Duration,
 }
 
 impl Server {
@@ -110,16 +117,12 @@ impl Server {
     }
 
     /// Returns the CPU time so far. The kernel counts in hundredths of a second.
-    pub(crate) fn resource_usage(&self) -> anyhow::Result<ResourceUsage> {
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
         let (_, rest) = stat.rsplit_once(')').context("/proc has an unexpected format")?;
-        let ticks: u64 = rest
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|word| word.parse::<u64>().ok())
-            .sum();
-        Ok(ResourceUsage { time: Duration::from_millis(ticks * 10) })
+        let fields = rest.split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|word| word.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 10))
     }
 
     /// Returns the resident memory in bytes.

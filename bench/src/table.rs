@@ -1,48 +1,30 @@
 //! Prints the results and their targets.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use crate::load::LoadResult;
 use crate::plan::{Pair, Row};
 use crate::streams::{STREAMS, StreamResult};
+
+const HEADINGS: [[&str; 14]; 2] = [
+    [
+        "", "2K/s", "2K/s", "200K/s", "200K/s", "+p50", "+p99", "+p50", "+p99", "+first",
+        "cpu/req", "cpu/req", "MiB", "MiB",
+    ],
+    [
+        "", "1 conn", "32", "1 conn", "32", "2K", "2K", "200K", "200K", "token", "2K", "200K",
+        "idle", "loaded",
+    ],
+];
 
 /// Prints the table and whether the targets are met. `begun` is the stream measurement of a fresh
 /// gateway.
 pub(crate) fn print(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
     println!("\nrequests of a growing conversation; replies of 2 KB, streams of 16 KB");
-    println!(
-        "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
-        "",
-        "2K/s",
-        "2K/s",
-        "200K/s",
-        "200K/s",
-        "+p50",
-        "+p99",
-        "+p50",
-        "+p99",
-        "+first",
-        "cpu/req",
-        "cpu/req",
-        "MiB",
-        "MiB"
-    );
-    println!(
-        "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
-        "",
-        "1 conn",
-        "32",
-        "1 conn",
-        "32",
-        "2K",
-        "2K",
-        "200K",
-        "200K",
-        "token",
-        "2K",
-        "200K",
-        "idle",
-        "loaded"
-    );
+    for headings in HEADINGS {
+        println!("{}", columns(&headings));
+    }
     let direct = rows.first();
     for row in rows {
         println!("{}", line(row, direct));
@@ -75,13 +57,13 @@ fn line(row: &Row, direct: Option<&Row>) -> String {
         bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1_048_576.0))
     };
     let cpu = |pair: &Pair| pair.time.map_or_else(|| "-".to_owned(), time);
-    format!(
-        "{:<26} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
-        row.name,
-        row.small.one.rate(),
-        row.small.many.rate(),
-        row.large.one.rate(),
-        row.large.many.rate(),
+    let rate = |load: &LoadResult| format!("{:.0}", load.rate());
+    columns(&[
+        row.name.clone(),
+        rate(&row.small.one),
+        rate(&row.small.many),
+        rate(&row.large.one),
+        rate(&row.large.many),
         added(&row.small, small, 0.5),
         added(&row.small, small, 0.99),
         added(&row.large, large, 0.5),
@@ -91,7 +73,14 @@ fn line(row: &Row, direct: Option<&Row>) -> String {
         cpu(&row.large),
         memory(row.memory.as_ref().map(|memory| memory.idle)),
         memory(row.memory.as_ref().map(|memory| memory.loaded)),
-    )
+    ])
+}
+
+/// Aligns the cells of a line of the table.
+fn columns(cells: &[impl Display; 14]) -> String {
+    let [name, cells @ .., idle, loaded] = cells;
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>8}")).collect();
+    format!("{name:<26} {} {idle:>7} {loaded:>7}", cells.join(" "))
 }
 
 /// Prints whether the targets are met.

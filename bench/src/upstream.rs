@@ -35,7 +35,7 @@ struct Mock {
 
 pub(crate) async fn serve() -> anyhow::Result<()> {
     let (release, _) = watch::channel(0);
-    let models = Model::ALL.map(|model| (model, Finder::new(model.name())));
+    let models = Model::ALL.map(|(model, name)| (model, Finder::new(name)));
     let streamed = Finder::new("\"stream\":true");
     let mock = Arc::new(Mock { streamed, models, release, broken: AtomicUsize::new(0) });
     process::listen(move |request| {
@@ -51,8 +51,8 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         return Ok(pieces_response("text/plain", vec![Bytes::from_static(b"ok")]));
     }
     let body = request.into_body().collect().await?.to_bytes();
-    let asked = mock.models.iter().find(|(_, name)| name.find(&body).is_some());
-    let model = asked.map_or(Model::Short, |(model, _)| *model);
+    let named = mock.models.iter().find(|(_, name)| name.find(&body).is_some());
+    let model = named.map_or(Model::Short, |(model, _)| *model);
     let reply = Reply::new(model);
     if mock.streamed.find(&body).is_none() {
         return Ok(pieces_response("application/json", vec![reply.whole()]));

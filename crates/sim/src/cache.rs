@@ -20,9 +20,9 @@ mod cache_tests;
 /// One element of a request, in the order in which the provider renders them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromptElement {
-    mark: Digest,
+    written: Digest,
     /// Digest of the content regardless of member order; `None` for a setting.
-    said: Option<Digest>,
+    content: Option<Digest>,
     tokens: u64,
 }
 
@@ -31,8 +31,8 @@ impl PromptElement {
     pub(crate) fn new(node: Node<'_>) -> Self {
         let written = digest::written(node);
         Self {
-            mark: Digest::new("throughline-sim cache", &written),
-            said: Some(Digest::new(
+            written: Digest::new("throughline-sim cache", &written),
+            content: Some(Digest::new(
                 "throughline-sim cached meaning",
                 digest::canonical_bytes(node),
             )),
@@ -43,25 +43,25 @@ impl PromptElement {
     /// Creates the element of a setting that is rendered into the prompt at this position. Changing
     /// the setting invalidates everything after it.
     pub(crate) fn from_setting(setting: &str) -> Self {
-        Self { mark: Digest::new("throughline-sim setting", setting), said: None, tokens: 0 }
+        Self { written: Digest::new("throughline-sim setting", setting), content: None, tokens: 0 }
     }
 }
 
 /// Digests of a request prefix without its settings: of its meaning and of its exact form.
 struct PrefixDigests {
-    said: Digest,
+    content: Digest,
     written: Digest,
 }
 
 impl PrefixDigests {
-    fn by(owner: Digest) -> Self {
-        Self { said: owner.and("said"), written: owner.and("written") }
+    fn new(owner: Digest) -> Self {
+        Self { content: owner.and("said"), written: owner.and("written") }
     }
 
     fn add(&mut self, element: &PromptElement) {
-        if let Some(said) = element.said {
-            self.said = self.said.and(said.bytes());
-            self.written = self.written.and(element.mark.bytes());
+        if let Some(content) = element.content {
+            self.content = self.content.and(content.bytes());
+            self.written = self.written.and(element.written.bytes());
         }
     }
 }
@@ -86,12 +86,12 @@ impl PromptCache {
     pub(crate) fn read_and_write(&self, owner: Digest, elements: &[PromptElement]) -> Usage {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
-        let (mut beginning, mut asked) = (owner, PrefixDigests::by(owner));
+        let (mut beginning, mut prefix) = (owner, PrefixDigests::new(owner));
         let mut is_known = true;
         for element in elements {
-            beginning = beginning.and(element.mark.bytes());
-            asked.add(element);
-            known.extend([asked.said, asked.written]);
+            beginning = beginning.and(element.written.bytes());
+            prefix.add(element);
+            known.extend([prefix.content, prefix.written]);
             usage.input += element.tokens;
             is_known = !known.insert(beginning) && is_known;
             if is_known {
@@ -109,14 +109,14 @@ impl PromptCache {
     /// before them, are written differently. Changed content and changed settings do not count.
     pub(crate) fn missed(&self, owner: Digest, elements: &[PromptElement]) -> u64 {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut asked = PrefixDigests::by(owner);
+        let mut prefix = PrefixDigests::new(owner);
         let mut missed = 0;
         for element in elements {
-            asked.add(element);
-            if !known.contains(&asked.said) {
+            prefix.add(element);
+            if !known.contains(&prefix.content) {
                 break;
             }
-            if !known.contains(&asked.written) {
+            if !known.contains(&prefix.written) {
                 missed += element.tokens;
             }
         }

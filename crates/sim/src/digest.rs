@@ -61,6 +61,11 @@ impl Digest {
         usize::try_from(self.0 % limit).unwrap_or_default()
     }
 
+    /// Chooses one of the values; `None` if there are none.
+    pub(crate) fn choose<T>(self, values: &[T]) -> Option<&T> {
+        values.get(self.below(values.len()))
+    }
+
     /// Derives an id in the format that providers use: a prefix, then letters and digits.
     pub(crate) fn id(self, prefix: &str, length: usize) -> String {
         const LETTERS: &[u8; 62] =
@@ -69,10 +74,17 @@ impl Digest {
         let mut state = self;
         while id.len() < prefix.len() + length {
             state = state.and("id");
-            let letter = LETTERS.get(state.below(LETTERS.len())).copied().unwrap_or(b'A');
-            id.push(char::from(letter));
+            id.push(char::from(state.choose(LETTERS).copied().unwrap_or(b'A')));
         }
         id
+    }
+
+    /// Derives an id in the format of a version 4 UUID.
+    pub(crate) fn uuid(self) -> String {
+        let hex = self.hex(32);
+        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+        let (one, two, three) = (part(0, 8), part(8, 12), part(13, 16));
+        format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
     }
 
     /// Derives the requested number of hexadecimal digits.

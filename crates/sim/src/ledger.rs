@@ -112,11 +112,21 @@ pub enum Verdict {
     Refused(String),
 }
 
+impl Verdict {
+    pub(crate) fn dropped(reason: &str) -> Self {
+        Self::Dropped(reason.to_owned())
+    }
+
+    pub(crate) fn refused(reason: &str) -> Self {
+        Self::Refused(reason.to_owned())
+    }
+}
+
 /// Collects the ledger entry of one request while it is being answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryBuilder {
     pub(crate) entry: LedgerEntry,
-    pub(crate) giver: ReplySource,
+    pub(crate) source: ReplySource,
     /// The readable thoughts of the reply, to detect them if they return as text.
     thoughts: Vec<Digest>,
     /// Other keys that identify the reply in a later request.
@@ -183,7 +193,7 @@ impl EntryBuilder {
 
     /// Records a text of the reply.
     pub(crate) fn record_text(&mut self, text: &str) {
-        for account in [None, Some(self.giver.account)] {
+        for account in [None, Some(self.source.account)] {
             self.landmarks.extend(ReplyKey::Text(account, text.to_owned()).mark());
         }
     }
@@ -207,7 +217,7 @@ fn thought(text: &str) -> Option<Digest> {
 /// Shared, mutable ledger of the server.
 #[derive(Debug, Default)]
 pub(crate) struct SharedLedger {
-    pages: Mutex<LedgerState>,
+    state: Mutex<LedgerState>,
 }
 
 #[derive(Debug, Default)]
@@ -221,7 +231,7 @@ struct LedgerState {
 /// A reply that was sent.
 #[derive(Debug)]
 pub(crate) struct SentReply {
-    pub(crate) giver: ReplySource,
+    pub(crate) source: ReplySource,
     request: u64,
     /// Digests of its Seals.
     seals: Vec<String>,
@@ -237,46 +247,46 @@ impl SentReply {
 impl SharedLedger {
     /// Returns a copy of the ledger.
     pub(crate) fn read(&self) -> Ledger {
-        self.pages().ledger.clone()
+        self.state().ledger.clone()
     }
 
     /// Returns the entry of the last request.
     pub(crate) fn last(&self) -> Option<LedgerEntry> {
-        self.pages().ledger.entries.last().cloned()
+        self.state().ledger.entries.last().cloned()
     }
 
     /// Adds the entry of one request.
     pub(crate) fn enter(&self, record: EntryBuilder) {
-        let mut pages = self.pages();
+        let mut state = self.state();
         let seals = record.entry.issued.iter().map(|issued| issued.seal.clone()).collect();
-        let given = SentReply { giver: record.giver, request: record.entry.request, seals };
-        let given = Arc::new(given);
-        let seals = given.seals.iter().map(|name| seal_name_digest(name));
+        let reply = SentReply { source: record.source, request: record.entry.request, seals };
+        let reply = Arc::new(reply);
+        let seals = reply.seals.iter().map(|name| seal_name_digest(name));
         let marks: HashSet<Digest> =
             record.landmarks.iter().chain(&record.thoughts).copied().chain(seals).collect();
         for mark in marks {
-            pages.answers.entry(mark).or_default().push(Arc::clone(&given));
+            state.answers.entry(mark).or_default().push(Arc::clone(&reply));
         }
-        pages.thoughts.extend(record.thoughts);
-        pages.ledger.entries.push(record.entry);
+        state.thoughts.extend(record.thoughts);
+        state.ledger.entries.push(record.entry);
     }
 
     /// Returns whether a simulated model produced this text as a thought.
     pub(crate) fn contains_thought(&self, text: &str) -> bool {
-        thought(text).is_some_and(|mark| self.pages().thoughts.contains(&mark))
+        thought(text).is_some_and(|mark| self.state().thoughts.contains(&mark))
     }
 
     /// Returns the replies that contain this value.
     pub(crate) fn answers(&self, landmark: &ReplyKey) -> Vec<Arc<SentReply>> {
         let mark = landmark.mark();
-        mark.and_then(|mark| self.pages().answers.get(&mark).cloned()).unwrap_or_default()
+        mark.and_then(|mark| self.state().answers.get(&mark).cloned()).unwrap_or_default()
     }
 
     /// Returns whether both values occur in earlier replies, but never in the same one.
     pub(crate) fn are_apart(&self, one: &ReplyKey, other: &ReplyKey) -> bool {
         let (one, other) = (self.answers(one), self.answers(other));
         let is_one =
-            |given: &Arc<SentReply>| other.iter().any(|other| other.request == given.request);
+            |reply: &Arc<SentReply>| other.iter().any(|other| other.request == reply.request);
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
     }
 
@@ -290,16 +300,16 @@ impl SharedLedger {
     ) -> usize {
         // If several replies match, prefer one whose Seals were returned.
         let answers = landmarks.iter().filter_map(|landmark| {
-            let mut said = self.answers(landmark);
-            let back = said.iter().position(|given| given.has_returned_seal(returned));
-            back.map(|at| said.swap_remove(at)).or_else(|| said.pop())
+            let mut replies = self.answers(landmark);
+            let back = replies.iter().position(|reply| reply.has_returned_seal(returned));
+            back.map(|at| replies.swap_remove(at)).or_else(|| replies.pop())
         });
-        let own: Vec<_> = answers.filter(|given| is_read(&given.giver)).collect();
-        let issued: HashSet<&String> = own.iter().flat_map(|given| &given.seals).collect();
+        let own: Vec<_> = answers.filter(|reply| is_read(&reply.source)).collect();
+        let issued: HashSet<&String> = own.iter().flat_map(|reply| &reply.seals).collect();
         issued.iter().filter(|seal| !returned.iter().any(|back| back.seal == ***seal)).count()
     }
 
-    fn pages(&self) -> std::sync::MutexGuard<'_, LedgerState> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, LedgerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,27 +17,27 @@ use crate::turn::{
 
 /// Plans the reply to a request and computes its usage.
 pub(crate) fn plan(
-    asking: &SimRequest,
+    request: &SimRequest,
     turn: &Turn,
-    world: &SimState,
+    state: &SimState,
 ) -> Result<ReplyPlan, Refusal> {
-    let asks_for_all = asking.header("x-sim-parallel").is_some_and(|value| value.trim() == "true");
-    let parallel = asks_for_all || world.options.parallel;
-    let input = world.cache.read_and_write(owner(asking), &turn.elements);
+    let asks_for_all = request.header("x-sim-parallel").is_some_and(|value| value.trim() == "true");
+    let parallel = asks_for_all || state.options.parallel;
+    let input = state.cache.read_and_write(owner(request), &turn.elements);
     if !turn.demoted
-        && let Some(scripted) = world.playing.next(turn, input, asking.nonce)
+        && let Some(scripted) = state.script.next(turn, input, request.nonce)
     {
         return scripted;
     }
-    let mut plan = decide(turn, parallel, asking.nonce);
+    let mut plan = decide(turn, parallel, request.nonce);
     let output = output(&plan.parts);
     plan.usage = Usage { output: output.output, thought: output.thought, ..input };
     Ok(plan)
 }
 
 /// Returns the key of the prompt cache that a request reads.
-pub(crate) fn owner(asking: &SimRequest) -> Digest {
-    asking.account.and(asking.row.name.as_bytes()).and(asking.model.as_bytes())
+pub(crate) fn owner(request: &SimRequest) -> Digest {
+    request.account.and(request.row.name.as_bytes()).and(request.model.as_bytes())
 }
 
 /// Returns the ledger's label for a stop reason.
@@ -64,7 +64,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
     let mut parts = Vec::new();
     if turn.thinks {
         let text = thought(turn, &calls, nonce);
-        parts.push(ReplyPart::Thought { text, telling: telling(turn) });
+        parts.push(ReplyPart::Thought { text, display: display(turn) });
     }
     if calls.is_empty() {
         parts.push(ReplyPart::Text(answer(turn, nonce)));
@@ -84,9 +84,9 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
 /// Anthropic documents this text as a trigger for redacted thinking, so that clients can be tested.
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING";
 
-fn telling(turn: &Turn) -> ThoughtDisplay {
+fn display(turn: &Turn) -> ThoughtDisplay {
     let is_claude = turn.target.profile.name.starts_with("claude");
-    let redacts = is_claude && turn.asked.contains(REDACTS);
+    let redacts = is_claude && turn.user_text.contains(REDACTS);
     if redacts { ThoughtDisplay::Redacted } else { ThoughtDisplay::AsAsked }
 }
 
@@ -111,12 +111,10 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
         "Hmm… there are two ways to read this. 🤔",
         "Okay, step by step, comme il faut.",
     ];
-    let opening = OPENINGS.get(nonce.and("opening").below(OPENINGS.len())).copied().unwrap_or("");
-    let asked = excerpt(&turn.asked);
-    let heard = match turn.results.last() {
-        Some(result) => format!(" The tool said “{}”.", excerpt(result)),
-        None => String::new(),
-    };
+    let opening = nonce.and("opening").choose(&OPENINGS).copied().unwrap_or_default();
+    let asked = excerpt(&turn.user_text);
+    let result = turn.results.last();
+    let result = result.map(|result| format!(" The tool said “{}”.", excerpt(result)));
     let names: Vec<&str> = calls.iter().map(|tool| tool.name.as_str()).collect();
     let next = if names.is_empty() {
         "Nothing is left to look up, so I can answer now ✅".to_owned()
@@ -125,14 +123,15 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
     };
     // The number makes each thought unique.
     let number = nonce.and("number").hex(6);
-    format!("{opening} The user says “{asked}”.{heard} {next} (note {number})")
+    let result = result.unwrap_or_default();
+    format!("{opening} The user says “{asked}”.{result} {next} (note {number})")
 }
 
 fn answer(turn: &Turn, nonce: Digest) -> String {
     if let Some(schema) = &turn.schema {
         return schema::fitting(schema, nonce).to_string();
     }
-    let asked = excerpt(&turn.asked);
+    let asked = excerpt(&turn.user_text);
     if turn.results.is_empty() {
         return format!("Here is my answer to “{asked}”: it depends — but mostly yes. 🙂");
     }

@@ -34,8 +34,7 @@ impl SampleGenerator<'_> {
             return constant.clone();
         }
         if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-            let chosen = self.nonce.and(name).below(choices.len());
-            return choices.get(chosen).cloned().unwrap_or_default();
+            return self.nonce.and(name).choose(choices).cloned().unwrap_or_default();
         }
         for key in ["anyOf", "oneOf"] {
             if let Some(choices) = schema.get(key).and_then(Value::as_array) {
@@ -136,39 +135,24 @@ impl SampleGenerator<'_> {
     }
 
     fn string(&self, schema: &Value, name: &str) -> String {
-        let text = match schema.get("format").and_then(Value::as_str) {
-            Some("date") => return "2026-11-15".to_owned(),
-            Some("date-time") => return "2026-11-15T09:30:00Z".to_owned(),
-            Some("time") => return "09:30:00Z".to_owned(),
-            Some("duration") => return "PT15M".to_owned(),
-            Some("email" | "idn-email") => return "ada@example.com".to_owned(),
-            Some("uri" | "url" | "uri-reference" | "iri") => {
-                return "https://example.com/".to_owned();
-            }
-            Some("hostname") => return "example.com".to_owned(),
-            Some("ipv4") => return "192.0.2.1".to_owned(),
-            Some("ipv6") => return "2001:db8::1".to_owned(),
-            Some("uuid") => return self.uuid(name),
-            _ => self.sample_text(name),
+        let sample = match schema.get("format").and_then(Value::as_str) {
+            Some("date") => "2026-11-15",
+            Some("date-time") => "2026-11-15T09:30:00Z",
+            Some("time") => "09:30:00Z",
+            Some("duration") => "PT15M",
+            Some("email" | "idn-email") => "ada@example.com",
+            Some("uri" | "url" | "uri-reference" | "iri") => "https://example.com/",
+            Some("hostname") => "example.com",
+            Some("ipv4") => "192.0.2.1",
+            Some("ipv6") => "2001:db8::1",
+            Some("uuid") => return self.nonce.and(name).uuid(),
+            _ => return self.text(schema, name),
         };
-        let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
-        let most = schema.get("maxLength").and_then(Value::as_u64).unwrap_or(u64::MAX);
-        let least = usize::try_from(least.min(4096)).unwrap_or_default();
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let filled = text.chars().chain(std::iter::repeat('x'));
-        let length = text.chars().count().max(least).min(most);
-        filled.take(length).collect()
-    }
-
-    fn uuid(&self, name: &str) -> String {
-        let hex = self.nonce.and(name).hex(32);
-        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-        let (one, two, three) = (part(0, 8), part(8, 12), part(13, 16));
-        format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
+        sample.to_owned()
     }
 
     /// Returns a plausible text with letters that careless encoders corrupt.
-    fn sample_text(&self, name: &str) -> String {
+    fn text(&self, schema: &Value, name: &str) -> String {
         const WORDS: [&str; 8] = [
             "Zürich",
             "naïve café",
@@ -179,8 +163,11 @@ impl SampleGenerator<'_> {
             "C:\\notes",
             "Reykjavík 🌋",
         ];
-        let chosen = self.nonce.and(name).below(WORDS.len());
-        WORDS.get(chosen).copied().unwrap_or("Zürich").to_owned()
+        let text = self.nonce.and(name).choose(&WORDS).copied().unwrap_or_default();
+        let limit = |key: &str| -> Option<usize> { schema.get(key)?.as_u64()?.try_into().ok() };
+        let least = limit("minLength").unwrap_or(0).min(4096);
+        let length = text.chars().count().max(least).min(limit("maxLength").unwrap_or(usize::MAX));
+        text.chars().chain(std::iter::repeat('x')).take(length).collect()
     }
 }
 

@@ -29,7 +29,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use throughline_core::{Profile, StopReason, Usage};
 
 use crate::digest::Digest;
@@ -82,7 +82,7 @@ struct ScriptedTurn {
     parts: Vec<ScriptedPart>,
     stop: Option<ScriptedStop>,
     usage: Option<ScriptedUsage>,
-    refuse: Option<ScriptedRefusal>,
+    refuse: Option<Refusal>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -123,18 +123,6 @@ struct ScriptedUsage {
     thought: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ScriptedRefusal {
-    status: u16,
-    message: String,
-    #[serde(default)]
-    kind: String,
-    code: Option<String>,
-    param: Option<String>,
-    retry_after: Option<u64>,
-}
-
 impl FromStr for Script {
     type Err = ScriptError;
 
@@ -156,8 +144,8 @@ impl FromStr for Script {
 #[expect(clippy::needless_pass_by_value, reason = "signature required by map_err")]
 fn json_error(error: serde_json::Error) -> ScriptError {
     let message = error.to_string();
-    let told = message.rsplit_once(" at line ").map_or(message.as_str(), |(told, _)| told);
-    ScriptError { line: error.line(), message: with_suggestion(told) }
+    let problem = message.rsplit_once(" at line ").map_or(message.as_str(), |(start, _)| start);
+    ScriptError { line: error.line(), message: with_suggestion(problem) }
 }
 
 fn toml_error(text: &str, error: &toml::de::Error) -> ScriptError {
@@ -224,31 +212,24 @@ impl ScriptedTurn {
     }
 
     fn plan(self, turn: &Turn, cost: Usage, nonce: Digest) -> Result<ReplyPlan, Refusal> {
-        if let Some(refused) = self.refuse {
-            return Err(Refusal {
-                status: refused.status,
-                kind: refused.kind,
-                message: refused.message,
-                param: refused.param,
-                code: refused.code,
-                retry_after: refused.retry_after,
-            });
+        if let Some(refusal) = self.refuse {
+            return Err(refusal);
         }
         let call = |name: String, arguments: Option<Value>| {
             let offered = turn.tools.iter().find(|tool| tool.name == name);
             let fitting = || offered.map(|tool| schema::fitting(&tool.schema, nonce.and(&name)));
-            let arguments =
-                arguments.or_else(fitting).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            let arguments = arguments.or_else(fitting).unwrap_or_else(|| json!({}));
             ReplyPart::Call { name, arguments }
         };
         let telling = self.telling;
-        let thoughts = self.thoughts.into_iter().map(|text| ReplyPart::Thought { text, telling });
+        let thoughts =
+            self.thoughts.into_iter().map(|text| ReplyPart::Thought { text, display: telling });
         let texts = self.texts.into_iter().map(ReplyPart::Text);
-        let calls = self.calls.into_iter().map(|asked| call(asked.name, asked.arguments));
+        let calls = self.calls.into_iter().map(|scripted| call(scripted.name, scripted.arguments));
         let mut parts: Vec<ReplyPart> = thoughts.chain(texts).chain(calls).collect();
         for part in self.parts {
             let ScriptedPart { thought, telling, text, call: name, arguments } = part;
-            parts.extend(thought.map(|text| ReplyPart::Thought { text, telling }));
+            parts.extend(thought.map(|text| ReplyPart::Thought { text, display: telling }));
             parts.extend(text.map(ReplyPart::Text));
             parts.extend(name.map(|name| call(name, arguments)));
         }

@@ -1,5 +1,6 @@
 //! The HTTP server: reads requests, sends whole and streamed responses.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -9,20 +10,23 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
+use serde_json::Value;
 use throughline_codec::{CodecError, Framing};
-use throughline_core::{ReasoningChannel, Wire};
-use throughline_json::{Json, Tree};
+use throughline_core::{Provider, ReasoningChannel, Wire};
+use throughline_json::Tree;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::account;
+use crate::cache::PromptCache;
 use crate::digest::Digest;
 use crate::faults::{BodyStep, Fault, FaultKind, spoiled};
 use crate::ledger::{EntryBuilder, Ledger, LedgerEntry, ReplySource};
@@ -43,7 +47,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Simulator {
     address: SocketAddr,
-    world: Arc<SimState>,
+    state: Arc<SimState>,
     stop: watch::Sender<bool>,
     serving: JoinSet<io::Result<()>>,
 }
@@ -55,15 +59,15 @@ pub async fn start(options: Options) -> io::Result<Simulator> {
     // A stream consists of many small writes; with Nagle's algorithm each would wait for an
     // acknowledgement. A failure to disable it only costs speed.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-    let world = Arc::new(SimState::new(options));
+    let state = Arc::new(SimState::new(options));
     let (stop, stopped) = watch::channel(false);
-    let state = ServerState { world: Arc::clone(&world), stopped: stopped.clone() };
-    let router = Router::new().fallback(answer).with_state(state);
+    let served = ServerState { state: Arc::clone(&state), stopped: stopped.clone() };
+    let router = Router::new().fallback(answer).with_state(served);
     let mut serving = JoinSet::new();
     serving.spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(until(stopped)).await
     });
-    Ok(Simulator { address, world, stop, serving })
+    Ok(Simulator { address, state, stop, serving })
 }
 
 impl Simulator {
@@ -79,12 +83,12 @@ impl Simulator {
 
     /// Returns a copy of the ledger.
     pub fn ledger(&self) -> Ledger {
-        self.world.book.read()
+        self.state.ledger.read()
     }
 
     /// Returns the entry of the last request without copying the ledger.
     pub fn last_entry(&self) -> Option<LedgerEntry> {
-        self.world.book.last()
+        self.state.ledger.last()
     }
 
     /// Finishes open requests, for at most five seconds, and stops.
@@ -113,7 +117,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
 
 #[derive(Clone)]
 struct ServerState {
-    world: Arc<SimState>,
+    state: Arc<SimState>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -123,77 +127,75 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
-    let world = &*served.world;
-    Ok(match route(path, &world.catalog) {
+    let state = &*served.state;
+    Ok(match route(path, &state.catalog) {
         Route::Ledger => {
-            let ledger = serde_json::to_vec_pretty(&world.book.read()).unwrap_or_default();
+            let ledger = serde_json::to_vec_pretty(&state.ledger.read()).unwrap_or_default();
             plain(StatusCode::OK, "application/json", ledger)
         }
         Route::UnknownRow(name) => {
-            let known: Vec<&str> = world.catalog.providers().iter().map(|row| &*row.name).collect();
+            let known: Vec<&str> = state.catalog.providers().iter().map(|row| &*row.name).collect();
             let message = format!("no provider named `{name}`; known: {}\n", known.join(", "));
             plain(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", message.into_bytes())
         }
-        Route::Unknown => not_found(&parts, world),
-        Route::Models { wire, model } => list(&parts, wire, model.as_deref(), world),
+        Route::Unknown => not_found(&parts, state),
+        Route::Models { wire, model } => list(&parts, wire, model.as_deref(), state),
         Route::Model { wire, verb, model, row } => {
-            let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, world)) };
+            let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, state)) };
             let read = to_bytes(body, MAX_BODY_BYTES).await;
-            let asked = ModelRequest { endpoint, wire, verb, model, row, parts: &parts };
-            handle_model_request(&asked, read.ok(), &served)
+            let call = ModelCall { endpoint, wire, verb, model, row, parts: &parts };
+            handle_model_call(&call, read.ok(), &served)
         }
     })
 }
 
 /// A request to a model, before its body is read.
-struct ModelRequest<'r> {
-    endpoint: &'static dyn Endpoint,
+struct ModelCall<'r> {
+    endpoint: &'static Endpoint,
     wire: Wire,
     verb: Operation,
     model: Option<String>,
-    row: Option<Arc<throughline_core::Provider>>,
-    parts: &'r axum::http::request::Parts,
+    row: Option<Arc<Provider>>,
+    parts: &'r Parts,
 }
 
-fn handle_model_request(
-    asked: &ModelRequest<'_>,
-    body: Option<Bytes>,
-    served: &ServerState,
-) -> Response {
-    let world = &*served.world;
-    let endpoint = asked.endpoint;
+fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, served: &ServerState) -> Response {
+    let (state, endpoint) = (&*served.state, call.endpoint);
     let mut record = EntryBuilder::default();
-    record.entry.request = world.next_request();
-    asked.wire.as_str().clone_into(&mut record.entry.wire);
-    let (asking, fault) = match prepare(asked, body, record.entry.request, world) {
+    record.entry.request = state.next_request();
+    call.wire.as_str().clone_into(&mut record.entry.wire);
+    let (request, fault) = match prepare(call, body, record.entry.request, state) {
         Ok(prepared) => prepared,
         Err(unprepared) => {
             let (row, refusal) = *unprepared;
             record.entry.provider = row.name.to_string();
-            return refuse(endpoint, &row, &refusal, Digest::default(), record, world);
+            return refuse(endpoint, &row, &refusal, Digest::default(), record, state);
         }
     };
-    record.entry.provider = asking.row.name.to_string();
-    record.entry.model.clone_from(&asking.model);
-    record.entry.account = asking.account.hex(8);
+    record.entry.provider = request.row.name.to_string();
+    record.entry.model.clone_from(&request.model);
+    record.entry.account = request.account.hex(8);
     let reply = match &fault {
         Some(FaultKind::Status(status, wait)) => {
             let refusal = Refusal::new(*status, fault_message(*status));
             Err(Refusal { retry_after: *wait, ..refusal })
         }
-        Some(_) | None => reply_chunks(endpoint, &asking, world, &mut record),
+        Some(_) | None => {
+            reply_chunks(endpoint, &mut Exchange { request: &request, state, record: &mut record })
+        }
     };
     let (kind, chunks) = match reply {
         Ok(reply) => reply,
         Err(refusal) => {
-            return refuse(endpoint, &asking.row, &refusal, asking.nonce, record, world);
+            return refuse(endpoint, &request.row, &refusal, request.nonce, record, state);
         }
     };
     record.entry.status = 200;
-    world.book.enter(record);
+    state.ledger.enter(record);
     match chunks {
         Ok(chunks) => {
-            respond(kind, chunks, fault.as_ref(), served, endpoint.request_id(asking.nonce))
+            let id = (endpoint.request_id)(request.nonce);
+            respond(kind, chunks, fault.as_ref(), served, id)
         }
         Err(error) => {
             plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
@@ -205,108 +207,98 @@ fn handle_model_request(
 type ReplyChunks = (&'static str, Result<Vec<Vec<u8>>, CodecError>);
 
 /// Reads a request and writes the response: a number of tokens, a whole response, or a stream.
-fn reply_chunks(
-    endpoint: &dyn Endpoint,
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<ReplyChunks, Refusal> {
-    let whole = |body: Json| ("application/json", Ok(vec![body.bytes().to_vec()]));
-    let turn = endpoint.read(Exchange { asking, world, record })?;
-    if asking.verb == Operation::Count {
-        return Ok(whole(endpoint.count(&turn)));
+fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<ReplyChunks, Refusal> {
+    let (request, state) = (exchange.request, exchange.state);
+    let whole = |body: &Value| ("application/json", Ok(vec![body.to_string().into_bytes()]));
+    let turn = (endpoint.read)(exchange)?;
+    if request.verb == Operation::Count {
+        return Ok(whole(&(endpoint.count)(PromptCache::count(&turn.elements))));
     }
-    record.entry.missed = world.cache.missed(planner::owner(asking), &turn.elements);
-    let plan = planner::plan(asking, &turn, world)?;
-    record_lost_seals(asking, &turn, world, record);
-    let body = endpoint.respond(Exchange { asking, world, record }, &turn, &plan);
-    record.entry.input = plan.usage.input;
-    record.entry.cached = plan.usage.cached;
-    record.entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
+    exchange.record.entry.missed = state.cache.missed(planner::owner(request), &turn.elements);
+    let plan = planner::plan(request, &turn, state)?;
+    record_lost_seals(exchange, &turn);
+    let body = (endpoint.respond)(exchange, &turn, &plan);
+    let entry = &mut exchange.record.entry;
+    entry.input = plan.usage.input;
+    entry.cached = plan.usage.cached;
+    entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
     if !turn.stream {
-        return Ok(whole(body));
+        return Ok(whole(&body));
     }
-    let framing = endpoint.framing(asking);
-    let chunks = streams::chunks(endpoint, &body, &turn.target, framing, asking.nonce);
-    Ok((content_type(framing), chunks))
+    let chunks = streams::chunks(endpoint, request, &turn, &body);
+    Ok((content_type((endpoint.framing)(request)), chunks))
 }
 
 /// Records the Seals of earlier replies that did not come back, and the source of this reply.
-fn record_lost_seals(
-    asking: &SimRequest,
-    turn: &Turn,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) {
+fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
+    let Exchange { request, state, record } = exchange;
     let profile = &turn.target.profile;
     // A router calls its upstreams with its own account, regardless of the caller.
-    let is_routed = asking.row.dialect.channel == ReasoningChannel::Details;
-    let is_read = |giver: &ReplySource| {
-        let mut families = world.catalog.profiles().iter();
-        let is_bound = families.any(|row| row.name == giver.family && row.bound.account);
-        let is_own = is_routed || !is_bound || giver.account == asking.account;
-        is_own && profile.reads_seals_of(&giver.family)
+    let is_routed = request.row.dialect.channel == ReasoningChannel::Details;
+    let is_read = |source: &ReplySource| {
+        let mut families = state.catalog.profiles().iter();
+        let is_bound = families.any(|row| row.name == source.family && row.bound.account);
+        let is_own = is_routed || !is_bound || source.account == request.account;
+        is_own && profile.reads_seals_of(&source.family)
     };
-    record.entry.lost = world.book.lost(&turn.owed, &record.entry.returned, is_read);
+    record.entry.lost = state.ledger.lost(&turn.owed, &record.entry.returned, is_read);
     let is_other =
-        |giver: &ReplySource| giver.family == profile.name && giver.config != turn.config;
-    let mut answers = turn.owed.iter().flat_map(|owed| world.book.answers(owed));
+        |source: &ReplySource| source.family == profile.name && source.config != turn.config;
+    let mut answers = turn.owed.iter().flat_map(|owed| state.ledger.answers(owed));
     record.entry.reconfigured =
-        turn.config.is_some() && answers.any(|given| is_other(&given.giver));
-    let (family, account) = (profile.name.clone(), asking.account);
-    record.giver = ReplySource { family, account, config: turn.config };
+        turn.config.is_some() && answers.any(|reply| is_other(&reply.source));
+    let (family, account) = (profile.name.clone(), request.account);
+    record.source = ReplySource { family, account, config: turn.config };
 }
 
-type PrepareError = Box<(Arc<throughline_core::Provider>, Refusal)>;
+type PrepareError = Box<(Arc<Provider>, Refusal)>;
 
 fn prepare(
-    asked: &ModelRequest<'_>,
+    call: &ModelCall<'_>,
     body: Option<Bytes>,
     number: u64,
-    world: &SimState,
+    state: &SimState,
 ) -> Result<(SimRequest, Option<FaultKind>), PrepareError> {
-    let path = asked.parts.uri.path();
-    let query = asked.parts.uri.query().unwrap_or_default();
-    let headers = &asked.parts.headers;
+    let Parts { uri, headers, method, .. } = call.parts;
+    let query = uri.query().unwrap_or_default();
     let row = |model: &str| {
-        let named = asked.row.clone();
-        named.unwrap_or_else(|| route::row(&world.catalog, &asked.wire, model, path))
+        let named = call.row.clone();
+        named.unwrap_or_else(|| route::row(&state.catalog, &call.wire, model, uri.path()))
     };
     let refused = |refusal: Refusal| Box::new((row(""), refusal));
-    if asked.parts.method != Method::POST {
+    let invalid = |message: String| refused(Refusal::invalid(message));
+    if method != Method::POST {
         return Err(refused(Refusal::new(405, "Method Not Allowed")));
     }
-    let Some(body) = body else {
-        return Err(refused(Refusal::new(413, "Request exceeds the maximum size")));
-    };
-    let tree = Tree::parse(body.clone()).map_err(|error| {
-        refused(Refusal::invalid(format!("The request body is not valid JSON: {error}")))
-    })?;
-    let in_body = || tree.root().text_of("model").map(std::borrow::Cow::into_owned);
-    let model = asked.model.clone().or_else(in_body).unwrap_or_default();
+    let body =
+        body.ok_or_else(|| refused(Refusal::new(413, "Request exceeds the maximum size")))?;
+    let body = Tree::parse(body)
+        .map_err(|error| invalid(format!("The request body is not valid JSON: {error}")))?;
+    let in_body = || body.root().text_of("model").map(Cow::into_owned);
+    let model = call.model.clone().or_else(in_body).unwrap_or_default();
     let account = account::account(headers, query);
-    let created = account::created(headers).map_err(|error| refused(Refusal::invalid(error)))?;
-    let fault = fault(headers, number, world).map_err(|error| refused(Refusal::invalid(error)))?;
+    let created = account::created(headers).map_err(invalid)?;
+    let fault = fault(headers, number, state).map_err(invalid)?;
     let row = row(&model);
-    let nonce = world.nonce(request_digest(&row, &model, asked.verb, account, &tree));
-    let asking = SimRequest {
+    let nonce = state.nonce(request_digest(&row, &model, call.verb, account, &body));
+    let request = SimRequest {
         row,
         model,
-        verb: asked.verb,
+        verb: call.verb,
         query: query.to_owned(),
         headers: headers.clone(),
-        body: tree,
+        body,
         account,
-        account_created: created.unwrap_or(world.options.account_created),
+        account_created: created.unwrap_or(state.options.account_created),
         nonce,
     };
-    Ok((asking, fault))
+    Ok((request, fault))
 }
 
 /// Identifies a request by row, model, account and body. Streaming is ignored, because the reply is
 /// the same either way.
 fn request_digest(
-    row: &throughline_core::Provider,
+    row: &Provider,
     model: &str,
     verb: Operation,
     account: Digest,
@@ -325,17 +317,13 @@ fn request_digest(
 }
 
 /// Returns the fault in the request header, or else the first configured fault that applies.
-fn fault(
-    headers: &axum::http::HeaderMap,
-    number: u64,
-    world: &SimState,
-) -> Result<Option<FaultKind>, String> {
+fn fault(headers: &HeaderMap, number: u64, state: &SimState) -> Result<Option<FaultKind>, String> {
     if let Some(value) = headers.get("x-sim-fault") {
         let text = value.to_str().unwrap_or_default();
         let fault: Fault = text.parse().map_err(|error: crate::InvalidFault| error.to_string())?;
         return Ok(Some(fault.kind).filter(|_| fault.only.is_none_or(|only| only == number)));
     }
-    let mut set = world.options.faults.iter();
+    let mut set = state.options.faults.iter();
     let found = set.find(|fault| fault.only.is_none_or(|only| only == number));
     Ok(found.map(|fault| fault.kind.clone()))
 }
@@ -352,36 +340,30 @@ fn fault_message(status: u16) -> &'static str {
 }
 
 fn refuse(
-    endpoint: &dyn Endpoint,
-    row: &throughline_core::Provider,
+    endpoint: &Endpoint,
+    row: &Provider,
     refusal: &Refusal,
     nonce: Digest,
     mut record: EntryBuilder,
-    world: &SimState,
+    state: &SimState,
 ) -> Response {
     record.entry.status = refusal.status;
     record.entry.refused = Some(refusal.message.clone());
-    world.book.enter(record);
-    let (id_header, id) = endpoint.request_id(nonce);
-    let body = endpoint.refuse(row, refusal, &id);
+    state.ledger.enter(record);
+    let (id_header, id) = (endpoint.request_id)(nonce);
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut response = plain(status, "application/json", body.bytes().to_vec());
+    let mut response = json_response(status, &(endpoint.refuse)(row, refusal, &id));
     set_header(&mut response, id_header, &id);
     if let Some(wait) = refusal.retry_after {
         set_header(&mut response, "retry-after", &wait.to_string());
     }
-    for (name, value) in endpoint.refusal_headers(refusal) {
+    if let Some((name, value)) = (endpoint.error_header)(refusal) {
         set_header(&mut response, name, &value);
     }
     response
 }
 
-fn list(
-    parts: &axum::http::request::Parts,
-    wire: Option<Wire>,
-    model: Option<&str>,
-    world: &SimState,
-) -> Response {
+fn list(parts: &Parts, wire: Option<Wire>, model: Option<&str>, state: &SimState) -> Response {
     let is_anthropic = parts.headers.contains_key("anthropic-version");
     let is_google = parts.headers.contains_key("x-goog-api-key");
     let usual = match (is_anthropic, is_google) {
@@ -389,15 +371,15 @@ fn list(
         (false, true) => Wire::GEMINI,
         (false, false) => Wire::OPENAI_RESPONSES,
     };
-    let Some(endpoint) = endpoint(&wire.unwrap_or(usual)) else { return not_found(parts, world) };
-    match endpoint.models(world, model) {
-        Some(models) => plain(StatusCode::OK, "application/json", models.bytes().to_vec()),
-        None => not_found(parts, world),
+    let Some(endpoint) = endpoint(&wire.unwrap_or(usual)) else { return not_found(parts, state) };
+    match (endpoint.models)(state, model) {
+        Some(models) => json_response(StatusCode::OK, &models),
+        None => not_found(parts, state),
     }
 }
 
 /// Responds to an unknown path in the format of the provider that the client appears to expect.
-fn not_found(parts: &axum::http::request::Parts, world: &SimState) -> Response {
+fn not_found(parts: &Parts, state: &SimState) -> Response {
     let path = parts.uri.path();
     let wire = if parts.headers.contains_key("anthropic-version") {
         Wire::ANTHROPIC_MESSAGES
@@ -408,16 +390,16 @@ fn not_found(parts: &axum::http::request::Parts, world: &SimState) -> Response {
     } else {
         Wire::OPENAI_RESPONSES
     };
-    let row = route::row(&world.catalog, &wire, "", path);
+    let row = route::row(&state.catalog, &wire, "", path);
     let message = if wire == Wire::OPENAI_RESPONSES {
         format!("Invalid URL ({} {path})", parts.method)
     } else {
         "Not found".to_owned()
     };
     let refusal = Refusal::new(404, message);
-    let body = endpoint(&wire)
-        .map_or_else(Json::null, |endpoint| endpoint.refuse(&row, &refusal, "req_unknown"));
-    plain(StatusCode::NOT_FOUND, "application/json", body.bytes().to_vec())
+    let endpoint = endpoint(&wire);
+    let body = endpoint.map(|endpoint| (endpoint.refuse)(&row, &refusal, "req_unknown"));
+    json_response(StatusCode::NOT_FOUND, &body.unwrap_or_default())
 }
 
 fn content_type(framing: Framing) -> &'static str {
@@ -449,7 +431,7 @@ fn respond(
                 // Flush the bytes sent so far.
                 tokio::task::yield_now().await;
             }
-            let said = match piece {
+            let sent = match piece {
                 BodyStep::Bytes(bytes) => Ok(Bytes::from(bytes)),
                 BodyStep::Break => Err(io::Error::other("the connection was cut on request")),
                 BodyStep::Silence => {
@@ -457,7 +439,7 @@ fn respond(
                     return None;
                 }
             };
-            Some((said, (pieces, stopped)))
+            Some((sent, (pieces, stopped)))
         });
         let mut response = Response::new(Body::from_stream(body));
         set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
@@ -465,6 +447,10 @@ fn respond(
     };
     set_header(&mut response, id_header, &id);
     response
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    plain(status, "application/json", body.to_string().into_bytes())
 }
 
 fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response {

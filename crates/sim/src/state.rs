@@ -21,9 +21,9 @@ pub(crate) struct SimState {
     /// Provider endpoints and model families.
     pub(crate) catalog: Catalog,
     pub(crate) keys: SealKeys,
-    pub(crate) book: SharedLedger,
+    pub(crate) ledger: SharedLedger,
     pub(crate) cache: PromptCache,
-    pub(crate) playing: ScriptPlayer,
+    pub(crate) script: ScriptPlayer,
     /// Responses stored by the Responses endpoints.
     pub(crate) stored: ResponseStore,
     requests: AtomicU64,
@@ -35,9 +35,9 @@ impl SimState {
         Self {
             catalog: options.catalog.clone(),
             keys: SealKeys::new(options.seed),
-            book: SharedLedger::default(),
+            ledger: SharedLedger::default(),
             cache: PromptCache::default(),
-            playing: ScriptPlayer::new(options.script.clone()),
+            script: ScriptPlayer::new(options.script.clone()),
             stored: ResponseStore::default(),
             requests: AtomicU64::new(0),
             repeats: Mutex::default(),

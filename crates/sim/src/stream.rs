@@ -5,31 +5,33 @@
 
 use std::sync::Arc;
 
-use throughline_codec::{CodecError, DecodeContext, FrameWriter, Framing, events_from_reply};
-use throughline_core::{Body, Delta, Event, Target, Wire};
+use serde_json::Value;
+use throughline_codec::{CodecError, DecodeContext, FrameWriter, events_from_reply};
+use throughline_core::{Body, Delta, Event, Wire};
 use throughline_json::{Json, Name};
 
 use crate::digest::Digest;
+use crate::turn::{SimRequest, Turn};
 use crate::wires::Endpoint;
 
 /// Returns the chunks of the stream, one per frame.
 pub(crate) fn chunks(
-    endpoint: &dyn Endpoint,
-    whole: &Json,
-    target: &Target,
-    framing: Framing,
-    nonce: Digest,
+    endpoint: &Endpoint,
+    request: &SimRequest,
+    turn: &Turn,
+    whole: &Value,
 ) -> Result<Vec<Vec<u8>>, CodecError> {
-    let codec = endpoint.codec();
-    let reply = codec.decode_reply(whole.bytes(), &DecodeContext::of(target.clone()))?;
+    let codec = endpoint.codec;
+    let context = DecodeContext::of(turn.target.clone());
+    let reply = codec.decode_reply(Json::from(whole).bytes(), &context)?;
     let mut encoder = codec.encoder();
     let mut frames = Vec::new();
-    for event in split_deltas(events_from_reply(&reply), &codec.wire(), nonce) {
+    for event in split_deltas(events_from_reply(&reply), &codec.wire(), request.nonce) {
         frames.extend(encoder.push(&event)?);
     }
-    let mut writer = FrameWriter::new(framing);
+    let mut writer = FrameWriter::new((endpoint.framing)(request));
     let mut chunks = Vec::new();
-    for frame in endpoint.dress(frames, whole) {
+    for frame in (endpoint.decorate)(frames, whole) {
         let mut chunk = Vec::new();
         writer.write(&frame, &mut chunk);
         chunks.push(chunk);

@@ -79,7 +79,7 @@ pub(crate) struct Turn {
     /// Number of model replies in the conversation.
     pub(crate) step: usize,
     /// Text of the last user message.
-    pub(crate) asked: String,
+    pub(crate) user_text: String,
     /// JSON Schema of the reply, if a structured one is requested; `true` for any object.
     pub(crate) schema: Option<Value>,
     /// Whether the request contains the model's own thoughts as plain text.
@@ -87,7 +87,7 @@ pub(crate) struct Turn {
     /// Maximum number of output tokens.
     pub(crate) max_tokens: Option<u64>,
     /// The conversation so far, if the family binds Seals to it.
-    pub(crate) behind: PrefixBinding,
+    pub(crate) prefix: PrefixBinding,
     /// Notices about the request that the provider includes in its response.
     pub(crate) notices: Vec<Value>,
     /// Elements in the order in which the provider renders them, for cache and usage.
@@ -110,11 +110,11 @@ impl Turn {
             config: None,
             results: Vec::new(),
             step: 0,
-            asked: String::new(),
+            user_text: String::new(),
             schema: None,
             demoted: false,
             max_tokens: None,
-            behind: PrefixBinding::default(),
+            prefix: PrefixBinding::default(),
             notices: Vec::new(),
             elements: Vec::new(),
         }
@@ -122,7 +122,7 @@ impl Turn {
 
     /// Starts a new turn at a user message and discards the tool calls of the previous one.
     pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
-        self.asked = text.into();
+        self.user_text = text.into();
         self.called.clear();
         self.owed.clear();
         self.results.clear();
@@ -172,7 +172,7 @@ pub(crate) struct ReplyPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReplyPart {
     /// A thought. A hidden one consists only of a Seal, regardless of the request.
-    Thought { text: String, telling: ThoughtDisplay },
+    Thought { text: String, display: ThoughtDisplay },
     /// Text for the user.
     Text(String),
     /// A tool call.
@@ -181,6 +181,13 @@ pub(crate) enum ReplyPart {
         /// An object, or a string for a free-form tool.
         arguments: Value,
     },
+}
+
+impl ReplyPart {
+    /// Returns the text for the user.
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
 }
 
 /// How a thought appears in the reply.
@@ -197,17 +204,19 @@ pub(crate) enum ThoughtDisplay {
 }
 
 /// A rejected request, in the provider's terms.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
+    pub(crate) message: String,
     /// The provider's error type: `invalid_request_error`, `ValidationException`,
     /// `INVALID_ARGUMENT`. Empty for the wire's default for the status.
+    #[serde(default)]
     pub(crate) kind: String,
-    pub(crate) message: String,
-    /// The invalid parameter, if the provider names one.
-    pub(crate) param: Option<String>,
     /// The provider's error code, if it has one besides the type.
     pub(crate) code: Option<String>,
+    /// The invalid parameter, if the provider names one.
+    pub(crate) param: Option<String>,
     /// Value of `retry-after` in seconds.
     pub(crate) retry_after: Option<u64>,
 }
@@ -221,6 +230,11 @@ impl Refusal {
     /// Creates a rejection with the given status.
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), ..Self::default() }
+    }
+
+    /// Returns the error type, or the wire's default for the status.
+    pub(crate) fn kind_or<'k>(&'k self, default: &'k str) -> &'k str {
+        if self.kind.is_empty() { default } else { &self.kind }
     }
 
     /// Adds the name of the invalid parameter.
@@ -238,6 +252,16 @@ impl Refusal {
         Self { kind: kind.into(), ..self }
     }
 }
+
+/// Rejects the request with status 400 and the formatted message unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::turn::Refusal::invalid(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;
 
 /// Computes the output tokens of a reply.
 pub(crate) fn output(parts: &[ReplyPart]) -> Usage {

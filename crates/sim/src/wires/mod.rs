@@ -12,72 +12,141 @@ pub(crate) mod gemini;
 pub(crate) mod openai;
 pub(crate) mod responses;
 
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
 use throughline_codec::{Codec, Frame, Framing};
 use throughline_core::{Provider, Wire};
-use throughline_json::Json;
+use throughline_json::Node;
 
 use crate::digest::Digest;
+use crate::keys::{SealClaims, SealFormat};
 use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 
 /// One request, the simulator that receives it, and its entry in the ledger.
 pub(crate) struct Exchange<'a> {
-    pub(crate) asking: &'a SimRequest,
-    pub(crate) world: &'a SimState,
+    pub(crate) request: &'a SimRequest,
+    pub(crate) state: &'a SimState,
     pub(crate) record: &'a mut EntryBuilder,
 }
 
-/// Simulates the providers of one wire.
-pub(crate) trait Endpoint: Sync {
-    /// Returns the codec that encodes the streams; it never checks requests.
-    fn codec(&self) -> &'static dyn Codec;
-
-    /// Reads a request or rejects it, with the provider's checks in the provider's order. Records
-    /// every Seal of the request with its verdict.
-    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal>;
-
-    /// Writes the whole, sealed response. Records every issued Seal, readable thought and call id.
-    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json;
-
-    /// Writes the response to a request for the number of tokens.
-    fn count(&self, turn: &Turn) -> Json;
-
-    /// Writes the body of an error response.
-    fn refuse(&self, row: &Provider, refusal: &Refusal, request_id: &str) -> Json;
-
-    /// Returns the list of models or one model; `None` if the model is unknown.
-    fn models(&self, world: &SimState, model: Option<&str>) -> Option<Json>;
-
-    /// Returns the name of the request id header and an id in the provider's format.
-    fn request_id(&self, nonce: Digest) -> (&'static str, String);
-
-    /// Returns the framing of the stream for a request.
-    fn framing(&self, _: &SimRequest) -> Framing {
-        self.codec().framing()
+impl Exchange<'_> {
+    /// Creates an empty turn for the requested model and endpoint.
+    fn new_turn(&self) -> Turn {
+        let SimRequest { row, model, account, .. } = self.request;
+        Turn::new(self.state.catalog.target(row, model, &account.hex(8)))
     }
 
-    /// Returns additional headers of an error response.
-    fn refusal_headers(&self, _: &Refusal) -> Vec<(&'static str, String)> {
-        Vec::new()
+    /// Creates the claims of a Seal in the reply to this request.
+    fn claims(&self, turn: &Turn, kind: &str) -> SealClaims {
+        SealClaims {
+            kind: kind.to_owned(),
+            row: self.request.row.name.to_string(),
+            family: turn.target.profile.name.clone(),
+            account: self.request.account,
+            reply: self.request.nonce,
+            count: 1,
+            ..SealClaims::default()
+        }
     }
 
-    /// Adds provider-specific members that the codec's events do not contain. `whole` is the
-    /// response that `respond` wrote.
-    fn dress(&self, frames: Vec<Frame>, _whole: &Json) -> Vec<Frame> {
-        frames
+    /// Creates a Seal and records it as issued.
+    fn seal(&mut self, signer: &str, format: SealFormat, claims: &SealClaims) -> String {
+        let seal = self.state.keys.seal(signer, format, claims);
+        self.record.issue(&seal, &claims.kind);
+        seal
     }
 }
 
-static ENDPOINTS: [&dyn Endpoint; 5] = [
-    &anthropic::Anthropic,
-    &responses::Responses,
-    &gemini::Gemini,
-    &converse::Converse,
-    &chat::Chat,
+/// Simulates the providers of one wire.
+pub(crate) struct Endpoint {
+    /// Encodes the streams; it never checks requests.
+    pub(crate) codec: &'static dyn Codec,
+    /// Reads a request or rejects it, with the provider's checks in the provider's order. Records
+    /// every Seal of the request with its verdict.
+    pub(crate) read: fn(&mut Exchange<'_>) -> Result<Turn, Refusal>,
+    /// Writes the whole, sealed response. Records every issued Seal, readable thought and call id.
+    pub(crate) respond: fn(&mut Exchange<'_>, &Turn, &ReplyPlan) -> Value,
+    /// Writes the response to a request for the number of tokens.
+    pub(crate) count: fn(u64) -> Value,
+    /// Writes the body of an error response with this request id.
+    pub(crate) refuse: fn(&Provider, &Refusal, &str) -> Value,
+    /// Returns the list of models or one model; `None` if the model is unknown.
+    pub(crate) models: fn(&SimState, Option<&str>) -> Option<Value>,
+    /// Returns the name of the request id header and an id in the provider's format.
+    pub(crate) request_id: fn(Digest) -> (&'static str, String),
+    /// Returns the framing of the stream for a request.
+    pub(crate) framing: fn(&SimRequest) -> Framing,
+    /// Returns an additional header of an error response.
+    pub(crate) error_header: fn(&Refusal) -> Option<(&'static str, String)>,
+    /// Adds provider-specific members that the codec's events do not contain, from the whole
+    /// response.
+    pub(crate) decorate: fn(Vec<Frame>, &Value) -> Vec<Frame>,
+}
+
+static ENDPOINTS: [&Endpoint; 5] = [
+    &anthropic::ENDPOINT,
+    &responses::ENDPOINT,
+    &gemini::ENDPOINT,
+    &converse::ENDPOINT,
+    &chat::ENDPOINT,
 ];
 
 /// Returns the simulator of a wire.
-pub(crate) fn endpoint(wire: &Wire) -> Option<&'static dyn Endpoint> {
-    ENDPOINTS.into_iter().find(|endpoint| endpoint.codec().wire() == *wire)
+pub(crate) fn endpoint(wire: &Wire) -> Option<&'static Endpoint> {
+    ENDPOINTS.into_iter().find(|endpoint| endpoint.codec.wire() == *wire)
+}
+
+/// Iterates over the elements of an array member; over none if it is missing.
+fn list<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> + use<'t> {
+    node.get(key).into_iter().flat_map(Node::elements)
+}
+
+/// Returns a string member.
+fn string(node: Node<'_>, key: &str) -> Option<String> {
+    node.text_of(key).map(Cow::into_owned)
+}
+
+/// Returns whether a member is this string.
+fn member_is(node: Node<'_>, key: &str, value: &str) -> bool {
+    node.get(key).is_some_and(|member| member.is(value))
+}
+
+/// Returns whether a member is `true`.
+fn is_true(node: Node<'_>, key: &str) -> bool {
+    node.get(key).and_then(Node::bool) == Some(true)
+}
+
+/// Converts a node of a request to a JSON value; `None` if it is nested too deeply.
+fn parsed(node: Node<'_>) -> Option<Value> {
+    serde_json::from_slice(node.raw()).ok()
+}
+
+/// Converts a node of a request to a JSON value; `null` if it is nested too deeply.
+fn value(node: Node<'_>) -> Value {
+    parsed(node).unwrap_or_default()
+}
+
+/// Returns the schema of a tool without parameters.
+fn empty_schema() -> Value {
+    json!({"type": "object", "properties": {}})
+}
+
+/// Sets a member of an object.
+fn set(object: &mut Value, key: &str, value: impl Into<Value>) {
+    if let Some(members) = object.as_object_mut() {
+        members.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Changes the JSON of a frame. A frame stays byte for byte the same if it is not JSON or `edit`
+/// returns `None`.
+fn edit_frame(frame: Frame, edit: impl FnOnce(&mut Value) -> Option<()>) -> Frame {
+    let Ok(mut event) = serde_json::from_slice::<Value>(&frame.data) else { return frame };
+    if edit(&mut event).is_none() {
+        return frame;
+    }
+    Frame { data: event.to_string().into(), ..frame }
 }

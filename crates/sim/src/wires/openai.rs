@@ -4,51 +4,33 @@ use serde_json::{Value, json};
 use throughline_core::{Profile, Provider};
 use throughline_json::{Json, Node};
 
-use crate::turn::{OfferedTool, Refusal, ToolChoice};
+use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
+use crate::wires::{empty_schema, is_true, list, string, value};
 
 /// Constant creation time of all objects, because a simulator has no clock.
 pub(crate) const CREATED: u64 = 1_763_164_800;
 
-pub(crate) fn json(value: &Value) -> Json {
-    Json::parse(value.to_string()).unwrap_or_else(|_| Json::null())
-}
-
-/// Sets a member of an object.
-pub(crate) fn set_member(object: &mut Value, key: &str, value: Value) {
-    if let Some(members) = object.as_object_mut() {
-        members.insert(key.to_owned(), value);
-    }
-}
-
-/// Converts a node of a request to a JSON value.
-pub(crate) fn value(node: Node<'_>) -> Value {
-    serde_json::from_slice(node.raw()).unwrap_or_default()
-}
-
 /// Writes the body of an error in the provider's format.
-pub(crate) fn refusal(row: &Provider, refusal: &Refusal) -> Json {
-    let usual = match refusal.status {
+pub(crate) fn refuse(row: &Provider, refusal: &Refusal, _: &str) -> Value {
+    let kind = refusal.kind_or(match refusal.status {
         401 => "authentication_error",
-        404 | 405 => "invalid_request_error",
         429 => "rate_limit_error",
-        status if status >= 500 => "server_error",
+        500.. => "server_error",
         _ => "invalid_request_error",
-    };
-    let kind = if refusal.kind.is_empty() { usual } else { refusal.kind.as_str() };
-    let code = refusal.code.clone().or_else(|| {
-        // DeepSeek repeats the type as the code.
-        row.name.starts_with("deepseek").then(|| kind.to_owned())
     });
-    json(&json!({"error": {
+    // DeepSeek repeats the type as the code.
+    let repeated = row.name.starts_with("deepseek").then_some(kind);
+    let code = refusal.code.as_deref().or(repeated);
+    json!({"error": {
         "message": refusal.message,
         "type": kind,
         "param": refusal.param,
         "code": code,
-    }}))
+    }})
 }
 
 /// Returns the list of models or the named model.
-pub(crate) fn models(model: Option<&str>) -> Option<Json> {
+pub(crate) fn models(model: Option<&str>) -> Option<Value> {
     const MODELS: &[(&str, &str)] = &[
         ("gpt-4.1", "system"),
         ("gpt-5", "system"),
@@ -72,15 +54,18 @@ pub(crate) fn models(model: Option<&str>) -> Option<Json> {
     ];
     let entry = |(id, owner): &(&str, &str)| json!({"id": id, "object": "model", "created": CREATED, "owned_by": owner});
     match model {
-        Some(model) => {
-            let found = MODELS.iter().find(|(id, _)| *id == model)?;
-            Some(json(&entry(found)))
-        }
+        Some(model) => MODELS.iter().find(|(id, _)| *id == model).map(entry),
         None => {
             let data: Vec<Value> = MODELS.iter().map(entry).collect();
-            Some(json(&json!({"object": "list", "data": data})))
+            Some(json!({"object": "list", "data": data}))
         }
     }
+}
+
+/// Builds the error for a missing parameter.
+pub(crate) fn missing(param: &str) -> Refusal {
+    let message = format!("Missing required parameter: '{param}'.");
+    Refusal::invalid(message).param(param).code("missing_required_parameter")
 }
 
 /// Returns the text of a message's content: a string, or the texts of its parts.
@@ -90,32 +75,48 @@ pub(crate) fn text(content: Option<Node<'_>>) -> String {
         return text.into_owned();
     }
     let texts = content.elements().filter_map(|part| {
-        let said = part.text_of("text").or_else(|| part.text_of("refusal"));
-        said.or_else(|| part.text())
+        part.text_of("text").or_else(|| part.text_of("refusal")).or_else(|| part.text())
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the client's tools. `nested` states whether a tool's members are in a nested object.
-pub(crate) fn tools(root: Node<'_>, nested: bool) -> Vec<OfferedTool> {
-    let tools = root.get("tools").into_iter().flat_map(Node::elements);
-    let offered = tools.filter_map(|tool| {
-        let kind = tool.text_of("type")?;
-        let custom = match &*kind {
-            "function" => false,
-            "custom" => true,
-            _ => return None,
-        };
-        let own = if nested { tool.get(&kind)? } else { tool };
-        let schema = own.present("parameters").map(value);
-        let schema = schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        Some(OfferedTool { name: own.text_of("name")?.into_owned(), schema, custom })
-    });
-    offered.collect()
+/// How an API writes its settings.
+pub(crate) struct SettingPaths {
+    /// Whether a tool's members are in a nested object.
+    pub(crate) nests_tools: bool,
+    /// Pointers to the type and the schema of a structured reply.
+    pub(crate) format_type: &'static str,
+    pub(crate) format_schema: &'static str,
+}
+
+/// Reads the settings of the tools, the stream and the format of the reply.
+pub(crate) fn read_settings(turn: &mut Turn, request: &SimRequest, paths: &SettingPaths) {
+    let root = request.body.root();
+    turn.choice = choice(root);
+    turn.stream = request.verb == Operation::Stream || is_true(root, "stream");
+    turn.tools = list(root, "tools").filter_map(|tool| offered(tool, paths.nests_tools)).collect();
+    turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
+    turn.schema = match root.at(paths.format_type).and_then(Node::text).as_deref() {
+        Some("json_schema") => root.at(paths.format_schema).map(value),
+        Some("json_object") => Some(Value::Bool(true)),
+        Some(_) | None => None,
+    };
+}
+
+fn offered(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
+    let kind = tool.text_of("type")?;
+    let custom = match &*kind {
+        "function" => false,
+        "custom" => true,
+        _ => return None,
+    };
+    let own = if is_nested { tool.get(&kind)? } else { tool };
+    let schema = own.present("parameters").map_or_else(empty_schema, value);
+    Some(OfferedTool { name: string(own, "name")?, schema, custom })
 }
 
 /// Returns the tool choice of a request.
-pub(crate) fn choice(root: Node<'_>) -> ToolChoice {
+fn choice(root: Node<'_>) -> ToolChoice {
     let Some(choice) = root.present("tool_choice") else { return ToolChoice::Auto };
     match choice.text().as_deref() {
         Some("none") => return ToolChoice::Never,
@@ -125,9 +126,8 @@ pub(crate) fn choice(root: Node<'_>) -> ToolChoice {
     }
     let named = ["/name", "/function/name", "/custom/name"];
     let name = named.iter().find_map(|at| choice.at(at)?.text());
-    let is_required = ["/mode", "/allowed_tools/mode"]
-        .iter()
-        .any(|at| choice.at(at).is_some_and(|m| m.is("required")));
+    let modes = ["/mode", "/allowed_tools/mode"];
+    let is_required = modes.iter().any(|at| choice.at(at).is_some_and(|mode| mode.is("required")));
     match (name, choice.text_of("type").as_deref()) {
         (Some(name), Some("function" | "custom")) => ToolChoice::Tool(name.into_owned()),
         (_, Some("allowed_tools")) if is_required => ToolChoice::Any,
@@ -135,13 +135,14 @@ pub(crate) fn choice(root: Node<'_>) -> ToolChoice {
     }
 }
 
-/// Returns the first sampling parameter that differs from its default.
-pub(crate) fn sampling(root: Node<'_>) -> Option<&'static str> {
-    ["temperature", "top_p"].into_iter().find(|key| {
+/// Returns the first sampling parameter that differs from its default although the model fixes it.
+pub(crate) fn fixed_sampling(turn: &Turn, root: Node<'_>) -> Option<&'static str> {
+    let profile = &turn.target.profile;
+    let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
+    ["temperature", "top_p"].into_iter().filter(|_| is_fixed).find(|key| {
         let number = root.present(key).and_then(Node::number);
-        number
-            .and_then(|text| text.parse::<f64>().ok())
-            .is_some_and(|value| (value - 1.0).abs() > 1e-9)
+        let number = number.and_then(|text| text.parse::<f64>().ok());
+        number.is_some_and(|value| (value - 1.0).abs() > 1e-9)
     })
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
 }
 
 /// Joins quoted names as OpenAI does: `'low', 'medium', and 'high'`.
-pub(crate) fn list(words: &[String]) -> String {
+fn join_quoted(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match quoted.as_slice() {
         [] => String::new(),
@@ -166,29 +167,31 @@ pub(crate) fn list(words: &[String]) -> String {
     }
 }
 
-/// Builds the error for an effort that the model does not support.
-pub(crate) fn unsupported_effort(
+/// Rejects an effort that the model does not support.
+pub(crate) fn check_effort(
     profile: &Profile,
     model: &str,
-    effort: &str,
+    effort: Option<&str>,
     param: &str,
-) -> Refusal {
-    if profile.efforts.is_empty() {
+) -> Result<(), Refusal> {
+    let is_known = |effort: &&str| profile.efforts.iter().any(|known| known == effort);
+    let Some(effort) = effort.filter(|effort| !is_known(effort)) else { return Ok(()) };
+    let (message, code) = if profile.efforts.is_empty() {
         let message = format!("Unsupported parameter: '{param}' is not supported with this model.");
-        return Refusal::invalid(message).param(param).code("unsupported_parameter");
-    }
-    let message = format!(
-        "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {}.",
-        list(&profile.efforts)
-    );
-    Refusal::invalid(message).param(param).code("unsupported_value")
+        (message, "unsupported_parameter")
+    } else {
+        let message = format!(
+            "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {}.",
+            join_quoted(&profile.efforts)
+        );
+        (message, "unsupported_value")
+    };
+    Err(Refusal::invalid(message).param(param).code(code))
 }
 
 /// Returns the identity of a call: its name and its arguments in canonical form.
 pub(crate) fn call_identity(name: &str, arguments: &str) -> Vec<u8> {
-    let said = match Json::parse(arguments.to_owned()) {
-        Ok(json) => json.canonical().into_bytes(),
-        Err(_) => arguments.as_bytes().to_vec(),
-    };
-    [name.as_bytes(), b"\n", &said].concat()
+    let parsed = Json::parse(arguments.to_owned());
+    let arguments = parsed.map_or_else(|_| arguments.to_owned(), |json| json.canonical());
+    [name.as_bytes(), b"\n", arguments.as_bytes()].concat()
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use throughline_core::{Mode, Profile};
-use throughline_json::Json;
 
 use crate::state::SimState;
 
@@ -25,7 +24,7 @@ const MODELS: [(&str, &str, &str); 14] = [
 ];
 
 /// Returns the whole list or the requested model.
-pub(super) fn models(world: &SimState, model: Option<&str>) -> Option<Json> {
+pub(super) fn models(state: &SimState, model: Option<&str>) -> Option<Value> {
     let row = |(id, name, created): &(&str, &str, &str)| {
         json!({
             "type": "model",
@@ -34,20 +33,19 @@ pub(super) fn models(world: &SimState, model: Option<&str>) -> Option<Json> {
             "created_at": created,
             "max_input_tokens": 1_000_000,
             "max_tokens": 128_000,
-            "capabilities": capabilities(&world.catalog.profile(id)),
+            "capabilities": capabilities(&state.catalog.profile(id)),
         })
     };
     if let Some(model) = model {
-        return MODELS.iter().find(|(id, ..)| *id == model).map(|found| Json::from(&row(found)));
+        return MODELS.iter().find(|(id, ..)| *id == model).map(row);
     }
     let data: Vec<Value> = MODELS.iter().map(row).collect();
-    let list = json!({
+    Some(json!({
         "first_id": data.first().and_then(|first| first.get("id")),
         "last_id": data.last().and_then(|last| last.get("id")),
         "has_more": false,
         "data": data,
-    });
-    Some(Json::from(&list))
+    }))
 }
 
 fn capabilities(profile: &Profile) -> Value {

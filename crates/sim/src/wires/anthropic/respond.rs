@@ -1,111 +1,73 @@
 //! Writes Messages API responses, and adds provider-specific members to streams.
 
-use serde_json::{Value, json as value};
+use serde_json::{Value, json};
 use throughline_codec::Frame;
-use throughline_core::{StopReason, Usage};
-use throughline_json::{self as json, Json};
+use throughline_core::StopReason;
 
-use crate::turn::{ReplyPart, ReplyPlan, SimRequest, Turn};
-use crate::wires::Exchange;
-use crate::wires::claude::seals::{SealedThought, seal};
+use crate::turn::{ReplyPlan, Turn};
+use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::BINDING_BETA;
-use crate::wires::claude::{Block, is_claude};
+use crate::wires::claude::{self, BlockFormat};
+use crate::wires::{Exchange, edit_frame, set};
+
+const BLOCKS: BlockFormat = BlockFormat {
+    call_prefix: "toolu_01",
+    text: |text| json!({"type": "text", "text": text}),
+    call: |id, name, input| {
+        let caller = json!({"type": "direct"});
+        json!({"type": "tool_use", "id": id, "name": name, "input": input, "caller": caller})
+    },
+    thought: |thought| match thought {
+        SealedThought::Thinking { text, signature } => {
+            json!({"type": "thinking", "thinking": text, "signature": signature})
+        }
+        SealedThought::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
+    },
+    // A compatible API adds an id as signature and never verifies it.
+    unsigned: |request, text, _| {
+        let signature = request.nonce.and("unsigned").hex(32);
+        json!({"type": "thinking", "thinking": text, "signature": signature})
+    },
+};
 
 /// Writes a whole response.
-pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-    let Exchange { asking, world, record } = exchange;
-    let mut content: Vec<Value> = Vec::new();
-    let mut blocks: Vec<Option<Block>> = Vec::new();
-    for (number, part) in plan.parts.iter().enumerate() {
-        let (written, block) = match part {
-            ReplyPart::Thought { .. } => (Value::Null, None),
-            ReplyPart::Text(text) => {
-                (value!({"type": "text", "text": text}), Some(Block::Text(text.clone())))
-            }
-            ReplyPart::Call { name, arguments } => {
-                let id = asking.id("toolu_01", &format!("call {number}"), 22);
-                record.call(&id);
-                let block = call_block(&id, name, arguments);
-                let caller = value!({"type": "direct"});
-                let input = arguments.clone();
-                let call = value!({
-                    "type": "tool_use", "id": id, "name": name, "input": input, "caller": caller
-                });
-                (call, Some(block))
-            }
-        };
-        content.push(written);
-        blocks.push(block);
-    }
-    let mut thoughts = if is_claude(&turn.target.profile) {
-        seal(&plan.parts, &blocks, asking, turn, world, record)
-    } else {
-        unsealed(asking, &plan.parts)
-    }
-    .into_iter();
-    for block in &mut content {
-        if block.is_null()
-            && let Some(thought) = thoughts.next()
-        {
-            *block = match thought {
-                SealedThought::Thinking { text, signature } => {
-                    value!({"type": "thinking", "thinking": text, "signature": signature})
-                }
-                SealedThought::Redacted { data } => {
-                    value!({"type": "redacted_thinking", "data": data})
-                }
-            };
-        }
-    }
-    let mut message = value!({
-        "id": asking.id("msg_01", "reply", 22),
+pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
+    let request = exchange.request;
+    let usage = &plan.usage;
+    let mut message = json!({
+        "id": request.id("msg_01", "reply", 22),
         "type": "message",
         "role": "assistant",
-        "model": asking.model,
-        "content": content,
+        "model": request.model,
+        "content": claude::content(exchange, turn, plan, &BLOCKS),
         "stop_reason": stop_reason(&plan.stop),
         "stop_sequence": null,
-        "usage": usage(&plan.usage),
+        "usage": {
+            "input_tokens": usage.uncached_input(),
+            "cache_creation_input_tokens": usage.written,
+            "cache_read_input_tokens": usage.cached,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.written, "ephemeral_1h_input_tokens": 0
+            },
+            "output_tokens": usage.output,
+            "output_tokens_details": {"thinking_tokens": usage.thought},
+            "service_tier": "standard",
+        },
     });
-    if let (StopReason::Refused(category), Some(message)) = (&plan.stop, message.as_object_mut()) {
-        let details = value!({
+    if let StopReason::Refused(category) = &plan.stop {
+        let details = json!({
             "type": "refusal",
             "category": &**category,
             "explanation": "The request shows the model its own reasoning as text.",
         });
-        message.insert("stop_details".to_owned(), details);
+        set(&mut message, "stop_details", details);
     }
-    let betas = asking.headers.get_all("anthropic-beta").iter();
+    let betas = request.headers.get_all("anthropic-beta").iter();
     let mut betas = betas.filter_map(|value| value.to_str().ok());
-    if betas.any(|list| list.contains(BINDING_BETA))
-        && let Some(message) = message.as_object_mut()
-    {
-        let notices = Value::Array(turn.notices.clone());
-        message.insert("input_transformations".to_owned(), notices);
+    if betas.any(|list| list.contains(BINDING_BETA)) {
+        set(&mut message, "input_transformations", turn.notices.clone());
     }
-    Json::from(&message)
-}
-
-/// Builds the call block that the preceding thoughts are bound to.
-fn call_block(id: &str, name: &str, arguments: &Value) -> Block {
-    let input = Json::from(arguments);
-    let input = crate::digest::canonical_bytes(input.tree().root());
-    let said = [id.as_bytes(), name.as_bytes(), &input].join(&0);
-    Block::Call { id: id.to_owned(), name: name.to_owned(), said }
-}
-
-/// Returns the thoughts of a compatible API, which adds an id as signature and never verifies it.
-fn unsealed(asking: &SimRequest, parts: &[ReplyPart]) -> Vec<SealedThought> {
-    let thoughts = parts.iter().filter_map(|part| match part {
-        ReplyPart::Thought { text, .. } => Some(text.clone()),
-        ReplyPart::Text(_) | ReplyPart::Call { .. } => None,
-    });
-    thoughts
-        .map(|text| SealedThought::Thinking {
-            text,
-            signature: asking.nonce.and("unsigned").hex(32),
-        })
-        .collect()
+    message
 }
 
 fn stop_reason(stop: &StopReason) -> &str {
@@ -120,72 +82,46 @@ fn stop_reason(stop: &StopReason) -> &str {
     }
 }
 
-fn usage(usage: &Usage) -> Value {
-    value!({
-        "input_tokens": usage.uncached_input(),
-        "cache_creation_input_tokens": usage.written,
-        "cache_read_input_tokens": usage.cached,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.written, "ephemeral_1h_input_tokens": 0
-        },
-        "output_tokens": usage.output,
-        "output_tokens_details": {"thinking_tokens": usage.thought},
-        "service_tier": "standard",
-    })
-}
-
 /// Adds to a stream: input usage at its start, notices about the request, and the refusal reason.
-pub(super) fn dress(frames: Vec<Frame>, whole: &Json) -> Vec<Frame> {
-    let message: Value = serde_json::from_slice(whole.bytes()).unwrap_or_default();
-    let mut dressed = Vec::with_capacity(frames.len() + 1);
+pub(super) fn decorate(frames: Vec<Frame>, message: &Value) -> Vec<Frame> {
+    let mut decorated = Vec::with_capacity(frames.len() + 1);
     for frame in frames {
         match frame.event.as_deref() {
             Some("message_start") => {
-                dressed.push(with(&frame, |event| start(event, &message)));
-                dressed.push(Frame {
+                decorated.push(edit_frame(frame, |event| add_usage(event, message)));
+                decorated.push(Frame {
                     event: Some("ping".into()),
-                    data: json::object(|o| {
-                        o.string("type", "ping");
-                    })
-                    .bytes()
-                    .clone(),
+                    data: json!({"type": "ping"}).to_string().into(),
                     exception: false,
                 });
             }
-            Some("message_delta") => dressed.push(with(&frame, |event| end(event, &message))),
-            _ => dressed.push(frame),
+            Some("message_delta") => {
+                decorated.push(edit_frame(frame, |event| add_end(event, message)));
+            }
+            _ => decorated.push(frame),
         }
     }
-    dressed
+    decorated
 }
 
-fn start(event: &mut Value, message: &Value) {
-    if let Some(started) = event.get_mut("message").and_then(Value::as_object_mut) {
-        let mut usage = message.get("usage").cloned().unwrap_or_default();
-        if let Some(usage) = usage.as_object_mut() {
-            usage.insert("output_tokens".to_owned(), value!(1));
-            usage.remove("output_tokens_details");
-        }
-        started.insert("usage".to_owned(), usage);
-        if let Some(notices) = message.get("input_transformations") {
-            started.insert("input_transformations".to_owned(), notices.clone());
-        }
+fn add_usage(event: &mut Value, message: &Value) -> Option<()> {
+    let started = event.get_mut("message")?;
+    let mut usage = message.get("usage").cloned().unwrap_or_default();
+    set(&mut usage, "output_tokens", 1);
+    if let Some(usage) = usage.as_object_mut() {
+        usage.remove("output_tokens_details");
     }
+    set(started, "usage", usage);
+    if let Some(notices) = message.get("input_transformations") {
+        set(started, "input_transformations", notices.clone());
+    }
+    Some(())
 }
 
-fn end(event: &mut Value, message: &Value) {
-    if let (Some(delta), Some(details)) =
-        (event.get_mut("delta").and_then(Value::as_object_mut), message.get("stop_details"))
-    {
-        delta.insert("stop_details".to_owned(), details.clone());
+fn add_end(event: &mut Value, message: &Value) -> Option<()> {
+    if let (Some(delta), Some(details)) = (event.get_mut("delta"), message.get("stop_details")) {
+        set(delta, "stop_details", details.clone());
     }
-    if let (Some(event), Some(usage)) = (event.as_object_mut(), message.get("usage")) {
-        event.insert("usage".to_owned(), usage.clone());
-    }
-}
-
-fn with(frame: &Frame, change: impl FnOnce(&mut Value)) -> Frame {
-    let Ok(mut event) = serde_json::from_slice::<Value>(&frame.data) else { return frame.clone() };
-    change(&mut event);
-    Frame { data: Json::from(&event).bytes().clone(), ..frame.clone() }
+    set(event, "usage", message.get("usage")?.clone());
+    Some(())
 }

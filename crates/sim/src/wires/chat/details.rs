@@ -3,27 +3,23 @@
 
 use std::collections::HashSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use throughline_core::{Contract, Profile};
 use throughline_json::Node;
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};
-use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
-use crate::state::SimState;
+use crate::ledger::{ReplyKey, Verdict};
 use crate::turn::{Refusal, SimRequest, Turn};
 use crate::wires::chat::read::{calls, is_on_another_reply};
 use crate::wires::claude::{Block, seals};
-use crate::wires::gemini::read::is_placeholder_signature;
-use crate::wires::openai;
+use crate::wires::gemini::read::{
+    is_placeholder_signature, standard_base64, unsigned_call_message,
+};
+use crate::wires::{Exchange, list, member_is, openai, string};
 
-/// The upstreams, as the router names them.
+/// The upstreams whose errors have their own format, as the router names them.
 pub(super) const ANTHROPIC: &str = "Anthropic";
 pub(super) const GOOGLE: &str = "Google AI Studio";
-pub(super) const OPENAI: &str = "OpenAI";
-
-const FUNCTION_CALL_UNSIGNED: &str = "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance.";
 
 /// Vendor of the model that a router calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,90 +57,68 @@ impl Vendor {
         }
     }
 
-    /// Returns the format of the vendor's details.
-    pub(super) fn format(self) -> &'static str {
+    /// Returns the router's name for the vendor, and the format of the vendor's details.
+    pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Claude => "anthropic-claude-v1",
-            Self::Gemini => "google-gemini-v1",
-            Self::OpenAi => "openai-responses-v1",
-            Self::Xai => "xai-responses-v1",
-            Self::Other => "unknown",
+            Self::Claude => (ANTHROPIC, "anthropic-claude-v1"),
+            Self::Gemini => (GOOGLE, "google-gemini-v1"),
+            Self::OpenAi => ("OpenAI", "openai-responses-v1"),
+            Self::Xai => ("xAI", "xai-responses-v1"),
+            Self::Other => ("Novita", "unknown"),
         }
     }
 
-    /// Returns the router's name for the vendor.
-    pub(super) fn name(self) -> &'static str {
+    /// Returns the signer and the format of the vendor's Seals. Claude's signatures are valid on
+    /// every endpoint that serves Claude.
+    pub(super) fn signer(self, request: &SimRequest) -> (&str, SealFormat) {
         match self {
-            Self::Claude => ANTHROPIC,
-            Self::Gemini => GOOGLE,
-            Self::OpenAi => OPENAI,
-            Self::Xai => "xAI",
-            Self::Other => "Novita",
-        }
-    }
-
-    /// Returns the signer. Claude's signatures are valid on every endpoint that serves Claude.
-    pub(super) fn signer(self, asking: &SimRequest) -> &str {
-        match self {
-            Self::Claude => seals::SIGNER,
-            Self::Gemini | Self::OpenAi | Self::Xai | Self::Other => &asking.row.name,
-        }
-    }
-
-    pub(super) fn form(self) -> SealFormat {
-        match self {
-            Self::Claude => SealFormat::Claude,
-            Self::Gemini => SealFormat::Gemini,
-            Self::OpenAi | Self::Xai | Self::Other => SealFormat::Fernet,
+            Self::Claude => (seals::SIGNER, SealFormat::Claude),
+            Self::Gemini => (&request.row.name, SealFormat::Gemini),
+            Self::OpenAi | Self::Xai | Self::Other => (&request.row.name, SealFormat::Fernet),
         }
     }
 
     fn refuse(self, message: impl Into<String>) -> Refusal {
-        let refusal = Refusal::invalid(message).kind(self.name());
-        match self {
-            Self::OpenAi => refusal.code("invalid_encrypted_content"),
-            Self::Claude | Self::Gemini | Self::Xai | Self::Other => refusal,
-        }
+        let refusal = Refusal::invalid(message).kind(self.names().0);
+        if self == Self::OpenAi { refusal.code("invalid_encrypted_content") } else { refusal }
     }
 }
 
 /// Digests of a message's text and calls; a thought of Claude is bound to one of them.
 fn landmarks(message: Node<'_>) -> Vec<Digest> {
     let text = Block::Text(openai::text(message.get("content")));
-    let calls = calls(message).map(|call| {
-        let id = call.text_of("id").unwrap_or_default().into_owned();
-        Block::Call { id, name: String::new(), said: Vec::new() }
+    let calls = calls(message).map(|call| Block::Call {
+        id: string(call, "id").unwrap_or_default(),
+        name: String::new(),
+        content: Vec::new(),
     });
     [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
 }
 
 /// Checks the details of all messages as the model's vendor does.
 pub(super) fn check(
-    asking: &SimRequest,
+    exchange: &mut Exchange<'_>,
     turn: &Turn,
     messages: &[Node<'_>],
-    world: &SimState,
-    record: &mut EntryBuilder,
 ) -> Result<(), Refusal> {
     let vendor = Vendor::from_profile(&turn.target.profile);
-    let is_models = |message: &&Node<'_>| message.get("role").is_some_and(|r| r.is("assistant"));
-    let spoken = messages.iter().filter(is_models);
-    let landmarks = spoken.flat_map(|message| landmarks(*message)).collect();
-    let checker = DetailChecker { asking, turn, world, vendor, landmarks };
-    let is_user = |message: &Node<'_>| message.get("role").is_some_and(|role| role.is("user"));
+    let replies = messages.iter().filter(|message| member_is(**message, "role", "assistant"));
+    let landmarks = replies.flat_map(|message| landmarks(*message)).collect();
+    let mut checker = DetailChecker { exchange, turn, vendor, landmarks };
+    let is_user = |message: &Node<'_>| member_is(*message, "role", "user");
     let current = messages.iter().rposition(is_user).unwrap_or_default();
-    let mut place = 0;
+    let mut upstream = 0;
     for (at, message) in messages.iter().enumerate() {
         let role = message.text_of("role").unwrap_or_default();
         if role == "assistant" {
-            let place = MessagePosition { at, upstream: place, is_current: at > current };
-            checker.message(place, *message, record)?;
+            let place = MessagePosition { at, upstream, is_current: at > current };
+            checker.message(place, *message)?;
         }
         // The router sends the system prompt separately, and the tool results of one step as one
         // message.
         let next = messages.get(at + 1).and_then(|next| next.text_of("role"));
         let is_joined = role == "tool" && next.as_deref() == Some("tool");
-        place += usize::from(!matches!(&*role, "system" | "developer") && !is_joined);
+        upstream += usize::from(!matches!(&*role, "system" | "developer") && !is_joined);
     }
     Ok(())
 }
@@ -160,58 +134,98 @@ struct MessagePosition {
     is_current: bool,
 }
 
-struct DetailChecker<'a> {
-    asking: &'a SimRequest,
+/// A returned detail and its position.
+struct ReturnedDetail<'t> {
+    place: MessagePosition,
+    message: Node<'t>,
+    detail: Node<'t>,
+    /// The opaque value; empty if there is none.
+    sealed: String,
+    path: String,
+    block: String,
+}
+
+impl ReturnedDetail<'_> {
+    fn format(&self) -> Option<Vendor> {
+        Vendor::from_format(&self.detail.text_of("format")?)
+    }
+}
+
+struct DetailChecker<'a, 'e> {
+    exchange: &'a mut Exchange<'e>,
     turn: &'a Turn,
-    world: &'a SimState,
     vendor: Vendor,
     /// Digests of the texts and calls of all assistant messages.
     landmarks: HashSet<Digest>,
 }
 
-impl DetailChecker<'_> {
-    fn message(
-        &self,
-        place: MessagePosition,
-        message: Node<'_>,
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
-        let details: Vec<Node<'_>> =
-            message.present("reasoning_details").into_iter().flat_map(Node::elements).collect();
+impl DetailChecker<'_, '_> {
+    fn message(&mut self, place: MessagePosition, message: Node<'_>) -> Result<(), Refusal> {
+        let details: Vec<Node<'_>> = list(message, "reasoning_details").collect();
         let beside = landmarks(message);
         for (number, detail) in details.iter().enumerate() {
+            let index = |node: &Node<'_>| node.get("index").and_then(Node::u64);
             let is_fragment = |other: &&Node<'_>| {
-                let index = |node: &Node<'_>| node.get("index").and_then(Node::u64);
                 is_text(**other) && index(other).is_some() && index(other) == index(detail)
             };
-            let fragments = details.iter().filter(is_fragment).count();
-            let path = format!("messages[{}].reasoning_details[{number}]", place.at);
-            let block = format!("messages.{}.content.{number}", place.upstream);
-            let found = ReturnedDetail { place, message, detail: *detail, path, block };
-            if self.vendor == Vendor::Claude && self.relays() && is_text(*detail) && fragments > 1 {
-                found.note(record, Verdict::Refused("fragment".into()));
-                return Err(self.invalid_signature(&found));
+            let sealed = ["signature", "data"].iter().find_map(|key| string(*detail, key));
+            let found = ReturnedDetail {
+                place,
+                message,
+                detail: *detail,
+                sealed: sealed.unwrap_or_default(),
+                path: format!("messages[{}].reasoning_details[{number}]", place.at),
+                block: format!("messages.{}.content.{number}", place.upstream),
+            };
+            let is_relayed = self.vendor == Vendor::Claude && self.relays();
+            if is_relayed && is_text(*detail) && details.iter().filter(is_fragment).count() > 1 {
+                self.reject(&found, "fragment", self.invalid_signature(&found))?;
             }
-            match found.sealed() {
-                Some(sealed) => self.sealed(&found, &sealed, &beside, record)?,
-                None => self.unsealed(&found)?,
+            if found.sealed.is_empty() {
+                self.check_unsealed(&found)?;
+            } else {
+                self.check_sealed(&found, &beside)?;
             }
         }
-        self.first_call(place, message, &details)
+        self.check_first_call(place, message, &details)
     }
 
     /// Returns whether the router passes details on unchanged. Other routers do not document how
     /// they treat missing or invalid details, and are not known to reject them.
     fn relays(&self) -> bool {
-        self.asking.row.dialect.relays
+        self.exchange.request.row.dialect.relays
     }
 
     fn invalid_signature(&self, found: &ReturnedDetail<'_>) -> Refusal {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
+    /// Records a Seal that the vendor ignores.
+    fn ignore(&mut self, found: &ReturnedDetail<'_>, reason: &str) -> Result<(), Refusal> {
+        let verdict = Verdict::dropped(reason);
+        self.exchange.record.record_returned(&found.sealed, &*found.path, verdict);
+        Ok(())
+    }
+
+    /// Records a Seal that the vendor rejects, and rejects the request if the router relays it.
+    fn reject(
+        &mut self,
+        found: &ReturnedDetail<'_>,
+        reason: &str,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
+        if !self.relays() {
+            return self.ignore(found, reason);
+        }
+        if !found.sealed.is_empty() {
+            let verdict = Verdict::refused(reason);
+            self.exchange.record.record_returned(&found.sealed, &*found.path, verdict);
+        }
+        Err(refusal)
+    }
+
     /// Requires a signature on Claude's thinking blocks in the current turn.
-    fn unsealed(&self, found: &ReturnedDetail<'_>) -> Result<(), Refusal> {
+    fn check_unsealed(&self, found: &ReturnedDetail<'_>) -> Result<(), Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
         let is_checked = self.vendor == Vendor::Claude && self.relays();
         if !is_checked || !is_claudes || !found.place.is_current {
@@ -224,80 +238,60 @@ impl DetailChecker<'_> {
         Err(self.vendor.refuse(message))
     }
 
-    fn sealed(
-        &self,
+    fn check_sealed(
+        &mut self,
         found: &ReturnedDetail<'_>,
-        sealed: &str,
         beside: &[Digest],
-        record: &mut EntryBuilder,
     ) -> Result<(), Refusal> {
-        let leave = |why: &str, record: &mut EntryBuilder| {
-            record.record_returned(sealed, &*found.path, Verdict::Dropped(why.to_owned()));
-            Ok(())
-        };
-        let refuse = |why: &str, refusal: Refusal, record: &mut EntryBuilder| {
-            if !self.relays() {
-                return leave(why, record);
-            }
-            record.record_returned(sealed, &*found.path, Verdict::Refused(why.to_owned()));
-            Err(refusal)
-        };
-        if matches!(self.vendor, Vendor::Xai | Vendor::Other) {
-            return leave("not_read", record);
+        let (vendor, sealed) = (self.vendor, found.sealed.as_str());
+        if matches!(vendor, Vendor::Xai | Vendor::Other) {
+            return self.ignore(found, "not_read");
         }
-        if self.vendor == Vendor::Gemini && is_placeholder_signature(sealed) {
-            return leave("stand_in", record);
+        if vendor == Vendor::Gemini && is_placeholder_signature(sealed) {
+            return self.ignore(found, "stand_in");
         }
-        let unverified = || match self.vendor {
-            Vendor::Gemini => self.vendor.refuse("Corrupted thought signature."),
+        let unverified = match vendor {
+            Vendor::Gemini => vendor.refuse("Corrupted thought signature."),
             Vendor::OpenAi => {
                 let id = found.detail.text_of("id").unwrap_or_default();
-                self.vendor.refuse(format!("The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."))
+                vendor.refuse(format!("The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."))
             }
             Vendor::Claude | Vendor::Xai | Vendor::Other => self.invalid_signature(found),
         };
-        if found.format().is_some_and(|format| format != self.vendor) {
-            return refuse("foreign", unverified(), record);
+        if found.format().is_some_and(|format| format != vendor) {
+            return self.reject(found, "foreign", unverified);
         }
-        let signer = self.vendor.signer(self.asking);
-        let Ok(claims) = self.world.keys.open(signer, self.vendor.form(), sealed) else {
-            return refuse("unknown", unverified(), record);
+        let (signer, format) = vendor.signer(self.exchange.request);
+        let Ok(claims) = self.exchange.state.keys.open(signer, format, sealed) else {
+            return self.reject(found, "unknown", unverified);
         };
-        if self.vendor == Vendor::Claude {
+        if vendor == Vendor::Claude {
             if !signs(&claims, found.detail) {
-                return refuse("edited", self.invalid_signature(found), record);
+                return self.reject(found, "edited", unverified);
             }
             let is_elsewhere = |mark| self.landmarks.contains(mark) && !beside.contains(mark);
             if claims.beside.as_ref().is_some_and(is_elsewhere) {
-                let message = format!(
-                    "{}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response.",
-                    found.block
-                );
-                return refuse("moved", self.vendor.refuse(message), record);
+                let refusal = vendor.refuse(seals::modified_message(&found.block));
+                return self.reject(found, "moved", refusal);
             }
         }
         if !self.turn.target.profile.reads_seals_of(&claims.family) {
-            return leave("model_binding_mismatch", record);
+            return self.ignore(found, "model_binding_mismatch");
         }
         let seal = ReplyKey::Seal(sealed.to_owned());
-        let is_elsewhere = || is_on_another_reply(found.message, &seal, self.world);
+        let is_elsewhere = || is_on_another_reply(found.message, &seal, self.exchange.state);
         // OpenAI accepts the ciphertext anywhere, but it belongs before the items it led to.
-        if self.vendor == Vendor::OpenAi && is_elsewhere() {
-            return leave("moved", record);
+        if vendor == Vendor::OpenAi && is_elsewhere() {
+            return self.ignore(found, "moved");
         }
-        // Gemini accepts both base64 alphabets, so the ledger uses the standard one.
-        let decoded = SealFormat::Gemini.decode(sealed).filter(|_| self.vendor == Vendor::Gemini);
-        let standard = decoded.map(|bytes| STANDARD.encode(bytes));
-        record.record_returned(
-            standard.as_deref().unwrap_or(sealed),
-            &*found.path,
-            Verdict::Accepted,
-        );
+        let written =
+            if vendor == Vendor::Gemini { standard_base64(sealed) } else { sealed.to_owned() };
+        self.exchange.record.record_returned(&written, &*found.path, Verdict::Accepted);
         Ok(())
     }
 
     /// Requires Gemini's signature on the first call of each step of the current turn.
-    fn first_call(
+    fn check_first_call(
         &self,
         place: MessagePosition,
         message: Node<'_>,
@@ -320,38 +314,7 @@ impl DetailChecker<'_> {
         }
         let name = calls(message).next().and_then(|call| call.at("/function/name"));
         let name = name.and_then(Node::text).unwrap_or_default();
-        let message = format!(
-            "{FUNCTION_CALL_UNSIGNED} Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
-            place.upstream + 1
-        );
-        Err(self.vendor.refuse(message))
-    }
-}
-
-/// A returned detail and its position.
-struct ReturnedDetail<'t> {
-    place: MessagePosition,
-    message: Node<'t>,
-    detail: Node<'t>,
-    path: String,
-    block: String,
-}
-
-impl ReturnedDetail<'_> {
-    fn format(&self) -> Option<Vendor> {
-        Vendor::from_format(&self.detail.text_of("format")?)
-    }
-
-    /// Returns the opaque value, if it is not empty.
-    fn sealed(&self) -> Option<String> {
-        let value = ["signature", "data"].iter().find_map(|key| self.detail.text_of(key));
-        value.filter(|value| !value.is_empty()).map(std::borrow::Cow::into_owned)
-    }
-
-    fn note(&self, record: &mut EntryBuilder, verdict: Verdict) {
-        if let Some(sealed) = self.sealed() {
-            record.record_returned(&sealed, &*self.path, verdict);
-        }
+        Err(self.vendor.refuse(unsigned_call_message(&name, place.upstream)))
     }
 }
 

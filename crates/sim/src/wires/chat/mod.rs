@@ -18,70 +18,42 @@ mod read;
 mod respond;
 
 use serde_json::{Value, json};
-use throughline_codec::Codec;
-use throughline_core::{Provider, ReasoningChannel};
-use throughline_json::Json;
+use throughline_codec::{Framing, OpenAiChat};
+use throughline_core::{Provider, ReasoningChannel as Channel};
 
-use crate::cache::PromptCache;
-use crate::digest::Digest;
-use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPlan, Turn};
-use crate::wires::openai;
-use crate::wires::{Endpoint, Exchange};
+use crate::turn::Refusal;
+use crate::wires::{Endpoint, openai};
 
-pub(crate) struct Chat;
+pub(crate) static ENDPOINT: Endpoint = Endpoint {
+    codec: &OpenAiChat,
+    read: read::read,
+    respond: respond::respond,
+    count: |tokens| json!({"input_tokens": tokens}),
+    refuse,
+    models: |_, model| openai::models(model),
+    request_id: |nonce| ("x-request-id", nonce.id("req_", 32)),
+    framing: |_| Framing::Sse,
+    error_header: |_| None,
+    decorate: |frames, _| frames,
+};
 
-impl Endpoint for Chat {
-    fn codec(&self) -> &'static dyn Codec {
-        &throughline_codec::OpenAiChat
-    }
-
-    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal> {
-        read::read(exchange)
-    }
-
-    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-        respond::respond(exchange, turn, plan)
-    }
-
-    fn count(&self, turn: &Turn) -> Json {
-        openai::json(&json!({"input_tokens": PromptCache::count(&turn.elements)}))
-    }
-
-    fn refuse(&self, row: &Provider, refusal: &Refusal, request_id: &str) -> Json {
-        match row.dialect.channel {
-            ReasoningChannel::Details => openai::json(&routed(refusal, request_id)),
-            ReasoningChannel::Chunks => openai::json(&mistral(refusal)),
-            ReasoningChannel::AsEmitted
-            | ReasoningChannel::None
-            | ReasoningChannel::ReasoningContent
-            | ReasoningChannel::Reasoning
-            | ReasoningChannel::Thinking
-            | ReasoningChannel::Tags => openai::refusal(row, refusal),
-        }
-    }
-
-    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
-        openai::models(model)
-    }
-
-    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
-        ("x-request-id", nonce.id("req_", 32))
+fn refuse(row: &Provider, refusal: &Refusal, request_id: &str) -> Value {
+    if row.dialect.channel == Channel::Details {
+        routed(refusal, request_id)
+    } else if row.dialect.channel == Channel::Chunks {
+        mistral(refusal)
+    } else {
+        openai::refuse(row, refusal, request_id)
     }
 }
 
 /// Returns the message member that contains reasoning as text, if the channel uses one.
-fn text_key(channel: ReasoningChannel) -> Option<&'static str> {
+fn text_key(channel: Channel) -> Option<&'static str> {
     match channel {
-        ReasoningChannel::AsEmitted | ReasoningChannel::ReasoningContent => {
-            Some("reasoning_content")
-        }
-        ReasoningChannel::Reasoning => Some("reasoning"),
-        ReasoningChannel::Thinking => Some("thinking"),
-        ReasoningChannel::None
-        | ReasoningChannel::Details
-        | ReasoningChannel::Chunks
-        | ReasoningChannel::Tags => None,
+        Channel::AsEmitted | Channel::ReasoningContent => Some("reasoning_content"),
+        Channel::Reasoning => Some("reasoning"),
+        Channel::Thinking => Some("thinking"),
+        Channel::None | Channel::Details | Channel::Chunks | Channel::Tags => None,
     }
 }
 

@@ -1,91 +1,81 @@
 //! Reads requests: settings and messages, with the checks of each row's endpoint.
 
-use std::sync::Arc;
-
-use serde_json::Value;
 use throughline_core::{
-    CallIds, Contract, ForcedTools, Profile, ReasoningChannel, ReasoningSwitch,
+    CallIds, Contract, ForcedTools, Profile, ReasoningChannel as Channel, ReasoningSwitch as Switch,
 };
 use throughline_json::Node;
 
 use crate::cache::PromptElement;
-use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
+use crate::ledger::{ReplyKey, Verdict};
 use crate::state::SimState;
-use crate::turn::{Operation, Refusal, SimRequest, Turn};
-use crate::wires::Exchange;
+use crate::turn::{Refusal, SimRequest, Turn, ensure};
 use crate::wires::chat::details::{self, Vendor};
 use crate::wires::chat::text_key;
-use crate::wires::openai;
+use crate::wires::openai::{self, SettingPaths};
+use crate::wires::{Exchange, is_true, list, member_is, string};
+
+const PATHS: SettingPaths = SettingPaths {
+    nests_tools: true,
+    format_type: "/response_format/type",
+    format_schema: "/response_format/json_schema/schema",
+};
 
 /// Reads a request or returns the provider's error.
-pub(super) fn read(exchange: Exchange<'_>) -> Result<Turn, Refusal> {
-    let Exchange { asking, world, record } = exchange;
-    let root = asking.body.root();
-    let messages: Vec<Node<'_>> =
-        root.get("messages").into_iter().flat_map(Node::elements).collect();
-    for (key, is_there) in [("model", !asking.model.is_empty()), ("messages", !messages.is_empty())]
-    {
-        if !is_there {
-            let message = format!("Missing required parameter: '{key}'.");
-            let refusal = Refusal::invalid(message).param(key);
-            return Err(refusal.code("missing_required_parameter"));
-        }
+pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
+    let request = exchange.request;
+    let root = request.body.root();
+    let messages: Vec<Node<'_>> = list(root, "messages").collect();
+    if request.model.is_empty() {
+        return Err(openai::missing("model"));
     }
-    let target = world.catalog.target(&asking.row, &asking.model, &asking.account.hex(8));
-    let mut turn = Turn::new(target);
-    settings(&mut turn, asking, root)?;
-    if asking.row.dialect.channel == ReasoningChannel::Chunks {
+    if messages.is_empty() {
+        return Err(openai::missing("messages"));
+    }
+    let mut turn = exchange.new_turn();
+    read_settings(&mut turn, request, root)?;
+    let channel = request.row.dialect.channel;
+    if channel == Channel::Chunks {
         check_keys(&messages)?;
     }
-    call_ids(asking, &messages)?;
-    answered(asking, &messages)?;
-    demanded(&turn, asking, &messages)?;
-    listen(&mut turn, root, &messages, world);
-    if asking.row.dialect.channel == ReasoningChannel::Tags {
+    check_call_ids(request, &messages)?;
+    check_results(request, &messages)?;
+    check_reasoning(&turn, request, &messages)?;
+    fill_turn(&mut turn, root, &messages, exchange.state);
+    if channel == Channel::Tags {
         // Reasoning between tags is part of the text, so it must come back in every turn.
         turn.owed = messages.iter().filter_map(|message| landmark(*message)).collect();
     }
-    match asking.row.dialect.channel {
-        ReasoningChannel::Details => details::check(asking, &turn, &messages, world, record)?,
-        ReasoningChannel::AsEmitted
-        | ReasoningChannel::None
-        | ReasoningChannel::ReasoningContent
-        | ReasoningChannel::Reasoning
-        | ReasoningChannel::Thinking
-        | ReasoningChannel::Chunks
-        | ReasoningChannel::Tags => texts(asking, &messages, world, record),
+    if channel == Channel::Details {
+        details::check(exchange, &turn, &messages)?;
+    } else {
+        record_thoughts(exchange, &messages);
     }
     Ok(turn)
 }
 
-fn settings(turn: &mut Turn, asking: &SimRequest, root: Node<'_>) -> Result<(), Refusal> {
-    let profile = Arc::clone(&turn.target.profile);
-    let dialect = &asking.row.dialect;
+fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Result<(), Refusal> {
+    openai::read_settings(turn, request, &PATHS);
+    let profile = &turn.target.profile;
+    let dialect = &request.row.dialect;
     let effort = root.present("reasoning_effort").and_then(Node::text);
     let effort = effort.as_deref();
     // A vendor's own endpoint rejects efforts for models without this setting; other servers ignore
     // them.
-    let knows_all = matches!(&*asking.row.name, "openai-chat" | "azure-chat" | "xai-chat");
-    if dialect.switch == ReasoningSwitch::Effort
-        && let Some(effort) = effort
-        && !profile.efforts.iter().any(|known| known == effort)
-        && (knows_all || !profile.efforts.is_empty())
-    {
-        let (model, param) = (&asking.model, "reasoning_effort");
-        return Err(openai::unsupported_effort(&profile, model, effort, param));
-    }
-    turn.choice = openai::choice(root);
-    turn.thinks = thinks(&profile, dialect.switch, root, effort);
-    let is_router = dialect.channel == ReasoningChannel::Details;
-    if is_router && turn.choice.is_forced() && Vendor::from_profile(&profile) == Vendor::Claude {
+    let knows_all = matches!(&*request.row.name, "openai-chat" | "azure-chat" | "xai-chat");
+    let is_checked = dialect.switch == Switch::Effort && (knows_all || !profile.efforts.is_empty());
+    let checked = effort.filter(|_| is_checked);
+    openai::check_effort(profile, &request.model, checked, "reasoning_effort")?;
+    turn.thinks = thinks(profile, dialect.switch, root, effort);
+    let is_router = dialect.channel == Channel::Details;
+    let is_forced = turn.choice.is_forced();
+    if is_router && is_forced && Vendor::from_profile(profile) == Vendor::Claude {
         // The router silently drops thinking, because Claude rejects it with a forced tool.
         turn.thinks = false;
     }
-    let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
-    if let Some(param) = openai::sampling(root).filter(|_| is_fixed && !is_router) {
-        let said = root.get(param).map(Node::raw).map(String::from_utf8_lossy).unwrap_or_default();
+    if let Some(param) = openai::fixed_sampling(turn, root).filter(|_| !is_router) {
+        let given = root.get(param).map(Node::raw).map(String::from_utf8_lossy).unwrap_or_default();
         let message = format!(
-            "Unsupported value: '{param}' does not support {said} with this model. Only the default (1) value is supported."
+            "Unsupported value: '{param}' does not support {given} with this model. Only the default (1) value is supported."
         );
         return Err(Refusal::invalid(message).param(param).code("unsupported_value"));
     }
@@ -95,62 +85,43 @@ fn settings(turn: &mut Turn, asking: &SimRequest, root: Node<'_>) -> Result<(), 
         return Err(Refusal::invalid(message).param("max_tokens").code("unsupported_parameter"));
     }
     let is_refused = profile.forced_tools == ForcedTools::RefusedWhileThinking && turn.thinks;
-    if is_refused && turn.choice.is_forced() {
-        return Err(Refusal::invalid("Thinking mode does not support this tool_choice"));
-    }
+    ensure!(!is_refused || !is_forced, "Thinking mode does not support this tool_choice");
     let (format, include) = (root.present("reasoning_format"), root.present("include_reasoning"));
-    if &*asking.row.name == "groq" && format.is_some() && include.is_some() {
+    if &*request.row.name == "groq" && format.is_some() && include.is_some() {
         let message = "cannot specify both `include_reasoning` and `reasoning_format`";
         return Err(Refusal::invalid(message).param("reasoning_format"));
     }
     let is_hidden = format.is_some_and(|format| format.is("hidden"))
         || include.is_some_and(|include| include.bool() == Some(false))
-        || root.at("/reasoning/exclude").and_then(Node::bool) == Some(true);
+        || root.get("reasoning").is_some_and(|reasoning| is_true(reasoning, "exclude"));
     turn.shows = !is_hidden;
-    turn.stream = asking.verb == Operation::Stream
-        || root.get("stream").and_then(Node::bool).unwrap_or(false);
-    turn.tools = openai::tools(root, true);
-    turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
-    turn.schema = match root.at("/response_format/type").and_then(Node::text).as_deref() {
-        Some("json_schema") => root.at("/response_format/json_schema/schema").map(openai::value),
-        Some("json_object") => Some(Value::Bool(true)),
-        Some(_) | None => None,
-    };
     let most = root.present("max_completion_tokens").or_else(|| root.present("max_tokens"));
     turn.max_tokens = most.and_then(Node::u64);
     Ok(())
 }
 
 /// Returns whether the model thinks, according to the row's own switch.
-fn thinks(
-    profile: &Profile,
-    switch: ReasoningSwitch,
-    root: Node<'_>,
-    effort: Option<&str>,
-) -> bool {
+fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str>) -> bool {
     let switched = match switch {
-        ReasoningSwitch::Effort => {
-            let is_prompted = root.get("prompt_mode").is_some_and(|mode| mode.is("reasoning"));
-            return is_prompted || openai::thinks(profile, effort);
-        }
-        ReasoningSwitch::Object => {
+        Switch::Effort if member_is(root, "prompt_mode", "reasoning") => return true,
+        Switch::Effort => return openai::thinks(profile, effort),
+        Switch::Object => {
             let Some(object) = root.present("reasoning") else {
                 return openai::thinks(profile, effort);
             };
             let is_off = object.get("enabled").and_then(Node::bool) == Some(false)
-                || object.get("effort").is_some_and(|effort| effort.is("none"));
+                || member_is(object, "effort", "none");
             Some(!is_off)
         }
-        ReasoningSwitch::Toggle => {
-            match root.at("/thinking/type").and_then(Node::text).as_deref() {
-                Some("disabled") => Some(false),
-                Some(_) => Some(true),
-                None => return openai::thinks(profile, effort),
-            }
+        Switch::Toggle => {
+            let Some(kind) = root.at("/thinking/type").and_then(Node::text) else {
+                return openai::thinks(profile, effort);
+            };
+            Some(kind != "disabled")
         }
-        ReasoningSwitch::Flag => root.get("enable_thinking").and_then(Node::bool),
-        ReasoningSwitch::Think => root.get("think").and_then(|think| think.bool().or(Some(true))),
-        ReasoningSwitch::None => None,
+        Switch::Flag => root.get("enable_thinking").and_then(Node::bool),
+        Switch::Think => root.get("think").and_then(|think| think.bool().or(Some(true))),
+        Switch::None => None,
     };
     match switched {
         Some(true) => profile.can_think(),
@@ -163,27 +134,26 @@ fn thinks(
 fn check_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let forbidden = ["reasoning_content", "reasoning", "reasoning_details"];
-        let Some(key) = forbidden.into_iter().find(|key| message.get(key).is_some()) else {
-            continue;
-        };
-        let role = message.text_of("role").unwrap_or_default();
-        let refusal = Refusal::new(422, "Extra inputs are not permitted").kind("extra_forbidden");
-        return Err(refusal.param(format!("messages.{at}.{role}.{key}")));
+        if let Some(key) = forbidden.into_iter().find(|key| message.get(key).is_some()) {
+            let role = message.text_of("role").unwrap_or_default();
+            let refusal = Refusal::new(422, "Extra inputs are not permitted");
+            let param = format!("messages.{at}.{role}.{key}");
+            return Err(refusal.kind("extra_forbidden").param(param));
+        }
     }
     Ok(())
 }
 
-fn call_ids(asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
-    if asking.row.dialect.call_ids != CallIds::Nine {
+fn check_call_ids(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
+    if request.row.dialect.call_ids != CallIds::Nine {
         return Ok(());
     }
-    let named = messages.iter().flat_map(|message| {
-        let calls = calls(*message).filter_map(|call| call.text_of("id"));
-        calls.chain(message.text_of("tool_call_id")).collect::<Vec<_>>()
-    });
-    let is_good = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    for id in named {
-        if !is_good(&id) {
+    let is_valid = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    for message in messages {
+        let mut ids = calls(*message).filter_map(|call| call.text_of("id"));
+        let invalid = ids.find(|id| !is_valid(id));
+        let result = message.text_of("tool_call_id").filter(|id| !is_valid(id));
+        if let Some(id) = invalid.or(result) {
             let message =
                 format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
             return Err(Refusal::invalid(message).code("3280"));
@@ -194,145 +164,132 @@ fn call_ids(asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
 
 /// Iterates over the tool calls of a message.
 pub(super) fn calls(message: Node<'_>) -> impl Iterator<Item = Node<'_>> {
-    message.present("tool_calls").into_iter().flat_map(Node::elements)
+    list(message, "tool_calls")
 }
 
 /// Checks that a result for every call follows directly, and that every result has a call.
-fn answered(asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
+fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
     // Some endpoints are not known to check this.
-    if !asking.row.dialect.pairs_calls {
+    if !request.row.dialect.pairs_calls {
         return Ok(());
     }
+    let refuse = |message: String, at: usize| {
+        if request.row.dialect.channel == Channel::Chunks {
+            let message = "Not the same number of function calls and responses";
+            return Err(Refusal::invalid(message).code("3230"));
+        }
+        Err(Refusal::invalid(message).param(format!("messages.[{at}].role")))
+    };
     let mut waiting: Vec<String> = Vec::new();
-    for (at, message) in messages.iter().enumerate() {
-        let is_answer = message.get("role").is_some_and(|role| role.is("tool"));
-        if is_answer {
+    for (at, message) in messages.iter().map(Some).chain([None]).enumerate() {
+        if let Some(message) = message.filter(|message| member_is(**message, "role", "tool")) {
             let id = message.text_of("tool_call_id").unwrap_or_default();
             let Some(found) = waiting.iter().position(|call| **call == *id) else {
                 let message = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
-                return Err(unanswered(asking, message.to_owned(), at));
+                return refuse(message.to_owned(), at);
             };
             waiting.remove(found);
             continue;
         }
-        check_none_pending(asking, &waiting, at)?;
-        let ids = calls(*message).filter_map(|call| call.text_of("id"));
-        waiting = ids.map(std::borrow::Cow::into_owned).collect();
-    }
-    check_none_pending(asking, &waiting, messages.len())
-}
-
-fn check_none_pending(asking: &SimRequest, waiting: &[String], at: usize) -> Result<(), Refusal> {
-    if waiting.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
-        waiting.join(", ")
-    );
-    Err(unanswered(asking, message, at))
-}
-
-fn unanswered(asking: &SimRequest, message: String, at: usize) -> Refusal {
-    if asking.row.dialect.channel == ReasoningChannel::Chunks {
-        let message = "Not the same number of function calls and responses";
-        return Refusal::invalid(message).code("3230");
-    }
-    Refusal::invalid(message).param(format!("messages.[{at}].role"))
-}
-
-/// Checks that messages with calls contain their reasoning while the model thinks.
-fn demanded(turn: &Turn, asking: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
-    let dialect = &asking.row.dialect;
-    let is_demanded = dialect.demanded_with_tools
-        && turn.target.profile.contract != Contract::Stateless
-        && turn.thinks;
-    let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
-    for (at, message) in messages.iter().enumerate() {
-        // Sources disagree whether an empty text suffices for every model; known endpoints accept
-        // it.
-        let is_there = message.present(key).is_some_and(Node::is_string);
-        if is_there || calls(*message).next().is_none() {
-            continue;
+        if !waiting.is_empty() {
+            let ids = waiting.join(", ");
+            let message = format!(
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {ids}"
+            );
+            return refuse(message, at);
         }
-        let message = match (&*asking.row.name, turn.target.profile.name.as_str()) {
-            ("moonshot", _) => format!(
-                "thinking is enabled but {key} is missing in assistant tool call message at index {at}"
-            ),
-            (_, "deepseek-v3.2") => format!(
-                "Missing {key} field in the assistant message at message index {at}. For more information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
-            ),
-            (_, _) => {
-                format!("The {key} in the thinking mode must be passed back to the API.")
-            }
-        };
-        return Err(Refusal::invalid(message));
+        let calls = message.into_iter().flat_map(|message| calls(*message));
+        waiting = calls.filter_map(|call| string(call, "id")).collect();
     }
     Ok(())
 }
 
+/// Checks that messages with calls contain their reasoning while the model thinks.
+fn check_reasoning(
+    turn: &Turn,
+    request: &SimRequest,
+    messages: &[Node<'_>],
+) -> Result<(), Refusal> {
+    let dialect = &request.row.dialect;
+    let is_demanded = dialect.demanded_with_tools
+        && turn.target.profile.contract != Contract::Stateless
+        && turn.thinks;
+    let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
+    // Sources disagree whether an empty text suffices for every model; known endpoints accept it.
+    let is_incomplete = |message: &Node<'_>| {
+        !message.present(key).is_some_and(Node::is_string) && calls(*message).next().is_some()
+    };
+    let Some(at) = messages.iter().position(is_incomplete) else { return Ok(()) };
+    Err(Refusal::invalid(match (&*request.row.name, turn.target.profile.name.as_str()) {
+        ("moonshot", _) => format!(
+            "thinking is enabled but {key} is missing in assistant tool call message at index {at}"
+        ),
+        (_, "deepseek-v3.2") => format!(
+            "Missing {key} field in the assistant message at message index {at}. For more information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
+        ),
+        (_, _) => format!("The {key} in the thinking mode must be passed back to the API."),
+    }))
+}
+
 /// Records the thoughts returned as text. Providers do not reject them; an edited text counts as
 /// dropped.
-fn texts(asking: &SimRequest, messages: &[Node<'_>], world: &SimState, record: &mut EntryBuilder) {
-    let channel = asking.row.dialect.channel;
+fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
+    let channel = exchange.request.row.dialect.channel;
     for (at, message) in messages.iter().enumerate() {
-        if !message.get("role").is_some_and(|role| role.is("assistant")) {
+        if !member_is(*message, "role", "assistant") {
             continue;
         }
         let text = match text_key(channel) {
-            Some(key) => message.text_of(key).map(std::borrow::Cow::into_owned),
+            Some(key) => string(*message, key),
             None => reasoning_in_content(channel, *message),
         };
         let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
         let verdict = if text.trim().chars().count() < 12 {
             Verdict::Accepted
-        } else if !world.book.contains_thought(&text) {
-            Verdict::Dropped("altered".to_owned())
-        } else if is_on_another_reply(*message, &ReplyKey::Thought(text.clone()), world) {
-            Verdict::Dropped("moved".to_owned())
+        } else if !exchange.state.ledger.contains_thought(&text) {
+            Verdict::dropped("altered")
+        } else if is_on_another_reply(*message, &ReplyKey::Thought(text.clone()), exchange.state) {
+            Verdict::dropped("moved")
         } else {
             Verdict::Accepted
         };
-        record.record_returned(&text, format!("messages[{at}]"), verdict);
+        exchange.record.record_returned(&text, format!("messages[{at}]"), verdict);
     }
 }
 
 /// Returns whether a thought is attached to a reply other than its own.
-pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, world: &SimState) -> bool {
-    landmark(message).is_some_and(|landmark| world.book.are_apart(thought, &landmark))
+pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, state: &SimState) -> bool {
+    landmark(message).is_some_and(|landmark| state.ledger.are_apart(thought, &landmark))
 }
 
 /// Returns the key of an assistant message: its first call, else its visible text.
 fn landmark(message: Node<'_>) -> Option<ReplyKey> {
-    if !message.get("role").is_some_and(|role| role.is("assistant")) {
+    if !member_is(message, "role", "assistant") {
         return None;
     }
-    if let Some(id) = calls(message).find_map(|call| call.text_of("id")) {
-        return Some(ReplyKey::Call(id.into_owned()));
+    if let Some(id) = calls(message).find_map(|call| string(call, "id")) {
+        return Some(ReplyKey::Call(id));
     }
     let text = openai::text(message.get("content"));
-    let aloud = text.rsplit_once("</think>").map_or(text.as_str(), |(_, aloud)| aloud.trim_start());
-    Some(ReplyKey::Text(None, aloud.to_owned()))
+    let visible = text.rsplit_once("</think>").map_or(text.as_str(), |(_, rest)| rest.trim_start());
+    Some(ReplyKey::Text(None, visible.to_owned()))
 }
 
 /// Returns the thought inside a message's content, as a chunk or between tags.
-fn reasoning_in_content(channel: ReasoningChannel, message: Node<'_>) -> Option<String> {
+fn reasoning_in_content(channel: Channel, message: Node<'_>) -> Option<String> {
     let content = message.present("content")?;
-    if channel == ReasoningChannel::Chunks {
-        let mut chunks = content.elements();
-        let thinking = chunks.find_map(|chunk| chunk.get("thinking"))?;
+    if channel == Channel::Chunks {
+        let thinking = content.elements().find_map(|chunk| chunk.get("thinking"))?;
         return Some(openai::text(Some(thinking)));
     }
     let text = openai::text(Some(content));
-    let (_, rest) = text.split_once("<think>").filter(|_| channel == ReasoningChannel::Tags)?;
+    let (_, rest) = text.split_once("<think>").filter(|_| channel == Channel::Tags)?;
     let (thought, _) = rest.split_once("</think>")?;
     Some(thought.trim().to_owned())
 }
 
-/// Fills the turn from the messages.
-fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &SimState) {
-    let tools = root.get("tools").into_iter().flat_map(Node::elements);
-    turn.elements.extend(tools.map(PromptElement::new));
+fn fill_turn(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], state: &SimState) {
+    turn.elements.extend(list(root, "tools").map(PromptElement::new));
     let is_claude = Vendor::from_profile(&turn.target.profile) == Vendor::Claude;
     for message in messages {
         turn.elements.push(PromptElement::new(*message));
@@ -346,11 +303,10 @@ fn listen(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], world: &SimSta
                     let name = ["/function/name", "/custom/name"];
                     let name = name.iter().find_map(|at| call.at(at)?.text());
                     turn.called.push(name.unwrap_or_default().into_owned());
-                    let id = call.text_of("id").map(std::borrow::Cow::into_owned);
-                    turn.owed.extend(id.map(ReplyKey::Call));
+                    turn.owed.extend(string(call, "id").map(ReplyKey::Call));
                 }
                 let is_tagged = ["<think>", "<thinking>"].iter().any(|tag| text.contains(tag));
-                turn.demoted |= is_claude && (is_tagged || world.book.contains_thought(&text));
+                turn.demoted |= is_claude && (is_tagged || state.ledger.contains_thought(&text));
             }
             Some(_) | None => {}
         }

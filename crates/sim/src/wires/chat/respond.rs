@@ -1,28 +1,23 @@
 //! Writes responses: a message in the row's dialect, with the Seals of the model's vendor.
 
-use serde_json::{Map, Value, json};
-use throughline_core::{CallIds, ReasoningChannel, StopReason};
-use throughline_json::Json;
+use serde_json::{Value, json};
+use throughline_core::{CallIds, ReasoningChannel as Channel, StopReason};
 
 use crate::digest::Digest;
 use crate::keys::SealClaims;
-use crate::ledger::EntryBuilder;
-use crate::state::SimState;
-use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
-use crate::wires::Exchange;
+use crate::turn::{ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
 use crate::wires::chat::details::Vendor;
 use crate::wires::chat::text_key;
 use crate::wires::claude::seals::{self, SealedThought};
 use crate::wires::claude::{Block, is_claude};
-use crate::wires::openai;
+use crate::wires::{Exchange, openai, set};
 
 /// Writes a whole response.
-pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-    let Exchange { asking, world, record } = exchange;
-    let writer = MessageWriter { asking, turn, plan, world };
-    let channel = asking.row.dialect.channel;
-    let is_router = channel == ReasoningChannel::Details;
-    let message = writer.message(record);
+pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
+    let request = exchange.request;
+    let is_router = request.row.dialect.channel == Channel::Details;
+    let vendor = Vendor::from_profile(&turn.target.profile);
+    let mut writer = MessageWriter { exchange, turn, plan, vendor };
     let finish = match &plan.stop {
         StopReason::Tools => "tool_calls",
         StopReason::Length => "length",
@@ -33,27 +28,23 @@ pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> 
         | StopReason::Cut
         | StopReason::Other(_) => "stop",
     };
+    let message = writer.message();
     let mut choice =
         json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish});
     let mut whole = json!({
-        "id": asking.id(if is_router { "gen-" } else { "chatcmpl-" }, "reply", 29),
+        "id": request.id(if is_router { "gen-" } else { "chatcmpl-" }, "reply", 29),
         "object": "chat.completion",
         "created": openai::CREATED,
-        "model": asking.model,
+        "model": request.model,
     });
     if is_router {
-        let vendor = Vendor::from_profile(&turn.target.profile);
-        openai::set_member(
-            &mut choice,
-            "native_finish_reason",
-            json!(native_finish(&plan.stop, vendor)),
-        );
-        openai::set_member(&mut whole, "provider", json!(vendor.name()));
+        set(&mut choice, "native_finish_reason", native_finish(&plan.stop, vendor));
+        set(&mut whole, "provider", vendor.names().0);
     }
-    openai::set_member(&mut whole, "choices", json!([choice]));
-    openai::set_member(&mut whole, "usage", writer.usage());
-    openai::set_member(&mut whole, "system_fingerprint", Value::Null);
-    openai::json(&whole)
+    set(&mut whole, "choices", json!([choice]));
+    set(&mut whole, "usage", writer.usage());
+    set(&mut whole, "system_fingerprint", Value::Null);
+    whole
 }
 
 fn native_finish(stop: &StopReason, vendor: Vendor) -> &'static str {
@@ -68,146 +59,120 @@ fn native_finish(stop: &StopReason, vendor: Vendor) -> &'static str {
     }
 }
 
-struct MessageWriter<'a> {
-    asking: &'a SimRequest,
+struct MessageWriter<'a, 'e> {
+    exchange: &'a mut Exchange<'e>,
     turn: &'a Turn,
     plan: &'a ReplyPlan,
-    world: &'a SimState,
+    vendor: Vendor,
 }
 
-impl MessageWriter<'_> {
+impl<'a> MessageWriter<'a, '_> {
     fn usage(&self) -> Value {
         let usage = &self.plan.usage;
-        let mut told = json!({
+        let mut counts = json!({
             "prompt_tokens": usage.input,
             "completion_tokens": usage.output,
             "total_tokens": usage.total(),
             "prompt_tokens_details": {"cached_tokens": usage.cached},
             "completion_tokens_details": {"reasoning_tokens": usage.thought},
         });
-        match &*self.asking.row.name {
+        match &*self.exchange.request.row.name {
             "deepseek" => {
-                openai::set_member(&mut told, "prompt_cache_hit_tokens", json!(usage.cached));
-                openai::set_member(
-                    &mut told,
-                    "prompt_cache_miss_tokens",
-                    json!(usage.input - usage.cached),
-                );
+                set(&mut counts, "prompt_cache_hit_tokens", usage.cached);
+                set(&mut counts, "prompt_cache_miss_tokens", usage.input - usage.cached);
             }
             "openrouter" => {
                 let details =
                     json!({"cached_tokens": usage.cached, "cache_write_tokens": usage.written});
-                openai::set_member(&mut told, "prompt_tokens_details", details);
-                openai::set_member(&mut told, "cost", json!(0));
+                set(&mut counts, "prompt_tokens_details", details);
+                set(&mut counts, "cost", 0);
             }
             _ => {}
         }
-        told
+        counts
     }
 
-    fn message(&self, record: &mut EntryBuilder) -> Value {
-        let calls: Vec<Value> = self.calls(record);
-        let mut message = Map::new();
-        message.insert("role".into(), json!("assistant"));
-        message.insert("content".into(), self.content(record));
-        let channel = self.asking.row.dialect.channel;
+    fn message(&mut self) -> Value {
+        let calls = self.calls();
+        let mut message = json!({"role": "assistant", "content": self.content()});
+        let channel = self.exchange.request.row.dialect.channel;
         if let Some(key) = text_key(channel) {
-            if let Some(text) = self.thought(record) {
-                message.insert(key.into(), json!(text));
+            if let Some(text) = self.thought() {
+                set(&mut message, key, text);
             }
-        } else if channel == ReasoningChannel::Details {
-            message.insert("refusal".into(), Value::Null);
-            let first = calls.first().and_then(|call| call.get("id")).and_then(Value::as_str);
-            let details = self.details(first, &calls, record);
-            let readable: Vec<&str> = details
-                .iter()
-                .filter_map(|detail| detail.get("text").or(detail.get("summary")))
-                .filter_map(Value::as_str)
-                .collect();
-            let readable = readable.join("\n");
-            let reasoning = Some(readable).filter(|text| !text.is_empty());
-            message.insert("reasoning".into(), json!(reasoning));
+        } else if channel == Channel::Details {
+            set(&mut message, "refusal", Value::Null);
+            let details = self.details(&calls);
+            let readable = details.iter().filter_map(|one| one.get("text").or(one.get("summary")));
+            let readable = readable.filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
+            set(&mut message, "reasoning", Some(readable).filter(|text| !text.is_empty()));
             if !details.is_empty() {
-                message.insert("reasoning_details".into(), json!(details));
+                set(&mut message, "reasoning_details", details);
             }
-        } else if channel == ReasoningChannel::None {
+        } else if channel == Channel::None {
             let is_refused = matches!(self.plan.stop, StopReason::Refused(_));
             let refusal = is_refused.then_some("I'm sorry, but I can't help with that.");
-            message.insert("refusal".into(), json!(refusal));
+            set(&mut message, "refusal", refusal);
         }
         if !calls.is_empty() {
-            message.insert("tool_calls".into(), json!(calls));
+            set(&mut message, "tool_calls", calls);
         }
-        Value::Object(message)
+        message
     }
 
     /// Returns the text, including thoughts where the dialect embeds them.
-    fn content(&self, record: &mut EntryBuilder) -> Value {
-        let texts = self.plan.parts.iter().filter_map(|part| match part {
-            ReplyPart::Text(text) => Some(text.as_str()),
-            ReplyPart::Thought { .. } | ReplyPart::Call { .. } => None,
-        });
+    fn content(&mut self) -> Value {
+        let texts = self.plan.parts.iter().filter_map(ReplyPart::text);
         let text = texts.collect::<Vec<_>>().join("\n");
-        let has_text = !text.is_empty();
-        if has_text {
-            record.record_text(&text);
+        if !text.is_empty() {
+            self.exchange.record.record_text(&text);
         }
-        match self.asking.row.dialect.channel {
-            ReasoningChannel::Chunks => {
-                let Some(thought) = self.thought(record) else { return json!(text) };
-                let thinking = json!([{"type": "text", "text": thought}]);
-                let mut chunks = vec![json!({"type": "thinking", "thinking": thinking})];
-                if has_text {
-                    chunks.push(json!({"type": "text", "text": text}));
-                }
-                json!(chunks)
-            }
-            ReasoningChannel::Tags => match self.thought(record) {
-                Some(thought) => json!(format!("<think>\n{thought}\n</think>\n\n{text}")),
-                None => json!(text),
-            },
-            ReasoningChannel::AsEmitted
-            | ReasoningChannel::None
-            | ReasoningChannel::Details
-            | ReasoningChannel::ReasoningContent
-            | ReasoningChannel::Reasoning
-            | ReasoningChannel::Thinking => {
-                if has_text {
-                    json!(text)
-                } else {
-                    Value::Null
-                }
-            }
+        let channel = self.exchange.request.row.dialect.channel;
+        if !matches!(channel, Channel::Chunks | Channel::Tags) {
+            return json!(Some(text).filter(|text| !text.is_empty()));
         }
+        let Some(thought) = self.thought() else { return json!(text) };
+        if channel == Channel::Tags {
+            return json!(format!("<think>\n{thought}\n</think>\n\n{text}"));
+        }
+        let thinking = json!([{"type": "text", "text": thought}]);
+        let mut chunks = vec![json!({"type": "thinking", "thinking": thinking})];
+        if !text.is_empty() {
+            chunks.push(json!({"type": "text", "text": text}));
+        }
+        json!(chunks)
+    }
+
+    /// Iterates over the positions and texts of the thoughts, with the readable text if the
+    /// request and the plan show it.
+    fn thoughts(&self) -> impl Iterator<Item = (usize, &'a str, Option<&'a str>)> + use<'a> {
+        let (plan, shows) = (self.plan, self.turn.shows);
+        plan.parts.iter().enumerate().filter_map(move |(at, part)| {
+            let ReplyPart::Thought { text, display } = part else { return None };
+            let is_shown = shows && *display == ThoughtDisplay::AsAsked;
+            Some((at, text.as_str(), is_shown.then_some(text.as_str())))
+        })
     }
 
     /// Returns the thoughts as one text. The text itself acts as the Seal, because there is no
     /// other value.
-    fn thought(&self, record: &mut EntryBuilder) -> Option<String> {
-        let thoughts = self.plan.parts.iter().filter_map(|part| match part {
-            ReplyPart::Thought { text, telling: ThoughtDisplay::AsAsked } if self.turn.shows => {
-                Some(&**text)
-            }
-            ReplyPart::Thought { .. } | ReplyPart::Text(_) | ReplyPart::Call { .. } => None,
-        });
-        let text = thoughts.collect::<Vec<_>>().join("\n");
+    fn thought(&mut self) -> Option<String> {
+        let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
         if text.is_empty() {
             return None;
         }
-        record.think(&text);
-        record.issue(&text, "reasoning");
+        self.exchange.record.think(&text);
+        self.exchange.record.issue(&text, "reasoning");
         Some(text)
     }
 
-    fn calls(&self, record: &mut EntryBuilder) -> Vec<Value> {
-        let calls = self.plan.parts.iter().enumerate().filter_map(|(at, part)| match part {
-            ReplyPart::Call { name, arguments } => Some((at, name, arguments)),
-            ReplyPart::Thought { .. } | ReplyPart::Text(_) => None,
-        });
-        let written = calls.map(|(at, name, arguments)| {
+    fn calls(&mut self) -> Vec<Value> {
+        let mut calls = Vec::new();
+        for (at, part) in self.plan.parts.iter().enumerate() {
+            let ReplyPart::Call { name, arguments } = part else { continue };
             let id = self.call_id(at, name);
-            record.call(&id);
-            match arguments {
+            self.exchange.record.call(&id);
+            calls.push(match arguments {
                 Value::String(input) => {
                     json!({"id": id, "type": "custom", "custom": {"name": name, "input": input}})
                 }
@@ -216,71 +181,54 @@ impl MessageWriter<'_> {
                     "type": "function",
                     "function": {"name": name, "arguments": arguments.to_string()},
                 }),
-            }
-        });
-        written.collect()
+            });
+        }
+        calls
     }
 
     fn call_id(&self, at: usize, name: &str) -> String {
-        let label = format!("call {at}");
-        if self.asking.row.dialect.call_ids == CallIds::Nine {
-            return self.asking.id("", &label, 9);
-        }
-        if self.asking.row.dialect.channel != ReasoningChannel::Details {
-            return self.asking.id("call_", &label, 24);
-        }
-        match Vendor::from_profile(&self.turn.target.profile) {
-            Vendor::Claude => self.asking.id("toolu_", &label, 24),
-            Vendor::Gemini => self.asking.id(&format!("tool_{name}_"), &label, 20),
-            Vendor::OpenAi | Vendor::Xai | Vendor::Other => self.asking.id("call_", &label, 24),
+        let (request, label) = (self.exchange.request, format!("call {at}"));
+        let is_router = request.row.dialect.channel == Channel::Details;
+        match self.vendor {
+            _ if request.row.dialect.call_ids == CallIds::Nine => request.id("", &label, 9),
+            Vendor::Claude if is_router => request.id("toolu_", &label, 24),
+            Vendor::Gemini if is_router => request.id(&format!("tool_{name}_"), &label, 20),
+            Vendor::Claude | Vendor::Gemini | Vendor::OpenAi | Vendor::Xai | Vendor::Other => {
+                request.id("call_", &label, 24)
+            }
         }
     }
 
     /// Returns the router's details of the vendor's reasoning.
-    fn details(
-        &self,
-        first: Option<&str>,
-        calls: &[Value],
-        record: &mut EntryBuilder,
-    ) -> Vec<Value> {
+    fn details(&mut self, calls: &[Value]) -> Vec<Value> {
         if !self.turn.shows {
             return Vec::new();
         }
-        let vendor = Vendor::from_profile(&self.turn.target.profile);
-        let mut details = match vendor {
-            Vendor::Claude if is_claude(&self.turn.target.profile) => self.claudes(calls, record),
-            Vendor::Gemini => self.geminis(first, record),
-            Vendor::OpenAi => self.openais(record),
-            Vendor::Claude | Vendor::Xai | Vendor::Other => self.plain(vendor, record),
+        let mut details = match self.vendor {
+            Vendor::Claude if is_claude(&self.turn.target.profile) => self.claude_details(calls),
+            Vendor::Gemini => self.gemini_details(calls),
+            Vendor::OpenAi => self.openai_details(),
+            Vendor::Claude | Vendor::Xai | Vendor::Other => self.readable_details(),
         };
         for (number, detail) in details.iter_mut().enumerate() {
-            openai::set_member(detail, "format", json!(vendor.format()));
-            openai::set_member(detail, "index", json!(number));
+            set(detail, "format", self.vendor.names().1);
+            set(detail, "index", number);
         }
         details
     }
 
-    fn shown<'p>(&self, text: &'p str, telling: ThoughtDisplay) -> Option<&'p str> {
-        (self.turn.shows && telling == ThoughtDisplay::AsAsked).then_some(text)
-    }
-
-    fn claudes(&self, calls: &[Value], record: &mut EntryBuilder) -> Vec<Value> {
+    fn claude_details(&mut self, calls: &[Value]) -> Vec<Value> {
         let mut ids = calls.iter().filter_map(|call| call.get("id")).filter_map(Value::as_str);
-        let blocks: Vec<Option<Block>> = self
-            .plan
-            .parts
-            .iter()
-            .map(|part| match part {
-                ReplyPart::Thought { .. } => None,
-                ReplyPart::Text(text) => Some(Block::Text(text.clone())),
-                ReplyPart::Call { name, .. } => {
-                    let id = ids.next().unwrap_or_default().to_owned();
-                    Some(Block::Call { id, name: name.clone(), said: Vec::new() })
-                }
-            })
-            .collect();
-        let (parts, turn) = (&self.plan.parts, self.turn);
-        let sealed = seals::seal(parts, &blocks, self.asking, turn, self.world, record);
+        let blocks = self.plan.parts.iter().map(|part| match part {
+            ReplyPart::Thought { .. } => None,
+            ReplyPart::Text(text) => Some(Block::Text(text.clone())),
+            ReplyPart::Call { name, .. } => {
+                let id = ids.next().unwrap_or_default().to_owned();
+                Some(Block::Call { id, name: name.clone(), content: Vec::new() })
+            }
+        });
+        let blocks: Vec<Option<Block>> = blocks.collect();
+        let sealed = seals::seal(self.exchange, self.turn, &self.plan.parts, &blocks);
         let details = sealed.into_iter().map(|sealed| match sealed {
             SealedThought::Thinking { text, signature } => {
                 json!({"type": "reasoning.text", "text": text, "signature": signature})
@@ -293,69 +241,54 @@ impl MessageWriter<'_> {
     }
 
     /// Gemini signs the first call of a step, or its final text.
-    fn geminis(&self, first: Option<&str>, record: &mut EntryBuilder) -> Vec<Value> {
-        let mut details = self.plain(Vendor::Gemini, record);
-        if !self.turn.thinks {
-            return details;
+    fn gemini_details(&mut self, calls: &[Value]) -> Vec<Value> {
+        let mut details = self.readable_details();
+        if self.turn.thinks {
+            let sealed = self.seal(0, "");
+            let mut detail = json!({"type": "reasoning.encrypted", "data": sealed});
+            if let Some(id) = calls.first().and_then(|call| call.get("id")) {
+                set(&mut detail, "id", id.clone());
+            }
+            details.push(detail);
         }
-        let sealed = self.seal(Vendor::Gemini, 0, "", record);
-        let mut detail = json!({"type": "reasoning.encrypted", "data": sealed});
-        if let Some(id) = first {
-            openai::set_member(&mut detail, "id", json!(id));
-        }
-        details.push(detail);
         details
     }
 
-    fn openais(&self, record: &mut EntryBuilder) -> Vec<Value> {
+    fn openai_details(&mut self) -> Vec<Value> {
         let mut details = Vec::new();
-        for (at, part) in self.plan.parts.iter().enumerate() {
-            let ReplyPart::Thought { text, telling } = part else { continue };
-            if let Some(summary) = self.shown(text, *telling) {
-                record.think(summary);
+        for (at, text, shown) in self.thoughts() {
+            if let Some(summary) = shown {
+                self.exchange.record.think(summary);
                 details.push(json!({"type": "reasoning.summary", "summary": summary}));
             }
-            let id = self.asking.id("rs_", &format!("reasoning {at}"), 48);
-            let sealed = self.seal(Vendor::OpenAi, at, text, record);
+            let id = self.exchange.request.id("rs_", &format!("reasoning {at}"), 48);
+            let sealed = self.seal(at, text);
             details.push(json!({"type": "reasoning.encrypted", "data": sealed, "id": id}));
         }
         details
     }
 
-    fn plain(&self, vendor: Vendor, record: &mut EntryBuilder) -> Vec<Value> {
+    fn readable_details(&mut self) -> Vec<Value> {
         let mut details = Vec::new();
-        for part in &self.plan.parts {
-            let ReplyPart::Thought { text, telling } = part else { continue };
-            let Some(text) = self.shown(text, *telling) else { continue };
-            record.think(text);
-            details.push(match vendor {
-                Vendor::Xai => json!({"type": "reasoning.summary", "summary": text}),
-                Vendor::Claude | Vendor::Gemini | Vendor::OpenAi | Vendor::Other => {
-                    json!({"type": "reasoning.text", "text": text})
-                }
+        for text in self.thoughts().filter_map(|(.., shown)| shown) {
+            self.exchange.record.think(text);
+            details.push(if self.vendor == Vendor::Xai {
+                json!({"type": "reasoning.summary", "summary": text})
+            } else {
+                json!({"type": "reasoning.text", "text": text})
             });
         }
         details
     }
 
-    fn seal(&self, vendor: Vendor, at: usize, text: &str, record: &mut EntryBuilder) -> String {
+    fn seal(&mut self, at: usize, text: &str) -> String {
         let claims = SealClaims {
-            kind: "reasoning.encrypted".to_owned(),
-            row: self.asking.row.name.to_string(),
-            family: self.turn.target.profile.name.clone(),
-            account: self.asking.account,
-            reply: self.asking.nonce,
             ordinal: u32::try_from(at).unwrap_or(u32::MAX),
-            count: 1,
             text: Digest::new("throughline-sim reasoning", text),
             hidden: true,
-            beside: None,
-            is_behind: false,
-            prefix: None,
+            ..self.exchange.claims(self.turn, "reasoning.encrypted")
         };
-        let signer = vendor.signer(self.asking);
-        let sealed = self.world.keys.seal(signer, vendor.form(), &claims);
-        record.issue(&sealed, "reasoning.encrypted");
-        sealed
+        let (signer, format) = self.vendor.signer(self.exchange.request);
+        self.exchange.seal(signer, format, &claims)
     }
 }

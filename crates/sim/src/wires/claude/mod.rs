@@ -9,17 +9,103 @@ pub(crate) mod seals;
 pub(crate) mod settings;
 pub(crate) mod structure;
 
-use throughline_core::Profile;
+use std::sync::Arc;
 
-use crate::digest::Digest;
+use serde_json::Value;
+use throughline_core::{ForcedTools, Profile};
+use throughline_json::{Json, Node};
+
+use crate::cache::PromptElement;
+use crate::digest::{Digest, canonical_bytes};
 use crate::ledger::ReplyKey;
 use crate::state::SimState;
-use crate::turn::Turn;
+use crate::turn::{Refusal, ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
+use crate::wires::Exchange;
+use crate::wires::claude::seals::SealedThought;
+use crate::wires::claude::settings::Settings;
 
 /// Returns whether a family signs its thoughts and requires them back. APIs compatible with
 /// Anthropic's do not sign.
 pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
+}
+
+/// Checks a request to Claude in Anthropic's order, and adds its Seals' context to the turn.
+/// `forced_tools` is the endpoint's rule for forced tools.
+pub(crate) fn check(
+    exchange: &mut Exchange<'_>,
+    turn: &mut Turn,
+    dialogue: &Dialogue,
+    settings: &Settings<'_>,
+    forced_tools: ForcedTools,
+) -> Result<(), Refusal> {
+    let profile = Arc::clone(&turn.target.profile);
+    settings::check(settings, &profile, forced_tools)?;
+    structure::check(dialogue, &profile, settings.mode())?;
+    (turn.prefix, turn.notices) = seals::check(exchange, dialogue, settings, &profile)?;
+    turn.demoted = dialogue.has_thoughts_as_text(exchange.state);
+    turn.config = Some(settings.config());
+    Ok(())
+}
+
+/// Lists tools, system prompt, thinking settings and messages in rendering order.
+pub(crate) fn elements<'t>(
+    tools: impl Iterator<Item = Node<'t>>,
+    system: impl Iterator<Item = Node<'t>>,
+    settings: &Settings<'_>,
+    messages: impl Iterator<Item = Node<'t>>,
+) -> Vec<PromptElement> {
+    let settings = PromptElement::from_setting(&settings.rendered());
+    let before = tools.chain(system).map(PromptElement::new);
+    before.chain([settings]).chain(messages.map(PromptElement::new)).collect()
+}
+
+/// How a wire writes the blocks of a reply.
+pub(crate) struct BlockFormat {
+    pub(crate) call_prefix: &'static str,
+    pub(crate) text: fn(&str) -> Value,
+    /// Writes a call with this id, name and arguments.
+    pub(crate) call: fn(&str, &str, &Value) -> Value,
+    pub(crate) thought: fn(SealedThought) -> Value,
+    /// Writes a thought of a model that does not sign.
+    pub(crate) unsigned: fn(&SimRequest, &str, ThoughtDisplay) -> Value,
+}
+
+/// Writes the content of a reply, with the sealed thoughts in their places.
+pub(crate) fn content(
+    exchange: &mut Exchange<'_>,
+    turn: &Turn,
+    plan: &ReplyPlan,
+    format: &BlockFormat,
+) -> Vec<Value> {
+    let request = exchange.request;
+    let mut content: Vec<Value> = Vec::new();
+    let mut blocks: Vec<Option<Block>> = Vec::new();
+    for (number, part) in plan.parts.iter().enumerate() {
+        let (written, block) = match part {
+            ReplyPart::Thought { text, display } => {
+                ((format.unsigned)(request, text, *display), None)
+            }
+            ReplyPart::Text(text) => ((format.text)(text), Some(Block::Text(text.clone()))),
+            ReplyPart::Call { name, arguments } => {
+                let id = request.id(format.call_prefix, &format!("call {number}"), 22);
+                exchange.record.call(&id);
+                let written = (format.call)(&id, name, arguments);
+                let input = Json::from(arguments);
+                (written, Some(Block::call(id, name.clone(), Some(input.tree().root()))))
+            }
+        };
+        content.push(written);
+        blocks.push(block);
+    }
+    if is_claude(&turn.target.profile) {
+        let sealed = seals::seal(exchange, turn, &plan.parts, &blocks);
+        let thoughts = content.iter_mut().zip(&blocks).filter(|(_, block)| block.is_none());
+        for ((written, _), thought) in thoughts.zip(sealed) {
+            *written = (format.thought)(thought);
+        }
+    }
+    content
 }
 
 /// A conversation with Claude.
@@ -60,26 +146,33 @@ pub(crate) enum Block {
         data: Option<String>,
     },
     Text(String),
-    /// A tool call.
+    /// A tool call. The content of a call, a result or another block is in canonical form.
     Call {
         id: String,
         name: String,
-        said: Vec<u8>,
+        content: Vec<u8>,
     },
     /// A tool result.
     Answer {
         id: String,
         text: String,
-        said: Vec<u8>,
+        content: Vec<u8>,
     },
     /// Any other block, with Anthropic's name for its type.
     Other {
         kind: String,
-        said: Vec<u8>,
+        content: Vec<u8>,
     },
 }
 
 impl Block {
+    /// Creates a tool call.
+    pub(crate) fn call(id: String, name: String, input: Option<Node<'_>>) -> Self {
+        let input = input.map(canonical_bytes).unwrap_or_default();
+        let content = [id.as_bytes(), name.as_bytes(), &input].join(&0);
+        Self::Call { id, name, content }
+    }
+
     /// Returns Anthropic's name for the block type.
     pub(crate) fn kind(&self) -> &str {
         match self {
@@ -96,56 +189,71 @@ impl Block {
         matches!(self, Self::Thinking { .. } | Self::Redacted { .. })
     }
 
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
     /// Returns the content that later Seals are bound to; `None` for thoughts and cache markers.
     fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,
-            Self::Other { said, .. } if said.is_empty() => None,
+            Self::Other { content, .. } if content.is_empty() => None,
             Self::Text(text) => Some(text.as_bytes()),
-            Self::Call { said, .. } | Self::Answer { said, .. } | Self::Other { said, .. } => {
-                Some(said)
-            }
+            Self::Call { content, .. }
+            | Self::Answer { content, .. }
+            | Self::Other { content, .. } => Some(content),
         }
     }
 
     /// Returns the digest by which a neighbouring thought recognises this block.
     pub(crate) fn landmark(&self) -> Option<Digest> {
-        match self {
-            Self::Text(text) => Some(Digest::new("throughline-sim beside text", text)),
-            Self::Call { id, .. } => Some(Digest::new("throughline-sim beside call", id)),
-            Self::Thinking { .. }
-            | Self::Redacted { .. }
-            | Self::Answer { .. }
-            | Self::Other { .. } => None,
+        if let Self::Call { id, .. } = self {
+            return Some(Digest::new("throughline-sim beside call", id));
         }
+        self.text().map(|text| Digest::new("throughline-sim beside text", text))
     }
 }
 
 impl Message {
+    /// Iterates over the positions and call ids of the tool results.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.blocks.iter().enumerate().filter_map(|(place, block)| match block {
-            Block::Answer { id, .. } => Some((place, id.as_str())),
-            Block::Thinking { .. }
-            | Block::Redacted { .. }
-            | Block::Text(_)
-            | Block::Call { .. }
-            | Block::Other { .. } => None,
+        self.blocks.iter().enumerate().filter_map(|(place, block)| {
+            if let Block::Answer { id, .. } = block { Some((place, id.as_str())) } else { None }
         })
     }
 
+    /// Iterates over the ids of the tool calls.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &str> {
-        self.blocks.iter().filter_map(|block| match block {
-            Block::Call { id, .. } => Some(id.as_str()),
-            Block::Thinking { .. }
-            | Block::Redacted { .. }
-            | Block::Text(_)
-            | Block::Answer { .. }
-            | Block::Other { .. } => None,
+        self.blocks.iter().filter_map(|block| {
+            if let Block::Call { id, .. } = block { Some(id.as_str()) } else { None }
         })
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.blocks.iter().filter_map(Block::text)
     }
 }
 
+/// The unpaired calls and results of a message.
+pub(crate) struct UnpairedTools<'d> {
+    pub(crate) number: usize,
+    /// Ids of the calls without a result in the next message.
+    pub(crate) unanswered: Vec<&'d str>,
+    /// Position and call id of the first result without a call in the previous message.
+    pub(crate) unexpected: Option<(usize, &'d str)>,
+}
+
 impl Dialogue {
+    /// Creates a conversation. `tools` is the list as written in the request.
+    pub(crate) fn new(system: &str, tools: Option<Node<'_>>, messages: Vec<Message>) -> Self {
+        let tools = tools.map(canonical_bytes).unwrap_or_default();
+        Self {
+            system: Digest::new("throughline-sim system", system),
+            tools: Digest::new("throughline-sim tools", tools),
+            messages,
+        }
+    }
+
     /// Returns the index of the last assistant message.
     pub(crate) fn latest(&self) -> Option<usize> {
         self.messages.iter().rposition(|message| message.role == Role::Assistant)
@@ -158,59 +266,65 @@ impl Dialogue {
             .is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
     }
 
-    /// Returns whether the conversation contains thoughts as plain text.
-    pub(crate) fn has_thoughts_as_text(&self, world: &SimState) -> bool {
-        const TAGS: [&str; 4] = ["<think>", "</think>", "<thinking>", "</thinking>"];
-        let mut texts = self.messages.iter().flat_map(|message| {
-            message.blocks.iter().filter_map(|block| match block {
-                Block::Text(text) => Some((message.role, text)),
-                Block::Thinking { .. }
-                | Block::Redacted { .. }
-                | Block::Call { .. }
-                | Block::Answer { .. }
-                | Block::Other { .. } => None,
-            })
-        });
-        texts.any(|(role, text)| {
-            let has_tags = || TAGS.iter().any(|tag| text.contains(tag));
-            (role == Role::Assistant && has_tags()) || world.book.contains_thought(text)
+    /// Iterates over all blocks with the number of their message and their place in it.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize, &Block)> {
+        let numbered = self.messages.iter().enumerate();
+        numbered.flat_map(|(number, message)| {
+            message.blocks.iter().enumerate().map(move |(place, block)| (number, place, block))
         })
     }
-}
 
-impl Dialogue {
-    /// Fills a turn from the conversation.
-    pub(crate) fn fill_turn(&self, turn: &mut Turn) {
+    /// Compares the calls of each message with the results in the next one. System messages do not
+    /// count as turns.
+    pub(crate) fn unpaired_tools(&self) -> impl Iterator<Item = UnpairedTools<'_>> {
+        let numbered = self.messages.iter().enumerate();
+        let turns: Vec<_> = numbered.filter(|(_, message)| message.role != Role::System).collect();
+        (0..turns.len()).filter_map(move |position| {
+            let message_at = |at: usize| turns.get(at).map(|(_, message)| *message);
+            let (number, message) = *turns.get(position)?;
+            let next = message_at(position + 1);
+            let before = position.checked_sub(1).and_then(message_at);
+            let is_answered =
+                |call: &str| next.is_some_and(|next| next.answers().any(|(_, id)| id == call));
+            let is_called =
+                |answer: &str| before.is_some_and(|before| before.calls().any(|id| id == answer));
+            let is_models = message.role == Role::Assistant;
+            let unanswered = message.calls().filter(|call| is_models && !is_answered(call));
+            let unexpected = message.answers().find(|(_, answer)| !is_called(answer));
+            Some(UnpairedTools { number, unanswered: unanswered.collect(), unexpected })
+        })
+    }
+
+    /// Returns whether the conversation contains thoughts as plain text.
+    pub(crate) fn has_thoughts_as_text(&self, state: &SimState) -> bool {
+        const TAGS: [&str; 4] = ["<think>", "</think>", "<thinking>", "</thinking>"];
+        self.messages.iter().any(|message| {
+            message.texts().any(|text| {
+                let has_tags = || TAGS.iter().any(|tag| text.contains(tag));
+                (message.role == Role::Assistant && has_tags())
+                    || state.ledger.contains_thought(text)
+            })
+        })
+    }
+
+    /// Fills a turn from the conversation and its settings.
+    pub(crate) fn fill_turn(&self, turn: &mut Turn, settings: Settings<'_>) {
+        turn.shows = settings.shows(&turn.target.profile);
+        turn.max_tokens = settings.max_tokens;
+        turn.choice = settings.choice;
         for message in &self.messages {
-            match message.role {
-                Role::System => {}
-                Role::Assistant => turn.step += 1,
-                // A message with tool results belongs to the current turn, regardless of its other
-                // content.
-                Role::User if message.answers().next().is_some() => {}
-                Role::User => {
-                    let texts = message.blocks.iter().filter_map(|block| match block {
-                        Block::Text(text) => Some(text.as_str()),
-                        Block::Thinking { .. }
-                        | Block::Redacted { .. }
-                        | Block::Call { .. }
-                        | Block::Answer { .. }
-                        | Block::Other { .. } => None,
-                    });
-                    turn.start_user_turn(texts.collect::<Vec<_>>().join("\n"));
-                }
+            turn.step += usize::from(message.role == Role::Assistant);
+            // A message with tool results belongs to the current turn, regardless of its other
+            // content.
+            if message.role == Role::User && message.answers().next().is_none() {
+                turn.start_user_turn(message.texts().collect::<Vec<_>>().join("\n"));
             }
             for block in &message.blocks {
-                match block {
-                    Block::Call { id, name, .. } => {
-                        turn.called.push(name.clone());
-                        turn.owed.push(ReplyKey::Call(id.clone()));
-                    }
-                    Block::Answer { text, .. } => turn.results.push(text.clone()),
-                    Block::Thinking { .. }
-                    | Block::Redacted { .. }
-                    | Block::Text(_)
-                    | Block::Other { .. } => {}
+                if let Block::Call { id, name, .. } = block {
+                    turn.called.push(name.clone());
+                    turn.owed.push(ReplyKey::Call(id.clone()));
+                } else if let Block::Answer { text, .. } = block {
+                    turn.results.push(text.clone());
                 }
             }
         }
@@ -223,7 +337,7 @@ pub(crate) struct ContentDigest(Digest);
 
 impl ContentDigest {
     /// Adds a block. `is_first` adds the role first, so messages with only thoughts do not count.
-    pub(crate) fn block(&mut self, role: Role, is_first: bool, said: &[u8]) {
+    pub(crate) fn add(&mut self, role: Role, is_first: bool, content: &[u8]) {
         if is_first {
             self.0 = self.0.and(match role {
                 Role::User => "user",
@@ -231,7 +345,7 @@ impl ContentDigest {
                 Role::System => "system",
             });
         }
-        self.0 = self.0.and(said);
+        self.0 = self.0.and(content);
     }
 
     pub(crate) fn mark(self) -> Digest {

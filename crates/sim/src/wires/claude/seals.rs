@@ -13,10 +13,10 @@ use throughline_core::{Mode, Profile};
 
 use crate::digest::Digest;
 use crate::keys::{PrefixBinding, SealClaims, SealFormat};
-use crate::ledger::{EntryBuilder, Verdict};
-use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPart, SimRequest, ThoughtDisplay, Turn};
-use crate::wires::claude::settings::{MismatchPolicy, RequestedThinking, Settings};
+use crate::ledger::Verdict;
+use crate::turn::{Refusal, ReplyPart, ThoughtDisplay, Turn};
+use crate::wires::Exchange;
+use crate::wires::claude::settings::{MismatchPolicy, Settings};
 use crate::wires::claude::{Block, ContentDigest, Dialogue, Message, Role};
 
 /// Signer of every Claude model: signatures are interchangeable between Anthropic's endpoint and
@@ -26,86 +26,64 @@ pub(crate) const SIGNER: &str = "claude";
 /// Prefix binding applies to accounts created on or after this date.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
-/// Result of checking all Seals of a request.
-#[derive(Debug, Default)]
-pub(crate) struct SealCheck {
-    /// The prefix of the next reply.
-    pub(crate) behind: PrefixBinding,
-    /// Dropped and tolerated thoughts, as the beta reports them.
-    pub(crate) notices: Vec<Value>,
-}
-
-/// Checks every Seal of a conversation.
+/// Checks every Seal of a conversation. Returns the prefix of the next reply, and the dropped and
+/// tolerated thoughts as the beta reports them.
 pub(crate) fn check(
+    exchange: &mut Exchange<'_>,
     dialogue: &Dialogue,
     settings: &Settings<'_>,
     profile: &Profile,
-    asking: &SimRequest,
-    world: &SimState,
-    record: &mut EntryBuilder,
-) -> Result<SealCheck, Refusal> {
+) -> Result<(PrefixBinding, Vec<Value>), Refusal> {
+    let is_bound = exchange.request.account_created >= BINDING_SINCE;
     let mut checker = SealChecker {
+        exchange,
         dialogue,
         profile,
-        asking,
-        world,
         latest: dialogue.latest(),
-        is_whole_demanded: settings.requested_thinking() == RequestedThinking::For(Mode::Enabled)
-            && dialogue.is_in_loop(),
-        mismatch: match settings.mismatch() {
-            MismatchPolicy::Unsaid if asking.account_created >= BINDING_SINCE => {
-                Some(MismatchPolicy::Error)
-            }
-            MismatchPolicy::Unsaid => None,
-            said @ (MismatchPolicy::Error | MismatchPolicy::Drop) => Some(said),
-        },
-        said: ContentDigest::default(),
-        kept: Vec::new(),
+        is_whole_demanded: settings.mode() == Some(Mode::Enabled) && dialogue.is_in_loop(),
+        mismatch: settings.mismatch().or(is_bound.then_some(MismatchPolicy::Error)),
+        content: ContentDigest::default(),
+        accepted: Vec::new(),
         seen: HashSet::new(),
         notices: Vec::new(),
     };
     for (number, message) in dialogue.messages.iter().enumerate() {
-        checker.message(number, message, record)?;
+        checker.message(number, message)?;
     }
-    let behind = PrefixBinding {
+    let prefix = PrefixBinding {
         system: dialogue.system,
         tools: dialogue.tools,
-        messages: checker.said.mark(),
-        previous: checker.kept.last().copied(),
+        messages: checker.content.mark(),
+        previous: checker.accepted.last().copied(),
     };
-    Ok(SealCheck { behind, notices: checker.notices })
+    Ok((prefix, checker.notices))
 }
 
-struct SealChecker<'c> {
+struct SealChecker<'c, 'e> {
+    exchange: &'c mut Exchange<'e>,
     dialogue: &'c Dialogue,
     profile: &'c Profile,
-    asking: &'c SimRequest,
-    world: &'c SimState,
     latest: Option<usize>,
     /// Whether the last assistant message must contain all thoughts of its reply.
     is_whole_demanded: bool,
     /// How to treat a thought bound to another conversation; `None` accepts it.
     mismatch: Option<MismatchPolicy>,
-    said: ContentDigest,
-    /// The accepted Seals.
-    kept: Vec<Digest>,
+    /// Digest of the content so far.
+    content: ContentDigest,
+    /// Digests of the accepted Seals.
+    accepted: Vec<Digest>,
     /// Reply and ordinal of the thoughts seen so far.
     seen: HashSet<(Digest, u32)>,
     notices: Vec<Value>,
 }
 
-impl SealChecker<'_> {
-    fn message(
-        &mut self,
-        number: usize,
-        message: &Message,
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
+impl SealChecker<'_, '_> {
+    fn message(&mut self, number: usize, message: &Message) -> Result<(), Refusal> {
         let mut is_begun = false;
         let mut last: Option<SealClaims> = None;
         for (place, block) in message.blocks.iter().enumerate() {
-            if let Some(said) = block.bound_content() {
-                self.said.block(message.role, !is_begun, said);
+            if let Some(content) = block.bound_content() {
+                self.content.add(message.role, !is_begun, content);
                 is_begun = true;
                 continue;
             }
@@ -117,10 +95,10 @@ impl SealChecker<'_> {
                 | Block::Answer { .. }
                 | Block::Other { .. } => continue,
             };
-            let found =
-                ReturnedThought { number, place, block, seal: seal.unwrap_or_default(), text };
-            let claims = self.block(&found, message, last.as_ref(), record)?;
-            last = Some(claims);
+            let path = format!("messages.{number}.content.{place}");
+            let seal = seal.unwrap_or_default();
+            let found = ReturnedThought { path, number, place, block, seal, text };
+            last = Some(self.block(&found, message, last.as_ref())?);
         }
         self.check_whole(number, message, last.as_ref())
     }
@@ -131,22 +109,16 @@ impl SealChecker<'_> {
         found: &ReturnedThought<'_>,
         message: &Message,
         before: Option<&SealClaims>,
-        record: &mut EntryBuilder,
     ) -> Result<SealClaims, Refusal> {
-        let path = found.path();
-        let mut refuse = |why: &str, refusal: Refusal| {
-            record.record_returned(found.seal, &path, Verdict::Refused(why.to_owned()));
-            refusal
+        let opened = self.exchange.state.keys.open(SIGNER, SealFormat::Claude, found.seal);
+        let Some(claims) = opened.ok().filter(|claims| claims.kind == found.block.kind()) else {
+            return Err(self.refuse(found, "forged", found.invalid_message()));
         };
-        let opened = self.world.keys.open(SIGNER, SealFormat::Claude, found.seal);
-        let claims = match opened {
-            Ok(claims) if claims.kind == found.block.kind() => claims,
-            Ok(_) | Err(_) => return Err(refuse("forged", found.invalid())),
-        };
+        let is_latest = self.latest == Some(found.number);
         let refusal =
-            if self.latest == Some(found.number) { found.modified() } else { found.invalid() };
+            if is_latest { modified_message(&found.path) } else { found.invalid_message() };
         if claims.text != signed_text(found.text) {
-            return Err(refuse("modified", refusal));
+            return Err(self.refuse(found, "modified", refusal));
         }
         // Unreadable thoughts are dropped at any position.
         let unreadable = self.unreadable(&claims);
@@ -156,23 +128,22 @@ impl SealChecker<'_> {
         let is_moved =
             self.is_moved(&claims, message) || is_on_other_side(&claims, message, found.place);
         if unreadable.is_none() && (is_repeated || is_disordered || is_moved) {
-            return Err(refuse("modified", refusal));
+            return Err(self.refuse(found, "modified", refusal));
         }
         let verdict = if let Some(reason) = unreadable {
             self.notices.push(found.notice("thinking_dropped", reason));
-            Verdict::Dropped(reason.to_owned())
+            Verdict::dropped(reason)
         } else if let Some(difference) = self.difference(&claims) {
+            let reason = "prefix_binding_mismatch";
             match self.mismatch {
-                Some(MismatchPolicy::Error | MismatchPolicy::Unsaid) => {
-                    return Err(refuse("prefix_binding_mismatch", found.unbound(difference)));
+                Some(MismatchPolicy::Error) => {
+                    return Err(self.refuse(found, reason, found.unbound_message(difference)));
                 }
                 Some(MismatchPolicy::Drop) => {
-                    let reason = "prefix_binding_mismatch";
                     self.notices.push(found.notice("thinking_dropped", reason));
-                    Verdict::Dropped(reason.to_owned())
+                    Verdict::dropped(reason)
                 }
                 None => {
-                    let reason = "prefix_binding_mismatch";
                     self.notices.push(found.notice("thinking_mismatch_allowed", reason));
                     Verdict::Accepted
                 }
@@ -181,10 +152,17 @@ impl SealChecker<'_> {
             Verdict::Accepted
         };
         if verdict == Verdict::Accepted {
-            self.kept.push(seal_digest(found.seal));
+            self.accepted.push(seal_digest(found.seal));
         }
-        record.record_returned(found.seal, path, verdict);
+        self.exchange.record.record_returned(found.seal, &*found.path, verdict);
         Ok(claims)
+    }
+
+    /// Records a rejected Seal and returns the error.
+    fn refuse(&mut self, found: &ReturnedThought<'_>, reason: &str, message: String) -> Refusal {
+        let verdict = Verdict::refused(reason);
+        self.exchange.record.record_returned(found.seal, &*found.path, verdict);
+        Refusal::invalid(message)
     }
 
     /// Returns whether the neighbour of the thought is now in another message.
@@ -193,15 +171,16 @@ impl SealChecker<'_> {
         let is_here = |message: &Message| {
             message.blocks.iter().filter_map(Block::landmark).any(|mark| mark == beside)
         };
-        let spoken = self.dialogue.messages.iter().filter(|m| m.role == Role::Assistant);
-        !is_here(message) && spoken.into_iter().any(is_here)
+        let mut replies = self.dialogue.messages.iter().filter(|m| m.role == Role::Assistant);
+        !is_here(message) && replies.any(is_here)
     }
 
     /// Returns the reason why the requested model cannot read a thought.
     fn unreadable(&self, claims: &SealClaims) -> Option<&'static str> {
-        let issuer = self.world.catalog.profiles().iter().find(|row| row.name == claims.family);
+        let mut families = self.exchange.state.catalog.profiles().iter();
+        let issuer = families.find(|row| row.name == claims.family);
         let is_account_bound = issuer.is_some_and(|issuer| issuer.bound.account);
-        if is_account_bound && claims.account != self.asking.account {
+        if is_account_bound && claims.account != self.exchange.request.account {
             return Some("organization_binding_mismatch");
         }
         (!self.profile.reads_seals_of(&claims.family)).then_some("model_binding_mismatch")
@@ -209,14 +188,14 @@ impl SealChecker<'_> {
 
     /// Returns the difference to the prefix of the thought, as the end of Anthropic's message.
     fn difference(&self, claims: &SealClaims) -> Option<&'static str> {
-        let behind = claims.prefix.as_ref().filter(|_| self.profile.bound.prefix)?;
-        if behind.system != self.dialogue.system {
+        let prefix = claims.prefix.as_ref().filter(|_| self.profile.bound.prefix)?;
+        if prefix.system != self.dialogue.system {
             Some("The `system` prompt differs from the one this block was created with.")
-        } else if behind.tools != self.dialogue.tools {
+        } else if prefix.tools != self.dialogue.tools {
             Some("The `tools` differ from the ones this block was created with.")
-        } else if behind.messages != self.said.mark() {
+        } else if prefix.messages != self.content.mark() {
             Some("An earlier message differs from the one this block was created with.")
-        } else if behind.previous.is_some_and(|previous| !self.kept.contains(&previous)) {
+        } else if prefix.previous.is_some_and(|previous| !self.accepted.contains(&previous)) {
             Some(
                 "The thinking block that preceded this one when it was created is missing from \
                  this request.",
@@ -243,7 +222,7 @@ impl SealChecker<'_> {
             return Ok(());
         }
         let place = message.blocks.iter().position(Block::is_thought).unwrap_or_default();
-        Err(modified(number, place))
+        Err(Refusal::invalid(modified_message(&format!("messages.{number}.content.{place}"))))
     }
 }
 
@@ -256,6 +235,7 @@ fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> boo
 
 /// A returned thought and its position.
 struct ReturnedThought<'f> {
+    path: String,
     number: usize,
     place: usize,
     block: &'f Block,
@@ -264,44 +244,33 @@ struct ReturnedThought<'f> {
 }
 
 impl ReturnedThought<'_> {
-    fn path(&self) -> String {
-        format!("messages.{}.content.{}", self.number, self.place)
-    }
-
     fn notice(&self, kind: &str, reason: &str) -> Value {
-        json!({"type": kind, "path": self.path(), "reason": reason})
+        json!({"type": kind, "path": self.path, "reason": reason})
     }
 
     fn invalid_message(&self) -> String {
-        let member = if self.block.kind() == "thinking" { "signature" } else { "data" };
-        format!("{}: Invalid `{member}` in `{}` block", self.path(), self.block.kind())
+        let kind = self.block.kind();
+        let member = if kind == "thinking" { "signature" } else { "data" };
+        format!("{}: Invalid `{member}` in `{kind}` block", self.path)
     }
 
-    fn invalid(&self) -> Refusal {
-        Refusal::invalid(self.invalid_message())
-    }
-
-    fn modified(&self) -> Refusal {
-        modified(self.number, self.place)
-    }
-
-    fn unbound(&self, difference: &str) -> Refusal {
-        Refusal::invalid(format!(
+    fn unbound_message(&self, difference: &str) -> String {
+        format!(
             "{}. The block is bound to a different conversation. Remove the block, or set \
              `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting \
              requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` \
              header. {difference}",
             self.invalid_message()
-        ))
+        )
     }
 }
 
-fn modified(number: usize, place: usize) -> Refusal {
-    Refusal::invalid(format!(
-        "messages.{number}.content.{place}: `thinking` or `redacted_thinking` blocks in the latest \
-         assistant message cannot be modified. These blocks must remain as they were in the \
-         original response."
-    ))
+/// Returns the error for changed thoughts in the latest reply.
+pub(crate) fn modified_message(path: &str) -> String {
+    format!(
+        "{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot \
+         be modified. These blocks must remain as they were in the original response."
+    )
 }
 
 pub(crate) fn signed_text(text: &str) -> Digest {
@@ -328,52 +297,44 @@ pub(crate) enum SealedThought {
 /// Seals the thoughts of a reply, in order. `blocks` contains the other parts at their positions,
 /// and `None` for each thought.
 pub(crate) fn seal(
+    exchange: &mut Exchange<'_>,
+    turn: &Turn,
     parts: &[ReplyPart],
     blocks: &[Option<Block>],
-    asking: &SimRequest,
-    turn: &Turn,
-    world: &SimState,
-    record: &mut EntryBuilder,
 ) -> Vec<SealedThought> {
-    let profile = &turn.target.profile;
     let is_thought = |part: &&ReplyPart| matches!(part, ReplyPart::Thought { .. });
     let count = u32::try_from(parts.iter().filter(is_thought).count()).unwrap_or(u32::MAX);
     let beside = blocks.iter().flatten().find_map(Block::landmark);
-    let mut behind = turn.behind.clone();
-    let mut said = ContentDigest(behind.messages);
+    let mut prefix = turn.prefix.clone();
+    let mut content = ContentDigest(prefix.messages);
     let mut is_begun = false;
     let mut sealed = Vec::new();
     for (part, block) in parts.iter().zip(blocks) {
         if let Some(text) = block.as_ref().and_then(Block::bound_content) {
-            said.block(Role::Assistant, !is_begun, text);
+            content.add(Role::Assistant, !is_begun, text);
             is_begun = true;
         }
-        let ReplyPart::Thought { text, telling } = part else { continue };
-        let (kind, shown) = match telling {
+        let ReplyPart::Thought { text, display } = part else { continue };
+        let (kind, shown) = match display {
             ThoughtDisplay::Redacted => ("redacted_thinking", ""),
             ThoughtDisplay::AsAsked if turn.shows => ("thinking", text.as_str()),
             ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => ("thinking", ""),
         };
-        behind.messages = said.mark();
+        prefix.messages = content.mark();
         let claims = SealClaims {
-            kind: kind.to_owned(),
-            row: asking.row.name.to_string(),
-            family: profile.name.clone(),
-            account: asking.account,
-            reply: asking.nonce,
             ordinal: u32::try_from(sealed.len()).unwrap_or(u32::MAX),
             count,
             text: signed_text(shown),
             hidden: shown.is_empty(),
             beside,
             is_behind: is_begun,
-            prefix: profile.bound.prefix.then(|| behind.clone()),
+            prefix: turn.target.profile.bound.prefix.then(|| prefix.clone()),
+            ..exchange.claims(turn, kind)
         };
-        let seal = world.keys.seal(SIGNER, SealFormat::Claude, &claims);
-        behind.previous = Some(seal_digest(&seal));
-        record.issue(&seal, kind);
-        record.think(shown);
-        sealed.push(match telling {
+        let seal = exchange.seal(SIGNER, SealFormat::Claude, &claims);
+        prefix.previous = Some(seal_digest(&seal));
+        exchange.record.think(shown);
+        sealed.push(match display {
             ThoughtDisplay::Redacted => SealedThought::Redacted { data: seal },
             ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => {
                 SealedThought::Thinking { text: shown.to_owned(), signature: seal }

@@ -4,7 +4,7 @@ use throughline_core::{ForcedTools, Mode, Profile};
 use throughline_json::Node;
 
 use crate::digest::{Digest, canonical_bytes};
-use crate::turn::{Refusal, ToolChoice};
+use crate::turn::{Refusal, ToolChoice, ensure};
 
 /// The beta that lets a request specify how to treat thoughts bound to another conversation.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
@@ -24,21 +24,13 @@ pub(crate) struct Settings<'t> {
     pub(crate) choice: ToolChoice,
     pub(crate) has_tools: bool,
     pub(crate) betas: Vec<String>,
-}
-
-/// The requested thinking mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestedThinking {
-    /// The request specifies none.
-    Silent,
-    For(Mode),
+    /// Efforts set by system messages within the conversation.
+    pub(crate) message_efforts: Vec<String>,
 }
 
 /// How to treat thoughts bound to another conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchPolicy {
-    /// The request does not specify it.
-    Unsaid,
     /// Reject the request.
     Error,
     /// Drop the thoughts.
@@ -46,25 +38,23 @@ pub(crate) enum MismatchPolicy {
 }
 
 impl Settings<'_> {
-    /// Returns the requested thinking mode. [`check`] rejects unknown modes.
-    pub(crate) fn requested_thinking(&self) -> RequestedThinking {
-        let word = self.thinking.and_then(|thinking| thinking.text_of("type"));
-        match word.as_deref() {
-            Some("enabled") => RequestedThinking::For(Mode::Enabled),
-            Some("adaptive") => RequestedThinking::For(Mode::Adaptive),
-            Some("disabled") => RequestedThinking::For(Mode::Disabled),
-            Some("between_tools") => RequestedThinking::For(Mode::BetweenTools),
-            Some(_) | None => RequestedThinking::Silent,
+    /// Returns the requested thinking mode, if any. [`check`] rejects unknown modes.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        match &*self.thinking?.text_of("type")? {
+            "enabled" => Some(Mode::Enabled),
+            "adaptive" => Some(Mode::Adaptive),
+            "disabled" => Some(Mode::Disabled),
+            "between_tools" => Some(Mode::BetweenTools),
+            _ => None,
         }
     }
 
-    pub(crate) fn mismatch(&self) -> MismatchPolicy {
-        let binding = self.thinking.and_then(|thinking| thinking.present("block_binding"));
-        let behavior = binding.and_then(|binding| binding.text_of("prefix_mismatch_behavior"));
-        match behavior.as_deref() {
-            Some("error") => MismatchPolicy::Error,
-            Some("drop_block") => MismatchPolicy::Drop,
-            Some(_) | None => MismatchPolicy::Unsaid,
+    /// Returns the requested policy, if any.
+    pub(crate) fn mismatch(&self) -> Option<MismatchPolicy> {
+        match &*self.thinking?.at("/block_binding/prefix_mismatch_behavior")?.text()? {
+            "error" => Some(MismatchPolicy::Error),
+            "drop_block" => Some(MismatchPolicy::Drop),
+            _ => None,
         }
     }
 
@@ -78,11 +68,11 @@ impl Settings<'_> {
         if profile.always_thinks {
             return true;
         }
-        match self.requested_thinking() {
-            RequestedThinking::Silent => profile.thinks_by_default,
-            RequestedThinking::For(Mode::Enabled | Mode::Adaptive) => true,
-            RequestedThinking::For(Mode::Disabled) => false,
-            RequestedThinking::For(Mode::BetweenTools) => is_in_loop,
+        match self.mode() {
+            None => profile.thinks_by_default,
+            Some(Mode::Enabled | Mode::Adaptive) => true,
+            Some(Mode::Disabled) => false,
+            Some(Mode::BetweenTools) => is_in_loop,
         }
     }
 
@@ -124,7 +114,8 @@ pub(crate) fn check(
         check_effort(effort, profile)?;
     }
     check_sampling(settings, profile)?;
-    check_choice(settings, profile, forced_tools)
+    check_choice(settings, profile, forced_tools)?;
+    settings.message_efforts.iter().try_for_each(|effort| check_effort(effort, profile))
 }
 
 fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
@@ -132,18 +123,17 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     let Some(word) = thinking.text_of("type") else {
         return Err(Refusal::invalid("thinking.type: Field required"));
     };
-    let RequestedThinking::For(mode) = settings.requested_thinking() else {
+    let Some(mode) = settings.mode() else {
         return Err(Refusal::invalid(format!(
             "thinking: Input tag '{word}' found using 'type' does not match any of the expected \
              tags: 'adaptive', 'between_tools', 'disabled', 'enabled'"
         )));
     };
-    if !profile.supports_mode(mode) {
-        return Err(Refusal::invalid(format!(
-            "\"thinking.type.{word}\" is not supported for this model. Use \
-             \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
-        )));
-    }
+    ensure!(
+        profile.supports_mode(mode),
+        "\"thinking.type.{word}\" is not supported for this model. Use \"thinking.type.adaptive\" \
+         and \"output_config.effort\" to control thinking behavior."
+    );
     let limit = match mode {
         Mode::Disabled => profile.notes.get("disabled-up-to"),
         Mode::BetweenTools => profile.notes.get("between-tools-up-to"),
@@ -170,38 +160,34 @@ fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
 
 fn check_budget(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
     let Some(thinking) = settings.thinking else { return Ok(()) };
-    if settings.requested_thinking() != RequestedThinking::For(Mode::Enabled) {
+    if settings.mode() != Some(Mode::Enabled) {
         return Ok(());
     }
-    let Some(budget) = thinking.present("budget_tokens") else {
-        return Err(Refusal::invalid("thinking.enabled.budget_tokens: Field required"));
-    };
+    let budget = thinking.present("budget_tokens");
+    ensure!(budget.is_some(), "thinking.enabled.budget_tokens: Field required");
     let least = profile.budget.map_or(1024, |budget| budget.min);
-    let budget = budget.u64().unwrap_or_default();
-    if budget < least {
-        return Err(Refusal::invalid(format!(
-            "thinking.enabled.budget_tokens: Input should be greater than or equal to {least}"
-        )));
-    }
+    let budget = budget.and_then(Node::u64).unwrap_or_default();
+    ensure!(
+        budget >= least,
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to {least}"
+    );
     let is_interleaved = settings.has_tools && settings.has_beta(INTERLEAVED_BETA);
-    if settings.max_tokens.is_some_and(|most| budget >= most) && !is_interleaved {
-        return Err(Refusal::invalid(
-            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our \
-             documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking\
-             #max-tokens-and-context-window-size",
-        ));
-    }
+    ensure!(
+        is_interleaved || settings.max_tokens.is_none_or(|most| budget < most),
+        "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our \
+         documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking\
+         #max-tokens-and-context-window-size"
+    );
     Ok(())
 }
 
 fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     let Some(thinking) = settings.thinking else { return Ok(()) };
-    if thinking.present("block_binding").is_some() && !settings.has_beta(BINDING_BETA) {
-        let word = thinking.text_of("type").unwrap_or_default();
-        return Err(Refusal::invalid(format!(
-            "thinking.{word}.block_binding: Extra inputs are not permitted"
-        )));
-    }
+    let word = thinking.text_of("type").unwrap_or_default();
+    ensure!(
+        thinking.present("block_binding").is_none() || settings.has_beta(BINDING_BETA),
+        "thinking.{word}.block_binding: Extra inputs are not permitted"
+    );
     Ok(())
 }
 
@@ -210,9 +196,7 @@ pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusa
     if profile.efforts.iter().any(|known| known == effort) {
         return Ok(());
     }
-    if profile.efforts.is_empty() {
-        return Err(Refusal::invalid("This model does not support the effort parameter."));
-    }
+    ensure!(!profile.efforts.is_empty(), "This model does not support the effort parameter.");
     let mut known: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
     known.sort_unstable();
     Err(Refusal::invalid(format!(
@@ -226,30 +210,22 @@ fn check_sampling(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refu
         let number = value.and_then(Node::number).and_then(|number| number.parse::<f64>().ok());
         number.is_some_and(|number| (number - 1.0).abs() > f64::EPSILON)
     };
-    if !profile.fixed_sampling {
-        let while_thinking = match settings.requested_thinking() {
-            RequestedThinking::For(Mode::Enabled) => "enabled",
-            RequestedThinking::For(Mode::Adaptive) => "enabled or in adaptive mode",
-            RequestedThinking::For(Mode::Disabled | Mode::BetweenTools)
-            | RequestedThinking::Silent => return Ok(()),
-        };
-        if !is_other(settings.temperature) {
-            return Ok(());
-        }
-        return Err(Refusal::invalid(format!(
-            "`temperature` may only be set to 1 when thinking is {while_thinking}."
-        )));
-    }
-    let refused = if is_other(settings.temperature) {
-        "temperature"
-    } else if is_other(settings.top_p) {
-        "top_p"
-    } else if settings.top_k.is_some() {
-        "top_k"
-    } else {
+    if profile.fixed_sampling {
+        ensure!(!is_other(settings.temperature), "`temperature` is deprecated for this model.");
+        ensure!(!is_other(settings.top_p), "`top_p` is deprecated for this model.");
+        ensure!(settings.top_k.is_none(), "`top_k` is deprecated for this model.");
         return Ok(());
+    }
+    let while_thinking = match settings.mode() {
+        Some(Mode::Enabled) => "enabled",
+        Some(Mode::Adaptive) => "enabled or in adaptive mode",
+        Some(Mode::Disabled | Mode::BetweenTools) | None => return Ok(()),
     };
-    Err(Refusal::invalid(format!("`{refused}` is deprecated for this model.")))
+    ensure!(
+        !is_other(settings.temperature),
+        "`temperature` may only be set to 1 when thinking is {while_thinking}."
+    );
+    Ok(())
 }
 
 fn check_choice(
@@ -260,23 +236,15 @@ fn check_choice(
     if !settings.choice.is_forced() {
         return Ok(());
     }
-    let thinks = settings.thinks(profile, false);
+    ensure!(
+        rule != ForcedTools::Refused,
+        "tool_choice: type \"tool\" and \"any\" are not supported for this model."
+    );
     let is_refused = match rule {
-        ForcedTools::Refused => {
-            return Err(Refusal::invalid(
-                "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
-            ));
-        }
-        ForcedTools::Allowed => false,
-        ForcedTools::RefusedWithBudget => {
-            settings.requested_thinking() == RequestedThinking::For(Mode::Enabled)
-        }
-        ForcedTools::RefusedWhileThinking => thinks,
+        ForcedTools::Refused | ForcedTools::Allowed => false,
+        ForcedTools::RefusedWithBudget => settings.mode() == Some(Mode::Enabled),
+        ForcedTools::RefusedWhileThinking => settings.thinks(profile, false),
     };
-    if is_refused {
-        return Err(Refusal::invalid(
-            "Thinking may not be enabled when tool_choice forces tool use.",
-        ));
-    }
+    ensure!(!is_refused, "Thinking may not be enabled when tool_choice forces tool use.");
     Ok(())
 }

@@ -3,40 +3,34 @@
 
 use throughline_core::{Mode, Profile};
 
-use crate::turn::Refusal;
-use crate::wires::claude::settings::RequestedThinking;
+use crate::turn::{Refusal, ensure};
 use crate::wires::claude::{Block, Dialogue, Role};
 
-/// Checks the structure of a conversation, in Anthropic's order.
+/// Checks the structure of a conversation, in Anthropic's order. `mode` is the requested thinking
+/// mode.
 pub(crate) fn check(
     dialogue: &Dialogue,
     profile: &Profile,
-    asks: RequestedThinking,
+    mode: Option<Mode>,
 ) -> Result<(), Refusal> {
     check_members(dialogue)?;
     check_end(dialogue, profile)?;
     check_calls(dialogue)?;
-    check_tool_loop(dialogue, asks)
+    check_tool_loop(dialogue, mode)
 }
 
 /// Checks the members that the schema requires of a thought.
 fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
-    for (number, message) in dialogue.messages.iter().enumerate() {
-        for (place, block) in message.blocks.iter().enumerate() {
-            let missing = match block {
-                Block::Thinking { signature: None, .. } => "thinking.signature",
-                Block::Redacted { data: None } => "redacted_thinking.data",
-                Block::Thinking { .. }
-                | Block::Redacted { .. }
-                | Block::Text(_)
-                | Block::Call { .. }
-                | Block::Answer { .. }
-                | Block::Other { .. } => continue,
-            };
-            return Err(Refusal::invalid(format!(
-                "messages.{number}.content.{place}.{missing}: Field required"
-            )));
-        }
+    for (number, place, block) in dialogue.blocks() {
+        let missing = if let Block::Thinking { signature: None, .. } = block {
+            "thinking.signature"
+        } else if let Block::Redacted { data: None } = block {
+            "redacted_thinking.data"
+        } else {
+            continue;
+        };
+        let path = format!("messages.{number}.content.{place}.{missing}");
+        return Err(Refusal::invalid(format!("{path}: Field required")));
     }
     Ok(())
 }
@@ -46,18 +40,17 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
     if last.role != Role::Assistant {
         return Ok(());
     }
-    if profile.notes.get("prefill").is_some_and(|prefill| prefill == "refused") {
-        return Err(Refusal::invalid(
-            "This model does not support assistant message prefill. The conversation must end with \
-             a user message.",
-        ));
-    }
-    let number = dialogue.messages.len() - 1;
+    ensure!(
+        profile.notes.get("prefill").is_none_or(|prefill| prefill != "refused"),
+        "This model does not support assistant message prefill. The conversation must end with a \
+         user message."
+    );
     if let Some(block) = last.blocks.last().filter(|block| block.is_thought()) {
-        let (place, kind) = (last.blocks.len() - 1, block.kind());
+        let (number, place) = (dialogue.messages.len() - 1, last.blocks.len() - 1);
         return Err(Refusal::invalid(format!(
             "messages.{number}.content.{place}: The final block in an assistant message cannot be \
-             `{kind}`."
+             `{}`.",
+            block.kind()
         )));
     }
     Ok(())
@@ -66,27 +59,16 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
 /// Checks that each call has a result in the next message, and each result a call in the previous
 /// one.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
-    // System messages do not count as turns.
-    let spoken: Vec<_> =
-        dialogue.messages.iter().enumerate().filter(|(_, m)| m.role != Role::System).collect();
-    for (position, (number, message)) in spoken.iter().enumerate() {
-        let next = spoken.get(position + 1).map(|(_, next)| next);
-        let is_answered =
-            |call: &str| next.is_some_and(|next| next.answers().any(|(_, answer)| answer == call));
-        let unanswered: Vec<&str> = message.calls().filter(|call| !is_answered(call)).collect();
-        if message.role == Role::Assistant && !unanswered.is_empty() {
-            return Err(Refusal::invalid(format!(
-                "messages.{number}: `tool_use` ids were found without `tool_result` blocks \
-                 immediately after: {}. Each `tool_use` block must have a corresponding \
-                 `tool_result` block in the next message.",
-                unanswered.join(", ")
-            )));
-        }
-        let before = position.checked_sub(1).and_then(|before| spoken.get(before));
-        let is_asked = |answer: &str| {
-            before.is_some_and(|(_, before)| before.calls().any(|call| call == answer))
-        };
-        if let Some((place, id)) = message.answers().find(|(_, answer)| !is_asked(answer)) {
+    for unpaired in dialogue.unpaired_tools() {
+        let number = unpaired.number;
+        ensure!(
+            unpaired.unanswered.is_empty(),
+            "messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately \
+             after: {}. Each `tool_use` block must have a corresponding `tool_result` block in the \
+             next message.",
+            unpaired.unanswered.join(", ")
+        );
+        if let Some((place, id)) = unpaired.unexpected {
             return Err(Refusal::invalid(format!(
                 "messages.{number}.content.{place}: unexpected `tool_use_id` found in `tool_result` \
                  blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block \
@@ -98,23 +80,22 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
 }
 
 /// With a budget, the assistant message before tool results must begin with a thought.
-fn check_tool_loop(dialogue: &Dialogue, asks: RequestedThinking) -> Result<(), Refusal> {
-    if asks != RequestedThinking::For(Mode::Enabled) || !dialogue.is_in_loop() {
+fn check_tool_loop(dialogue: &Dialogue, mode: Option<Mode>) -> Result<(), Refusal> {
+    if mode != Some(Mode::Enabled) || !dialogue.is_in_loop() {
         return Ok(());
     }
     let Some(number) = dialogue.latest() else { return Ok(()) };
     let message = dialogue.messages.get(number);
     let Some(first) = message.and_then(|message| message.blocks.first()) else { return Ok(()) };
-    if first.is_thought() {
-        return Ok(());
-    }
-    let found = first.kind();
-    Err(Refusal::invalid(format!(
+    ensure!(
+        first.is_thought(),
         "messages.{number}.content.0.type: Expected `thinking` or `redacted_thinking`, but found \
-         `{found}`. When `thinking` is enabled, a final `assistant` message must start with a \
-         thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We \
-         recommend you include thinking blocks from previous turns. To avoid this requirement, \
-         disable `thinking`. Please consult our documentation at \
-         https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
-    )))
+         `{}`. When `thinking` is enabled, a final `assistant` message must start with a thinking \
+         block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend \
+         you include thinking blocks from previous turns. To avoid this requirement, disable \
+         `thinking`. Please consult our documentation at \
+         https://docs.claude.com/en/docs/build-with-claude/extended-thinking",
+        first.kind()
+    );
+    Ok(())
 }

@@ -6,16 +6,12 @@
 mod read;
 mod respond;
 
-use serde_json::{Value, json as value};
-use throughline_codec::{BedrockConverse, Codec};
-use throughline_core::Provider;
-use throughline_json::{self as json, Json};
+use serde_json::{Value, json};
+use throughline_codec::{BedrockConverse, Framing};
 
-use crate::cache::PromptCache;
 use crate::digest::Digest;
-use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPlan, Turn};
-use crate::wires::{Endpoint, Exchange};
+use crate::turn::Refusal;
+use crate::wires::Endpoint;
 
 /// Model id and name.
 const MODELS: [(&str, &str); 8] = [
@@ -29,68 +25,48 @@ const MODELS: [(&str, &str); 8] = [
     ("openai.gpt-oss-120b-1:0", "gpt-oss-120b"),
 ];
 
-pub(crate) struct Converse;
+pub(crate) static ENDPOINT: Endpoint = Endpoint {
+    codec: &BedrockConverse,
+    read: read::read,
+    respond: respond::respond,
+    count: |tokens| json!({"inputTokens": tokens}),
+    refuse: |_, refusal, _| json!({"message": refusal.message}),
+    models: |_, _| Some(models()),
+    request_id,
+    framing: |_| Framing::EventStream,
+    error_header: |refusal| Some(("x-amzn-errortype", error_type(refusal).to_owned())),
+    decorate: |frames, _| frames,
+};
 
-impl Endpoint for Converse {
-    fn codec(&self) -> &'static dyn Codec {
-        &BedrockConverse
-    }
-
-    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal> {
-        read::read(exchange)
-    }
-
-    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-        respond::respond(exchange, turn, plan)
-    }
-
-    fn count(&self, turn: &Turn) -> Json {
-        json::object(|o| {
-            o.number("inputTokens", PromptCache::count(&turn.elements));
+fn models() -> Value {
+    let models = MODELS.iter().map(|(id, name)| {
+        json!({
+            "modelArn": format!("arn:aws:bedrock:us-east-1::foundation-model/{id}"),
+            "modelId": id,
+            "modelName": name,
+            "inputModalities": ["TEXT"],
+            "outputModalities": ["TEXT"],
+            "responseStreamingSupported": true,
         })
-    }
+    });
+    json!({"modelSummaries": models.collect::<Vec<_>>()})
+}
 
-    fn refuse(&self, _: &Provider, refusal: &Refusal, _: &str) -> Json {
-        json::object(|o| {
-            o.string("message", &refusal.message);
-        })
-    }
+fn request_id(nonce: Digest) -> (&'static str, String) {
+    let hex = nonce.and("request").hex(32);
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    let (start, end) = (part(0, 8), part(20, 32));
+    let id = format!("{start}-{}-{}-{}-{end}", part(8, 12), part(12, 16), part(16, 20));
+    ("x-amzn-requestid", id)
+}
 
-    fn models(&self, _: &SimState, _: Option<&str>) -> Option<Json> {
-        let models: Vec<Value> = MODELS
-            .iter()
-            .map(|(id, name)| {
-                value!({
-                    "modelArn": format!("arn:aws:bedrock:us-east-1::foundation-model/{id}"),
-                    "modelId": id,
-                    "modelName": name,
-                    "inputModalities": ["TEXT"],
-                    "outputModalities": ["TEXT"],
-                    "responseStreamingSupported": true,
-                })
-            })
-            .collect();
-        Some(Json::from(&value!({"modelSummaries": models})))
-    }
-
-    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
-        let hex = nonce.and("request").hex(32);
-        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-        let (start, end) = (part(0, 8), part(20, 32));
-        let id = format!("{start}-{}-{}-{}-{end}", part(8, 12), part(12, 16), part(16, 20));
-        ("x-amzn-requestid", id)
-    }
-
-    fn refusal_headers(&self, refusal: &Refusal) -> Vec<(&'static str, String)> {
-        let usual = match refusal.status {
-            403 => "AccessDeniedException",
-            404 => "ResourceNotFoundException",
-            429 => "ThrottlingException",
-            400..=499 => "ValidationException",
-            503 | 529 => "ServiceUnavailableException",
-            _ => "InternalServerException",
-        };
-        let kind = if refusal.kind.is_empty() { usual } else { &refusal.kind };
-        vec![("x-amzn-errortype", kind.to_owned())]
-    }
+fn error_type(refusal: &Refusal) -> &str {
+    refusal.kind_or(match refusal.status {
+        403 => "AccessDeniedException",
+        404 => "ResourceNotFoundException",
+        429 => "ThrottlingException",
+        400..=499 => "ValidationException",
+        503 | 529 => "ServiceUnavailableException",
+        _ => "InternalServerException",
+    })
 }

@@ -1,56 +1,36 @@
 //! Writes Converse responses.
 
-use serde_json::{Value, json as value};
+use serde_json::{Value, json};
 use throughline_core::StopReason;
-use throughline_json::Json;
 
-use crate::digest::canonical_bytes;
-use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
-use crate::wires::Exchange;
-use crate::wires::claude::seals::{SealedThought, seal};
+use crate::turn::{ReplyPlan, ThoughtDisplay, Turn};
+use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::BINDING_BETA;
-use crate::wires::claude::{Block, is_claude};
+use crate::wires::claude::{self, BlockFormat};
+use crate::wires::{Exchange, list, set};
+
+const BLOCKS: BlockFormat = BlockFormat {
+    call_prefix: "tooluse_",
+    text: |text| json!({"text": text}),
+    call: |id, name, input| json!({"toolUse": {"toolUseId": id, "name": name, "input": input}}),
+    thought: |thought| match thought {
+        SealedThought::Thinking { text, signature } => {
+            json!({"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}})
+        }
+        SealedThought::Redacted { data } => json!({"reasoningContent": {"redactedContent": data}}),
+    },
+    // A hidden thought has an empty text.
+    unsigned: |_, text, display| {
+        let text = if display == ThoughtDisplay::AsAsked { text } else { "" };
+        json!({"reasoningContent": {"reasoningText": {"text": text}}})
+    },
+};
 
 /// Writes a whole response.
-pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-    let Exchange { asking, world, record } = exchange;
-    let mut content: Vec<Value> = Vec::new();
-    let mut blocks: Vec<Option<Block>> = Vec::new();
-    for (number, part) in plan.parts.iter().enumerate() {
-        let (written, block) = match part {
-            ReplyPart::Thought { .. } => (Value::Null, None),
-            ReplyPart::Text(text) => (value!({"text": text}), Some(Block::Text(text.clone()))),
-            ReplyPart::Call { name, arguments } => {
-                let id = asking.id("tooluse_", &format!("call {number}"), 22);
-                record.call(&id);
-                let input = canonical_bytes(Json::from(arguments).tree().root());
-                let said = [id.as_bytes(), name.as_bytes(), &input].join(&0);
-                let block = Block::Call { id: id.clone(), name: name.clone(), said };
-                let call = value!({
-                    "toolUse": {"toolUseId": id, "name": name, "input": arguments}
-                });
-                (call, Some(block))
-            }
-        };
-        content.push(written);
-        blocks.push(block);
-    }
-    let mut thoughts = if is_claude(&turn.target.profile) {
-        let sealed = seal(&plan.parts, &blocks, asking, turn, world, record);
-        sealed.into_iter().map(sealed_block).collect::<Vec<_>>()
-    } else {
-        plan.parts.iter().filter_map(unsealed_block).collect()
-    }
-    .into_iter();
-    for block in &mut content {
-        if block.is_null()
-            && let Some(thought) = thoughts.next()
-        {
-            *block = thought;
-        }
-    }
+pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
+    let content = claude::content(exchange, turn, plan, &BLOCKS);
     let usage = &plan.usage;
-    let mut answer = value!({
+    let mut response = json!({
         "metrics": {"latencyMs": 50 + usage.output},
         "output": {"message": {"role": "assistant", "content": content}},
         "stopReason": stop_reason(&plan.stop),
@@ -62,50 +42,20 @@ pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> 
             "cacheWriteInputTokens": usage.written,
         },
     });
-    let fields = model_fields(asking, turn, plan);
-    if let (Some(answer), Some(fields)) = (answer.as_object_mut(), fields) {
-        answer.insert("additionalModelResponseFields".to_owned(), fields);
-    }
-    Json::from(&answer)
-}
-
-fn sealed_block(sealed: SealedThought) -> Value {
-    match sealed {
-        SealedThought::Thinking { text, signature } => {
-            value!({"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}})
-        }
-        SealedThought::Redacted { data } => value!({"reasoningContent": {"redactedContent": data}}),
-    }
-}
-
-/// Builds the block of a thought without a signature. A hidden thought has an empty text.
-fn unsealed_block(part: &ReplyPart) -> Option<Value> {
-    match part {
-        ReplyPart::Thought { text, telling: ThoughtDisplay::AsAsked } => {
-            Some(value!({"reasoningContent": {"reasoningText": {"text": text}}}))
-        }
-        ReplyPart::Thought { .. } => {
-            Some(value!({"reasoningContent": {"reasoningText": {"text": ""}}}))
-        }
-        ReplyPart::Text(_) | ReplyPart::Call { .. } => None,
-    }
-}
-
-/// Returns the model-specific response fields.
-fn model_fields(asking: &SimRequest, turn: &Turn, plan: &ReplyPlan) -> Option<Value> {
-    let mut fields = serde_json::Map::new();
-    let body = asking.body.root();
-    let betas = body.at("/additionalModelRequestFields/anthropic_beta");
-    let mut betas = betas.into_iter().flat_map(throughline_json::Node::elements);
+    let mut fields = json!({});
+    let own = exchange.request.body.root().get("additionalModelRequestFields");
+    let mut betas = own.into_iter().flat_map(|own| list(own, "anthropic_beta"));
     if betas.any(|beta| beta.is(BINDING_BETA)) {
-        fields.insert("input_transformations".to_owned(), Value::Array(turn.notices.clone()));
+        set(&mut fields, "input_transformations", turn.notices.clone());
     }
     if let StopReason::Refused(category) = &plan.stop {
-        let details = value!({"type": "refusal", "category": &**category});
-        fields.insert("stop_reason".to_owned(), value!("refusal"));
-        fields.insert("stop_details".to_owned(), details);
+        set(&mut fields, "stop_reason", "refusal");
+        set(&mut fields, "stop_details", json!({"type": "refusal", "category": &**category}));
     }
-    (!fields.is_empty()).then_some(Value::Object(fields))
+    if fields != json!({}) {
+        set(&mut response, "additionalModelResponseFields", fields);
+    }
+    response
 }
 
 /// Converse has no other stop reason for a refusal.

@@ -11,119 +11,87 @@ pub(crate) mod read;
 mod respond;
 
 use serde_json::{Value, json};
-use throughline_codec::{Codec, Frame, Framing};
+use throughline_codec::{Frame, Framing};
 use throughline_core::Provider;
-use throughline_json::{Json, Node};
+use throughline_json::Node;
 
-use crate::cache::PromptCache;
-use crate::digest::Digest;
-use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
-use crate::wires::openai;
-use crate::wires::{Endpoint, Exchange};
+use crate::turn::Refusal;
+use crate::wires::{Endpoint, edit_frame};
 
-pub(crate) struct Gemini;
-
-impl Endpoint for Gemini {
-    fn codec(&self) -> &'static dyn Codec {
-        &throughline_codec::Gemini
-    }
-
-    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal> {
-        read::read(exchange)
-    }
-
-    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-        respond::respond(exchange, turn, plan)
-    }
-
-    fn count(&self, turn: &Turn) -> Json {
-        let tokens = PromptCache::count(&turn.elements);
+pub(crate) static ENDPOINT: Endpoint = Endpoint {
+    codec: &throughline_codec::Gemini,
+    read: read::read,
+    respond: respond::respond,
+    count: |tokens| {
         let details = json!([{"modality": "TEXT", "tokenCount": tokens}]);
-        openai::json(&json!({"totalTokens": tokens, "promptTokensDetails": details}))
-    }
-
-    fn refuse(&self, _: &Provider, refusal: &Refusal, _: &str) -> Json {
-        let usual = match refusal.status {
-            401 => "UNAUTHENTICATED",
-            403 => "PERMISSION_DENIED",
-            404 | 405 => "NOT_FOUND",
-            429 => "RESOURCE_EXHAUSTED",
-            500 => "INTERNAL",
-            status if status > 500 => "UNAVAILABLE",
-            _ => "INVALID_ARGUMENT",
-        };
-        let kind = if refusal.kind.is_empty() { usual } else { refusal.kind.as_str() };
-        openai::json(&json!({"error": {
-            "code": refusal.status,
-            "message": refusal.message,
-            "status": kind,
-        }}))
-    }
-
-    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
-        const MODELS: [&str; 5] = [
-            "gemini-2.5-flash",
-            "gemini-2.5-flash-lite",
-            "gemini-2.5-pro",
-            "gemini-3-flash-preview",
-            "gemini-3-pro-preview",
-        ];
-        let entry = |name: &&str| {
-            json!({
-                "name": format!("models/{name}"),
-                "version": "001",
-                "displayName": name,
-                "inputTokenLimit": 1_048_576,
-                "outputTokenLimit": 65_536,
-                "supportedGenerationMethods": ["generateContent", "countTokens"],
-                "thinking": true,
-            })
-        };
-        match model {
-            Some(model) => {
-                MODELS.iter().find(|name| **name == model).map(entry).as_ref().map(openai::json)
-            }
-            None => {
-                let models: Vec<Value> = MODELS.iter().map(entry).collect();
-                Some(openai::json(&json!({"models": models})))
-            }
-        }
-    }
-
-    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
-        ("x-request-id", nonce.id("", 22))
-    }
-
-    fn framing(&self, asking: &SimRequest) -> Framing {
-        let is_sse = asking.query.split('&').any(|pair| pair == "alt=sse");
+        json!({"totalTokens": tokens, "promptTokensDetails": details})
+    },
+    refuse,
+    models: |_, model| models(model),
+    request_id: |nonce| ("x-request-id", nonce.id("", 22)),
+    framing: |request| {
+        let is_sse = request.query.split('&').any(|pair| pair == "alt=sse");
         if is_sse { Framing::Sse } else { Framing::JsonArray }
-    }
+    },
+    error_header: |_| None,
+    decorate: |frames, _| frames.into_iter().map(move_signatures).collect(),
+};
 
-    /// Moves the signature of a text to an empty part after it, as in real streams.
-    fn dress(&self, frames: Vec<Frame>, _: &Json) -> Vec<Frame> {
-        frames.into_iter().map(dressed).collect()
+fn refuse(_: &Provider, refusal: &Refusal, _: &str) -> Value {
+    let kind = refusal.kind_or(match refusal.status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 | 405 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        500 => "INTERNAL",
+        501.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    });
+    json!({"error": {"code": refusal.status, "message": refusal.message, "status": kind}})
+}
+
+fn models(model: Option<&str>) -> Option<Value> {
+    const MODELS: [&str; 5] = [
+        "gemini-2.5-flash",
+        "gemini-2.5-flash-lite",
+        "gemini-2.5-pro",
+        "gemini-3-flash-preview",
+        "gemini-3-pro-preview",
+    ];
+    let entry = |name: &&str| {
+        json!({
+            "name": format!("models/{name}"),
+            "version": "001",
+            "displayName": name,
+            "inputTokenLimit": 1_048_576,
+            "outputTokenLimit": 65_536,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+            "thinking": true,
+        })
+    };
+    match model {
+        Some(model) => MODELS.iter().find(|name| **name == model).map(entry),
+        None => Some(json!({"models": MODELS.iter().map(entry).collect::<Vec<_>>()})),
     }
 }
 
-fn dressed(frame: Frame) -> Frame {
-    let Ok(mut chunk) = serde_json::from_slice::<Value>(&frame.data) else { return frame };
-    let parts = chunk.pointer_mut("/candidates/0/content/parts").and_then(Value::as_array_mut);
-    let Some(parts) = parts else { return frame };
-    let mut spread = Vec::with_capacity(parts.len() + 1);
-    for mut part in parts.drain(..) {
-        let says_something =
-            part.get("text").and_then(Value::as_str).is_some_and(|t| !t.is_empty());
-        let signature = match part.as_object_mut() {
-            Some(members) if says_something => members.remove("thoughtSignature"),
-            Some(_) | None => None,
-        };
-        spread.push(part);
-        spread
-            .extend(signature.map(|signature| json!({"text": "", "thoughtSignature": signature})));
-    }
-    *parts = spread;
-    Frame { data: chunk.to_string().into(), ..frame }
+/// Moves the signature of a text to an empty part after it, as in real streams.
+fn move_signatures(frame: Frame) -> Frame {
+    edit_frame(frame, |chunk| {
+        let parts = chunk.pointer_mut("/candidates/0/content/parts")?.as_array_mut()?;
+        let mut spread = Vec::with_capacity(parts.len() + 1);
+        for mut part in parts.drain(..) {
+            let text = part.get("text").and_then(Value::as_str);
+            let has_text = text.is_some_and(|text| !text.is_empty());
+            let members = part.as_object_mut().filter(|_| has_text);
+            let signature = members.and_then(|members| members.remove("thoughtSignature"));
+            spread.push(part);
+            let moved = |signature| json!({"text": "", "thoughtSignature": signature});
+            spread.extend(signature.map(moved));
+        }
+        *parts = spread;
+        Some(())
+    })
 }
 
 /// Returns a member by its name in camel case or snake case; Google accepts both.

@@ -1,16 +1,16 @@
 //! The elements of a request's `input`, and the checks of each element.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use throughline_json::{self as json, Json, Node};
 
 use crate::digest::Digest;
 use crate::keys::SealFormat;
-use crate::ledger::{EntryBuilder, ReplyKey, Verdict};
-use crate::state::SimState;
-use crate::turn::{Refusal, SimRequest, Turn};
-use crate::wires::openai;
+use crate::ledger::{ReplyKey, Verdict};
+use crate::turn::{Refusal, Turn};
 use crate::wires::responses::StorageMode;
+use crate::wires::{Exchange, member_is, openai};
 
 /// One element of the conversation.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ pub(super) struct InputItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// A message that the model did not write.
-    Said,
+    Message,
     /// A message of the model.
-    Answered,
+    Reply,
     Reasoning,
     Call,
     CustomCall,
@@ -44,10 +44,10 @@ pub(super) enum ItemKind {
 
 impl ItemKind {
     fn from_node(node: Node<'_>) -> Self {
-        let is_models = node.get("role").is_some_and(|role| role.is("assistant"));
+        let is_models = member_is(node, "role", "assistant");
         match node.text_of("type").as_deref() {
-            Some("message") | None if is_models => Self::Answered,
-            Some("message") | None => Self::Said,
+            Some("message") | None if is_models => Self::Reply,
+            Some("message") | None => Self::Message,
             Some("reasoning") => Self::Reasoning,
             Some("function_call") => Self::Call,
             Some("custom_tool_call") => Self::CustomCall,
@@ -61,16 +61,19 @@ impl ItemKind {
 
     /// Returns whether a model produces this type.
     pub(super) fn is_model_output(self) -> bool {
-        match self {
-            Self::Answered
-            | Self::Reasoning
-            | Self::Call
-            | Self::CustomCall
-            | Self::Compaction
-            | Self::Reference
-            | Self::Other => true,
-            Self::Said | Self::Output | Self::CustomOutput => false,
-        }
+        self != Self::Message && !self.is_output()
+    }
+
+    pub(super) fn is_call(self) -> bool {
+        matches!(self, Self::Call | Self::CustomCall)
+    }
+
+    pub(super) fn is_output(self) -> bool {
+        matches!(self, Self::Output | Self::CustomOutput)
+    }
+
+    pub(super) fn is_custom(self) -> bool {
+        matches!(self, Self::CustomCall | Self::CustomOutput)
     }
 }
 
@@ -87,43 +90,37 @@ impl InputItem {
         self.json.tree().root().text_of(key).map(Cow::into_owned).unwrap_or_default()
     }
 
+    /// Returns the ciphertext, if there is one.
+    fn sealed(&self) -> Option<String> {
+        let tree = self.json.tree();
+        tree.root().present("encrypted_content").and_then(Node::text).map(Cow::into_owned)
+    }
+
     /// Returns the key of an element that a model produced.
     fn landmark(&self) -> Option<ReplyKey> {
-        match self.kind {
-            ItemKind::Call | ItemKind::CustomCall => Some(ReplyKey::Call(self.text_of("call_id"))),
-            ItemKind::Answered => {
-                let text = openai::text(self.json.tree().root().get("content"));
-                Some(ReplyKey::Text(None, text))
-            }
-            ItemKind::Said
-            | ItemKind::Reasoning
-            | ItemKind::Output
-            | ItemKind::CustomOutput
-            | ItemKind::Compaction
-            | ItemKind::Reference
-            | ItemKind::Other => None,
+        if self.kind.is_call() {
+            return Some(ReplyKey::Call(self.text_of("call_id")));
         }
+        let text = || openai::text(self.json.tree().root().get("content"));
+        (self.kind == ItemKind::Reply).then(|| ReplyKey::Text(None, text()))
     }
 
     /// Returns the digest of the content that a preceding reasoning item is bound to.
     pub(super) fn bound_digest(&self) -> Digest {
-        let said = match self.kind {
-            ItemKind::Call => {
-                openai::call_identity(&self.text_of("name"), &self.text_of("arguments"))
-            }
-            ItemKind::CustomCall => {
-                openai::call_identity(&self.text_of("name"), &self.text_of("input"))
-            }
-            ItemKind::Answered => b"message".to_vec(),
-            ItemKind::Said
-            | ItemKind::Reasoning
-            | ItemKind::Output
-            | ItemKind::CustomOutput
-            | ItemKind::Compaction
-            | ItemKind::Reference
-            | ItemKind::Other => self.text_of("type").into_bytes(),
+        let content = if self.kind.is_call() {
+            let arguments = if self.kind.is_custom() { "input" } else { "arguments" };
+            openai::call_identity(&self.text_of("name"), &self.text_of(arguments))
+        } else if self.kind == ItemKind::Reply {
+            b"message".to_vec()
+        } else {
+            self.text_of("type").into_bytes()
         };
-        Digest::new("throughline-sim responses beside", said)
+        Digest::new("throughline-sim responses beside", content)
+    }
+
+    fn path(&self) -> String {
+        let at = self.at.map(|at| format!("input[{at}]"));
+        at.unwrap_or_else(|| "previous_response_id".to_owned())
     }
 }
 
@@ -141,101 +138,61 @@ pub(super) fn elements(input: Option<Node<'_>>) -> Vec<InputItem> {
 }
 
 /// Checks that each element is complete, its Seal is valid, and its reference resolves.
-pub(super) struct InputChecker<'a> {
-    pub(super) asking: &'a SimRequest,
-    pub(super) world: &'a SimState,
+pub(super) struct InputChecker<'a, 'e> {
+    pub(super) exchange: &'a mut Exchange<'e>,
     pub(super) turn: &'a Turn,
-    pub(super) house: StorageMode,
+    pub(super) storage: StorageMode,
     /// Owner of the stored items.
     pub(super) owner: Digest,
-    /// Whether the response will be stored.
-    pub(super) stores: bool,
+    /// Whether the endpoint requires items in pairs and stores the response.
+    pub(super) checks_pairs: bool,
+    /// The ciphertexts seen so far.
+    pub(super) seen: Vec<String>,
 }
 
-impl InputChecker<'_> {
-    pub(super) fn check(
-        &self,
-        elements: &mut [InputItem],
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
-        let mut seen = Vec::new();
-        self.check_duplicates(elements)?;
-        for at in 0..elements.len() {
-            let rest = elements.get(at + 1..).unwrap_or_default();
-            let next = rest.iter().find(|next| next.kind != ItemKind::Reasoning).cloned();
-            let Some(element) = elements.get_mut(at) else { continue };
-            match element.kind {
-                ItemKind::Reasoning => {
-                    summarised(element)?;
-                    self.sealed(element, next.as_ref(), &mut seen, record)?;
-                    self.resolve_empty_reasoning(element, record)?;
-                }
-                ItemKind::Compaction => self.sealed(element, None, &mut seen, record)?,
-                ItemKind::Reference => self.refer(element, record)?,
-                ItemKind::Said
-                | ItemKind::Answered
-                | ItemKind::Call
-                | ItemKind::CustomCall
-                | ItemKind::Output
-                | ItemKind::CustomOutput
-                | ItemKind::Other => {}
-            }
+impl InputChecker<'_, '_> {
+    pub(super) fn check(&mut self, items: &mut [InputItem]) -> Result<(), Refusal> {
+        if self.checks_pairs {
+            check_duplicates(items)?;
         }
-        Ok(())
-    }
-
-    /// Rejects duplicate items, on endpoints that store items and check pairs.
-    fn check_duplicates(&self, elements: &[InputItem]) -> Result<(), Refusal> {
-        let mut ids = std::collections::HashSet::new();
-        let named = elements.iter().filter(|element| element.kind.is_model_output());
-        for id in named.filter_map(|element| element.id.as_deref()) {
-            if !ids.insert(id) && self.house == StorageMode::Pairs && self.stores {
-                let message = format!(
-                    "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
-                );
-                return Err(Refusal::invalid(message).param("input"));
+        for at in 0..items.len() {
+            let rest = items.get(at + 1..).unwrap_or_default();
+            let next = rest.iter().find(|next| next.kind != ItemKind::Reasoning).cloned();
+            let Some(item) = items.get_mut(at) else { continue };
+            if item.kind == ItemKind::Reasoning {
+                check_summary(item)?;
+                self.check_sealed(item, next.as_ref())?;
+                self.resolve_empty_reasoning(item)?;
+            } else if item.kind == ItemKind::Compaction {
+                self.check_sealed(item, None)?;
+            } else if item.kind == ItemKind::Reference {
+                self.resolve(item)?;
             }
         }
         Ok(())
     }
 
     /// Verifies the ciphertext, if there is one.
-    fn sealed(
-        &self,
-        element: &InputItem,
-        next: Option<&InputItem>,
-        seen: &mut Vec<String>,
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
-        let tree = element.json.tree();
-        if self.house == StorageMode::Forgets {
-            self.check_plain_reasoning(element, record);
+    fn check_sealed(&mut self, item: &InputItem, next: Option<&InputItem>) -> Result<(), Refusal> {
+        if self.storage == StorageMode::Stateless {
+            self.check_plain_reasoning(item);
             return Ok(());
         }
-        let Some(sealed) = tree.root().present("encrypted_content").and_then(Node::text) else {
-            return Ok(());
-        };
-        let beside = next.map(InputItem::bound_digest);
-        let path = match element.at {
-            Some(at) => format!("input[{at}]"),
-            None => "previous_response_id".to_owned(),
-        };
-        let opened = self.world.keys.open(&self.asking.row.name, SealFormat::Fernet, &sealed);
+        let Some(sealed) = item.sealed() else { return Ok(()) };
+        let Exchange { request, state, record } = &mut *self.exchange;
+        let opened = state.keys.open(&request.row.name, SealFormat::Fernet, &sealed);
         let bound = &self.turn.target.profile.bound;
         let reason = match &opened {
             Err(_) => Some("Encrypted content could not be decrypted or parsed."),
-            Ok(claims) if bound.account && claims.account != self.asking.account => {
+            Ok(claims) if bound.account && claims.account != request.account => {
                 Some("Encrypted content organization_id did not match the target organization.")
             }
             Ok(_) => None,
         };
         if let Some(reason) = reason {
-            record.record_returned(
-                &sealed,
-                path,
-                Verdict::Refused("invalid_encrypted_content".into()),
-            );
-            let named = match &element.id {
+            let verdict = Verdict::refused("invalid_encrypted_content");
+            record.record_returned(&sealed, item.path(), verdict);
+            let named = match &item.id {
                 Some(id) => format!("for item {id}"),
                 None => shortened(&sealed),
             };
@@ -243,91 +200,91 @@ impl InputChecker<'_> {
                 format!("The encrypted content {named} could not be verified. Reason: {reason}");
             return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
         }
-        let is_apart =
-            |next: &ReplyKey| self.world.book.are_apart(&ReplyKey::Seal(sealed.to_string()), next);
+        let seal = ReplyKey::Seal(sealed.clone());
+        let beside = next.map(InputItem::bound_digest);
         let is_moved = opened
             .is_ok_and(|claims| claims.beside.is_some() && claims.beside != beside)
-            || next.and_then(InputItem::landmark).is_some_and(|next| is_apart(&next));
-        let verdict = if seen.iter().any(|earlier| **earlier == *sealed) {
-            Verdict::Dropped("duplicate".into())
+            || next
+                .and_then(InputItem::landmark)
+                .is_some_and(|next| state.ledger.are_apart(&seal, &next));
+        let verdict = if self.seen.contains(&sealed) {
+            Verdict::dropped("duplicate")
         } else if is_moved {
-            Verdict::Dropped("moved".into())
+            Verdict::dropped("moved")
         } else {
             Verdict::Accepted
         };
-        record.record_returned(&sealed, path, verdict);
-        seen.push(sealed.into_owned());
+        record.record_returned(&sealed, item.path(), verdict);
+        self.seen.push(sealed);
         Ok(())
     }
 
     /// Verifies a plain-text thought, on endpoints that issue no Seals. Providers do not reject it;
     /// an edited text counts as dropped.
-    fn check_plain_reasoning(&self, element: &InputItem, record: &mut EntryBuilder) {
-        let tree = element.json.tree();
-        let text = openai::text(tree.root().get("content"));
+    fn check_plain_reasoning(&mut self, item: &InputItem) {
+        let text = openai::text(item.json.tree().root().get("content"));
         if text.is_empty() {
             return;
         }
-        let is_known = self.world.book.contains_thought(&text);
-        let verdict = if is_known { Verdict::Accepted } else { Verdict::Dropped("altered".into()) };
-        let path = format!("input[{}]", element.at.unwrap_or_default());
-        record.record_returned(&text, path, verdict);
+        let is_known = self.exchange.state.ledger.contains_thought(&text);
+        let verdict = if is_known { Verdict::Accepted } else { Verdict::dropped("altered") };
+        let path = format!("input[{}]", item.at.unwrap_or_default());
+        self.exchange.record.record_returned(&text, path, verdict);
     }
 
     /// Resolves a reasoning item without content by its id.
-    fn resolve_empty_reasoning(
-        &self,
-        element: &mut InputItem,
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
-        let says_something = ["encrypted_content", "content"].iter().any(|key| {
-            let tree = element.json.tree();
-            tree.root().present(key).is_some_and(|said| said.raw() != b"[]")
-        });
-        if says_something || element.at.is_none() || self.house == StorageMode::Forgets {
+    fn resolve_empty_reasoning(&mut self, item: &mut InputItem) -> Result<(), Refusal> {
+        let tree = item.json.tree();
+        let has_content = ["encrypted_content", "content"]
+            .iter()
+            .any(|key| tree.root().present(key).is_some_and(|content| content.raw() != b"[]"));
+        let is_stored = item.at.is_some() && item.id.is_some();
+        if has_content || !is_stored || self.storage == StorageMode::Stateless {
             return Ok(());
         }
-        let Some(id) = element.id.clone() else { return Ok(()) };
-        self.resolve(element, &id, record)
-    }
-
-    fn refer(&self, element: &mut InputItem, record: &mut EntryBuilder) -> Result<(), Refusal> {
-        let id = element.id.clone().unwrap_or_default();
-        self.resolve(element, &id, record)
+        self.resolve(item)
     }
 
     /// Replaces a reference with the stored item.
-    fn resolve(
-        &self,
-        element: &mut InputItem,
-        id: &str,
-        record: &mut EntryBuilder,
-    ) -> Result<(), Refusal> {
-        let Some(kept) = self.world.stored.item(self.owner, id) else {
+    fn resolve(&mut self, item: &mut InputItem) -> Result<(), Refusal> {
+        let id = item.id.clone().unwrap_or_default();
+        let Some(stored) = self.exchange.state.stored.item(self.owner, &id) else {
             let message = format!(
                 "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."
             );
             return Err(Refusal::new(404, message).param("input"));
         };
-        let at = element.at;
-        *element = InputItem::new(kept.json.clone(), at);
-        let tree = element.json.tree();
-        if let Some(sealed) = tree.root().present("encrypted_content").and_then(Node::text) {
-            let path = format!("input[{}]", at.unwrap_or_default());
-            record.record_returned(&sealed, path, Verdict::Accepted);
+        *item = InputItem::new(stored.json.clone(), item.at);
+        if let Some(sealed) = item.sealed() {
+            let path = format!("input[{}]", item.at.unwrap_or_default());
+            self.exchange.record.record_returned(&sealed, path, Verdict::Accepted);
         }
         Ok(())
     }
 }
 
-fn summarised(element: &InputItem) -> Result<(), Refusal> {
-    let Some(at) = element.at else { return Ok(()) };
-    if element.json.tree().root().present("summary").is_some() {
-        return Ok(());
+/// Rejects duplicate items.
+fn check_duplicates(items: &[InputItem]) -> Result<(), Refusal> {
+    let mut ids = HashSet::new();
+    let outputs = items.iter().filter(|item| item.kind.is_model_output());
+    for id in outputs.filter_map(|item| item.id.as_deref()) {
+        if !ids.insert(id) {
+            let message = format!(
+                "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
+            );
+            return Err(Refusal::invalid(message).param("input"));
+        }
     }
-    let param = format!("input[{at}].summary");
-    let message = format!("Missing required parameter: '{param}'.");
-    Err(Refusal::invalid(message).param(param).code("missing_required_parameter"))
+    Ok(())
+}
+
+fn check_summary(item: &InputItem) -> Result<(), Refusal> {
+    match item.at {
+        Some(at) if item.json.tree().root().present("summary").is_none() => {
+            Err(openai::missing(&format!("input[{at}].summary")))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Shortens a value as OpenAI's error messages do.

@@ -15,107 +15,73 @@ mod respond;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Value, json};
-use throughline_codec::{Codec, Frame};
+use throughline_codec::{Framing, OpenAiResponses};
 use throughline_core::Provider;
-use throughline_json::Json;
 
-use crate::cache::PromptCache;
-use crate::digest::Digest;
-use crate::state::SimState;
-use crate::turn::{Refusal, ReplyPlan, Turn};
-use crate::wires::openai;
-use crate::wires::{Endpoint, Exchange};
+use crate::wires::{Endpoint, edit_frame, openai, set};
 
-pub(crate) struct Responses;
+pub(crate) static ENDPOINT: Endpoint = Endpoint {
+    codec: &OpenAiResponses,
+    read: read::read,
+    respond: respond::respond,
+    count: |tokens| json!({"object": "response.input_tokens", "input_tokens": tokens}),
+    refuse: openai::refuse,
+    models: |_, model| openai::models(model),
+    request_id: |nonce| ("x-request-id", nonce.id("req_", 32)),
+    framing: |_| Framing::Sse,
+    error_header: |_| None,
+    decorate: |frames, whole| {
+        let frames = frames.into_iter();
+        frames.map(|frame| edit_frame(frame, |event| complete(event, whole))).collect()
+    },
+};
 
 /// How an endpoint stores its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StorageMode {
     /// Stores items, and requires a reasoning item and the item it led to together.
-    Pairs,
+    Paired,
     /// Stores items without checking pairs.
-    Keeps,
+    Unpaired,
     /// Stores nothing and issues no Seals.
-    Forgets,
+    Stateless,
 }
 
 impl StorageMode {
     fn from_provider(row: &Provider) -> Self {
         match (row.dialect.stores, row.dialect.pairs) {
-            (true, true) => Self::Pairs,
-            (true, false) => Self::Keeps,
-            (false, _) => Self::Forgets,
+            (true, true) => Self::Paired,
+            (true, false) => Self::Unpaired,
+            (false, _) => Self::Stateless,
         }
     }
 }
 
-impl Endpoint for Responses {
-    fn codec(&self) -> &'static dyn Codec {
-        &throughline_codec::OpenAiResponses
-    }
-
-    fn read(&self, exchange: Exchange<'_>) -> Result<Turn, Refusal> {
-        read::read(exchange)
-    }
-
-    fn respond(&self, exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-        respond::respond(exchange, turn, plan)
-    }
-
-    fn count(&self, turn: &Turn) -> Json {
-        let tokens = PromptCache::count(&turn.elements);
-        openai::json(&json!({"object": "response.input_tokens", "input_tokens": tokens}))
-    }
-
-    fn refuse(&self, row: &Provider, refusal: &Refusal, _: &str) -> Json {
-        openai::refusal(row, refusal)
-    }
-
-    fn models(&self, _: &SimState, model: Option<&str>) -> Option<Json> {
-        openai::models(model)
-    }
-
-    fn request_id(&self, nonce: Digest) -> (&'static str, String) {
-        ("x-request-id", nonce.id("req_", 32))
-    }
-
-    /// Adds the response to its early events, the phase to a new message, and an invalid ciphertext
-    /// to a new reasoning item.
-    fn dress(&self, frames: Vec<Frame>, whole: &Json) -> Vec<Frame> {
-        let whole: Value = serde_json::from_str(whole.as_str()).unwrap_or_default();
-        frames.into_iter().map(|frame| dressed(frame, &whole)).collect()
-    }
-}
-
-fn dressed(frame: Frame, whole: &Value) -> Frame {
-    let Ok(mut event) = serde_json::from_slice::<Value>(&frame.data) else { return frame };
-    match event.get("type").and_then(Value::as_str) {
-        Some("response.created" | "response.in_progress") => {
+/// Adds the response to its early events, the phase to a new message, and an invalid ciphertext to
+/// a new reasoning item. Returns `None` for other events.
+fn complete(event: &mut Value, whole: &Value) -> Option<()> {
+    match event.get("type")?.as_str()? {
+        "response.created" | "response.in_progress" => {
             let mut response = whole.clone();
-            openai::set_member(&mut response, "status", json!("in_progress"));
-            openai::set_member(&mut response, "output", json!([]));
-            openai::set_member(&mut response, "usage", Value::Null);
-            openai::set_member(&mut event, "response", response);
+            set(&mut response, "status", "in_progress");
+            set(&mut response, "output", json!([]));
+            set(&mut response, "usage", Value::Null);
+            set(event, "response", response);
         }
-        Some("response.output_item.added") => {
-            let outputs = whole.get("output").and_then(Value::as_array);
-            let same = |item: &&Value| item.get("id") == event.pointer("/item/id");
-            let Some(item) = outputs.and_then(|items| items.iter().find(same)) else {
-                return frame;
-            };
-            let (phase, sealed) = (item.get("phase"), item.get("encrypted_content"));
-            if let Some(begun) = event.get_mut("item") {
-                if let Some(phase) = phase {
-                    openai::set_member(begun, "phase", phase.clone());
-                }
-                if let Some(sealed) = sealed.and_then(Value::as_str) {
-                    openai::set_member(begun, "encrypted_content", json!(early(sealed)));
-                }
+        "response.output_item.added" => {
+            let begun = event.get_mut("item")?;
+            let mut items = whole.get("output")?.as_array()?.iter();
+            let item = items.find(|item| item.get("id") == begun.get("id"))?;
+            if let Some(phase) = item.get("phase") {
+                set(begun, "phase", phase.clone());
+            }
+            if let Some(sealed) = item.get("encrypted_content").and_then(Value::as_str) {
+                set(begun, "encrypted_content", early(sealed));
             }
         }
-        _ => return frame,
+        _ => return None,
     }
-    Frame { data: event.to_string().into(), ..frame }
+    Some(())
 }
 
 /// Returns the ciphertext of a new reasoning item: of the same format as the final one, but

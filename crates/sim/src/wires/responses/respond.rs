@@ -6,29 +6,23 @@ use throughline_json::{Json, Node};
 
 use crate::digest::Digest;
 use crate::keys::{SealClaims, SealFormat};
-use crate::ledger::EntryBuilder;
-use crate::state::SimState;
 use crate::turn::{ReplyPart, ReplyPlan, SimRequest, ThoughtDisplay, Turn};
-use crate::wires::Exchange;
-use crate::wires::openai;
 use crate::wires::responses::input::InputItem;
 use crate::wires::responses::{StorageMode, read};
+use crate::wires::{Exchange, openai, set, value};
 
 /// Writes a whole response, and stores it if requested.
-pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Json {
-    let Exchange { asking, world, record } = exchange;
-    let root = asking.body.root();
-    let house = StorageMode::from_provider(&asking.row);
-    let id = match house {
-        StorageMode::Pairs | StorageMode::Keeps => asking.id("resp_", "reply", 48),
-        StorageMode::Forgets => uuid(asking, "reply"),
-    };
-    let items = items(asking, turn, plan, house, world, record);
-    let stores = read::stores(root) && house != StorageMode::Forgets;
+pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
+    let (request, state) = (exchange.request, exchange.state);
+    let root = request.body.root();
+    let storage = StorageMode::from_provider(&request.row);
+    let id = storage.id(request, "resp_", "reply");
+    let items = items(exchange, turn, plan, storage);
+    let stores = read::stores(root) && storage != StorageMode::Stateless;
     if stores {
-        let kept: Vec<Json> = items.iter().map(openai::json).collect();
-        let before = read::conversation(asking, world);
-        world.stored.insert(read::owner(asking), &id, before, &kept);
+        let output: Vec<Json> = items.iter().map(Json::from).collect();
+        let before = read::conversation(request, state);
+        state.stored.insert(read::owner(request), &id, before, &output);
     }
     let (status, details) = match &plan.stop {
         StopReason::Length => ("incomplete", json!({"reason": "max_output_tokens"})),
@@ -39,14 +33,13 @@ pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> 
             ("completed", Value::Null)
         }
     };
-    let echo = |key: &str| root.present(key).map_or(Value::Null, openai::value);
-    let echo_or = |key: &str, usual: Value| root.present(key).map_or(usual, openai::value);
+    let echo = |key: &str, default: Value| root.present(key).map_or(default, value);
     let effort = root.at("/reasoning/effort").and_then(Node::text);
     let default = turn.target.profile.notes.get("default-effort").map(String::as_str);
-    let summary = root.at("/reasoning/summary").map_or(Value::Null, openai::value);
+    let summary = root.at("/reasoning/summary").map_or(Value::Null, value);
     let effort = effort.as_deref().or(default);
     let usage = &plan.usage;
-    openai::json(&json!({
+    json!({
         "id": id,
         "object": "response",
         "created_at": openai::CREATED,
@@ -55,24 +48,24 @@ pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> 
         "completed_at": openai::CREATED + 1,
         "error": null,
         "incomplete_details": details,
-        "instructions": echo("instructions"),
-        "max_output_tokens": echo("max_output_tokens"),
+        "instructions": echo("instructions", Value::Null),
+        "max_output_tokens": echo("max_output_tokens", Value::Null),
         "max_tool_calls": null,
-        "model": asking.model,
+        "model": request.model,
         "output": items,
-        "parallel_tool_calls": echo_or("parallel_tool_calls", json!(true)),
-        "previous_response_id": echo("previous_response_id"),
-        "prompt_cache_key": echo("prompt_cache_key"),
+        "parallel_tool_calls": echo("parallel_tool_calls", json!(true)),
+        "previous_response_id": echo("previous_response_id", Value::Null),
+        "prompt_cache_key": echo("prompt_cache_key", Value::Null),
         "reasoning": {"effort": effort, "summary": summary},
         "safety_identifier": null,
         "service_tier": "default",
         "store": stores,
-        "temperature": echo_or("temperature", json!(1.0)),
-        "text": echo_or("text", json!({"format": {"type": "text"}, "verbosity": "medium"})),
-        "tool_choice": echo_or("tool_choice", json!("auto")),
-        "tools": echo_or("tools", json!([])),
+        "temperature": echo("temperature", json!(1.0)),
+        "text": echo("text", json!({"format": {"type": "text"}, "verbosity": "medium"})),
+        "tool_choice": echo("tool_choice", json!("auto")),
+        "tools": echo("tools", json!([])),
         "top_logprobs": 0,
-        "top_p": echo_or("top_p", json!(1.0)),
+        "top_p": echo("top_p", json!(1.0)),
         "truncation": "disabled",
         "usage": {
             "input_tokens": usage.input,
@@ -85,129 +78,97 @@ pub(super) fn respond(exchange: Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> 
             "total_tokens": usage.total(),
         },
         "user": null,
-        "metadata": echo_or("metadata", json!({})),
-    }))
+        "metadata": echo("metadata", json!({})),
+    })
+}
+
+impl StorageMode {
+    /// Derives an id: a UUID at DeepSeek, else a prefix with letters and digits.
+    fn id(self, request: &SimRequest, prefix: &str, label: &str) -> String {
+        match self {
+            Self::Paired | Self::Unpaired => request.id(prefix, label, 48),
+            Self::Stateless => request.nonce.and(label).uuid(),
+        }
+    }
 }
 
 fn items(
-    asking: &SimRequest,
+    exchange: &mut Exchange<'_>,
     turn: &Turn,
     plan: &ReplyPlan,
-    house: StorageMode,
-    world: &SimState,
-    record: &mut EntryBuilder,
+    storage: StorageMode,
 ) -> Vec<Value> {
+    let request = exchange.request;
     let has_calls = plan.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
     // Write the other items first, because the Seal of a thought is bound to the item that follows
     // it.
-    let written: Vec<Option<Value>> = plan
-        .parts
-        .iter()
-        .enumerate()
-        .map(|(at, part)| match part {
+    let mut written: Vec<Option<Value>> = Vec::new();
+    for (at, part) in plan.parts.iter().enumerate() {
+        written.push(match part {
             ReplyPart::Thought { .. } => None,
             ReplyPart::Text(text) => {
-                record.record_text(text);
-                Some(message(asking, turn, at, text, has_calls))
+                exchange.record.record_text(text);
+                let id = storage.id(request, "msg_", &format!("message {at}"));
+                Some(message(turn, id, text, has_calls))
             }
             ReplyPart::Call { name, arguments } => {
-                Some(call(asking, at, name, arguments, house, record))
+                let call_id = request.id("call_", &format!("call {at}"), 24);
+                exchange.record.call(&call_id);
+                let item_id = |prefix: &str| storage.id(request, prefix, &format!("item {at}"));
+                Some(call(&item_id, &call_id, name, arguments))
             }
-        })
-        .collect();
+        });
+    }
     let count = written.iter().filter(|item| item.is_none()).count();
     let (mut items, mut ordinal) = (Vec::with_capacity(written.len()), 0);
     for (at, part) in plan.parts.iter().enumerate() {
-        let ReplyPart::Thought { text, telling } = part else {
+        let ReplyPart::Thought { text, display } = part else {
             items.extend(written.get(at).cloned().flatten());
             continue;
         };
         let led = written.iter().skip(at + 1).flatten().next();
         let claims = SealClaims {
-            kind: "reasoning".to_owned(),
-            row: asking.row.name.to_string(),
-            family: turn.target.profile.name.clone(),
-            account: asking.account,
-            reply: asking.nonce,
             ordinal,
             count: u32::try_from(count).unwrap_or(u32::MAX),
             text: Digest::new("throughline-sim reasoning", text),
             hidden: !turn.shows,
-            beside: led.map(|item| InputItem::new(openai::json(item), None).bound_digest()),
-            is_behind: false,
-            prefix: None,
+            beside: led.map(|item| InputItem::new(Json::from(item), None).bound_digest()),
+            ..exchange.claims(turn, "reasoning")
         };
         ordinal += 1;
-        let is_shown = turn.shows && *telling == ThoughtDisplay::AsAsked;
+        let is_shown = turn.shows && *display == ThoughtDisplay::AsAsked;
         if is_shown {
-            record.think(text);
+            exchange.record.think(text);
         }
-        items.push(reasoning(asking, at, text, is_shown, house, || {
-            if house == StorageMode::Forgets {
-                // There is no Seal, so the text identifies the thought.
-                record.issue(text, "reasoning");
-                return String::new();
-            }
-            let sealed = world.keys.seal(&asking.row.name, SealFormat::Fernet, &claims);
-            record.issue(&sealed, "reasoning");
-            sealed
-        }));
+        let id = storage.id(request, "rs_", &format!("reasoning {at}"));
+        items.push(if storage == StorageMode::Stateless {
+            // There is no Seal, so the text identifies the thought.
+            exchange.record.issue(text, "reasoning");
+            json!({
+                "type": "reasoning",
+                "id": id,
+                "status": "completed",
+                "content": [{"type": "reasoning_text", "text": text}],
+                "summary": [],
+            })
+        } else {
+            let summary = is_shown.then(|| json!({"type": "summary_text", "text": text}));
+            let summary: Vec<Value> = summary.into_iter().collect();
+            let sealed = exchange.seal(&request.row.name, SealFormat::Fernet, &claims);
+            json!({"id": id, "type": "reasoning", "summary": summary, "encrypted_content": sealed})
+        });
     }
     if let StopReason::Refused(_) = plan.stop {
-        items.push(refusal(asking));
+        let text = "I'm sorry, but I can't help with that.";
+        let id = storage.id(request, "msg_", &format!("message {}", usize::MAX));
+        items.push(message_item(id, &json!([{"type": "refusal", "refusal": text}])));
     }
     items
 }
 
-fn reasoning(
-    asking: &SimRequest,
-    at: usize,
-    text: &str,
-    is_shown: bool,
-    house: StorageMode,
-    seal: impl FnOnce() -> String,
-) -> Value {
-    if house == StorageMode::Forgets {
-        seal();
-        return json!({
-            "type": "reasoning",
-            "id": uuid(asking, &format!("reasoning {at}")),
-            "status": "completed",
-            "content": [{"type": "reasoning_text", "text": text}],
-            "summary": [],
-        });
-    }
-    let summary =
-        if is_shown { json!([{"type": "summary_text", "text": text}]) } else { json!([]) };
-    let id = asking.id("rs_", &format!("reasoning {at}"), 48);
-    json!({"id": id, "type": "reasoning", "summary": summary, "encrypted_content": seal()})
-}
-
-fn message(asking: &SimRequest, turn: &Turn, at: usize, text: &str, has_calls: bool) -> Value {
-    let content = json!([{"type": "output_text", "annotations": [], "logprobs": [], "text": text}]);
-    let mut message = json!({
-        "id": message_id(asking, at),
-        "type": "message",
-        "status": "completed",
-        "content": content,
-        "role": "assistant",
-    });
-    // Newer families mark the phase of a message and expect it back.
-    let family = turn.target.profile.name.as_str();
-    if matches!(family, "gpt" | "gpt-5.5" | "gpt-5.6" | "deepseek-v4") {
-        openai::set_member(
-            &mut message,
-            "phase",
-            json!(if has_calls { "commentary" } else { "final_answer" }),
-        );
-    }
-    message
-}
-
-fn refusal(asking: &SimRequest) -> Value {
-    let content = json!([{"type": "refusal", "refusal": "I'm sorry, but I can't help with that."}]);
+fn message_item(id: String, content: &Value) -> Value {
     json!({
-        "id": message_id(asking, usize::MAX),
+        "id": id,
         "type": "message",
         "status": "completed",
         "content": content,
@@ -215,27 +176,18 @@ fn refusal(asking: &SimRequest) -> Value {
     })
 }
 
-fn message_id(asking: &SimRequest, at: usize) -> String {
-    match StorageMode::from_provider(&asking.row) {
-        StorageMode::Pairs | StorageMode::Keeps => asking.id("msg_", &format!("message {at}"), 48),
-        StorageMode::Forgets => uuid(asking, &format!("message {at}")),
+fn message(turn: &Turn, id: String, text: &str, has_calls: bool) -> Value {
+    let content = json!([{"type": "output_text", "annotations": [], "logprobs": [], "text": text}]);
+    let mut message = message_item(id, &content);
+    // Newer families mark the phase of a message and expect it back.
+    let family = turn.target.profile.name.as_str();
+    if matches!(family, "gpt" | "gpt-5.5" | "gpt-5.6" | "deepseek-v4") {
+        set(&mut message, "phase", if has_calls { "commentary" } else { "final_answer" });
     }
+    message
 }
 
-fn call(
-    asking: &SimRequest,
-    at: usize,
-    name: &str,
-    arguments: &Value,
-    house: StorageMode,
-    record: &mut EntryBuilder,
-) -> Value {
-    let call_id = asking.id("call_", &format!("call {at}"), 24);
-    record.call(&call_id);
-    let item_id = |prefix: &str| match house {
-        StorageMode::Pairs | StorageMode::Keeps => asking.id(prefix, &format!("item {at}"), 48),
-        StorageMode::Forgets => uuid(asking, &format!("item {at}")),
-    };
+fn call(item_id: &dyn Fn(&str) -> String, call_id: &str, name: &str, arguments: &Value) -> Value {
     if let Value::String(input) = arguments {
         return json!({
             "id": item_id("ctc_"),
@@ -254,12 +206,4 @@ fn call(
         "call_id": call_id,
         "name": name,
     })
-}
-
-/// Derives an id in DeepSeek's format.
-fn uuid(asking: &SimRequest, label: &str) -> String {
-    let hex = asking.nonce.and(label).hex(32);
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    let (one, two, three) = (part(0, 8), part(8, 12), part(13, 16));
-    format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
 }
