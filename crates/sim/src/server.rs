@@ -12,7 +12,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
@@ -441,9 +441,7 @@ fn respond(
             };
             Some((sent, (pieces, stopped)))
         });
-        let mut response = Response::new(Body::from_stream(body));
-        set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
-        response
+        ([(header::CONTENT_TYPE, content_type)], Body::from_stream(body)).into_response()
     };
     set_header(&mut response, id_header, &id);
     response
@@ -454,10 +452,7 @@ fn json_response(status: StatusCode, body: &Value) -> Response {
 }
 
 fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    set_header(&mut response, header::CONTENT_TYPE.as_str(), content_type);
-    response
+    (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
 /// Sets a header; skips values that are not valid in a header.

@@ -47,7 +47,7 @@ export function CallPage({ call }: { call: string }) {
   const { value } = state;
   const model = value?.sent?.model ?? value?.model ?? "a model";
   useTitle(value ? `Call to ${plain(model)}` : "Call");
-  const came = useMemo(() => pretty(value?.came?.body), [value]);
+  const received = useMemo(() => pretty(value?.came?.body), [value]);
   const sent = useMemo(() => pretty(value?.sent?.body), [value]);
   if (!value) return <FetchStatus state={state} />;
   const row = { ...value, microseconds: value.microseconds?.end } as CallRow;
@@ -78,10 +78,10 @@ export function CallPage({ call }: { call: string }) {
         {value.texts || !value.sent ? (
           <p class="same">{plain(value.texts || "Nothing was sent.")}</p>
         ) : (
-          <Difference before={came} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
+          <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
         )}
       </section>
-      <Body title="Received request" about={value.came} text={came} />
+      <Body title="Received request" about={value.came} text={received} />
       {value.sent ? <Body title="Sent request" about={value.sent} text={sent} /> : null}
     </>
   );

@@ -178,14 +178,15 @@ impl DetailChecker<'_, '_> {
                 block: format!("messages.{}.content.{number}", place.upstream),
             };
             let is_relayed = self.vendor == Vendor::Claude && self.relays();
-            if is_relayed && is_text(*detail) && details.iter().filter(is_fragment).count() > 1 {
-                self.reject(&found, "fragment", self.invalid_signature(&found))?;
-            }
-            if found.sealed.is_empty() {
-                self.check_unsealed(&found)?;
+            let is_cut = || details.iter().filter(is_fragment).count() > 1;
+            let (problem, refusal) = if is_relayed && is_text(*detail) && is_cut() {
+                (Some("fragment"), Some(self.invalid_signature(&found)))
+            } else if found.sealed.is_empty() {
+                (None, self.missing_signature(&found))
             } else {
-                self.check_sealed(&found, &beside)?;
-            }
+                self.judge(&found, &beside)
+            };
+            self.record(&found, problem, refusal)?;
         }
         self.check_first_call(place, message, &details)
     }
@@ -200,55 +201,56 @@ impl DetailChecker<'_, '_> {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
-    /// Records a Seal that the vendor ignores.
-    fn ignore(&mut self, found: &ReturnedDetail<'_>, reason: &str) -> Result<(), Refusal> {
-        let verdict = Verdict::dropped(reason);
-        self.exchange.record.record_returned(&found.sealed, &*found.path, verdict);
-        Ok(())
-    }
-
-    /// Records a Seal that the vendor rejects, and rejects the request if the router relays it.
-    fn reject(
+    /// Records the verdict on a detail, and returns the vendor's error if the router relays it.
+    /// Otherwise the detail is dropped.
+    fn record(
         &mut self,
         found: &ReturnedDetail<'_>,
-        reason: &str,
-        refusal: Refusal,
+        problem: Option<&str>,
+        refusal: Option<Refusal>,
     ) -> Result<(), Refusal> {
-        if !self.relays() {
-            return self.ignore(found, reason);
-        }
+        let refusal = refusal.filter(|_| self.relays());
+        let (verdict, sealed) = match problem {
+            Some(problem) if refusal.is_some() => (Verdict::refused(problem), None),
+            Some(problem) => (Verdict::dropped(problem), None),
+            None if self.vendor == Vendor::Gemini => {
+                (Verdict::Accepted, Some(standard_base64(&found.sealed)))
+            }
+            None => (Verdict::Accepted, None),
+        };
         if !found.sealed.is_empty() {
-            let verdict = Verdict::refused(reason);
-            self.exchange.record.record_returned(&found.sealed, &*found.path, verdict);
+            let sealed = sealed.as_deref().unwrap_or(&found.sealed);
+            self.exchange.record.record_returned(sealed, &*found.path, verdict);
         }
-        Err(refusal)
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Requires a signature on Claude's thinking blocks in the current turn.
-    fn check_unsealed(&self, found: &ReturnedDetail<'_>) -> Result<(), Refusal> {
+    fn missing_signature(&self, found: &ReturnedDetail<'_>) -> Option<Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
-        let is_checked = self.vendor == Vendor::Claude && self.relays();
-        if !is_checked || !is_claudes || !found.place.is_current {
-            return Ok(());
+        if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
+            return None;
         }
         if found.detail.present("signature").is_some() {
-            return Err(self.invalid_signature(found));
+            return Some(self.invalid_signature(found));
         }
         let message = format!("{}.thinking.signature: Field required", found.block);
-        Err(self.vendor.refuse(message))
+        Some(self.vendor.refuse(message))
     }
 
-    fn check_sealed(
-        &mut self,
+    /// Verifies the Seal of a detail. Returns the problem for the ledger and the vendor's error; a
+    /// problem without an error is ignored by the vendor.
+    fn judge(
+        &self,
         found: &ReturnedDetail<'_>,
         beside: &[Digest],
-    ) -> Result<(), Refusal> {
+    ) -> (Option<&'static str>, Option<Refusal>) {
         let (vendor, sealed) = (self.vendor, found.sealed.as_str());
         if matches!(vendor, Vendor::Xai | Vendor::Other) {
-            return self.ignore(found, "not_read");
+            return (Some("not_read"), None);
         }
         if vendor == Vendor::Gemini && is_placeholder_signature(sealed) {
-            return self.ignore(found, "stand_in");
+            return (Some("stand_in"), None);
         }
         let unverified = match vendor {
             Vendor::Gemini => vendor.refuse("Corrupted thought signature."),
@@ -259,35 +261,30 @@ impl DetailChecker<'_, '_> {
             Vendor::Claude | Vendor::Xai | Vendor::Other => self.invalid_signature(found),
         };
         if found.format().is_some_and(|format| format != vendor) {
-            return self.reject(found, "foreign", unverified);
+            return (Some("foreign"), Some(unverified));
         }
         let (signer, format) = vendor.signer(self.exchange.request);
         let Ok(claims) = self.exchange.state.keys.open(signer, format, sealed) else {
-            return self.reject(found, "unknown", unverified);
+            return (Some("unknown"), Some(unverified));
         };
-        if vendor == Vendor::Claude {
-            if !signs(&claims, found.detail) {
-                return self.reject(found, "edited", unverified);
-            }
-            let is_elsewhere = |mark| self.landmarks.contains(mark) && !beside.contains(mark);
-            if claims.beside.as_ref().is_some_and(is_elsewhere) {
-                let refusal = vendor.refuse(seals::modified_message(&found.block));
-                return self.reject(found, "moved", refusal);
-            }
+        if vendor == Vendor::Claude && !signs(&claims, found.detail) {
+            return (Some("edited"), Some(unverified));
+        }
+        let is_elsewhere = |mark| self.landmarks.contains(mark) && !beside.contains(mark);
+        if vendor == Vendor::Claude && claims.beside.as_ref().is_some_and(is_elsewhere) {
+            let refusal = vendor.refuse(seals::modified_message(&found.block));
+            return (Some("moved"), Some(refusal));
         }
         if !self.turn.target.profile.reads_seals_of(&claims.family) {
-            return self.ignore(found, "model_binding_mismatch");
+            return (Some("model_binding_mismatch"), None);
         }
         let seal = ReplyKey::Seal(sealed.to_owned());
         let is_elsewhere = || is_on_another_reply(found.message, &seal, self.exchange.state);
         // OpenAI accepts the ciphertext anywhere, but it belongs before the items it led to.
         if vendor == Vendor::OpenAi && is_elsewhere() {
-            return self.ignore(found, "moved");
+            return (Some("moved"), None);
         }
-        let written =
-            if vendor == Vendor::Gemini { standard_base64(sealed) } else { sealed.to_owned() };
-        self.exchange.record.record_returned(&written, &*found.path, Verdict::Accepted);
-        Ok(())
+        (None, None)
     }
 
     /// Requires Gemini's signature on the first call of each step of the current turn.

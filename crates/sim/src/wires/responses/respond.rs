@@ -109,7 +109,7 @@ fn items(
             ReplyPart::Text(text) => {
                 exchange.record.record_text(text);
                 let id = storage.id(request, "msg_", &format!("message {at}"));
-                Some(message(turn, id, text, has_calls))
+                Some(message(turn, &id, text, has_calls))
             }
             ReplyPart::Call { name, arguments } => {
                 let call_id = request.id("call_", &format!("call {at}"), 24);
@@ -161,12 +161,12 @@ fn items(
     if let StopReason::Refused(_) = plan.stop {
         let text = "I'm sorry, but I can't help with that.";
         let id = storage.id(request, "msg_", &format!("message {}", usize::MAX));
-        items.push(message_item(id, &json!([{"type": "refusal", "refusal": text}])));
+        items.push(message_item(&id, &json!([{"type": "refusal", "refusal": text}])));
     }
     items
 }
 
-fn message_item(id: String, content: &Value) -> Value {
+fn message_item(id: &str, content: &Value) -> Value {
     json!({
         "id": id,
         "type": "message",
@@ -176,7 +176,7 @@ fn message_item(id: String, content: &Value) -> Value {
     })
 }
 
-fn message(turn: &Turn, id: String, text: &str, has_calls: bool) -> Value {
+fn message(turn: &Turn, id: &str, text: &str, has_calls: bool) -> Value {
     let content = json!([{"type": "output_text", "annotations": [], "logprobs": [], "text": text}]);
     let mut message = message_item(id, &content);
     // Newer families mark the phase of a message and expect it back.
