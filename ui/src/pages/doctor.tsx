@@ -111,10 +111,12 @@ const tidy = (text: string) => {
   }
 };
 
+const TranslatedSeal = ({ did, did_why, bytes }: TranslatedPart["seals"][number]) => <Seal state={sealState(did_why ? `${did}: ${did_why}` : did)} why={did_why} size={bytes} />;
+
 const FATE_COLUMNS: Column<TranslatedPart>[] = [
   ["Part", (part) => <bdi>{plain(part.says)}</bdi>],
   ["Fate", ({ visible, visible_how, visible_why }) => [visible, visible_how ?? visible_why].filter(Boolean).join(": ")],
-  ["Seals", ({ seals }) => (seals.length ? seals.map(({ did, did_why, bytes }) => <Seal state={sealState(did_why ? `${did}: ${did_why}` : did)} why={did_why} size={bytes} />) : <span class="dim">none</span>)],
+  ["Seals", ({ seals }) => (seals.length ? seals.map((seal) => <TranslatedSeal {...seal} />) : <span class="dim">none</span>)],
 ];
 
 function Result({ report, submitted }: { report: DoctorReport; submitted: string }) {

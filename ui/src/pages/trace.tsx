@@ -51,10 +51,11 @@ export function TracePage({ run }: { run: string }) {
       setFileProblem(new ApiError(422, (error as Error).message));
     }
   };
+  const timeline: Crumb[] = run && !file ? [["Timeline", "run", run]] : [];
   const problem = fileProblem ?? (file ? null : fetched.problem);
   return (
     <div class="run trace">
-      <PageHead title={title} crumbs={[["Runs", "runs"], ...(run && !file ? [["Timeline", "run", run] as Crumb] : []), ["Trace"]]} id={file ? <code class="id">{plain(file.name)}</code> : run ? <Id id={run} /> : null}>
+      <PageHead title={title} crumbs={[["Runs", "runs"], ...timeline, ["Trace"]]} id={file ? <code class="id">{plain(file.name)}</code> : run ? <Id id={run} /> : null}>
         <div class="head-status">
           {session ? <Dot tone={STATUS[session.status] ?? "dim"}>{plain(session.status)}</Dot> : null}
           <label class="button">
