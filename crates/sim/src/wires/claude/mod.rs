@@ -30,8 +30,8 @@ pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
 
-/// Checks a request to Claude in Anthropic's order, and adds its Seals' context to the turn.
-/// `forced_tools` is the endpoint's rule for forced tools.
+/// Checks a request to Claude in Anthropic's order, and stores in the turn what the Seals of the
+/// reply are bound to. `forced_tools` is the endpoint's rule for forced tools.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     turn: &mut Turn,
