@@ -9,9 +9,10 @@ use crate::name::{Label, Name};
 use crate::number::Number;
 use crate::{Json, Node, Object};
 
-pub use crate::document::members::Nullable;
-pub use crate::document::members::{DocumentRecord, RecordMember};
-pub use crate::document::schema::{Definitions, SchemaBuilder, array_schema, type_schema};
+pub use crate::document::members::{DocumentRecord, Nullable, RecordMember};
+pub use crate::document::schema::{
+    Definitions, SchemaBuilder, array_schema, enum_schema, type_schema,
+};
 
 /// The error for an invalid document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,17 +94,15 @@ impl<'t> Fields<'t> {
     /// Reads a member that must be one of a closed list of strings.
     pub fn string_enum<T: StringEnum>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
-        let found = T::ALL.iter().find(|word| node.is(word.as_str()));
-        found
-            .copied()
-            .map(Some)
-            .ok_or_else(|| self.error(key, format!("must be one of {}", join_variants::<T>())))
+        let found = T::ALL.iter().copied().find(|word| node.is(word.as_str()));
+        let invalid = || self.error(key, format!("must be one of {}", join_variants::<T>()));
+        found.ok_or_else(invalid).map(Some)
     }
 
     /// Checks that the member is exactly the string `word`.
     pub fn expect_string(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
-        let says = self.present(key).is_some_and(|node| node.is(word));
-        if says { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
+        let is_word = self.present(key).is_some_and(|node| node.is(word));
+        if is_word { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
     }
 
     /// Reads an array of strings.
@@ -145,10 +144,8 @@ impl<'t> Fields<'t> {
             return Err(self.error(key, "must be an array"));
         }
         let at = |position| format!("{}[{position}]", self.path(key));
-        node.elements()
-            .enumerate()
-            .map(|(place, node)| Fields::from_node(node, at(place)))
-            .collect()
+        let elements = node.elements().enumerate();
+        elements.map(|(place, node)| Fields::from_node(node, at(place))).collect()
     }
 
     /// Reads a nested object, whose members have paths below `key`.
@@ -189,10 +186,13 @@ pub fn join_variants<T: StringEnum>() -> String {
     words.join(", ")
 }
 
-/// Declares an enum whose variants are documented strings.
+/// Declares enums whose variants are documented strings.
 #[macro_export]
 macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(
+        $(#[$about:meta])*
+        $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal,)+ }
+    )+) => { $(
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$note])* $variant,)+ }
@@ -215,7 +215,26 @@ macro_rules! words {
                 f.pad(self.as_str())
             }
         }
-    };
+
+        impl $crate::RecordMember for $name {
+            fn expected() -> String { format!("one of {}", $crate::join_variants::<Self>()) }
+
+            fn schema(_: &mut $crate::Definitions) -> $crate::Json {
+                $crate::enum_schema::<Self>()
+            }
+
+            fn read(
+                fields: &$crate::Fields<'_>,
+                key: &str,
+            ) -> Result<Option<Self>, $crate::InvalidDocument> {
+                fields.string_enum(key)
+            }
+
+            fn write(&self, out: &mut $crate::Object<'_>, key: &str) {
+                out.string(key, self.as_str());
+            }
+        }
+    )+ };
 }
 
 /// Writes the extra members, except those listed in `known`.

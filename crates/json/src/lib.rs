@@ -4,8 +4,7 @@
 //! different text: a parsed tree loses key order, `1e2`, `\u00e9`, large integers and duplicate
 //! keys. [`Json`] is therefore verbatim text that was validated once. [`Tree`] is an index over
 //! that text: one linear pass records where each value begins and ends, and every value is a slice
-//! of
-//! the same bytes.
+//! of the same bytes.
 //!
 //! Nothing here recurses, so deep nesting cannot overflow the stack.
 //!
@@ -29,7 +28,7 @@ use bytes::Bytes;
 
 pub use crate::document::{
     Definitions, DocumentRecord, Fields, InvalidDocument, Nullable, Opaque, RecordMember,
-    SchemaBuilder, StringEnum, array_schema, join_variants, type_schema, write_extras,
+    SchemaBuilder, StringEnum, array_schema, enum_schema, join_variants, type_schema, write_extras,
 };
 pub use crate::measure::{Measure, SizeLimitExceeded, SizeLimits};
 pub use crate::name::{Label, Name};
@@ -37,7 +36,7 @@ pub use crate::number::Number;
 pub use crate::scan::JsonKind;
 pub use crate::tree::{Elements, Members, Node, Tree};
 pub use crate::write::{
-    Array, Object, array, array_of, object, object_of, push_number, push_string, string,
+    Array, JsonValue, Object, array, array_of, object, object_of, push_number, push_string, string,
 };
 
 /// One JSON value, exactly as it was written. Always valid UTF-8 and valid JSON.

@@ -60,7 +60,9 @@ pub enum SizeLimitExceeded {
 impl Measure {
     /// Counts the content of a text and stops at the first exceeded limit.
     pub fn count(text: &[u8], limits: &SizeLimits) -> Result<Self, SizeLimitExceeded> {
-        let mut counter = Counter::default();
+        let (counted, objects) = (Self::default(), [0; TRACKED_DEPTH / 64]);
+        let mut counter =
+            Counter { counted, depth: 0, objects, last: 0, is_tools: false, has_part: false };
         let mut at = 0;
         while let Some(byte) = text.get(at) {
             at += 1;
@@ -116,19 +118,6 @@ struct Counter {
     is_tools: bool,
     /// Whether the current element already has a part, which is counted instead of the element.
     has_part: bool,
-}
-
-impl Default for Counter {
-    fn default() -> Self {
-        Self {
-            counted: Measure::default(),
-            depth: 0,
-            objects: [0; TRACKED_DEPTH / 64],
-            last: 0,
-            is_tools: false,
-            has_part: false,
-        }
-    }
 }
 
 impl Counter {

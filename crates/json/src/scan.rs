@@ -1,13 +1,13 @@
 //! Indexes JSON text in one pass, without recursion or copies.
 
-use crate::text;
-use crate::text::Specials;
+use crate::text::{self, Specials};
 use crate::{Measure, SizeLimits, SyntaxError};
 
 /// The type of a [`Node`](crate::Node).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JsonKind {
     /// `null`
+    #[default]
     Null,
     /// `true` or `false`
     Bool,
@@ -31,7 +31,7 @@ pub(super) struct Index {
 }
 
 /// The position of one value.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Entry {
     pub(super) start: u32,
     pub(super) end: u32,

@@ -189,17 +189,15 @@ impl Escaped<'_> {
 /// whole characters.
 pub(super) fn as_checked_str(bytes: &[u8]) -> &str {
     // For short texts, the startup cost of the SIMD check exceeds its gain.
-    let is_short = bytes.len() < 64;
-    if is_short {
+    if bytes.len() < 64 {
         return std::str::from_utf8(bytes).unwrap_or_default();
     }
     simdutf8::basic::from_utf8(bytes).unwrap_or_default()
 }
 
 pub(super) fn hex4(text: &[u8]) -> Option<u32> {
-    text.get(..4)?
-        .iter()
-        .try_fold(0, |unit, byte| char::from(*byte).to_digit(16).map(|digit| (unit << 4) | digit))
+    let mut digits = text.get(..4)?.iter().map(|byte| char::from(*byte).to_digit(16));
+    digits.try_fold(0, |unit, digit| Some((unit << 4) | digit?))
 }
 
 /// Writes `value` in quotes with only the escapes that JSON requires.

@@ -6,12 +6,9 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::scan;
-use crate::scan::{Entry, Index};
-use crate::text;
-use crate::text::Escaped;
-use crate::work;
-use crate::{Json, JsonKind, SyntaxError};
+use crate::scan::{self, Entry, Index};
+use crate::text::{self, Escaped};
+use crate::{Json, JsonKind, SyntaxError, work};
 
 /// An index of all values in a text. Slices of it share the text's memory.
 #[derive(Clone)]
@@ -41,11 +38,8 @@ impl Tree {
     ) -> Result<Self, SyntaxError> {
         let bytes = text.into();
         if let Err(error) = simdutf8::compat::from_utf8(&bytes) {
-            return Err(SyntaxError::at(
-                &bytes,
-                error.valid_up_to(),
-                "the text is not valid UTF-8",
-            ));
+            let problem = "the text is not valid UTF-8";
+            return Err(SyntaxError::at(&bytes, error.valid_up_to(), problem));
         }
         if u32::try_from(bytes.len()).is_err() {
             return Err(SyntaxError::at(&[], 0, "the text is larger than 4 GiB"));
@@ -106,15 +100,7 @@ pub struct Node<'t> {
 impl<'t> Node<'t> {
     #[inline]
     fn entry(self) -> Entry {
-        let null = Entry {
-            start: 0,
-            end: 0,
-            link: 0,
-            shape: JsonKind::Null,
-            escaped: false,
-            is_key: false,
-        };
-        self.tree.index.entries.get(self.index as usize).copied().unwrap_or(null)
+        self.tree.index.entries.get(self.index as usize).copied().unwrap_or_default()
     }
 
     /// Returns the index of the entry after the value and its descendants.
@@ -183,27 +169,30 @@ impl<'t> Node<'t> {
 
     /// Returns the text of a string.
     pub fn text(self) -> Option<Cow<'t, str>> {
-        match self.escaped() {
-            Some(escaped) => {
-                Some(Cow::Owned(escaped.read(|text| text::as_checked_str(text).to_owned())))
-            }
-            None => self.is_string().then(|| Cow::Borrowed(text::as_checked_str(self.inner()))),
-        }
+        let owned = |text: &[u8]| Cow::Owned(text::as_checked_str(text).to_owned());
+        self.read_string(owned, |text| Cow::Borrowed(text::as_checked_str(text)))
     }
 
     /// Returns the text of a string as shared text.
     pub fn name(self) -> Option<Arc<str>> {
-        match self.escaped() {
-            Some(escaped) => Some(escaped.read(|text| Arc::from(text::as_checked_str(text)))),
-            None => self.is_string().then(|| Arc::from(text::as_checked_str(self.inner()))),
-        }
+        let shared = |text: &[u8]| Arc::from(text::as_checked_str(text));
+        self.read_string(shared, shared)
     }
 
     /// Returns the text of a string as bytes, without a copy if it has no escapes.
     pub fn text_bytes(self) -> Option<Bytes> {
+        self.read_string(Bytes::copy_from_slice, |text| self.tree.bytes.slice_ref(text))
+    }
+
+    /// Converts the text of a string, which is copied only if it contains escapes.
+    fn read_string<T>(
+        self,
+        copied: impl FnOnce(&[u8]) -> T,
+        verbatim: impl FnOnce(&'t [u8]) -> T,
+    ) -> Option<T> {
         match self.escaped() {
-            Some(escaped) => Some(escaped.read(Bytes::copy_from_slice)),
-            None => self.is_string().then(|| self.tree.bytes.slice_ref(self.inner())),
+            Some(escaped) => Some(escaped.read(copied)),
+            None => self.is_string().then(|| verbatim(self.inner())),
         }
     }
 
@@ -284,13 +273,7 @@ impl<'t> Node<'t> {
     /// Returns the member with that name; the last one if the name is duplicated, as most parsers
     /// do.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
-        let mut found = None;
-        for (name, value) in self.members() {
-            if name.is(key) {
-                found = Some(value);
-            }
-        }
-        found
+        self.members().filter(|(name, _)| name.is(key)).last().map(|(_, value)| value)
     }
 
     /// Returns the member with that name unless it is `null`, which always means absent.
@@ -381,63 +364,42 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
-/// Writes sorted members without whitespace. Open containers are kept on an explicit stack, so
-/// depth costs no call stack, and only the members of open objects are collected.
+/// Writes sorted members without whitespace. The remaining values of open containers are kept on an
+/// explicit stack, so depth costs no call stack.
 fn canonical(root: Node<'_>) -> String {
-    enum Open<'t> {
-        Array(Elements<'t>),
-        Object(std::vec::IntoIter<(Node<'t>, Node<'t>)>),
-    }
     let mut out = Vec::new();
-    let mut open: Vec<Open<'_>> = Vec::new();
-    let mut next = Some(root);
-    loop {
-        if let Some(node) = next {
-            match node.shape() {
-                JsonKind::Null | JsonKind::Bool | JsonKind::Number => {
-                    out.extend_from_slice(node.raw());
-                }
-                JsonKind::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
-                JsonKind::Array => {
-                    out.push(b'[');
-                    open.push(Open::Array(node.elements()));
-                }
-                JsonKind::Object => {
-                    out.push(b'{');
-                    let mut members: Vec<_> = node.members().collect();
-                    members.sort_by_key(|(name, _)| name.text());
-                    open.push(Open::Object(members.into_iter()));
-                }
-            }
-        }
-        let Some(innermost) = open.last_mut() else { break };
-        let is_first = matches!(out.last(), Some(b'[' | b'{')) && next.is_some_and(is_container);
-        let (value, end) = match innermost {
-            Open::Array(elements) => (elements.next(), b']'),
-            Open::Object(members) => match members.next() {
-                Some((name, value)) => {
-                    if !is_first {
-                        out.push(b',');
-                    }
-                    text::push_quoted(&mut out, &name.text().unwrap_or_default());
-                    out.push(b':');
-                    next = Some(value);
-                    continue;
-                }
-                None => (None, b'}'),
-            },
-        };
-        if value.is_none() {
-            out.push(end);
+    let outermost: Vec<(Option<Node<'_>>, Node<'_>)> = vec![(None, root)];
+    let mut open = vec![(outermost.into_iter(), None)];
+    while let Some((rest, end)) = open.last_mut() {
+        let Some((name, node)) = rest.next() else {
+            out.extend(*end);
             open.pop();
-        } else if !is_first {
+            continue;
+        };
+        // A string ends with a quote, so these brackets open a container.
+        if !matches!(out.last(), None | Some(b'[' | b'{')) {
             out.push(b',');
         }
-        next = value;
+        if let Some(name) = name {
+            text::push_quoted(&mut out, &name.text().unwrap_or_default());
+            out.push(b':');
+        }
+        match node.shape() {
+            JsonKind::Null | JsonKind::Bool | JsonKind::Number => out.extend_from_slice(node.raw()),
+            JsonKind::String => text::push_quoted(&mut out, &node.text().unwrap_or_default()),
+            JsonKind::Array => {
+                out.push(b'[');
+                let elements: Vec<_> = node.elements().map(|element| (None, element)).collect();
+                open.push((elements.into_iter(), Some(b']')));
+            }
+            JsonKind::Object => {
+                out.push(b'{');
+                let members = node.members().map(|(name, value)| (Some(name), value));
+                let mut members: Vec<_> = members.collect();
+                members.sort_by_key(|(name, _)| name.and_then(Node::text));
+                open.push((members.into_iter(), Some(b'}')));
+            }
+        }
     }
     String::from_utf8(out).unwrap_or_default()
-}
-
-fn is_container(node: Node<'_>) -> bool {
-    node.is_array() || node.is_object()
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 
-use crate::{Json, text};
+use crate::{Json, Name, Node, text};
 
 /// Maximum length in bytes up to which the scratch buffer is reused.
 const LARGE: usize = 64 << 10;
@@ -45,11 +45,7 @@ where
     let values = values.into_iter();
     let size: usize = values.clone().map(|value| value.bytes().len() + 1).sum();
     let mut out = Vec::with_capacity(size + 2);
-    write_array(&mut out, |a| {
-        for value in values {
-            a.raw(value);
-        }
-    });
+    write_array(&mut out, |list| list.extend(values));
     Json::from_trusted(Bytes::from(out))
 }
 
@@ -62,9 +58,9 @@ where
     let members = members.into_iter();
     let size: usize = members.clone().map(|(key, value)| key.len() + value.bytes().len() + 4).sum();
     let mut out = Vec::with_capacity(size + 2);
-    write_object(&mut out, |o| {
+    write_object(&mut out, |out| {
         for (key, value) in members {
-            o.raw(key, value);
+            out.put(key, value);
         }
     });
     Json::from_trusted(Bytes::from(out))
@@ -110,6 +106,41 @@ pub fn push_number(out: &mut Vec<u8>, value: u64) {
     out.get_mut(begin..).unwrap_or_default().reverse();
 }
 
+/// A value that [`Object`] and [`Array`] write.
+pub trait JsonValue {
+    /// Appends the value to the output.
+    fn push_to(self, out: &mut Vec<u8>);
+}
+
+macro_rules! json_values {
+    ($($kind:ty => |$value:ident, $out:ident| $push:expr;)+) => { $(
+        impl JsonValue for $kind {
+            fn push_to(self, $out: &mut Vec<u8>) {
+                let $value = self;
+                $push;
+            }
+        }
+    )+ };
+}
+json_values! {
+    &str => |value, out| text::push_quoted(out, value);
+    &Name => |value, out| text::push_quoted(out, value);
+    u64 => |value, out| push_number(out, value);
+    usize => |value, out| push_number(out, value as u64);
+    i64 => |value, out| out.extend_from_slice(value.to_string().as_bytes());
+    bool => |value, out| out.extend_from_slice(if value { b"true" } else { b"false" });
+    &Json => |value, out| out.extend_from_slice(value.bytes());
+    Node<'_> => |value, out| out.extend_from_slice(value.raw());
+}
+
+/// Builds an object from literal names and [`JsonValue`]s: `object!("type": "text", "text": text)`.
+#[macro_export]
+macro_rules! object {
+    ($($key:literal: $value:expr),+ $(,)?) => {
+        $crate::object(|out| { out$(.put($key, $value))+; })
+    };
+}
+
 /// Writes the members of an object.
 pub struct Object<'o> {
     out: &'o mut Vec<u8>,
@@ -126,48 +157,69 @@ impl Object<'_> {
         self.out
     }
 
-    /// Adds a value that is already JSON.
-    pub fn raw(&mut self, key: &str, value: &Json) -> &mut Self {
-        self.key(key).extend_from_slice(value.bytes());
+    /// Adds a value.
+    pub fn put(&mut self, key: &str, value: impl JsonValue) -> &mut Self {
+        value.push_to(self.key(key));
         self
     }
 
+    /// Adds a value if there is one.
+    pub fn maybe(&mut self, key: &str, value: Option<impl JsonValue>) -> &mut Self {
+        match value {
+            Some(value) => self.put(key, value),
+            None => self,
+        }
+    }
+
+    /// Adds `true` if the flag is set. An absent member means `false`.
+    pub fn flag(&mut self, key: &str, is_set: bool) -> &mut Self {
+        self.maybe(key, is_set.then_some(true))
+    }
+
+    /// Adds a value that is already JSON.
+    pub fn raw(&mut self, key: &str, value: &Json) -> &mut Self {
+        self.put(key, value)
+    }
+
     /// Adds a value from a [`crate::Tree`] verbatim.
-    pub fn node(&mut self, key: &str, value: crate::Node<'_>) -> &mut Self {
-        self.key(key).extend_from_slice(value.raw());
+    pub fn node(&mut self, key: &str, value: Node<'_>) -> &mut Self {
+        self.put(key, value)
+    }
+
+    /// Adds members from a [`crate::Tree`] with their values verbatim.
+    pub fn nodes<'t>(
+        &mut self,
+        members: impl IntoIterator<Item = (Node<'t>, Node<'t>)>,
+    ) -> &mut Self {
+        for (key, value) in members {
+            self.put(&key.text().unwrap_or_default(), value);
+        }
         self
     }
 
     /// Adds a string.
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
-        text::push_quoted(self.key(key), value);
-        self
+        self.put(key, value)
     }
 
     /// Adds a string if there is one.
     pub fn maybe_string(&mut self, key: &str, value: Option<&str>) -> &mut Self {
-        if let Some(value) = value {
-            self.string(key, value);
-        }
-        self
+        self.maybe(key, value)
     }
 
     /// Adds an integer.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
-        push_number(self.key(key), value);
-        self
+        self.put(key, value)
     }
 
     /// Adds `true` or `false`.
     pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
-        self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
-        self
+        self.put(key, value)
     }
 
     /// Adds `null`.
     pub fn null(&mut self, key: &str) -> &mut Self {
-        self.key(key).extend_from_slice(b"null");
-        self
+        self.put(key, &Json::null())
     }
 
     /// Adds an object.
@@ -180,6 +232,29 @@ impl Object<'_> {
     pub fn array(&mut self, key: &str, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
         write_array(self.key(key), fill);
         self
+    }
+
+    /// Adds an array of these values.
+    pub fn list(
+        &mut self,
+        key: &str,
+        values: impl IntoIterator<Item = impl JsonValue>,
+    ) -> &mut Self {
+        self.array(key, |list| list.extend(values))
+    }
+
+    /// Adds an array with one object for each item.
+    pub fn objects<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut fill: impl FnMut(&mut Object<'_>, T),
+    ) -> &mut Self {
+        self.array(key, |list| {
+            for item in items {
+                list.object(|out| fill(out, item));
+            }
+        })
     }
 }
 
@@ -197,28 +272,37 @@ impl Array<'_> {
         self.out
     }
 
-    /// Adds a value that is already JSON.
-    pub fn raw(&mut self, value: &Json) -> &mut Self {
-        self.next().extend_from_slice(value.bytes());
+    /// Adds a value.
+    pub fn push(&mut self, value: impl JsonValue) -> &mut Self {
+        value.push_to(self.next());
         self
     }
 
+    /// Adds these values.
+    pub fn extend(&mut self, values: impl IntoIterator<Item = impl JsonValue>) {
+        for value in values {
+            self.push(value);
+        }
+    }
+
+    /// Adds a value that is already JSON.
+    pub fn raw(&mut self, value: &Json) -> &mut Self {
+        self.push(value)
+    }
+
     /// Adds a value from a [`crate::Tree`] verbatim.
-    pub fn node(&mut self, value: crate::Node<'_>) -> &mut Self {
-        self.next().extend_from_slice(value.raw());
-        self
+    pub fn node(&mut self, value: Node<'_>) -> &mut Self {
+        self.push(value)
     }
 
     /// Adds a string.
     pub fn string(&mut self, value: &str) -> &mut Self {
-        text::push_quoted(self.next(), value);
-        self
+        self.push(value)
     }
 
     /// Adds an integer.
     pub fn number(&mut self, value: u64) -> &mut Self {
-        push_number(self.next(), value);
-        self
+        self.push(value)
     }
 
     /// Adds an object.

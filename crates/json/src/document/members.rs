@@ -2,7 +2,7 @@
 
 use crate as json;
 use crate::document::{
-    Definitions, Fields, InvalidDocument, StringEnum, array_schema, join_variants, type_schema,
+    Definitions, Fields, InvalidDocument, array_schema, type_schema, write_extras,
 };
 use crate::name::Name;
 use crate::number::Number;
@@ -72,9 +72,7 @@ impl<T: RecordMember> RecordMember for Nullable<T> {
     fn schema(definitions: &mut Definitions) -> Json {
         let value = T::schema(definitions);
         json::object(|out| {
-            out.array("anyOf", |list| {
-                list.raw(&value).raw(&type_schema("null"));
-            });
+            out.list("anyOf", [&value, &type_schema("null")]);
         })
     }
 
@@ -86,151 +84,69 @@ impl<T: RecordMember> RecordMember for Nullable<T> {
     }
 
     fn write(&self, out: &mut Object<'_>, key: &str) {
-        match self {
-            Self::Null => {
-                out.null(key);
-            }
-            Self::Value(value) => value.write(out, key),
+        match self.value() {
+            Some(value) => value.write(out, key),
+            None => _ = out.null(key),
         }
     }
 }
 
-impl RecordMember for Name {
-    fn expected() -> String {
-        "a string".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        type_schema("string")
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.text(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.string(key, self);
-    }
-}
-
-impl RecordMember for bool {
-    fn expected() -> String {
-        "true or false".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        type_schema("boolean")
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.bool(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.bool(key, *self);
-    }
-}
-
-impl RecordMember for u64 {
-    fn expected() -> String {
-        "a non-negative whole number".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        json::object(|out| {
-            out.string("type", "integer").number("minimum", 0_u64);
-        })
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.count(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.number(key, *self);
-    }
-}
-
-impl RecordMember for Number {
-    fn expected() -> String {
-        "a number".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        type_schema("number")
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.number(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.raw(key, &self.json());
-    }
-}
-
-/// Any JSON value, verbatim, including `null`.
-impl RecordMember for Json {
-    fn expected() -> String {
-        "any JSON value".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        json::object(|_| {})
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        Ok(fields.get(key).map(Node::json))
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.raw(key, self);
-    }
-}
-
-impl<T: StringEnum> RecordMember for T {
-    fn expected() -> String {
-        format!("one of {}", join_variants::<T>())
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        json::object(|out| {
-            out.string("type", "string").array("enum", |list| {
-                for word in T::ALL {
-                    list.string(word.as_str());
-                }
-            });
-        })
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.string_enum(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.string(key, self.as_str());
-    }
-}
-
-impl RecordMember for Vec<Name> {
-    fn expected() -> String {
-        "an array of strings".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        array_schema(&type_schema("string"))
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.texts(key)
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.array(key, |list| {
-            for text in self {
-                list.string(text);
+macro_rules! record_members {
+    (|$fields:ident, $key:ident, $value:ident, $out:ident|
+        $($kind:ty: $expected:literal, $schema:expr, $read:expr, $write:expr;)+) => { $(
+        impl RecordMember for $kind {
+            fn expected() -> String {
+                $expected.to_owned()
             }
-        });
+
+            fn schema(_: &mut Definitions) -> Json {
+                $schema
+            }
+
+            fn read($fields: &Fields<'_>, $key: &str) -> Result<Option<Self>, InvalidDocument> {
+                $read
+            }
+
+            fn write(&self, $out: &mut Object<'_>, $key: &str) {
+                let $value = self;
+                $write;
+            }
+        }
+    )+ };
+}
+record_members! {
+    |fields, key, value, out|
+    Name: "a string", type_schema("string"), fields.text(key), out.put(key, value);
+    bool: "true or false", type_schema("boolean"), fields.bool(key), out.put(key, *value);
+    u64: "a non-negative whole number", json::object!("type": "integer", "minimum": 0_u64),
+        fields.count(key), out.put(key, *value);
+    Number: "a number", type_schema("number"), fields.number(key), out.put(key, &value.json());
+    // Any value is kept verbatim, including `null`.
+    Json: "any JSON value", json::object(|_| {}),
+        Ok(fields.get(key).map(Node::json)), out.put(key, value);
+    Vec<Name>: "an array of strings", array_schema(&type_schema("string")),
+        fields.texts(key), out.list(key, value);
+    // An object with arbitrary members is kept verbatim and in order.
+    Vec<(Name, Json)>: "an object", type_schema("object"),
+        Ok(fields.object(key)?.map(|inner| inner.extras(&[]))),
+        out.object(key, |out| write_extras(out, value, &[]));
+}
+
+impl<T: DocumentRecord> RecordMember for T {
+    fn expected() -> String {
+        "an object".to_owned()
+    }
+
+    fn schema(definitions: &mut Definitions) -> Json {
+        definitions.reference::<T>()
+    }
+
+    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
+        fields.object(key)?.as_ref().map(T::read).transpose()
+    }
+
+    fn write(&self, out: &mut Object<'_>, key: &str) {
+        out.object(key, |out| T::write(self, out));
     }
 }
 
@@ -251,50 +167,23 @@ impl<T: DocumentRecord> RecordMember for Vec<T> {
     }
 
     fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.array(key, |list| {
-            for record in self {
-                list.object(|out| record.write(out));
-            }
-        });
+        out.objects(key, self, |out, record| record.write(out));
     }
 }
 
-/// An object with arbitrary members, verbatim and in order.
-impl RecordMember for Vec<(Name, Json)> {
-    fn expected() -> String {
-        "an object".to_owned()
-    }
-
-    fn schema(_: &mut Definitions) -> Json {
-        type_schema("object")
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        Ok(fields.object(key)?.map(|inner| inner.extras(&[])))
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.object(key, |out| {
-            for (key, value) in self {
-                out.raw(key, value);
-            }
-        });
-    }
-}
-
-/// Declares a record with the names of its members in the document, in printing order.
+/// Declares records with the names of their members in the document, in printing order.
 ///
 /// A `field: Type` is required and a `field?: Type` is an `Option`. Undeclared members are kept in
 /// `extras` and printed last. `is "plan"` gives the record that `type`, which is printed first. The
 /// doc comments of the members become the descriptions in the JSON Schema.
 #[macro_export]
 macro_rules! record {
-    (
+    ($(
         $(#[$about:meta])*
         $name:ident $(is $tag:literal)? {
             $($(#[doc = $note:literal])* $key:literal => $field:ident $(?: $wanted:ty)? $(: $needed:ty)?,)+
         }
-    ) => {
+    )+) => { $(
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name {
@@ -323,9 +212,7 @@ macro_rules! record {
 
             /// Reads the document. JSON `null` means absent, except in members that accept any
             /// value.
-            pub fn parse(
-                document: &$crate::Json,
-            ) -> Result<Self, $crate::InvalidDocument> {
+            pub fn parse(document: &$crate::Json) -> Result<Self, $crate::InvalidDocument> {
                 let tree = document.tree();
                 let fields = $crate::Fields::from_node(tree.root(), stringify!($name))?;
                 $crate::DocumentRecord::read(&fields)
@@ -351,9 +238,7 @@ macro_rules! record {
                 shape.finish()
             }
 
-            fn read(
-                fields: &$crate::Fields<'_>,
-            ) -> Result<Self, $crate::InvalidDocument> {
+            fn read(fields: &$crate::Fields<'_>) -> Result<Self, $crate::InvalidDocument> {
                 $(fields.expect_string("type", $tag)?;)?
                 Ok(Self {
                     $($field:
@@ -374,29 +259,7 @@ macro_rules! record {
                 $crate::write_extras(out, &self.extras, Self::MEMBERS);
             }
         }
-
-        impl $crate::RecordMember for $name {
-            fn expected() -> String {
-                "an object".to_owned()
-            }
-
-            fn schema(definitions: &mut $crate::Definitions) -> $crate::Json {
-                definitions.reference::<Self>()
-            }
-
-            fn read(
-                fields: &$crate::Fields<'_>,
-                key: &str,
-            ) -> Result<Option<Self>, $crate::InvalidDocument> {
-                let inner = fields.object(key)?;
-                inner.as_ref().map($crate::DocumentRecord::read).transpose()
-            }
-
-            fn write(&self, out: &mut $crate::Object<'_>, key: &str) {
-                out.object(key, |out| $crate::DocumentRecord::write(self, out));
-            }
-        }
-    };
+    )+ };
     (@second $first:literal, $second:expr) => { $second };
     (@second $first:ty, $second:expr) => { $second };
 }

@@ -1,7 +1,7 @@
 //! JSON Schemas of documents, generated from the declarations that read and write them.
 
 use crate as json;
-use crate::document::{DocumentRecord, RecordMember};
+use crate::document::{DocumentRecord, RecordMember, StringEnum};
 use crate::{Json, Object};
 
 /// The schemas of all referenced records, each once, by name.
@@ -19,10 +19,7 @@ impl Definitions {
                 *known = schema;
             }
         }
-        let path = format!("#/$defs/{}", T::NAME);
-        json::object(|out| {
-            out.string("$ref", &path);
-        })
+        json::object!("$ref": &*format!("#/$defs/{}", T::NAME))
     }
 
     /// Builds a complete schema document with all definitions sorted by name.
@@ -32,11 +29,7 @@ impl Definitions {
             out.string("$schema", "https://json-schema.org/draft/2020-12/schema");
             out.string("title", name).string("description", about);
             body(out);
-            out.object("$defs", |out| {
-                for (name, schema) in &self.0 {
-                    out.raw(name, schema);
-                }
-            });
+            out.raw("$defs", &json::object_of(self.0.iter().map(|(name, schema)| (*name, schema))));
         })
     }
 }
@@ -56,10 +49,7 @@ impl<'d> SchemaBuilder<'d> {
 
     /// Adds the constant `type` member.
     pub fn tag(&mut self, tag: &str) {
-        let said = json::object(|out| {
-            out.string("const", tag);
-        });
-        self.members.push(("type", said));
+        self.members.push(("type", json::object!("const": tag)));
         self.required.push("type");
     }
 
@@ -80,42 +70,35 @@ impl<'d> SchemaBuilder<'d> {
         // Doc links make sense only in the source, so their brackets are removed.
         let about = about.trim().replace("[`", "`").replace("`]", "`");
         let described = json::object(|out| {
-            out.string("description", &about);
-            for (name, value) in schema.tree().root().members() {
-                out.node(&name.text().unwrap_or_default(), value);
-            }
+            out.string("description", &about).nodes(schema.tree().root().members());
         });
         self.members.push((key, described));
     }
 
     /// Returns the schema. Unknown members are allowed, because records keep them.
     pub fn finish(self) -> Json {
+        let members = self.members.iter().map(|(name, schema)| (*name, schema));
         json::object(|out| {
-            out.string("type", "object");
-            out.object("properties", |out| {
-                for (name, schema) in &self.members {
-                    out.raw(name, schema);
-                }
-            });
-            out.array("required", |list| {
-                for name in &self.required {
-                    list.string(name);
-                }
-            });
+            out.string("type", "object").raw("properties", &json::object_of(members));
+            out.list("required", self.required);
         })
     }
 }
 
 /// Returns a schema for any value of a JSON type.
 pub fn type_schema(kind: &str) -> Json {
-    json::object(|out| {
-        out.string("type", kind);
-    })
+    json::object!("type": kind)
 }
 
 /// Returns a schema for an array of `items`.
 pub fn array_schema(items: &Json) -> Json {
+    json::object!("type": "array", "items": items)
+}
+
+/// Returns a schema for the strings of an enum.
+pub fn enum_schema<T: StringEnum>() -> Json {
+    let words = T::ALL.iter().map(|word| word.as_str());
     json::object(|out| {
-        out.string("type", "array").raw("items", items);
+        out.string("type", "string").list("enum", words);
     })
 }
