@@ -36,13 +36,13 @@ pub fn allowed_addresses(
     name: &str,
     found: Vec<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, BlockedAddress> {
-    let (refused, kept): (Vec<SocketAddr>, Vec<SocketAddr>) =
+    let (blocked, allowed): (Vec<SocketAddr>, Vec<SocketAddr>) =
         found.into_iter().partition(|address| is_blocked(address.ip()));
-    match refused.first() {
-        Some(address) if kept.is_empty() => {
+    match blocked.first() {
+        Some(address) if allowed.is_empty() => {
             Err(BlockedAddress(format!("{} ({name})", address.ip())))
         }
-        _ => Ok(kept),
+        _ => Ok(allowed),
     }
 }
 

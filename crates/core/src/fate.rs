@@ -1,6 +1,6 @@
 //! The outcome of a Call for each Item and each Seal. No content is dropped without a report.
 
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 use crate::name::ItemId;
 
@@ -45,8 +45,8 @@ impl std::fmt::Display for Disposition {
         match self {
             Disposition::Kept => f.write_str("kept"),
             Disposition::Restored(evidence) => write!(f, "restored: {evidence}"),
-            Disposition::Reshaped(how) => write!(f, "reshaped: {how}"),
-            Disposition::Elided(why) => write!(f, "elided: {why}"),
+            Disposition::Reshaped(kind) => write!(f, "reshaped: {kind}"),
+            Disposition::Elided(reason) => write!(f, "elided: {reason}"),
         }
     }
 }
@@ -78,87 +78,53 @@ impl std::fmt::Display for Evidence {
     }
 }
 
-/// The way in which content was reshaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReshapeKind {
-    /// Encoded for another wire.
-    OtherWire,
-    /// Replaced by a documented placeholder.
-    StandIn,
-    /// Sent without ids, because their counterparts are missing.
-    IdsDropped,
-    /// Joined with the neighbouring Item.
-    Merged,
-    /// Structure was converted to text.
-    Flattened,
-    /// Sent as in an earlier request, although the content has changed since.
-    Frozen,
-    /// Wrapped in the `<thought>` envelope.
-    Enveloped,
-    /// Placed under the side-channel key of the request.
-    SideChannel,
-}
-
-impl std::fmt::Display for ReshapeKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ReshapeKind::OtherWire => "encoded for another wire",
-            ReshapeKind::StandIn => "replaced by a documented placeholder",
-            ReshapeKind::IdsDropped => "ids dropped",
-            ReshapeKind::Merged => "merged with its neighbour",
-            ReshapeKind::Flattened => "flattened to text",
-            ReshapeKind::Frozen => "sent as before",
-            ReshapeKind::Enveloped => "in a thought envelope",
-            ReshapeKind::SideChannel => "in the side channel",
-        })
+words! {
+    /// The way in which content was reshaped.
+    ReshapeKind {
+        /// Encoded for another wire.
+        OtherWire = "encoded for another wire",
+        /// Replaced by a documented placeholder.
+        StandIn = "replaced by a documented placeholder",
+        /// Sent without ids, because their counterparts are missing.
+        IdsDropped = "ids dropped",
+        /// Joined with the neighbouring Item.
+        Merged = "merged with its neighbour",
+        /// Structure was converted to text.
+        Flattened = "flattened to text",
+        /// Sent as in an earlier request, although the content has changed since.
+        Frozen = "sent as before",
+        /// Wrapped in the `<thought>` envelope.
+        Enveloped = "in a thought envelope",
+        /// Placed under the side-channel key of the request.
+        SideChannel = "in the side channel",
     }
-}
 
-/// The reason why content was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ElisionReason {
-    /// Another provider or endpoint issued the Seal.
-    Foreign,
-    /// Another account owns the Seal.
-    OtherAccount,
-    /// The target model cannot read Seals of that family.
-    OtherModel,
-    /// The content before the Seal has changed.
-    PrefixChanged,
-    /// The Thought has no Seal, and the wire accepts only sealed ones.
-    Unsigned,
-    /// The stream ended before the content was complete.
-    Cut,
-    /// The content differs from what the provider issued.
-    Altered,
-    /// A summary replaces the Item.
-    Covered,
-    /// The content was erased on request.
-    Forgotten,
-    /// The retention period has passed.
-    Expired,
-    /// The wire cannot express the content.
-    NotOnThisWire,
-    /// The caller's policy excludes the content.
-    ByPolicy,
-}
-
-impl std::fmt::Display for ElisionReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ElisionReason::Foreign => "foreign: another provider issued it",
-            ElisionReason::OtherAccount => "owned by another account",
-            ElisionReason::OtherModel => "the model cannot read it",
-            ElisionReason::PrefixChanged => "the content before it changed",
-            ElisionReason::Unsigned => "unsigned",
-            ElisionReason::Cut => "truncated stream",
-            ElisionReason::Altered => "altered",
-            ElisionReason::Covered => "covered by a summary",
-            ElisionReason::Forgotten => "forgotten",
-            ElisionReason::Expired => "expired",
-            ElisionReason::NotOnThisWire => "not supported by this wire",
-            ElisionReason::ByPolicy => "by policy",
-        })
+    /// The reason why content was not sent.
+    ElisionReason {
+        /// Another provider or endpoint issued the Seal.
+        Foreign = "foreign: another provider issued it",
+        /// Another account owns the Seal.
+        OtherAccount = "owned by another account",
+        /// The target model cannot read Seals of that family.
+        OtherModel = "the model cannot read it",
+        /// The content before the Seal has changed.
+        PrefixChanged = "the content before it changed",
+        /// The Thought has no Seal, and the wire accepts only sealed ones.
+        Unsigned = "unsigned",
+        /// The stream ended before the content was complete.
+        Cut = "truncated stream",
+        /// The content differs from what the provider issued.
+        Altered = "altered",
+        /// A summary replaces the Item.
+        Covered = "covered by a summary",
+        /// The content was erased on request.
+        Forgotten = "forgotten",
+        /// The retention period has passed.
+        Expired = "expired",
+        /// The wire cannot express the content.
+        NotOnThisWire = "not supported by this wire",
+        /// The caller's policy excludes the content.
+        ByPolicy = "by policy",
     }
 }
 

@@ -34,7 +34,7 @@ impl ReasoningFormat {
         }
     }
 
-    /// The format of reasoning whose source did not specify one.
+    /// Returns the format of reasoning whose source did not specify one.
     pub fn unknown() -> Self {
         Self::Other(Name::from("unknown"))
     }

@@ -44,9 +44,7 @@ impl Identity {
             || ((has_only_name(self) || has_only_name(other))
                 && self.representation == other.representation)
     }
-}
 
-impl Identity {
     /// Reads a string, which sets both names, or an object `{"identifier", "representation"}` with
     /// both members required. The error names the member below `path`.
     pub fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {

@@ -1,11 +1,12 @@
 //! One part of one message. The list is flat, with message boundaries as data on each Item, because
 //! signatures belong to parts.
 
+use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_json::{Json, Label, Name};
+use throughline_json::{Json, Label, Name, words};
 
 use crate::identity::Identity;
 use crate::name::{CallId, Digest, ItemId, Wire};
@@ -64,17 +65,7 @@ impl Item {
 
     /// Returns the tool call, if the Item is one.
     pub fn call(&self) -> Option<&ToolCall> {
-        match &self.body {
-            Body::Call(call) => Some(call),
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        }
+        if let Body::Call(call) = &self.body { Some(call) } else { None }
     }
 
     /// Returns the part as received, if the Item came from the given wire.
@@ -112,19 +103,32 @@ impl ItemPosition {
     }
 }
 
-/// The role of a speaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The system prompt.
-    System,
-    /// OpenAI's developer role, ranked between system and user.
-    Developer,
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool result.
-    Tool,
+words! {
+    /// The role of a speaker.
+    Role {
+        /// The system prompt.
+        System = "system",
+        /// OpenAI's developer role, ranked between system and user.
+        Developer = "developer",
+        /// The user.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+        /// A tool result.
+        Tool = "tool",
+    }
+
+    /// The outcome of a tool call.
+    Outcome {
+        /// The call succeeded.
+        Ok = "ok",
+        /// The call failed with an error message.
+        Error = "error",
+        /// The outcome was lost in a crash.
+        Unknown = "unknown",
+        /// A person or a policy denied the call.
+        Denied = "denied",
+    }
 }
 
 /// The content of an Item.
@@ -159,34 +163,21 @@ impl Body {
     /// Copies the content into its own memory, so that it no longer keeps a larger buffer alive.
     #[must_use]
     pub fn detached(&self) -> Self {
-        match self {
-            Body::Media(media) => Body::Media(media.detached()),
-            Body::Call(ToolCall { id, wire_id, name, args, custom }) => Body::Call(ToolCall {
-                id: id.clone(),
-                wire_id: wire_id.clone(),
-                name: Arc::clone(name),
-                args: args.detached(),
-                custom: *custom,
-            }),
-            Body::Result(ToolResult { call, wire_id, name, outcome, parts }) => {
-                Body::Result(ToolResult {
-                    call: call.clone(),
-                    wire_id: wire_id.clone(),
-                    name: name.clone(),
-                    outcome: *outcome,
-                    parts: parts.iter().map(Part::detached).collect(),
-                })
-            }
+        let mut body = self.clone();
+        match &mut body {
+            Body::Media(media) => media.detach(),
+            Body::Call(call) => call.args = call.args.detached(),
+            Body::Result(result) => result.parts.iter_mut().for_each(Part::detach),
             Body::Thought(thought) => {
-                let payload = thought.payload.as_ref().map(Json::detached);
-                Body::Thought(Thought { payload, ..thought.clone() })
+                thought.payload = thought.payload.as_ref().map(Json::detached)
             }
             Body::Text(_)
             | Body::Hosted(_)
             | Body::Compaction
             | Body::Summary { .. }
-            | Body::Unknown => self.clone(),
+            | Body::Unknown => {}
         }
+        body
     }
 }
 
@@ -234,27 +225,13 @@ pub enum Part {
 }
 
 impl Part {
-    fn detached(&self) -> Self {
+    fn detach(&mut self) {
         match self {
-            Part::Text(_) => self.clone(),
-            Part::Value(json) => Part::Value(json.detached()),
-            Part::Media(media) => Part::Media(media.detached()),
-            Part::Unknown(wire, json) => Part::Unknown(wire.clone(), json.detached()),
+            Part::Text(_) => {}
+            Part::Value(json) | Part::Unknown(_, json) => *json = json.detached(),
+            Part::Media(media) => media.detach(),
         }
     }
-}
-
-/// The outcome of a tool call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// The call succeeded.
-    Ok,
-    /// The call failed with an error message.
-    Error,
-    /// The outcome was lost in a crash.
-    Unknown,
-    /// A person or a policy denied the call.
-    Denied,
 }
 
 /// A step that the provider ran.
@@ -292,13 +269,9 @@ pub enum Media {
 }
 
 impl Media {
-    fn detached(&self) -> Self {
-        match self {
-            Media::Inline { mime, base64 } => {
-                let base64 = Bytes::copy_from_slice(base64);
-                Media::Inline { mime: Arc::clone(mime), base64 }
-            }
-            Media::Remote { .. } => self.clone(),
+    fn detach(&mut self) {
+        if let Media::Inline { base64, .. } = self {
+            *base64 = Bytes::copy_from_slice(base64);
         }
     }
 
@@ -363,57 +336,17 @@ impl ItemId {
     /// Builds an id from a position: `2.0`, prefixed with the id of the reply that contains the
     /// Item.
     pub fn from_position(reply: &str, place: ItemPosition) -> Self {
-        // Every Item of every request needs an id, so the digits are formatted without a heap
-        // allocation.
-        let mut digits = Digits::default();
-        digits.push(place.part);
-        digits.push_dot();
-        digits.push(place.message);
-        if reply.is_empty() {
-            return Self(Name::from(digits.as_str()));
+        let ItemPosition { message, part } = place;
+        if !reply.is_empty() {
+            return Self::from(format!("{reply}.{message}.{part}"));
         }
-        Self(Name::from([reply, ".", digits.as_str()].concat()))
-    }
-}
-
-/// Formats dot-separated numbers from right to left.
-struct Digits {
-    text: [u8; 24],
-    start: usize,
-}
-
-impl Default for Digits {
-    fn default() -> Self {
-        Self { text: [0; 24], start: 24 }
-    }
-}
-
-impl Digits {
-    fn push_byte(&mut self, byte: u8) {
-        self.start = self.start.saturating_sub(1);
-        if let Some(place) = self.text.get_mut(self.start) {
-            *place = byte;
-        }
-    }
-
-    fn push(&mut self, mut number: u32) {
-        loop {
-            self.push_byte(b'0' + u8::try_from(number % 10).unwrap_or_default());
-            number /= 10;
-            if number == 0 {
-                return;
-            }
-        }
-    }
-
-    fn push_dot(&mut self) {
-        self.push_byte(b'.');
-    }
-
-    fn as_str(&self) -> &str {
-        self.text
-            .get(self.start..)
-            .and_then(|text| std::str::from_utf8(text).ok())
-            .unwrap_or_default()
+        // Every Item of every request needs an id, so the digits are formatted on the stack.
+        let mut text = [0; 24];
+        let mut rest = text.as_mut_slice();
+        // Two 32-bit numbers and a dot always fit.
+        let _fits = write!(rest, "{message}.{part}");
+        let length = 24 - rest.len();
+        let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());
+        Self(Name::from(text.unwrap_or_default()))
     }
 }

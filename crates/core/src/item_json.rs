@@ -57,7 +57,6 @@ use throughline_json::{self as json, Fields, InvalidDocument, Json, Name, Tree};
 use crate::item::Item;
 
 mod back_refs;
-mod enums;
 mod message_split;
 mod read;
 mod write;

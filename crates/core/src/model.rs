@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 use jiff::Timestamp;
-use throughline_json::Name;
+use throughline_json::{Name, StringEnum as _, words};
 
 use crate::call::Call;
 use crate::fate::{Fate, Warning};
@@ -52,7 +52,7 @@ pub struct ModelStream {
 
 impl std::fmt::Debug for ModelStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Saying").field("fates", &self.fates.len()).finish_non_exhaustive()
+        f.debug_struct("ModelStream").field("fates", &self.fates.len()).finish_non_exhaustive()
     }
 }
 
@@ -73,49 +73,26 @@ impl ModelError {
     }
 }
 
-/// The kind of a model failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ModelErrorKind {
-    /// A temporary provider failure: a 5xx, a broken connection, or a timeout.
-    Transient,
-    /// The provider's rate limit was exceeded.
-    RateLimit,
-    /// The circuit breaker is open after repeated failures.
-    CircuitOpen,
-    /// The answer does not match the required schema.
-    Schema,
-    /// The provider refuses the request, or the model does not exist; a retry cannot help.
-    Other,
+words! {
+    /// The kind of a model failure.
+    ModelErrorKind {
+        /// A temporary provider failure: a 5xx, a broken connection, or a timeout.
+        Transient = "5xx-transient",
+        /// The provider's rate limit was exceeded.
+        RateLimit = "rate-limit",
+        /// The circuit breaker is open after repeated failures.
+        CircuitOpen = "circuit-open",
+        /// The answer does not match the required schema.
+        Schema = "schema-fail",
+        /// The provider refuses the request, or the model does not exist; a retry cannot help.
+        Other = "unknown",
+    }
 }
 
 impl ModelErrorKind {
-    /// Returns the documented name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ModelErrorKind::Transient => "5xx-transient",
-            ModelErrorKind::RateLimit => "rate-limit",
-            ModelErrorKind::CircuitOpen => "circuit-open",
-            ModelErrorKind::Schema => "schema-fail",
-            ModelErrorKind::Other => "unknown",
-        }
-    }
-
     /// Parses the documented name.
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [
-            ModelErrorKind::Transient,
-            ModelErrorKind::RateLimit,
-            ModelErrorKind::CircuitOpen,
-            ModelErrorKind::Schema,
-            ModelErrorKind::Other,
-        ];
-        all.into_iter().find(|kind| kind.as_str() == word)
-    }
-}
-
-impl std::fmt::Display for ModelErrorKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use throughline_json::{Label, Name};
 
 /// The name of a provider protocol. The set is open: other crates can add codecs with new names.
@@ -69,3 +70,19 @@ text_id!(ItemId, CallId);
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
+
+/// Encodes bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Decodes hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Bytes> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    pairs.collect::<Option<Vec<u8>>>().map(Bytes::from)
+}

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 use crate::name::Wire;
 
@@ -247,33 +247,18 @@ pub enum ForcedTools {
     Refused,
 }
 
-/// When a provider requires its reasoning back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contract {
-    /// Never; reasoning that is sent back is used or ignored.
-    #[default]
-    Stateless,
-    /// In a turn that called tools.
-    RequiredWithTools,
-    /// In every request.
-    AlwaysRequired,
-}
-
-impl Contract {
-    /// Returns the configured name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Contract::Stateless => "stateless",
-            Contract::RequiredWithTools => "required_with_tools",
-            Contract::AlwaysRequired => "always_required",
-        }
-    }
-}
-
-impl std::fmt::Display for Contract {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+words! {
+    /// When a provider requires its reasoning back, from the weakest contract to the strictest.
+    #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Contract {
+        /// Never; reasoning that is sent back is used or ignored.
+        #[default]
+        Stateless = "stateless",
+        /// In a turn that called tools.
+        RequiredWithTools = "required_with_tools",
+        /// In every request.
+        AlwaysRequired = "always_required",
     }
 }
 

@@ -42,14 +42,11 @@ impl ReplayPolicy {
     /// envelope, and the envelope distinguishes the Thought from the model's own output.
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
-        let who = &thought.identity.representation;
         let is_mine = thought.identity.is_same(&self.me);
         let kind = if is_mine { "self-reasoning" } else { "peer-reasoning" };
-        let when = thought
-            .record
-            .as_deref()
-            .map_or_else(String::new, |record| format!(" createdAt=\"{}\"", record.created_at));
-        let from = attribute(who);
+        let when = thought.record.as_deref().map(|record| record.created_at);
+        let when = when.map_or_else(String::new, |time| format!(" createdAt=\"{time}\""));
+        let from = attribute(&thought.identity.representation);
         let content = &thought.content;
         let inner = format!(
             "<thought_{nonce} kind=\"{kind}\" from=\"{from}\"{when}>\n{content}\n</thought_{nonce}>"

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 pub use crate::store::batch::{
     Append, Batch, ForkPoint, LogKind, LogOpening, NewRecord, PendingRequest, Receipt,
@@ -152,8 +152,7 @@ pub trait Store: Send + Sync {
     fn probe(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let (tenant, log) = (Tenant::from("throughline-probe"), LogId::from("probe"));
-            let lease = self.lease(&tenant, &log, "probe", Duration::from_millis(1)).await;
-            match lease {
+            match self.lease(&tenant, &log, "probe", Duration::from_millis(1)).await {
                 Ok(_) | Err(StoreError::Held { .. }) => Ok(()),
                 Err(error) => Err(error),
             }
@@ -309,31 +308,15 @@ pub struct PendingEntry {
     pub status: PendingStatus,
 }
 
-/// The status of a request to a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PendingStatus {
-    /// Waiting for an answer.
-    Open,
-    /// Decided; a request can be decided only once.
-    Taken,
-    /// Expired without a decision.
-    Expired,
-}
-
-impl PendingStatus {
-    /// Returns the stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PendingStatus::Open => "open",
-            PendingStatus::Taken => "taken",
-            PendingStatus::Expired => "expired",
-        }
-    }
-}
-
-impl std::fmt::Display for PendingStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+words! {
+    /// The status of a request to a person.
+    PendingStatus {
+        /// Waiting for an answer.
+        Open = "open",
+        /// Decided; a request can be decided only once.
+        Taken = "taken",
+        /// Expired without a decision.
+        Expired = "expired",
     }
 }
 

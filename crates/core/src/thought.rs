@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use throughline_json::{Json, Name};
+use throughline_json::{Json, Name, words};
 
 use crate::format::ReasoningFormat;
 use crate::identity::Identity;
@@ -84,34 +84,25 @@ pub trait TokenCounter: Send + Sync {
     fn count(&self, text: &str) -> u64;
 }
 
-/// The kind of reasoning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ThoughtKind {
-    /// The reasoning itself.
-    Text,
-    /// The provider's summary of the reasoning.
-    Summary,
-    /// Nothing readable.
-    Encrypted,
-}
+words! {
+    /// The kind of reasoning.
+    ThoughtKind {
+        /// The reasoning itself.
+        Text = "text",
+        /// The provider's summary of the reasoning.
+        Summary = "summary",
+        /// Nothing readable.
+        Encrypted = "encrypted",
+    }
 
-/// Whether reasoning came from a reasoning model or from prompting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ReasoningSource {
-    /// Native reasoning.
-    ReasonerModel,
-    /// Prompted reasoning.
-    #[default]
-    NonReasonerModel,
-}
-
-impl ReasoningSource {
-    /// Returns the documented name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ReasoningSource::ReasonerModel => "reasoner_model",
-            ReasoningSource::NonReasonerModel => "non_reasoner_model",
-        }
+    /// Whether reasoning came from a reasoning model or from prompting.
+    #[derive(Default)]
+    ReasoningSource {
+        /// Native reasoning.
+        ReasonerModel = "reasoner_model",
+        /// Prompted reasoning.
+        #[default]
+        NonReasonerModel = "non_reasoner_model",
     }
 }
 

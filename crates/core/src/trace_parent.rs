@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::name::{hex, unhex};
+
 /// A span of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
@@ -45,29 +47,14 @@ impl TraceParent {
 impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = u8::from(self.is_sampled);
-        write!(f, "00-{}-{}-{flags:02x}", Hex(&self.trace), Hex(&self.span))
-    }
-}
-
-struct Hex<'b>(&'b [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "00-{}-{}-{flags:02x}", hex(&self.trace), hex(&self.span))
     }
 }
 
 /// Decodes exactly `N` bytes from lower-case hexadecimal digits.
 fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() != 2 * N || !text.bytes().all(is_digit) {
-        return None;
-    }
-    let mut out = [0; N];
-    for (place, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(out)
+    let is_lower_case = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    unhex(text).filter(|_| is_lower_case)?.as_ref().try_into().ok()
 }
 
 #[cfg(test)]

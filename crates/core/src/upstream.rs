@@ -57,7 +57,7 @@ pub struct UpstreamRequest {
 impl std::fmt::Debug for UpstreamRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Queries and headers may contain keys, so only names are printed.
-        f.debug_struct("Outgoing")
+        f.debug_struct("UpstreamRequest")
             .field("endpoint", &self.endpoint)
             .field("model", &self.model)
             .field("method", &self.method)
@@ -90,7 +90,7 @@ impl UpstreamResponse {
 
 impl std::fmt::Debug for UpstreamResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer")
+        f.debug_struct("UpstreamResponse")
             .field("status", &self.status)
             .field("headers", &names(&self.headers))
             .finish_non_exhaustive()

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use throughline_json::{self as json, Json, JsonKind, Name, Node};
 
+use crate::name::{hex, unhex};
+
 /// Minimum length in bytes of a text that is searched inside other strings.
 const LONG: usize = 32;
 /// The minimum length of a joined piece, and the maximum gap between two pieces, in bytes.
@@ -59,9 +61,7 @@ impl<'t> StringIndex<'t> {
     pub(super) fn bytes(&self, bytes: &[u8]) -> Json {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.text(text),
-            Err(_) => json::object(|out| {
-                out.string("hex", &hex(bytes));
-            }),
+            Err(_) => json::object!("hex": &*hex(bytes)),
         }
     }
 
@@ -71,9 +71,7 @@ impl<'t> StringIndex<'t> {
         let found = found.filter(|(json, _)| json.bytes().len() < value.bytes().len() + 7);
         match found.filter(|(_, cost)| self.reading.spend(*cost)) {
             Some((reference, _)) => reference,
-            None => json::object(|out| {
-                out.raw("is", value);
-            }),
+            None => json::object!("is": value),
         }
     }
 
@@ -96,23 +94,22 @@ impl<'t> StringIndex<'t> {
     /// Finds a string that equals the text.
     fn whole(&self, text: &str) -> Option<CostedReference> {
         let (root, node) = (self.root?, *self.by_text.get(text)?);
-        let pointer = pointer(root, node)?;
-        Some((reference(&pointer, None, None), cost(root, node)))
+        Some((reference(&pointer(root, node)?, None, None), cost(root, node)))
     }
 
     /// Finds a string that contains the text.
     fn within(&self, text: &str) -> Option<CostedReference> {
         let root = self.root?;
-        let longer = self.strings.iter().filter(|(said, _)| said.len() > text.len());
+        let longer = self.strings.iter().filter(|(string, _)| string.len() > text.len());
         let mut longer = longer.filter(|_| text.len() >= LONG);
-        let (node, from, to) = longer.find_map(|(said, node)| {
-            let is_affordable = self.searching.spend(said.len());
-            let from = memmem::find(said.as_bytes(), text.as_bytes()).filter(|_| is_affordable)?;
+        let (node, from, to) = longer.find_map(|(string, node)| {
+            let is_affordable = self.searching.spend(string.len());
+            let from =
+                memmem::find(string.as_bytes(), text.as_bytes()).filter(|_| is_affordable)?;
             let to = from + text.len();
-            Some((*node, from, (to < said.len()).then_some(to)))
+            Some((*node, from, (to < string.len()).then_some(to)))
         })?;
-        let pointer = pointer(root, node)?;
-        Some((reference(&pointer, Some(from), to), cost(root, node)))
+        Some((reference(&pointer(root, node)?, Some(from), to), cost(root, node)))
     }
 
     /// Composes the text from consecutive strings with short gaps between them.
@@ -120,21 +117,22 @@ impl<'t> StringIndex<'t> {
         let root = self.root.filter(|_| text.len() >= LONG)?;
         let (mut rest, mut total, mut found) = (text, 0, false);
         let pieces = json::array(|out| {
-            for (said, node) in self.strings.iter().filter(|(said, _)| said.len() >= PIECE_MIN_LEN)
+            for (string, node) in
+                self.strings.iter().filter(|(string, _)| string.len() >= PIECE_MIN_LEN)
             {
-                if rest.is_empty() || !self.searching.spend(said.len()) {
+                if rest.is_empty() || !self.searching.spend(string.len()) {
                     break;
                 }
-                let stands = |gap: &usize| {
-                    rest.get(*gap..).is_some_and(|behind| behind.starts_with(&**said))
+                let follows = |gap: &usize| {
+                    rest.get(*gap..).is_some_and(|after| after.starts_with(&**string))
                 };
-                let gap = (0..=GAP).find(stands);
+                let gap = (0..=GAP).find(follows);
                 let Some((gap, pointer)) = gap.zip(pointer(root, *node)) else { continue };
                 if let Some(between) = rest.get(..gap).filter(|between| !between.is_empty()) {
                     out.string(between);
                 }
                 out.raw(&reference(&pointer, None, None));
-                rest = rest.get(gap + said.len()..).unwrap_or_default();
+                rest = rest.get(gap + string.len()..).unwrap_or_default();
                 total += cost(root, *node);
                 found = true;
             }
@@ -142,10 +140,7 @@ impl<'t> StringIndex<'t> {
                 out.string(rest);
             }
         });
-        let joined = json::object(|out| {
-            out.raw("joined", &pieces);
-        });
-        found.then_some((joined, total))
+        found.then(|| (json::object!("joined": &pieces), total))
     }
 
     fn value_at(&self, value: &Json) -> Option<CostedReference> {
@@ -158,21 +153,14 @@ impl<'t> StringIndex<'t> {
     fn value_in(&self, value: &Json) -> Option<CostedReference> {
         let (root, node) = (self.root?, *self.by_text.get(value.as_str())?);
         let pointer = pointer(root, node)?;
-        let reference = json::object(|out| {
-            out.string("in", &pointer);
-        });
-        Some((reference, cost(root, node)))
+        Some((json::object!("in": &*pointer), cost(root, node)))
     }
 }
 
 /// Writes `[pointer]`, `[pointer, from]` or `[pointer, from, to]`.
 fn reference(pointer: &str, from: Option<usize>, to: Option<usize>) -> Json {
-    json::array(|out| {
-        out.string(pointer);
-        for bound in [from, to].into_iter().flatten() {
-            out.number(bound as u64);
-        }
-    })
+    let bounds = [from, to].into_iter().flatten();
+    json::array(|out| out.string(pointer).extend(bounds.map(|bound| bound as u64)))
 }
 
 /// Returns the JSON pointer from a value to a descendant; `None` if a duplicate member name hides
@@ -240,9 +228,8 @@ impl<'t> ReferenceResolver<'t> {
             return Ok(name);
         }
         let bytes = self.bytes(node)?;
-        let text =
-            std::str::from_utf8(&bytes).map_err(|_| "must be text, but splits a character")?;
-        Ok(Name::from(text))
+        let text = std::str::from_utf8(&bytes).map(Name::from);
+        text.map_err(|_| "must be text, but splits a character")
     }
 
     /// Reads bytes that are usually text.
@@ -266,8 +253,7 @@ impl<'t> ReferenceResolver<'t> {
             return Ok(value.json());
         }
         if let Some(pointer) = node.get("in").and_then(Node::text) {
-            let text =
-                self.at(&pointer)?.text_bytes().ok_or("points at a value that is not a string")?;
+            let text = self.bytes_at(&pointer)?;
             return Json::parse(text).map_err(|_| "points at a string that is not JSON");
         }
         let pointer = node.elements().next().and_then(Node::text);
@@ -317,20 +303,4 @@ impl<'t> ReferenceResolver<'t> {
         }
         Ok(Bytes::from(joined))
     }
-}
-
-/// Encodes bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// Decodes hexadecimal digits.
-pub(super) fn unhex(text: &str) -> Option<Bytes> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    pairs.collect::<Option<Vec<u8>>>().map(Bytes::from)
 }

@@ -149,7 +149,7 @@ impl<'t> MessageStrings<'t> {
     /// Whether no string between the parts repeats content of a part.
     fn are_disjoint(&self, items: &[Item]) -> bool {
         let repeats = |text: &str| {
-            let holds = |said: &str| said.len() > 1 && text.contains(said);
+            let holds = |content: &str| content.len() > 1 && text.contains(content);
             text.len() > MAX_STRING_LEN
                 || self.inside.contains(text)
                 || items.iter().filter_map(Item::visible).any(holds)
@@ -165,26 +165,17 @@ impl MessageShare<'_> {
 
     pub(super) fn write(&self, out: &mut Object<'_>) {
         out.object(KEY, |out| {
-            if self.of != 1 {
-                out.number("of", self.of as u64);
-            }
-            if self.part != 0 {
-                out.number("part", self.part as u64);
-            }
-            out.maybe_string("first", self.first.map(|first| &*first.0));
+            let unless = |default: usize, count: usize| (count != default).then_some(count as u64);
+            out.maybe("of", unless(1, self.of)).maybe("part", unless(0, self.part));
+            out.maybe("first", self.first.map(|first| &first.0));
             match &self.keeps {
                 EnvelopeShare::Glue { stands, before, after } => {
-                    if *stands != self.part {
-                        out.number("stands", *stands as u64);
-                    }
-                    let said = |text: &'_ str| !text.is_empty();
-                    out.maybe_string("before", Some(*before).filter(|text| said(text)));
-                    out.maybe_string("after", Some(*after).filter(|text| said(text)));
+                    out.maybe("stands", unless(self.part, *stands));
+                    out.maybe("before", Some(*before).filter(|text| !text.is_empty()));
+                    out.maybe("after", Some(*after).filter(|text| !text.is_empty()));
                 }
                 EnvelopeShare::Whole(envelope) => {
-                    if envelope.parts != self.of {
-                        out.number("parts", envelope.parts as u64);
-                    }
+                    out.maybe("parts", unless(self.of, envelope.parts));
                     out.raw("whole", &envelope.json);
                 }
                 EnvelopeShare::Nothing => {}
@@ -215,11 +206,10 @@ pub(super) fn read(
     fields: &Fields<'_>,
     item: &Item,
 ) -> Result<Option<MessagePiece>, InvalidDocument> {
-    let Some(node) = fields.present(KEY) else { return Ok(None) };
-    if item.native.is_none() {
+    if fields.present(KEY).is_some() && item.native.is_none() {
         return Err(fields.error(KEY, "requires the native part, but `json` is missing"));
     }
-    let fields = Fields::from_node(node, fields.path(KEY))?;
+    let Some(fields) = fields.object(KEY)? else { return Ok(None) };
     let count = |key: &str| -> Result<Option<usize>, InvalidDocument> {
         Ok(fields.count(key)?.map(|count| usize::try_from(count).unwrap_or(usize::MAX)))
     };
@@ -258,22 +248,18 @@ impl MessageAssembler {
         items: &mut [Item],
         fields: &Fields<'_>,
     ) -> Result<(), InvalidDocument> {
-        let Some(piece) = piece else {
+        if piece.as_ref().is_none_or(|piece| piece.part == 0) {
+            self.reset();
+        }
+        let continues = |piece: &MessagePiece| {
+            let first = self.pieces.first();
+            piece.part == self.pieces.len()
+                && first.is_none_or(|first| first.first == piece.first && first.of == piece.of)
+        };
+        let Some(piece) = piece.filter(continues) else {
             self.reset();
             return Ok(());
         };
-        if piece.part == 0 {
-            self.reset();
-        }
-        let goes_on = piece.part == self.pieces.len()
-            && self
-                .pieces
-                .first()
-                .is_none_or(|first| first.first == piece.first && first.of == piece.of);
-        if !goes_on {
-            self.reset();
-            return Ok(());
-        }
         let of = piece.of;
         self.pieces.push(piece);
         if self.pieces.len() < of {
@@ -281,9 +267,8 @@ impl MessageAssembler {
         }
         let start = items.len().saturating_sub(of);
         let items = items.get_mut(start..).unwrap_or_default();
-        let envelope = self
-            .envelope(items)
-            .ok_or_else(|| fields.error(KEY, "does not form a message with the parts before it"))?;
+        let problem = "does not form a message with the parts before it";
+        let envelope = self.envelope(items).ok_or_else(|| fields.error(KEY, problem))?;
         let envelope = Arc::new(envelope);
         for native in items.iter_mut().filter_map(|item| item.native.as_mut()) {
             native.envelope = Some(Arc::clone(&envelope));

@@ -13,8 +13,8 @@ use crate::item::{
     ToolResult,
 };
 use crate::item_json::VERSION;
-use crate::item_json::back_refs::{ReferenceResolver, unhex};
-use crate::name::{CallId, Digest, ItemId, Wire};
+use crate::item_json::back_refs::ReferenceResolver;
+use crate::name::{CallId, Digest, ItemId, Wire, unhex};
 use crate::origin::Origin;
 use crate::seal::{Seal, SealBinding};
 use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
@@ -42,39 +42,26 @@ impl StoredItemReader {
         let [message, part] = numbers(fields, "at")?;
         let narrow = |number| u32::try_from(number).map_err(|_| fields.error("at", "is too large"));
         let place = ItemPosition { message: narrow(message)?, part: narrow(part)? };
-        let native = native(fields)?;
+        let mut native = native(fields)?;
         let wire = native.as_ref().map(|native| native.wire.clone());
-        let origin = match fields.present("origin") {
-            Some(node) => Some(self.origin(fields, "origin", node, wire.as_ref())?),
-            None => None,
-        };
+        let origin = fields.present("origin");
+        let origin = origin.map(|node| self.origin(fields, "origin", node, wire.as_ref()));
+        let origin = origin.transpose()?;
         let source = ReferenceResolver::new(native.as_ref().and_then(|_| fields.get("json")));
         let mut context =
             ReadContext { source, origin: origin.as_ref(), wire: wire.as_ref(), reader: self };
         let body = context.body(fields)?;
-        let mut seals = Vec::new();
-        for seal in fields.list("seals")? {
-            seals.push(context.seal(&seal)?);
+        let seals = fields.list("seals")?;
+        let seals = seals.iter().map(|seal| context.seal(seal)).collect::<ItemResult<_>>()?;
+        if let Some(native) = &mut native {
+            native.id = context.maybe_text(fields, "native_id")?;
         }
-        let native = match native {
-            Some(native) => {
-                Some(NativePart { id: context.maybe_text(fields, "native_id")?, ..native })
-            }
-            None => None,
-        };
         let id = fields.text("id")?.map_or_else(|| ItemId::from_position("", place), ItemId);
         let role = required(fields, "role", fields.string_enum("role")?)?;
         let ephemeral = fields.bool("ephemeral")?.unwrap_or(false);
-        let author = self.author(fields)?;
+        let author = identity(fields, "author")?;
+        let author = author.map(|author| share_with_last(&mut self.last_author, author));
         Ok(Item { id, place, role, body, seals, native, origin, author, ephemeral })
-    }
-
-    fn author(&mut self, fields: &Fields<'_>) -> ItemResult<Option<Arc<Identity>>> {
-        let Some(author) = identity(fields, "author")? else { return Ok(None) };
-        Ok(Some(match &self.last_author {
-            Some(last) if **last == author => Arc::clone(last),
-            Some(_) | None => Arc::clone(self.last_author.insert(Arc::new(author))),
-        }))
     }
 
     fn origin(
@@ -85,12 +72,9 @@ impl StoredItemReader {
         native: Option<&Wire>,
     ) -> ItemResult<Arc<Origin>> {
         let mut names = node.elements();
-        let mut next = || match names.next() {
-            Some(name) if name.is_null() => Ok(None),
-            Some(name) => match name.name() {
-                Some(name) => Ok(Some(name)),
-                None => Err(fields.error(key, "must be a list of names")),
-            },
+        let invalid = || fields.error(key, "must be a list of names");
+        let mut next = || match names.next().filter(|name| !name.is_null()) {
+            Some(name) => name.name().map(Some).ok_or_else(invalid),
             None => Ok(None),
         };
         let missing = || fields.error(key, "must name provider, endpoint, account, model, family");
@@ -103,10 +87,15 @@ impl StoredItemReader {
             wire.ok_or_else(|| fields.error(key, "names no wire, and there is no native part"))?;
         let routed = next()?;
         let origin = Origin { provider, endpoint, account, wire, asked, answered, family, routed };
-        match &self.last {
-            Some(last) if **last == origin => Ok(Arc::clone(last)),
-            Some(_) | None => Ok(Arc::clone(self.last.insert(Arc::new(origin)))),
-        }
+        Ok(share_with_last(&mut self.last, origin))
+    }
+}
+
+/// Returns the last value if it equals this one, so that consecutive equal values share memory.
+fn share_with_last<T: PartialEq>(last: &mut Option<Arc<T>>, value: T) -> Arc<T> {
+    match last.as_ref().filter(|last| ***last == value) {
+        Some(last) => Arc::clone(last),
+        None => Arc::clone(last.insert(Arc::new(value))),
     }
 }
 
@@ -136,29 +125,23 @@ impl<'t> ReadContext<'_, 't> {
         self.source.value(node).map_err(|problem| fields.error(key, problem))
     }
 
+    fn maybe_value(&self, fields: &Fields<'t>, key: &str) -> ItemResult<Option<Json>> {
+        fields.present(key).map(|node| self.value(fields, key, node)).transpose()
+    }
+
     fn required_value(&self, fields: &Fields<'t>, key: &str) -> ItemResult<Json> {
-        self.value(fields, key, required(fields, key, fields.present(key))?)
+        required(fields, key, self.maybe_value(fields, key)?)
     }
 
     fn body(&mut self, fields: &Fields<'t>) -> ItemResult<Body> {
-        const BODIES: [&str; 9] = [
-            "text",
-            "media",
-            "thought",
-            "call",
-            "result",
-            "hosted",
-            "compaction",
-            "summary",
-            "unknown",
-        ];
-        let mut found = BODIES.into_iter().filter(|key| fields.present(key).is_some());
+        const BODIES: &str =
+            "text, media, thought, call, result, hosted, compaction, summary, unknown";
+        let mut found = BODIES.split(", ").filter(|key| fields.present(key).is_some());
         let (Some(key), None) = (found.next(), found.next()) else {
-            let problem = format!("must be the Item's only body, and one of {}", BODIES.join(", "));
+            let problem = format!("must be the Item's only body, and one of {BODIES}");
             return Err(fields.error("body", problem));
         };
-        let inner =
-            || Fields::from_node(required(fields, key, fields.present(key))?, fields.path(key));
+        let inner = || required(fields, key, fields.object(key)?);
         Ok(match key {
             "text" => Body::Text(self.text(fields, key)?),
             "media" => Body::Media(self.media(&inner()?)?),
@@ -181,16 +164,7 @@ impl<'t> ReadContext<'_, 't> {
             Some(name) => ReasoningFormat::Other(name),
             None => ReasoningFormat::new(&fields.required_text("format")?),
         };
-        let payload = match fields.present("payload") {
-            Some(node) => Some(self.value(fields, "payload", node)?),
-            None => None,
-        };
-        let record = match fields.present("record") {
-            Some(node) => {
-                Some(Box::new(self.record(&Fields::from_node(node, fields.path("record"))?)?))
-            }
-            None => None,
-        };
+        let record = fields.object("record")?.map(|record| self.record(&record).map(Box::new));
         Ok(Thought {
             content: self.text(fields, "text")?,
             kind: fields.string_enum("kind")?.unwrap_or(ThoughtKind::Text),
@@ -199,17 +173,16 @@ impl<'t> ReadContext<'_, 't> {
             index: fields.count("index")?,
             source: fields.string_enum("source")?.unwrap_or(ReasoningSource::ReasonerModel),
             identity: identity(fields, "identity")?.unwrap_or_default(),
-            payload,
+            payload: self.maybe_value(fields, "payload")?,
             replay_compatibility: self.maybe_text(fields, "replay")?,
-            record,
+            record: record.transpose()?,
         })
     }
 
     fn record(&self, fields: &Fields<'t>) -> ItemResult<ThoughtRecord> {
         let instant = |key: &str| -> ItemResult<Option<Timestamp>> {
-            let Some(text) = fields.text(key)? else { return Ok(None) };
-            let read = text.parse().map_err(|_| fields.error(key, "must be a timestamp"));
-            read.map(Some)
+            let invalid = |_| fields.error(key, "must be a timestamp");
+            fields.text(key)?.map(|text| text.parse().map_err(invalid)).transpose()
         };
         let created_at = required(fields, "created_at", instant("created_at")?)?;
         let mut extras = Vec::new();
@@ -250,16 +223,13 @@ impl<'t> ReadContext<'_, 't> {
     fn result(&mut self, fields: &Fields<'t>) -> ItemResult<ToolResult> {
         let wire_id = self.maybe_text(fields, "wire_id")?;
         let call = self.maybe_text(fields, "call")?.or_else(|| wire_id.clone());
-        let mut parts = Vec::new();
-        for part in fields.list("parts")? {
-            parts.push(self.part(&part)?);
-        }
+        let parts = fields.list("parts")?;
         Ok(ToolResult {
             call: CallId(required(fields, "call", call)?),
             wire_id,
             name: self.maybe_text(fields, "name")?,
             outcome: fields.string_enum("outcome")?.unwrap_or(Outcome::Ok),
-            parts,
+            parts: parts.iter().map(|part| self.part(part)).collect::<ItemResult<_>>()?,
         })
     }
 
@@ -267,8 +237,7 @@ impl<'t> ReadContext<'_, 't> {
         if let Some(text) = self.maybe_text(fields, "text")? {
             return Ok(Part::Text(text));
         }
-        if let Some(media) = fields.present("media") {
-            let media = Fields::from_node(media, fields.path("media"))?;
+        if let Some(media) = fields.object("media")? {
             return Ok(Part::Media(self.media(&media)?));
         }
         if fields.present("unknown").is_none() {
@@ -347,8 +316,7 @@ fn native(fields: &Fields<'_>) -> ItemResult<Option<NativePart>> {
 }
 
 fn identity(fields: &Fields<'_>, key: &str) -> ItemResult<Option<Identity>> {
-    let Some(node) = fields.present(key) else { return Ok(None) };
-    let fields = Fields::from_node(node, fields.path(key))?;
+    let Some(fields) = fields.object(key)? else { return Ok(None) };
     let identifier = match fields.get("number") {
         Some(number) => Identifier::Number(number.json()),
         None => Identifier::Text(fields.required_text("identifier")?.to_string().into()),

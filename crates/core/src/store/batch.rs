@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 use crate::store::{Fence, LogId, NewVaultTurn, Tenant};
 
@@ -152,45 +152,30 @@ pub struct LogOpening {
 }
 
 impl LogOpening {
-    /// A new Thread without history.
+    /// Describes a new Thread without history.
     pub fn thread() -> Self {
         Self { kind: LogKind::Thread, of: None, fork: None }
     }
 
-    /// A Thread that shares another's history up to `at`.
+    /// Describes a Thread that shares another's history up to `at`.
     pub fn fork(log: impl Into<LogId>, at: u64) -> Self {
         let fork = Some(ForkPoint { log: log.into(), at });
         Self { kind: LogKind::Thread, of: None, fork }
     }
 
-    /// A Run on a Thread.
+    /// Describes a Run on a Thread.
     pub fn run(of: impl Into<LogId>) -> Self {
         Self { kind: LogKind::Run, of: Some(of.into()), fork: None }
     }
 }
 
-/// The kind of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LogKind {
-    /// A conversation.
-    Thread,
-    /// An execution of the agent loop, or a gateway call.
-    Run,
-}
-
-impl LogKind {
-    /// Returns the stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LogKind::Thread => "thread",
-            LogKind::Run => "run",
-        }
-    }
-}
-
-impl std::fmt::Display for LogKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+words! {
+    /// The kind of a log.
+    LogKind {
+        /// A conversation.
+        Thread = "thread",
+        /// An execution of the agent loop, or a gateway call.
+        Run = "run",
     }
 }
 

@@ -44,7 +44,7 @@ impl<F: Fold> FoldedLog<F> {
         let Some(head) = store.log(tenant, log).await? else {
             return Err(StoreError::NotFound { what: "log", name: log.0.clone() });
         };
-        let mut folded = Self::empty();
+        let mut folded = Self::default();
         if let Some(checkpoint) = store.checkpoint(tenant, log, head.last).await?
             && let Some(bytes) = checkpoint.content.bytes()
         {
@@ -106,10 +106,6 @@ impl<F: Fold> FoldedLog<F> {
     pub fn checkpoint_written(&mut self, seq: u64, bytes: u64) {
         (self.checkpoint, self.saved, self.since) = (seq, bytes, 0);
         self.last = self.last.max(seq);
-    }
-
-    fn empty() -> Self {
-        Self { state: F::default(), last: 0, checkpoint: 0, since: 0, saved: 0, stale: false }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 /// An error of a request to a provider. Messages contain neither keys nor addresses with keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,24 +83,15 @@ pub enum UpstreamError {
     },
 }
 
-/// The phase of a request that timed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TimeoutPhase {
-    /// Connecting.
-    Connecting,
-    /// Waiting for the first byte of the response.
-    FirstByte,
-    /// Waiting for the next byte of the response.
-    NextByte,
-}
-
-impl std::fmt::Display for TimeoutPhase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            TimeoutPhase::Connecting => "to connect",
-            TimeoutPhase::FirstByte => "to start its response",
-            TimeoutPhase::NextByte => "to continue its response",
-        })
+words! {
+    /// The phase of a request that timed out.
+    TimeoutPhase {
+        /// Connecting.
+        Connecting = "to connect",
+        /// Waiting for the first byte of the response.
+        FirstByte = "to start its response",
+        /// Waiting for the next byte of the response.
+        NextByte = "to continue its response",
     }
 }
 
