@@ -164,16 +164,8 @@ impl RedactionPolicy {
     /// the policy has its own patterns. A later event contains the complete text.
     pub fn redact_run_event(&self, event: &RunEvent) -> Json {
         let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
-        let document = match event {
-            RunEvent::Thought(thought) if looks && thought.phase == ThoughtPhase::Delta => {
-                let text = thought.text.as_ref().map(|_| REDACTED.into());
-                ThoughtEvent { text, ..thought.clone() }.json()
-            }
-            RunEvent::Stream(piece) if looks => {
-                StreamEvent { text: REDACTED.into(), ..piece.clone() }.json()
-            }
-            whole => whole.json(),
-        };
+        let piece = Some(event).filter(|_| looks).and_then(without_piece);
+        let document = piece.unwrap_or_else(|| event.json());
         self.redact_event(&event.name(), &document).into_owned()
     }
 
@@ -198,4 +190,16 @@ impl RedactionPolicy {
     fn active_thought_patterns(&self) -> Vec<&Pattern> {
         self.thinking_patterns.iter().chain(self.active_secret_patterns()).collect()
     }
+}
+
+/// Returns the document of a stream piece without its text; `None` for all other events.
+fn without_piece(event: &RunEvent) -> Option<Json> {
+    if let RunEvent::Thought(thought) = event
+        && thought.phase == ThoughtPhase::Delta
+    {
+        let text = thought.text.as_ref().map(|_| REDACTED.into());
+        return Some(ThoughtEvent { text, ..thought.clone() }.json());
+    }
+    let RunEvent::Stream(piece) = event else { return None };
+    Some(StreamEvent { text: REDACTED.into(), ..piece.clone() }.json())
 }

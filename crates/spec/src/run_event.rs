@@ -6,22 +6,68 @@
 
 mod events;
 
-pub use crate::run_event::events::{
-    CancelledEvent, EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition,
-    GuardrailEvent, GuardrailPhase, HandoffEvent, LimitEvent, MessageEvent, MetadataEvent,
-    PlanEvent, PlanOperation, PlanSource, ProgressEvent, ReflectionEvent, ReplayEvent,
-    RunStatusEvent, StreamEvent, SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent,
-    ThoughtEvent, ThoughtPhase, ToolApprovalEvent, ToolApprovalEventStatus, ToolCallEvent,
-    ToolCallPhase, TurnEvent, TurnPhase, UsageEvent, UserQuestionEvent, UserQuestionEventStatus,
-};
+pub use crate::run_event::events::*;
 
 use std::borrow::Cow;
 
 use throughline_json::{self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json};
 
-/// One event of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunEvent {
+/// Declares [`RunEvent`] with one variant for each record of an event.
+macro_rules! run_events {
+    ($($(#[$about:meta])* $variant:ident($event:ident $(in $container:ident)?),)+) => {
+        /// One event of a run.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum RunEvent {
+            $($(#[$about])* $variant(run_events!(@payload $event $(in $container)?)),)+
+            /// An event of another type, verbatim.
+            Unknown(Json),
+        }
+
+        impl RunEvent {
+            /// Parses the document: an object with a `type`. An invalid event of a known type is an
+            /// error; unknown types are kept.
+            pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
+                let tree = document.tree();
+                let kind = Fields::from_node(tree.root(), "RunEvent")?.required_text("type")?;
+                Ok(match &*kind {
+                    $($event::TYPE => {
+                        let fields = Fields::from_node(tree.root(), stringify!($event))?;
+                        Self::$variant(<$event as DocumentRecord>::read(&fields)?.into())
+                    })+
+                    _ => Self::Unknown(document.clone()),
+                })
+            }
+
+            /// Returns the document as JSON.
+            pub fn json(&self) -> Json {
+                match self {
+                    $(Self::$variant(event) => event.json(),)+
+                    Self::Unknown(event) => event.clone(),
+                }
+            }
+
+            /// Returns the event's `type`, which sinks filter by and policies redact by.
+            pub fn name(&self) -> Cow<'static, str> {
+                match self {
+                    $(Self::$variant(_) => $event::TYPE.into(),)+
+                    Self::Unknown(event) => {
+                        let name = event.tree().root().text_of("type").map(Cow::into_owned);
+                        name.unwrap_or_default().into()
+                    }
+                }
+            }
+
+            /// Returns the `type` and the schema of each known event.
+            fn known(definitions: &mut Definitions) -> Vec<(&'static str, Json)> {
+                vec![$(($event::TYPE, definitions.reference::<$event>()),)+]
+            }
+        }
+    };
+    (@payload $event:ident) => { $event };
+    (@payload $event:ident in $container:ident) => { $container<$event> };
+}
+
+run_events! {
     /// A tool started, returned, failed or was skipped.
     ToolCall(ToolCallEvent),
     /// A tool call waits for a person's approval, or was decided.
@@ -31,7 +77,7 @@ pub enum RunEvent {
     /// The plan was read or changed.
     Plan(PlanEvent),
     /// Older messages were summarised.
-    Summarization(Box<SummarizationEvent>),
+    Summarization(SummarizationEvent in Box),
     /// The agent gave its final answer.
     FinalAnswer(FinalAnswerEvent),
     /// Usage and limits of the run.
@@ -65,175 +111,24 @@ pub enum RunEvent {
     /// The Fates of a request's Items and Seals.
     Replay(ReplayEvent),
     /// Usage and cost of a turn and of the run so far.
-    Usage(Box<UsageEvent>),
-    /// An event of another type, verbatim.
-    Unknown(Json),
+    Usage(UsageEvent in Box),
 }
 
 impl RunEvent {
-    /// Parses the document: an object with a `type`. An invalid event of a known type is an error;
-    /// unknown types are kept.
-    pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
-        let tree = document.tree();
-        let kind = Fields::from_node(tree.root(), "RunEvent")?.required_text("type")?;
-        let fields = |name: &str| Fields::from_node(tree.root(), name);
-        Ok(match &*kind {
-            ToolCallEvent::TYPE => Self::ToolCall(DocumentRecord::read(&fields("ToolCallEvent")?)?),
-            ToolApprovalEvent::TYPE => {
-                Self::ToolApproval(DocumentRecord::read(&fields("ToolApprovalEvent")?)?)
-            }
-            UserQuestionEvent::TYPE => {
-                Self::UserQuestion(DocumentRecord::read(&fields("UserQuestionEvent")?)?)
-            }
-            PlanEvent::TYPE => Self::Plan(DocumentRecord::read(&fields("PlanEvent")?)?),
-            SummarizationEvent::TYPE => {
-                Self::Summarization(Box::new(DocumentRecord::read(&fields("SummarizationEvent")?)?))
-            }
-            FinalAnswerEvent::TYPE => {
-                Self::FinalAnswer(DocumentRecord::read(&fields("FinalAnswerEvent")?)?)
-            }
-            MetadataEvent::TYPE => Self::Metadata(DocumentRecord::read(&fields("MetadataEvent")?)?),
-            HandoffEvent::TYPE => Self::Handoff(DocumentRecord::read(&fields("HandoffEvent")?)?),
-            GuardrailEvent::TYPE => {
-                Self::Guardrail(DocumentRecord::read(&fields("GuardrailEvent")?)?)
-            }
-            ProgressEvent::TYPE => Self::Progress(DocumentRecord::read(&fields("ProgressEvent")?)?),
-            StreamEvent::TYPE => Self::Stream(DocumentRecord::read(&fields("StreamEvent")?)?),
-            CancelledEvent::TYPE => {
-                Self::Cancelled(DocumentRecord::read(&fields("CancelledEvent")?)?)
-            }
-            SubagentEvent::TYPE => Self::Subagent(DocumentRecord::read(&fields("SubagentEvent")?)?),
-            ReflectionEvent::TYPE => {
-                Self::Reflection(DocumentRecord::read(&fields("ReflectionEvent")?)?)
-            }
-            RunStatusEvent::TYPE => Self::Run(DocumentRecord::read(&fields("RunStatusEvent")?)?),
-            TurnEvent::TYPE => Self::Turn(DocumentRecord::read(&fields("TurnEvent")?)?),
-            MessageEvent::TYPE => Self::Message(DocumentRecord::read(&fields("MessageEvent")?)?),
-            ThoughtEvent::TYPE => Self::Thought(DocumentRecord::read(&fields("ThoughtEvent")?)?),
-            LimitEvent::TYPE => Self::Limit(DocumentRecord::read(&fields("LimitEvent")?)?),
-            GateEvent::TYPE => Self::Gate(DocumentRecord::read(&fields("GateEvent")?)?),
-            ReplayEvent::TYPE => Self::Replay(DocumentRecord::read(&fields("ReplayEvent")?)?),
-            UsageEvent::TYPE => {
-                Self::Usage(Box::new(DocumentRecord::read(&fields("UsageEvent")?)?))
-            }
-            _ => Self::Unknown(document.clone()),
-        })
-    }
-
-    /// Returns the document as JSON.
-    pub fn json(&self) -> Json {
-        match self {
-            Self::ToolCall(event) => event.json(),
-            Self::ToolApproval(event) => event.json(),
-            Self::UserQuestion(event) => event.json(),
-            Self::Plan(event) => event.json(),
-            Self::Summarization(event) => event.json(),
-            Self::FinalAnswer(event) => event.json(),
-            Self::Metadata(event) => event.json(),
-            Self::Handoff(event) => event.json(),
-            Self::Guardrail(event) => event.json(),
-            Self::Progress(event) => event.json(),
-            Self::Stream(event) => event.json(),
-            Self::Cancelled(event) => event.json(),
-            Self::Subagent(event) => event.json(),
-            Self::Reflection(event) => event.json(),
-            Self::Run(event) => event.json(),
-            Self::Turn(event) => event.json(),
-            Self::Message(event) => event.json(),
-            Self::Thought(event) => event.json(),
-            Self::Limit(event) => event.json(),
-            Self::Gate(event) => event.json(),
-            Self::Replay(event) => event.json(),
-            Self::Usage(event) => event.json(),
-            Self::Unknown(event) => event.clone(),
-        }
-    }
-
     /// Returns the JSON Schema of all events.
     pub fn schema() -> Json {
         let mut definitions = Definitions::default();
-        let known = [
-            (ToolCallEvent::TYPE, definitions.reference::<ToolCallEvent>()),
-            (ToolApprovalEvent::TYPE, definitions.reference::<ToolApprovalEvent>()),
-            (UserQuestionEvent::TYPE, definitions.reference::<UserQuestionEvent>()),
-            (PlanEvent::TYPE, definitions.reference::<PlanEvent>()),
-            (SummarizationEvent::TYPE, definitions.reference::<SummarizationEvent>()),
-            (FinalAnswerEvent::TYPE, definitions.reference::<FinalAnswerEvent>()),
-            (MetadataEvent::TYPE, definitions.reference::<MetadataEvent>()),
-            (HandoffEvent::TYPE, definitions.reference::<HandoffEvent>()),
-            (GuardrailEvent::TYPE, definitions.reference::<GuardrailEvent>()),
-            (ProgressEvent::TYPE, definitions.reference::<ProgressEvent>()),
-            (StreamEvent::TYPE, definitions.reference::<StreamEvent>()),
-            (CancelledEvent::TYPE, definitions.reference::<CancelledEvent>()),
-            (SubagentEvent::TYPE, definitions.reference::<SubagentEvent>()),
-            (ReflectionEvent::TYPE, definitions.reference::<ReflectionEvent>()),
-            (RunStatusEvent::TYPE, definitions.reference::<RunStatusEvent>()),
-            (TurnEvent::TYPE, definitions.reference::<TurnEvent>()),
-            (MessageEvent::TYPE, definitions.reference::<MessageEvent>()),
-            (ThoughtEvent::TYPE, definitions.reference::<ThoughtEvent>()),
-            (LimitEvent::TYPE, definitions.reference::<LimitEvent>()),
-            (GateEvent::TYPE, definitions.reference::<GateEvent>()),
-            (ReplayEvent::TYPE, definitions.reference::<ReplayEvent>()),
-            (UsageEvent::TYPE, definitions.reference::<UsageEvent>()),
-        ];
+        let known = Self::known(&mut definitions);
+        let names = json::array(|list| list.extend(known.iter().map(|(name, _)| *name)));
+        let unknown = json::object!("type": "string", "not": &json::object!("enum": &names));
         let other = json::object(|out| {
             out.string("description", "An event of another type, verbatim.");
-            out.string("type", "object").object("properties", |out| {
-                out.object("type", |out| {
-                    out.string("type", "string").object("not", |out| {
-                        out.array("enum", |list| {
-                            for (name, _) in &known {
-                                list.string(name);
-                            }
-                        });
-                    });
-                });
-            });
-            out.array("required", |list| {
-                list.string("type");
-            });
+            out.string("type", "object").raw("properties", &json::object!("type": &unknown));
+            out.list("required", ["type"]);
         });
         let about = "One event of a run. Undeclared members are kept.";
         definitions.document("RunEvent", about, |out| {
-            out.array("oneOf", |list| {
-                for (_, schema) in &known {
-                    list.raw(schema);
-                }
-                list.raw(&other);
-            });
+            out.list("oneOf", known.iter().map(|(_, schema)| schema).chain([&other]));
         })
-    }
-
-    /// Returns the event's `type`, which sinks filter by and policies redact by.
-    pub fn name(&self) -> Cow<'static, str> {
-        let name = match self {
-            Self::ToolCall(_) => ToolCallEvent::TYPE,
-            Self::ToolApproval(_) => ToolApprovalEvent::TYPE,
-            Self::UserQuestion(_) => UserQuestionEvent::TYPE,
-            Self::Plan(_) => PlanEvent::TYPE,
-            Self::Summarization(_) => SummarizationEvent::TYPE,
-            Self::FinalAnswer(_) => FinalAnswerEvent::TYPE,
-            Self::Metadata(_) => MetadataEvent::TYPE,
-            Self::Handoff(_) => HandoffEvent::TYPE,
-            Self::Guardrail(_) => GuardrailEvent::TYPE,
-            Self::Progress(_) => ProgressEvent::TYPE,
-            Self::Stream(_) => StreamEvent::TYPE,
-            Self::Cancelled(_) => CancelledEvent::TYPE,
-            Self::Subagent(_) => SubagentEvent::TYPE,
-            Self::Reflection(_) => ReflectionEvent::TYPE,
-            Self::Run(_) => RunStatusEvent::TYPE,
-            Self::Turn(_) => TurnEvent::TYPE,
-            Self::Message(_) => MessageEvent::TYPE,
-            Self::Thought(_) => ThoughtEvent::TYPE,
-            Self::Limit(_) => LimitEvent::TYPE,
-            Self::Gate(_) => GateEvent::TYPE,
-            Self::Replay(_) => ReplayEvent::TYPE,
-            Self::Usage(_) => UsageEvent::TYPE,
-            Self::Unknown(event) => {
-                let name = event.tree().root().text_of("type").map(Cow::into_owned);
-                return name.unwrap_or_default().into();
-            }
-        };
-        name.into()
     }
 }

@@ -149,15 +149,13 @@ impl RunFold {
         match event {
             RunEvent::Turn(event) => self.turn(at, event),
             RunEvent::Thought(event) => {
-                let change = self.answer();
                 self.thought(event);
-                change
+                self.answer()
             }
             RunEvent::Stream(_) | RunEvent::Usage(_) => self.answer(),
             RunEvent::Replay(event) => {
-                let change = self.answer();
                 self.replay(event);
-                change
+                self.answer()
             }
             RunEvent::ToolCall(event) => {
                 self.tool(event);

@@ -15,20 +15,13 @@ mod tool_execution;
 
 use throughline_json::{Definitions, Json, Name, Nullable, record};
 
-pub use crate::state::approval::{PendingToolApproval, ToolApprovalResolution, ToolApprovalStatus};
-pub use crate::state::memory::{
-    MemoryFact, MemoryScope, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord,
-};
-pub use crate::state::plan::{Plan, PlanStepRecord, PlanStepStatus};
-pub use crate::state::question::{
-    PendingUserQuestion, QuestionTool, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
-    UserQuestionOption, UserQuestionResolution, UserQuestionStatus,
-};
-pub use crate::state::reflection::{ReflectionRecord, ReflectionUsage};
-pub use crate::state::thread_state::{StateChange, ThreadState};
-pub use crate::state::tool_execution::{
-    ToolExecution, ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy,
-};
+pub use crate::state::approval::*;
+pub use crate::state::memory::*;
+pub use crate::state::plan::*;
+pub use crate::state::question::*;
+pub use crate::state::reflection::*;
+pub use crate::state::thread_state::*;
+pub use crate::state::tool_execution::*;
 
 use crate::view::Message;
 
@@ -73,9 +66,7 @@ impl SmartState {
         definitions.reference::<UserQuestionResolution>();
         let about = "The state of an agent's run. Undeclared members are kept.";
         definitions.document("SmartState", about, |out| {
-            for (name, value) in state.tree().root().members() {
-                out.node(&name.text().unwrap_or_default(), value);
-            }
+            out.nodes(state.tree().root().members());
         })
     }
 

@@ -10,13 +10,8 @@ mod message_items;
 mod raw_thought;
 mod replay_audit;
 
-pub use crate::view::details::{DetailMeta, ReasoningItem, parse_details, print_details};
-pub use crate::view::letta::{
-    HiddenReasoningMessage, HiddenState, LettaHeader, LettaReasoning, ReasoningMessage,
-};
-pub use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
-pub use crate::view::raw_thought::{InvalidThought, RawThought, raw_thought_json};
-pub use crate::view::replay_audit::{
-    OpenRouterReasoningCodec, ReasoningCodec, ReplayAudit, ReplayContract, ReplayTurn,
-    ReplayViolation, audit_replay,
-};
+pub use crate::view::details::*;
+pub use crate::view::letta::*;
+pub use crate::view::message::*;
+pub use crate::view::raw_thought::*;
+pub use crate::view::replay_audit::*;

@@ -35,25 +35,21 @@ impl RedactionPolicy {
     /// Returns the document without empty lists and default values.
     pub fn json(&self) -> Json {
         json::object(|out| {
-            write_texts(out, "keys", self.keys.iter().map(|key| &**key));
+            if !self.keys.is_empty() {
+                out.list("keys", &self.keys);
+            }
             write_patterns(out, "patterns", &self.patterns);
             if !self.fields.is_empty() {
                 out.object("fields", |out| {
                     for (key, paths) in &self.fields {
-                        out.array(key, |list| {
-                            for path in paths {
-                                list.string(path);
-                            }
-                        });
+                        out.list(key, paths);
                     }
                 });
             }
             write_patterns(out, "emitPatterns", &self.emit_patterns);
             write_patterns(out, "thinkingPatterns", &self.thinking_patterns);
             write_patterns(out, "secretPatterns", &self.secret_patterns);
-            if !self.built_in_secrets {
-                out.bool("builtInSecrets", false);
-            }
+            out.maybe("builtInSecrets", (!self.built_in_secrets).then_some(false));
         })
     }
 }
@@ -69,23 +65,13 @@ fn patterns(fields: &Fields<'_>, key: &str) -> Result<Vec<Pattern>, InvalidDocum
 }
 
 fn paths(fields: &Fields<'_>) -> Result<Vec<(Name, Vec<Name>)>, InvalidDocument> {
-    let Some(node) = fields.present("fields") else { return Ok(Vec::new()) };
-    let inner = Fields::from_node(node, fields.path("fields"))?;
+    let Some(inner) = fields.object("fields")? else { return Ok(Vec::new()) };
     let names = inner.entries().map(|(key, _, _)| key);
     names.map(|key| Ok((key.clone(), inner.texts(&key)?.unwrap_or_default()))).collect()
 }
 
-fn write_texts<'t>(out: &mut Object<'_>, key: &str, texts: impl Iterator<Item = &'t str>) {
-    let mut texts = texts.peekable();
-    if texts.peek().is_some() {
-        out.array(key, |list| {
-            for text in texts {
-                list.string(text);
-            }
-        });
-    }
-}
-
 fn write_patterns(out: &mut Object<'_>, key: &str, patterns: &[Pattern]) {
-    write_texts(out, key, patterns.iter().map(Pattern::as_str));
+    if !patterns.is_empty() {
+        out.list(key, patterns.iter().map(Pattern::as_str));
+    }
 }

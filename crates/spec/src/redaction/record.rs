@@ -6,8 +6,8 @@ use bytes::Bytes;
 use throughline_core::{kind, pack_events, split_pack};
 use throughline_json::{self as json, Json};
 
-use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction};
-use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
+use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction, without_piece};
+use crate::run_event::RunEvent;
 
 impl RedactionPolicy {
     /// Redacts the content of a stored record; `None` if nothing has to change.
@@ -32,19 +32,15 @@ impl RedactionPolicy {
         if *self == Self::nothing() {
             return Cow::Borrowed(event);
         }
-        match RunEvent::parse(event) {
-            Ok(RunEvent::Thought(thought)) if thought.phase == ThoughtPhase::Delta => {
-                let text = thought.text.as_ref().map(|_| REDACTED.into());
-                Cow::Owned(ThoughtEvent { text, ..thought }.json())
+        if let Ok(parsed) = RunEvent::parse(event) {
+            if let Some(piece) = without_piece(&parsed) {
+                return Cow::Owned(piece);
             }
-            Ok(RunEvent::Stream(piece)) => {
-                Cow::Owned(StreamEvent { text: REDACTED.into(), ..piece }.json())
+            if self.emit_patterns.iter().any(|name| name.is_match(&parsed.name())) {
+                return Cow::Owned(json::string(REDACTED));
             }
-            Ok(whole) if self.emit_patterns.iter().any(|name| name.is_match(&whole.name())) => {
-                Cow::Owned(json::string(REDACTED))
-            }
-            Ok(_) | Err(_) => self.redact_json(event, ThoughtRedaction::Anywhere),
         }
+        self.redact_json(event, ThoughtRedaction::Anywhere)
     }
 
     fn redact_content(&self, content: &Bytes) -> Option<Bytes> {

@@ -26,6 +26,110 @@ words! {
         /// The tool was skipped because a limit was reached.
         Skipped = "skipped",
     }
+
+    /// The status of an approval.
+    ToolApprovalEventStatus {
+        /// The approval waits for a decision.
+        Pending = "pending",
+        /// The tool may run.
+        Approved = "approved",
+        /// The tool may not run.
+        Rejected = "rejected",
+    }
+
+    /// The status of a question.
+    UserQuestionEventStatus {
+        /// The question waits for an answer.
+        Pending = "pending",
+        /// The question was answered.
+        Answered = "answered",
+        /// The question was cancelled without an answer.
+        Cancelled = "cancelled",
+    }
+
+    /// The source of a plan access.
+    PlanSource {
+        /// The model's plan tool.
+        ManageTodoList = "manage_todo_list",
+        /// The runtime.
+        System = "system",
+    }
+
+    /// An operation on the plan.
+    PlanOperation {
+        /// The plan was read.
+        Read = "read",
+        /// The plan was replaced.
+        Write = "write",
+        /// Some steps changed.
+        Update = "update",
+    }
+
+    /// The direction that a guardrail checks.
+    GuardrailPhase {
+        /// Content sent to the model.
+        Request = "request",
+        /// Content returned by the model.
+        Response = "response",
+    }
+
+    /// The decision of a guardrail.
+    GuardrailDisposition {
+        /// The content is blocked.
+        Block = "block",
+        /// The content passes with a warning.
+        Warn = "warn",
+        /// The content passes.
+        Allow = "allow",
+    }
+
+    /// The phase of a subagent.
+    SubagentPhase {
+        /// The subagent starts.
+        Start = "start",
+        /// The subagent returned a result.
+        Result = "result",
+        /// The subagent failed.
+        Error = "error",
+        /// The subagent waits for a person.
+        Paused = "paused",
+    }
+
+    /// The source of a subagent's definition.
+    SubagentMode {
+        /// Declared in the configuration.
+        Registry = "registry",
+        /// Defined by the model at run time.
+        Adhoc = "adhoc",
+    }
+
+    /// The phase of a turn.
+    TurnPhase {
+        /// The model is called.
+        Start = "start",
+        /// The answer was accepted.
+        End = "end",
+        /// The answer was discarded.
+        Discarded = "discarded",
+    }
+
+    /// The phase of a Thought.
+    ThoughtPhase {
+        /// A piece of the Thought.
+        Delta = "delta",
+        /// The Thought is complete.
+        End = "end",
+    }
+
+    /// The outcome of a gate check.
+    GatePhase {
+        /// The model is called again.
+        Retried = "retried",
+        /// A retry produced a valid answer.
+        Recovered = "recovered",
+        /// All attempts failed.
+        Failed = "failed",
+    }
 }
 
 record! {
@@ -34,9 +138,7 @@ record! {
         /// The error message.
         "message" => message: Name,
     }
-}
 
-record! {
     /// A tool started, returned, failed or was skipped.
     ToolCallEvent is "tool_call" {
         /// The phase of the call.
@@ -54,21 +156,7 @@ record! {
         /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
     }
-}
 
-words! {
-    /// The status of an approval.
-    ToolApprovalEventStatus {
-        /// The approval waits for a decision.
-        Pending = "pending",
-        /// The tool may run.
-        Approved = "approved",
-        /// The tool may not run.
-        Rejected = "rejected",
-    }
-}
-
-record! {
     /// A tool call waits for a person's approval, or was decided.
     ToolApprovalEvent is "tool_approval" {
         /// The status of the approval.
@@ -86,21 +174,7 @@ record! {
         /// The person's comment.
         "comment" => comment?: Name,
     }
-}
 
-words! {
-    /// The status of a question.
-    UserQuestionEventStatus {
-        /// The question waits for an answer.
-        Pending = "pending",
-        /// The question was answered.
-        Answered = "answered",
-        /// The question was cancelled without an answer.
-        Cancelled = "cancelled",
-    }
-}
-
-record! {
     /// The model asked the user a question, or the user answered.
     UserQuestionEvent is "user_question" {
         /// The status of the question.
@@ -118,31 +192,7 @@ record! {
         /// Whether free text is allowed.
         "allowFreeText" => allow_free_text?: bool,
     }
-}
 
-words! {
-    /// The source of a plan access.
-    PlanSource {
-        /// The model's plan tool.
-        ManageTodoList = "manage_todo_list",
-        /// The runtime.
-        System = "system",
-    }
-}
-
-words! {
-    /// An operation on the plan.
-    PlanOperation {
-        /// The plan was read.
-        Read = "read",
-        /// The plan was replaced.
-        Write = "write",
-        /// Some steps changed.
-        Update = "update",
-    }
-}
-
-record! {
     /// The plan was read or changed. The event is a snapshot; the current plan is in the state.
     PlanEvent is "plan" {
         /// The source of the access.
@@ -156,9 +206,7 @@ record! {
         /// The completed share of the plan, from 0 to 1.
         "adherenceScore" => adherence_score?: Number,
     }
-}
 
-record! {
     /// Older messages were summarised.
     SummarizationEvent is "summarization" {
         /// The summary.
@@ -188,17 +236,13 @@ record! {
         /// The result of the integrity check.
         "integrity" => integrity?: SummaryIntegrityCheck,
     }
-}
 
-record! {
     /// The agent gave its final answer.
     FinalAnswerEvent is "finalAnswer" {
         /// The text of the answer.
         "content" => content: Name,
     }
-}
 
-record! {
     /// Usage and limits of the run. All other members are kept as unknown.
     #[derive(Default)]
     MetadataEvent is "metadata" {
@@ -209,9 +253,7 @@ record! {
         /// The limits of the run, verbatim.
         "limits" => limits?: Json,
     }
-}
 
-record! {
     /// Another agent takes over.
     HandoffEvent is "handoff" {
         /// The agent that hands over.
@@ -221,31 +263,7 @@ record! {
         /// The tool that triggered the handoff.
         "toolName" => tool_name: Name,
     }
-}
 
-words! {
-    /// The direction that a guardrail checks.
-    GuardrailPhase {
-        /// Content sent to the model.
-        Request = "request",
-        /// Content returned by the model.
-        Response = "response",
-    }
-}
-
-words! {
-    /// The decision of a guardrail.
-    GuardrailDisposition {
-        /// The content is blocked.
-        Block = "block",
-        /// The content passes with a warning.
-        Warn = "warn",
-        /// The content passes.
-        Allow = "allow",
-    }
-}
-
-record! {
     /// A guardrail reported a violation.
     GuardrailEvent is "guardrail" {
         /// The checked direction.
@@ -265,9 +283,7 @@ record! {
         /// Additional details, verbatim.
         "details" => details?: Vec<(Name, Json)>,
     }
-}
 
-record! {
     /// Progress of the run.
     #[derive(Default)]
     ProgressEvent is "progress" {
@@ -280,9 +296,7 @@ record! {
         /// Additional details, verbatim.
         "detail" => detail?: Json,
     }
-}
 
-record! {
     /// A piece of streamed text.
     StreamEvent is "stream" {
         /// The text of the piece.
@@ -292,9 +306,7 @@ record! {
         /// The id of the Item that the piece belongs to. Throughline extension.
         "id" => id?: Name,
     }
-}
 
-record! {
     /// The run was cancelled.
     #[derive(Default)]
     CancelledEvent is "cancelled" {
@@ -303,33 +315,7 @@ record! {
         /// The reason.
         "reason" => reason?: Name,
     }
-}
 
-words! {
-    /// The phase of a subagent.
-    SubagentPhase {
-        /// The subagent starts.
-        Start = "start",
-        /// The subagent returned a result.
-        Result = "result",
-        /// The subagent failed.
-        Error = "error",
-        /// The subagent waits for a person.
-        Paused = "paused",
-    }
-}
-
-words! {
-    /// The source of a subagent's definition.
-    SubagentMode {
-        /// Declared in the configuration.
-        Registry = "registry",
-        /// Defined by the model at run time.
-        Adhoc = "adhoc",
-    }
-}
-
-record! {
     /// A subagent started, returned, failed or paused.
     SubagentEvent is "subagent" {
         /// The phase of the subagent.
@@ -353,9 +339,7 @@ record! {
         /// The duration in milliseconds.
         "durationMs" => duration_ms?: Number,
     }
-}
 
-record! {
     /// The agent recorded a reflection.
     ReflectionEvent is "reflection" {
         /// The id of the reflection.
@@ -373,9 +357,7 @@ record! {
         /// The tool calls that the reflection covers.
         "toolCallIds" => tool_call_ids?: Vec<Name>,
     }
-}
 
-record! {
     /// A run started, waits, resumed or ended. Throughline extension.
     RunStatusEvent is "run" {
         /// The status: `running`, `waiting`, `completed`, `failed` or `cancelled`.
@@ -387,21 +369,7 @@ record! {
         /// The reason for the status.
         "reason" => reason?: Name,
     }
-}
 
-words! {
-    /// The phase of a turn.
-    TurnPhase {
-        /// The model is called.
-        Start = "start",
-        /// The answer was accepted.
-        End = "end",
-        /// The answer was discarded.
-        Discarded = "discarded",
-    }
-}
-
-record! {
     /// A model call started or ended. Throughline extension.
     TurnEvent is "turn" {
         /// The phase of the turn.
@@ -417,9 +385,7 @@ record! {
         /// The ids of the answer's Items.
         "items" => items?: Vec<Name>,
     }
-}
 
-record! {
     /// A message was sent to the model. The event records ephemeral messages too, which no Thread
     /// stores. Throughline extension.
     MessageEvent is "message" {
@@ -432,19 +398,7 @@ record! {
         /// The id of the Item.
         "id" => id?: Name,
     }
-}
 
-words! {
-    /// The phase of a Thought.
-    ThoughtPhase {
-        /// A piece of the Thought.
-        Delta = "delta",
-        /// The Thought is complete.
-        End = "end",
-    }
-}
-
-record! {
     /// A Thought is streamed or complete. Throughline extension.
     ThoughtEvent is "thought" {
         /// The phase of the Thought.
@@ -462,9 +416,7 @@ record! {
         /// The agent that produced the Thought.
         "agent" => agent?: Name,
     }
-}
 
-record! {
     /// A limit of the run was reached. Throughline extension.
     LimitEvent is "limit" {
         /// The configured name of the limit.
@@ -474,21 +426,7 @@ record! {
         /// The actual value.
         "actual" => actual: Number,
     }
-}
 
-words! {
-    /// The outcome of a gate check.
-    GatePhase {
-        /// The model is called again.
-        Retried = "retried",
-        /// A retry produced a valid answer.
-        Recovered = "recovered",
-        /// All attempts failed.
-        Failed = "failed",
-    }
-}
-
-record! {
     /// An answer failed a gate check, or passed after a retry. Throughline extension.
     GateEvent is "gate" {
         /// The outcome of the check.
@@ -508,9 +446,7 @@ record! {
         /// The model that is called next.
         "toModel" => to_model?: Name,
     }
-}
 
-record! {
     /// The Fates of a request's Items and Seals. Throughline extension.
     #[derive(Default)]
     ReplayEvent is "replay" {
@@ -532,9 +468,7 @@ record! {
         /// are neither Thoughts nor sealed are not counted.
         "fates" => fates?: Json,
     }
-}
 
-record! {
     /// Usage and cost of a turn and of the run so far. Throughline extension.
     #[derive(Default)]
     UsageEvent is "usage" {

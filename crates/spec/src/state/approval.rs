@@ -47,9 +47,7 @@ record! {
         /// Additional data, verbatim.
         "metadata" => metadata?: Vec<(Name, Json)>,
     }
-}
 
-record! {
     /// A person's decision on a tool call.
     ToolApprovalResolution {
         /// The id of the approval, or of its tool call.

@@ -39,9 +39,7 @@ record! {
         /// Search tags.
         "tags" => tags?: Vec<Name>,
     }
-}
 
-record! {
     /// A fact in a summary.
     SummaryFactItem {
         /// The subject of the fact.
@@ -53,9 +51,7 @@ record! {
         /// The source of the fact.
         "source" => source?: Name,
     }
-}
 
-record! {
     /// The result of checking whether a summary kept the required facts.
     SummaryIntegrityCheck {
         /// Whether the check passed.
@@ -67,9 +63,7 @@ record! {
         /// Notes on the check.
         "notes" => notes?: Vec<Name>,
     }
-}
 
-record! {
     /// A structured summary of older messages.
     #[derive(Default)]
     SummaryRecord {

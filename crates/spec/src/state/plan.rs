@@ -36,9 +36,7 @@ record! {
         /// A longer description.
         "description" => description?: Name,
     }
-}
 
-record! {
     /// The current plan.
     Plan {
         /// The version, which grows with every change.

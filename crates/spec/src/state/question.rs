@@ -1,8 +1,8 @@
 //! The model's questions to a person, and the person's answers.
 
 use throughline_json::{
-    self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json, Name, Object,
-    RecordMember, record, words,
+    self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json, Name, Object, record,
+    words,
 };
 
 words! {
@@ -17,9 +17,7 @@ words! {
         /// The answer was delivered to the model.
         Executed = "executed",
     }
-}
 
-words! {
     /// The tool with which a model asks questions.
     QuestionTool {
         /// The only such tool.
@@ -39,16 +37,7 @@ record! {
         /// A preview of the effect of this option.
         "preview" => preview?: Name,
     }
-}
 
-impl UserQuestionOption {
-    /// Returns the value for the model if this option is chosen; the default is the label.
-    pub fn answer(&self) -> &Name {
-        self.value.as_ref().unwrap_or(&self.label)
-    }
-}
-
-record! {
     /// One question.
     UserQuestionItem {
         /// The text of the question.
@@ -64,6 +53,67 @@ record! {
         /// Whether an answer is required; see [`UserQuestionItem::is_required`].
         "required" => required?: bool,
     }
+
+    /// The answer to one question.
+    UserQuestionAnswer {
+        /// The values of the chosen options; a single one unless the question allows several.
+        "values" => values: Vec<Name>,
+        /// Free text, if it is allowed.
+        "freeText" => free_text?: Name,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+    }
+
+    /// Questions that the model asked in one tool call, for which the run pauses.
+    PendingUserQuestion {
+        /// The id of the pending question.
+        "id" => id: Name,
+        /// The id of the tool call that asked the questions.
+        "toolCallId" => tool_call_id: Name,
+        /// The name of the tool.
+        "toolName" => tool_name: QuestionTool,
+        /// The questions.
+        "questions" => questions: Vec<UserQuestionItem>,
+        /// The status of the questions.
+        "status" => status: UserQuestionStatus,
+        /// When the questions were asked.
+        "requestedAt" => requested_at: Name,
+        /// When the questions were answered.
+        "answeredAt" => was_returned_by?: Name,
+        /// The person who answered.
+        "answeredBy" => answered_by?: Name,
+        /// The answers.
+        "answers" => answers?: UserQuestionAnswerSet,
+        /// Whether the person declined to answer.
+        "cancelled" => cancelled?: bool,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+        /// Whether free text was allowed when the questions were asked.
+        "allowFreeText" => allow_free_text?: bool,
+        /// Additional data, verbatim.
+        "metadata" => metadata?: Vec<(Name, Json)>,
+    }
+
+    /// A person's answer to a pending question, or the refusal to answer.
+    UserQuestionResolution {
+        /// The id of the question, or of its tool call.
+        "id" => id: Name,
+        /// The answers.
+        "answers" => answers?: UserQuestionAnswerSet,
+        /// The person who answers.
+        "answeredBy" => answered_by?: Name,
+        /// Additional notes of the person.
+        "notes" => notes?: Name,
+        /// Whether the person declines to answer.
+        "cancelled" => cancelled?: bool,
+    }
+}
+
+impl UserQuestionOption {
+    /// Returns the value for the model if this option is chosen; the default is the label.
+    pub fn answer(&self) -> &Name {
+        self.value.as_ref().unwrap_or(&self.label)
+    }
 }
 
 impl UserQuestionItem {
@@ -75,18 +125,6 @@ impl UserQuestionItem {
     /// Whether an answer is required; `true` by default.
     pub fn is_required(&self) -> bool {
         self.required.unwrap_or(true)
-    }
-}
-
-record! {
-    /// The answer to one question.
-    UserQuestionAnswer {
-        /// The values of the chosen options; a single one unless the question allows several.
-        "values" => values: Vec<Name>,
-        /// Free text, if it is allowed.
-        "freeText" => free_text?: Name,
-        /// Additional notes of the person.
-        "notes" => notes?: Name,
     }
 }
 
@@ -118,9 +156,7 @@ impl DocumentRecord for UserQuestionAnswerSet {
 
     fn schema(definitions: &mut Definitions) -> Json {
         let answer = definitions.reference::<UserQuestionAnswer>();
-        json::object(|out| {
-            out.string("type", "object").raw("additionalProperties", &answer);
-        })
+        json::object!("type": "object", "additionalProperties": &answer)
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
@@ -134,72 +170,6 @@ impl DocumentRecord for UserQuestionAnswerSet {
         for (question, answer) in &self.0 {
             out.object(question, |out| DocumentRecord::write(answer, out));
         }
-    }
-}
-
-impl RecordMember for UserQuestionAnswerSet {
-    fn expected() -> String {
-        "an object".to_owned()
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        definitions.reference::<Self>()
-    }
-
-    fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument> {
-        fields.object(key)?.as_ref().map(DocumentRecord::read).transpose()
-    }
-
-    fn write(&self, out: &mut Object<'_>, key: &str) {
-        out.object(key, |out| DocumentRecord::write(self, out));
-    }
-}
-
-record! {
-    /// Questions that the model asked in one tool call, for which the run pauses.
-    PendingUserQuestion {
-        /// The id of the pending question.
-        "id" => id: Name,
-        /// The id of the tool call that asked the questions.
-        "toolCallId" => tool_call_id: Name,
-        /// The name of the tool.
-        "toolName" => tool_name: QuestionTool,
-        /// The questions.
-        "questions" => questions: Vec<UserQuestionItem>,
-        /// The status of the questions.
-        "status" => status: UserQuestionStatus,
-        /// When the questions were asked.
-        "requestedAt" => requested_at: Name,
-        /// When the questions were answered.
-        "answeredAt" => was_returned_by?: Name,
-        /// The person who answered.
-        "answeredBy" => answered_by?: Name,
-        /// The answers.
-        "answers" => answers?: UserQuestionAnswerSet,
-        /// Whether the person declined to answer.
-        "cancelled" => cancelled?: bool,
-        /// Additional notes of the person.
-        "notes" => notes?: Name,
-        /// Whether free text was allowed when the questions were asked.
-        "allowFreeText" => allow_free_text?: bool,
-        /// Additional data, verbatim.
-        "metadata" => metadata?: Vec<(Name, Json)>,
-    }
-}
-
-record! {
-    /// A person's answer to a pending question, or the refusal to answer.
-    UserQuestionResolution {
-        /// The id of the question, or of its tool call.
-        "id" => id: Name,
-        /// The answers.
-        "answers" => answers?: UserQuestionAnswerSet,
-        /// The person who answers.
-        "answeredBy" => answered_by?: Name,
-        /// Additional notes of the person.
-        "notes" => notes?: Name,
-        /// Whether the person declines to answer.
-        "cancelled" => cancelled?: bool,
     }
 }
 

@@ -19,9 +19,7 @@ record! {
         /// Reasoning tokens.
         "reasoningTokens" => reasoning_tokens?: u64,
     }
-}
 
-record! {
     /// One reflection, for storage, timelines and review.
     ReflectionRecord {
         /// The id of the reflection.

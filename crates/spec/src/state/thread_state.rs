@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use throughline_core::{Fold, NewRecord, Record, StoreError, kind};
-use throughline_json::{self as json, InvalidDocument, Json, Name, Node, Tree};
+use throughline_json::{self as json, InvalidDocument, Json, Name, Node, Tree, write_extras};
 
 use crate::state::SmartState;
 use crate::view::Message;
@@ -24,6 +24,17 @@ pub struct ThreadState {
 enum StateMember {
     Value(Json),
     List(Vec<Json>),
+}
+
+impl StateMember {
+    fn push(&mut self, value: Json) {
+        if let Self::Value(list) = self {
+            *self = Self::List(list.tree().root().elements().map(Node::json).collect());
+        }
+        if let Self::List(values) = self {
+            values.push(value);
+        }
+    }
 }
 
 /// A change of the state.
@@ -73,23 +84,12 @@ impl StateChange {
 
     /// Returns the record that stores the change.
     pub fn record(&self) -> NewRecord {
-        let members = |out: &mut json::Object<'_>, members: &[(Name, Json)]| {
-            for (member, value) in members {
-                out.raw(member, value);
-            }
-        };
         let change = json::object(|out| {
             if !self.set.is_empty() {
-                out.object("set", |set| members(set, &self.set));
+                out.object("set", |out| write_extras(out, &self.set, &[]));
             }
             if !self.add.is_empty() {
-                out.array("add", |list| {
-                    for (member, value) in &self.add {
-                        list.object(|pair| {
-                            pair.raw(member, value);
-                        });
-                    }
-                });
+                out.objects("add", &self.add, |pair, (list, value)| _ = pair.raw(list, value));
             }
         });
         NewRecord::new(kind::STATE, change.bytes().clone())
@@ -112,11 +112,7 @@ impl ThreadState {
         for (name, member) in &self.members {
             match member {
                 StateMember::Value(value) => out.raw(name, value),
-                StateMember::List(values) => out.array(name, |list| {
-                    for value in values {
-                        list.raw(value);
-                    }
-                }),
+                StateMember::List(values) => out.list(name, values),
             };
         }
     }
@@ -133,17 +129,7 @@ impl ThreadState {
             let value = value.json();
             match self.members.iter_mut().find(|(known, _)| *known == name) {
                 None => self.set_member(name, StateMember::List(vec![value])),
-                Some((_, StateMember::List(values))) => values.push(value),
-                Some((_, member @ StateMember::Value(_))) => {
-                    let mut values = match member {
-                        StateMember::Value(list) => {
-                            list.tree().root().elements().map(Node::json).collect()
-                        }
-                        StateMember::List(_) => Vec::new(),
-                    };
-                    values.push(value);
-                    *member = StateMember::List(values);
-                }
+                Some((_, member)) => member.push(value),
             }
         }
     }
@@ -164,10 +150,9 @@ impl Fold for ThreadState {
                 // A change whose content was erased has no effect.
                 if let Some(content) = record.content.bytes() {
                     let change = Tree::parse(content.clone()).map_err(|error| {
-                        let seq = record.seq;
-                        StoreError::Corrupt(
-                            format!("record {seq} is not a state change: {error}").into(),
-                        )
+                        let problem =
+                            format!("record {} is not a state change: {error}", record.seq);
+                        StoreError::Corrupt(problem.into())
                     })?;
                     self.apply_change(change.root());
                 }

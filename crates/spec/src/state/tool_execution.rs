@@ -26,9 +26,7 @@ words! {
         /// Throughline extension.
         Unknown = "unknown",
     }
-}
 
-words! {
     /// The importance of a tool result.
     ToolResponseClassification {
         /// Required to continue.
@@ -40,9 +38,7 @@ words! {
         /// Already known.
         Redundant = "redundant",
     }
-}
 
-words! {
     /// How a tool result is shortened when the context is full.
     ToolResponseRetentionPolicy {
         /// Kept in full.

@@ -71,11 +71,8 @@ pub fn parse_details(list: &Json) -> Option<Vec<ReasoningItem>> {
 
 /// Prints a list of elements.
 pub fn print_details(items: &[ReasoningItem]) -> Json {
-    json::array(|list| {
-        for item in items {
-            list.raw(&item.json());
-        }
-    })
+    let items: Vec<Json> = items.iter().map(ReasoningItem::json).collect();
+    json::array_of(&items)
 }
 
 impl ReasoningItem {
@@ -108,10 +105,8 @@ impl ReasoningItem {
         }
         let text = node.name_of("text");
         let signature = node.name_of("signature").filter(|text| !text.is_empty());
-        let taken: Vec<&str> = [("text", text.is_some()), ("signature", signature.is_some())]
-            .into_iter()
-            .filter_map(|(key, is_taken)| is_taken.then_some(key))
-            .collect();
+        let taken = text.as_ref().map(|_| "text").into_iter();
+        let taken: Vec<_> = taken.chain(signature.as_ref().map(|_| "signature")).collect();
         let meta = DetailMeta::read(node, &taken);
         Some(Self::Text { meta, text, signature: signature.map(Opaque::from) })
     }
@@ -127,8 +122,8 @@ impl ReasoningItem {
         };
         match self {
             Self::Text { meta, text, signature } => element(TEXT, meta, &|out| {
-                out.maybe_string("text", text.as_deref());
-                out.maybe_string("signature", signature.as_ref().map(Opaque::reveal_to_tenant));
+                out.maybe("text", text.as_ref());
+                out.maybe("signature", signature.as_ref().map(Opaque::reveal_to_tenant));
             }),
             Self::Summary { meta, summary } => element(SUMMARY, meta, &|out| {
                 out.string("summary", summary);
@@ -206,38 +201,25 @@ impl ReasoningItem {
         }
         let seal = item.seals.iter().find_map(Seal::to_opaque);
         let id = native.and_then(|native| native.id.clone());
-        match &item.body {
-            Body::Thought(thought) => {
-                let format = Some(thought.format.clone());
-                let meta = DetailMeta { id, format, index: thought.index, extras: Vec::new() };
-                let encrypted = |data| Self::Encrypted { meta: meta.clone(), data };
-                let text = thought.content.clone();
-                match thought.kind {
-                    ThoughtKind::Text => {
-                        vec![Self::Text { meta, text: Some(text), signature: seal }]
-                    }
-                    ThoughtKind::Summary => {
-                        let summary = Self::Summary { meta: meta.clone(), summary: text };
-                        std::iter::once(summary).chain(seal.map(encrypted)).collect()
-                    }
-                    ThoughtKind::Encrypted => seal.map(encrypted).into_iter().collect(),
-                }
+        if let Some(call) = item.call() {
+            let id = Some(call.wire_id.clone().unwrap_or_else(|| call.id.0.clone()));
+            let is_gemini = item.origin.as_ref().is_some_and(|origin| origin.wire == Wire::GEMINI);
+            let format = is_gemini.then_some(ReasoningFormat::GoogleGeminiV1);
+            let meta = DetailMeta { id, format, ..DetailMeta::default() };
+            return seal.map(|data| Self::Encrypted { meta, data }).into_iter().collect();
+        }
+        let Body::Thought(thought) = &item.body else { return Vec::new() };
+        let format = Some(thought.format.clone());
+        let meta = DetailMeta { id, format, index: thought.index, extras: Vec::new() };
+        let encrypted = |data| Self::Encrypted { meta: meta.clone(), data };
+        let text = thought.content.clone();
+        match thought.kind {
+            ThoughtKind::Text => vec![Self::Text { meta, text: Some(text), signature: seal }],
+            ThoughtKind::Summary => {
+                let summary = Self::Summary { meta: meta.clone(), summary: text };
+                std::iter::once(summary).chain(seal.map(encrypted)).collect()
             }
-            Body::Call(call) => {
-                let id = Some(call.wire_id.clone().unwrap_or_else(|| call.id.0.clone()));
-                let wire = item.origin.as_ref().map(|origin| &origin.wire);
-                let format =
-                    (wire == Some(&Wire::GEMINI)).then_some(ReasoningFormat::GoogleGeminiV1);
-                let meta = DetailMeta { id, format, ..DetailMeta::default() };
-                seal.map(|data| Self::Encrypted { meta, data }).into_iter().collect()
-            }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => Vec::new(),
+            ThoughtKind::Encrypted => seal.map(encrypted).into_iter().collect(),
         }
     }
 }
@@ -261,11 +243,9 @@ impl DetailMeta {
     }
 
     fn write(&self, out: &mut Object<'_>) {
-        out.maybe_string("id", self.id.as_deref());
-        out.maybe_string("format", self.format.as_ref().map(ReasoningFormat::as_str));
-        if let Some(index) = self.index {
-            out.number("index", index);
-        }
+        out.maybe("id", self.id.as_ref());
+        out.maybe("format", self.format.as_ref().map(ReasoningFormat::as_str));
+        out.maybe("index", self.index);
         write_extras(out, &self.extras, &[]);
     }
 }

@@ -12,13 +12,14 @@ use throughline_core::{
     Thought, ThoughtKind, ThoughtRecord, tag,
 };
 use throughline_json::{
-    self as json, Fields, InvalidDocument, Json, Name, Object, Opaque, words, write_extras,
+    self as json, Fields, InvalidDocument, Json, Name, Object, Opaque, RecordMember, words,
+    write_extras,
 };
 
 use crate::instant::RawInstant;
 
 /// The common members of Letta messages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LettaHeader {
     /// The id of the message.
     pub id: Name,
@@ -87,35 +88,10 @@ pub enum LettaReasoning {
 
 const REASONING: &str = "reasoning_message";
 const HIDDEN: &str = "hidden_reasoning_message";
-const REASONING_MEMBERS: [&str; 13] = [
-    "id",
-    "date",
-    "name",
-    "message_type",
-    "otid",
-    "sender_id",
-    "step_id",
-    "is_err",
-    "seq_id",
-    "run_id",
-    "source",
-    "reasoning",
-    "signature",
-];
-const HIDDEN_MEMBERS: [&str; 12] = [
-    "id",
-    "date",
-    "name",
-    "message_type",
-    "otid",
-    "sender_id",
-    "step_id",
-    "is_err",
-    "seq_id",
-    "run_id",
-    "state",
-    "hidden_reasoning",
-];
+const HEADER_MEMBERS: [&str; 9] =
+    ["id", "date", "name", "otid", "sender_id", "step_id", "is_err", "seq_id", "run_id"];
+const REASONING_MEMBERS: [&str; 4] = ["message_type", "source", "reasoning", "signature"];
+const HIDDEN_MEMBERS: [&str; 3] = ["message_type", "state", "hidden_reasoning"];
 
 impl ReasoningMessage {
     /// Parses the document: `id`, `date` and `reasoning` are required, `message_type` and `source`
@@ -136,8 +112,8 @@ impl ReasoningMessage {
         json::object(|out| {
             self.header.write(out, REASONING);
             out.string("source", self.source.as_str()).string("reasoning", &self.reasoning);
-            out.maybe_string("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
-            write_extras(out, &self.header.extras, &REASONING_MEMBERS);
+            out.maybe("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
+            self.header.write_extras(out, &REASONING_MEMBERS);
         })
     }
 
@@ -149,13 +125,8 @@ impl ReasoningMessage {
         let mut thought = thought(&self.header, &self.reasoning, ThoughtKind::Text);
         thought.source = self.source;
         let payload = is_issued.then(|| self.json());
-        item(
-            &self.header,
-            thought,
-            owner,
-            payload,
-            self.signature.as_ref().map(|s| (s, "/signature")),
-        )
+        let sealed = self.signature.as_ref().map(|signature| (signature, "/signature"));
+        item(&self.header, thought, owner, payload, sealed)
     }
 }
 
@@ -164,9 +135,7 @@ impl HiddenReasoningMessage {
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
         let fields = Fields::from_node(tree.root(), "HiddenReasoningMessage")?;
-        let state = fields.string_enum("state")?.ok_or_else(|| {
-            fields.error("state", "is missing: it must be one of redacted, omitted")
-        })?;
+        let state = RecordMember::required(&fields, "state")?;
         Ok(Self {
             header: LettaHeader::read(&fields, HIDDEN, &HIDDEN_MEMBERS)?,
             state,
@@ -180,8 +149,8 @@ impl HiddenReasoningMessage {
             self.header.write(out, HIDDEN);
             out.string("state", self.state.as_str());
             let hidden = self.hidden_reasoning.as_ref().map(Opaque::reveal_to_tenant);
-            out.maybe_string("hidden_reasoning", hidden);
-            write_extras(out, &self.header.extras, &HIDDEN_MEMBERS);
+            out.maybe("hidden_reasoning", hidden);
+            self.header.write_extras(out, &HIDDEN_MEMBERS);
         })
     }
 
@@ -201,20 +170,9 @@ impl LettaReasoning {
     pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
         let record = thought.record.as_deref()?;
-        let header = LettaHeader {
-            id: item.id.0.clone(),
-            date: record.created_at,
-            name: record.name.clone(),
-            otid: record.otid.clone(),
-            sender_id: record.sender_id.clone(),
-            step_id: record.step_id.clone(),
-            is_err: record.is_err,
-            seq_id: record.seq_id,
-            run_id: record.run_id.clone(),
-            extras: record.extras.clone(),
-        };
-        if let Some(kept) = Self::from_payload(thought) {
-            return Some(kept.with_header(header));
+        let header = LettaHeader::from_record(item.id.0.clone(), record);
+        if let Some(original) = Self::from_payload(thought) {
+            return Some(original.with_header(header));
         }
         let seal = item.seals.iter().find_map(Seal::to_opaque);
         let has_text = !thought.content.is_empty();
@@ -258,33 +216,36 @@ impl LettaReasoning {
 impl LettaHeader {
     /// Creates a header with an id and a date only.
     pub fn new(id: impl Into<Name>, date: Timestamp) -> Self {
-        Self {
-            id: id.into(),
-            date,
-            name: None,
-            otid: None,
-            sender_id: None,
-            step_id: None,
-            is_err: None,
-            seq_id: None,
-            run_id: None,
-            extras: Vec::new(),
-        }
+        Self { id: id.into(), date, ..Self::default() }
+    }
+
+    fn from_record(id: Name, record: &ThoughtRecord) -> Self {
+        let ThoughtRecord { created_at: date, seq_id, is_err, .. } = *record;
+        let ThoughtRecord { name, sender_id, otid, run_id, step_id, extras, .. } = record.clone();
+        Self { id, date, name, otid, sender_id, step_id, is_err, seq_id, run_id, extras }
+    }
+
+    fn record(&self) -> ThoughtRecord {
+        let Self { id: _, date, name, otid, sender_id, step_id, is_err, seq_id, run_id, extras } =
+            self.clone();
+        let dated =
+            ThoughtRecord { created_at: date, updated_at: date, ..ThoughtRecord::default() };
+        ThoughtRecord { name, sender_id, otid, run_id, step_id, seq_id, is_err, extras, ..dated }
     }
 
     fn read(
         fields: &Fields<'_>,
         message_type: &str,
-        known: &[&str],
+        own: &[&str],
     ) -> Result<Self, InvalidDocument> {
         if fields.present("message_type").is_some_and(|node| !node.is(message_type)) {
             return Err(fields.error("message_type", format!("must be {message_type}")));
         }
         let id = fields.required_text("id")?;
-        let date = fields
-            .text("date")?
-            .ok_or_else(|| fields.error("date", "is missing: it must be an ISO 8601 date-time"))?;
-        let date = RawInstant::Text(date).timestamp();
+        let missing = || fields.error("date", "is missing: it must be an ISO 8601 date-time");
+        let date = RawInstant::Text(fields.text("date")?.ok_or_else(missing)?).timestamp();
+        let mut extras = fields.extras(&HEADER_MEMBERS);
+        extras.retain(|(key, _)| !own.contains(&&**key));
         Ok(Self {
             id,
             date: date.map_err(|error| fields.error("date", format!("is invalid: {error}")))?,
@@ -295,38 +256,20 @@ impl LettaHeader {
             is_err: fields.bool("is_err")?,
             seq_id: fields.integer("seq_id")?,
             run_id: fields.text("run_id")?,
-            extras: fields.extras(known),
+            extras,
         })
     }
 
     fn write(&self, out: &mut Object<'_>, message_type: &str) {
         out.string("id", &self.id).string("date", &self.date.to_string());
-        out.maybe_string("name", self.name.as_deref()).string("message_type", message_type);
-        out.maybe_string("otid", self.otid.as_deref());
-        out.maybe_string("sender_id", self.sender_id.as_deref());
-        out.maybe_string("step_id", self.step_id.as_deref());
-        if let Some(is_err) = self.is_err {
-            out.bool("is_err", is_err);
-        }
-        if let Some(seq_id) = self.seq_id {
-            out.raw("seq_id", &Json::from_trusted(seq_id.to_string().into()));
-        }
-        out.maybe_string("run_id", self.run_id.as_deref());
+        out.maybe("name", self.name.as_ref()).string("message_type", message_type);
+        out.maybe("otid", self.otid.as_ref()).maybe("sender_id", self.sender_id.as_ref());
+        out.maybe("step_id", self.step_id.as_ref()).maybe("is_err", self.is_err);
+        out.maybe("seq_id", self.seq_id).maybe("run_id", self.run_id.as_ref());
     }
 
-    fn record(&self) -> ThoughtRecord {
-        ThoughtRecord {
-            created_at: self.date,
-            updated_at: self.date,
-            name: self.name.clone(),
-            sender_id: self.sender_id.clone(),
-            otid: self.otid.clone(),
-            run_id: self.run_id.clone(),
-            step_id: self.step_id.clone(),
-            seq_id: self.seq_id,
-            is_err: self.is_err,
-            extras: self.extras.clone(),
-        }
+    fn write_extras(&self, out: &mut Object<'_>, own: &[&str]) {
+        write_extras(out, &self.extras, &[&HEADER_MEMBERS[..], own].concat());
     }
 }
 

@@ -23,9 +23,7 @@ words! {
         /// A tool result.
         Tool = "tool",
     }
-}
 
-words! {
     /// Whether a thinking block is readable.
     ThinkingKind {
         /// Readable.
@@ -128,60 +126,39 @@ impl DocumentRecord for Message {
     const NAME: &'static str = "LLMMessage";
 
     fn schema(definitions: &mut Definitions) -> Json {
-        let block = {
-            let mut shape = SchemaBuilder::new(definitions);
-            shape.required::<ThinkingKind>("type", "Whether the block is readable.");
-            shape.required::<Name>("content", "The readable content; empty if redacted.");
-            shape.optional::<Name>(
-                "signature",
-                "The provider's signature or sealed data, as issued.",
-            );
-            shape.optional::<bool>(
-                "summary",
-                "Whether the block is a step of the provider's summary.",
-            );
-            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
-            shape.finish()
-        };
-        let call = {
-            let mut shape = SchemaBuilder::new(definitions);
-            shape.required::<Name>("id", "The id of the call.");
-            shape.required::<Name>("name", "The name of the tool.");
-            shape.required::<Json>("args", "The arguments, verbatim.");
-            shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
-            shape.finish()
-        };
+        let mut shape = SchemaBuilder::new(definitions);
+        shape.required::<ThinkingKind>("type", "Whether the block is readable.");
+        shape.required::<Name>("content", "The readable content; empty if redacted.");
+        shape.optional::<Name>("signature", "The provider's signature or sealed data, as issued.");
+        shape.optional::<bool>("summary", "Whether the block is a step of the provider's summary.");
+        shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+        let blocks = array_schema(&shape.finish());
+        let mut shape = SchemaBuilder::new(definitions);
+        shape.required::<Name>("id", "The id of the call.");
+        shape.required::<Name>("name", "The name of the tool.");
+        shape.required::<Json>("args", "The arguments, verbatim.");
+        shape.optional::<Json>("providerMeta", "The provider's opaque extras, verbatim.");
+        let calls = array_schema(&shape.finish());
         let mut shape = SchemaBuilder::new(definitions);
         shape.required::<MessageRole>("role", "The role of the speaker.");
-        shape.required::<Name>(
-            "content",
-            "The text; empty if the message has only Thoughts or calls.",
-        );
-        shape.optional::<bool>(
-            "ephemeral",
-            "Seen by the model and all logs, never stored in the Thread.",
-        );
-        shape.member(
-            "thinkingBlocks",
-            "The Thoughts of an assistant message.",
-            &array_schema(&block),
-        );
-        shape.member("toolCalls", "The tool calls of an assistant message.", &array_schema(&call));
+        let about = "The text; empty if the message has only Thoughts or calls.";
+        shape.required::<Name>("content", about);
+        let about = "Seen by the model and all logs, never stored in the Thread.";
+        shape.optional::<bool>("ephemeral", about);
+        shape.member("thinkingBlocks", "The Thoughts of an assistant message.", &blocks);
+        shape.member("toolCalls", "The tool calls of an assistant message.", &calls);
         shape.optional::<Name>("toolCallId", "The id of the call that a tool message answers.");
         shape.optional::<Name>("toolName", "The name of the tool, on tool messages.");
         shape.finish()
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let role = fields.string_enum("role")?.ok_or_else(|| {
-            fields.error("role", "is missing: it must be one of system, user, assistant, tool")
-        })?;
+        let role: MessageRole = json::RecordMember::required(fields, "role")?;
         let blocks = fields.list("thinkingBlocks")?;
         let calls = fields.list("toolCalls")?;
         let only_of = |key, owner, is_given: bool| {
-            let is_right = !is_given || role == owner;
             let problem = || format!("is allowed only on {owner} messages");
-            if is_right { Ok(()) } else { Err(fields.error(key, problem())) }
+            if is_given && role != owner { Err(fields.error(key, problem())) } else { Ok(()) }
         };
         only_of("thinkingBlocks", MessageRole::Assistant, !blocks.is_empty())?;
         only_of("toolCalls", MessageRole::Assistant, !calls.is_empty())?;
@@ -201,25 +178,15 @@ impl DocumentRecord for Message {
 
     fn write(&self, out: &mut Object<'_>) {
         out.string("role", self.role.as_str()).string("content", &self.content);
-        if self.ephemeral {
-            out.bool("ephemeral", true);
-        }
+        out.flag("ephemeral", self.ephemeral);
         if !self.thinking_blocks.is_empty() {
-            out.array("thinkingBlocks", |list| {
-                for block in &self.thinking_blocks {
-                    list.object(|out| block.write(out));
-                }
-            });
+            out.objects("thinkingBlocks", &self.thinking_blocks, |out, block| block.write(out));
         }
         if self.role == MessageRole::Assistant {
-            out.array("toolCalls", |list| {
-                for call in &self.tool_calls {
-                    list.object(|out| call.write(out));
-                }
-            });
+            out.objects("toolCalls", &self.tool_calls, |out, call| call.write(out));
         }
-        out.maybe_string("toolCallId", self.tool_call_id.as_deref());
-        out.maybe_string("toolName", self.tool_name.as_deref());
+        out.maybe("toolCallId", self.tool_call_id.as_ref());
+        out.maybe("toolName", self.tool_name.as_ref());
         write_extras(out, &self.extras, &MESSAGE);
     }
 }
@@ -247,9 +214,7 @@ impl ThinkingBlock {
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let kind = fields.string_enum("type")?.ok_or_else(|| {
-            fields.error("type", "is missing: it must be one of thinking, redacted_thinking")
-        })?;
+        let kind = json::RecordMember::required(fields, "type")?;
         let content = match kind {
             ThinkingKind::Thinking => fields.required_text("content")?,
             ThinkingKind::RedactedThinking => fields.text("content")?.unwrap_or_default(),
@@ -266,13 +231,8 @@ impl ThinkingBlock {
 
     fn write(&self, out: &mut Object<'_>) {
         out.string("type", self.kind.as_str()).string("content", &self.content);
-        out.maybe_string("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
-        if let Some(summary) = self.summary {
-            out.bool("summary", summary);
-        }
-        if let Some(meta) = &self.provider_meta {
-            out.raw("providerMeta", meta);
-        }
+        out.maybe("signature", self.signature.as_ref().map(Opaque::reveal_to_tenant));
+        out.maybe("summary", self.summary).maybe("providerMeta", self.provider_meta.as_ref());
         write_extras(out, &self.extras, &BLOCK);
     }
 }
@@ -283,13 +243,11 @@ impl MessageCall {
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let args = fields.present("args").map(Node::json);
+        let no_args = || fields.error("args", "is missing: use {} if there are no arguments");
         Ok(Self {
             id: fields.required_text("id")?,
             name: fields.required_text("name")?,
-            args: args.ok_or_else(|| {
-                fields.error("args", "is missing: use {} if there are no arguments")
-            })?,
+            args: fields.present("args").map(Node::json).ok_or_else(no_args)?,
             provider_meta: fields.present("providerMeta").map(Node::json),
             extras: fields.extras(&CALL),
         })
@@ -297,9 +255,7 @@ impl MessageCall {
 
     fn write(&self, out: &mut Object<'_>) {
         out.string("id", &self.id).string("name", &self.name).raw("args", &self.args);
-        if let Some(meta) = &self.provider_meta {
-            out.raw("providerMeta", meta);
-        }
+        out.maybe("providerMeta", self.provider_meta.as_ref());
         write_extras(out, &self.extras, &CALL);
     }
 }

@@ -10,7 +10,7 @@ use throughline_core::{
     Body, CallId, Direction, Envelope, Item, ItemPosition, NativePart, Origin, Outcome, Part,
     ReasoningFormat, Role, Seal, Thought, ThoughtKind, ToolCall, ToolResult, Wire, tag,
 };
-use throughline_json::{self as json, InvalidDocument, Json, Label, Name, Opaque};
+use throughline_json::{self as json, InvalidDocument, Json, Label, Name, Node, Opaque};
 
 use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
 
@@ -27,10 +27,8 @@ impl Message {
                 && role_of(one) == role_of(next)
                 && role_of(one) != MessageRole::Tool
         };
-        items
-            .chunk_by(same)
-            .map(|group| original_message(group).unwrap_or_else(|| compose(group)))
-            .collect()
+        let message = |group| original_message(group).unwrap_or_else(|| compose(group));
+        items.chunk_by(same).map(message).collect()
     }
 
     /// Converts the message to Items, as message number `message`. With an `owner`, signatures
@@ -175,16 +173,10 @@ fn compose(group: &[Item]) -> Message {
 }
 
 fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
-    let tagged = thought
-        .payload
-        .as_ref()
-        .filter(|_| thought.replay_compatibility.as_deref() == Some(tag::THINKING_BLOCK));
-    let from_payload = tagged.and_then(|payload| {
+    let is_block = thought.replay_compatibility.as_deref() == Some(tag::THINKING_BLOCK);
+    let from_payload = thought.payload.as_ref().filter(|_| is_block).and_then(|payload| {
         let document = json::object(|out| {
-            out.string("role", "assistant").string("content", "");
-            out.array("thinkingBlocks", |list| {
-                list.raw(payload);
-            });
+            out.string("role", "assistant").string("content", "").list("thinkingBlocks", [payload]);
         });
         Message::parse(&document).ok()?.thinking_blocks.pop()
     });
@@ -201,15 +193,16 @@ fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
     block.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
     // A single signature covers all opaque data of a thinking block; anything more needs the native
     // part.
-    let is_told = item.seals.len() == 1 && thought.kind == ThoughtKind::Text;
-    block.provider_meta = native_member(item).or_else(|| sealed_native(item).filter(|_| !is_told));
+    let is_covered = item.seals.len() == 1 && thought.kind == ThoughtKind::Text;
+    let sealed = || sealed_native(item).filter(|_| !is_covered);
+    block.provider_meta = native_member(item).or_else(sealed);
     block
 }
 
 /// Returns the opaque extras from the Item's source document.
 fn native_member(item: &Item) -> Option<Json> {
     let native = item.native_on(&Message::WIRE)?;
-    native.json.tree().root().present("providerMeta").map(throughline_json::Node::json)
+    native.json.tree().root().present("providerMeta").map(Node::json)
 }
 
 /// Returns the native part, if it contains opaque data.

@@ -48,13 +48,9 @@ impl RawThought {
         at: impl Into<RawInstant>,
     ) -> Self {
         let at = at.into();
-        Self {
-            id: Some(id.into()),
-            content: Some(content.into()),
-            created_at: Some(at.clone()),
-            updated_at: Some(at),
-            ..Self::default()
-        }
+        let (created_at, updated_at) = (Some(at.clone()), Some(at));
+        let (id, content) = (Some(id.into()), Some(content.into()));
+        Self { id, content, created_at, updated_at, ..Self::default() }
     }
 
     /// Sets the agent that produced the Thought.
@@ -82,11 +78,11 @@ impl RawThought {
         let tree = document.tree();
         let fields = Fields::from_node(tree.root(), "")
             .map_err(|_| InvalidThought::new("thought", "must be an object"))?;
-        let instant = |key| match fields.present(key) {
-            None => Ok(None),
-            Some(node) => RawInstant::from_node(node).map(Some).ok_or_else(|| {
-                InvalidThought::new(key, "must be an ISO 8601 string or a Unix timestamp")
-            }),
+        let instant = |key| {
+            let problem = "must be an ISO 8601 string or a Unix timestamp";
+            let invalid = || InvalidThought::new(key, problem);
+            let node = fields.present(key);
+            node.map(|node| RawInstant::from_node(node).ok_or_else(invalid)).transpose()
         };
         let identity = |node: Node<'_>| match node.text() {
             Some(name) => RawIdentity::Named(name.into_owned().into()),
@@ -112,15 +108,12 @@ impl RawThought {
         }
         let payload = self.payload.filter(|payload| *payload != Json::null());
         let tag = self.replay_compatibility;
-        match (&payload, &tag) {
-            (_, Some(tag)) if tag.is_empty() => {
-                return Err(InvalidThought::new("replayCompatibility", "must not be empty"));
-            }
-            (Some(_), None) => {
-                let advice = "a payload needs the tag of its wire format";
-                return Err(missing("replayCompatibility", advice));
-            }
-            (Some(_) | None, _) => {}
+        if tag.as_ref().is_some_and(|tag| tag.is_empty()) {
+            return Err(InvalidThought::new("replayCompatibility", "must not be empty"));
+        }
+        if payload.is_some() && tag.is_none() {
+            let advice = "a payload needs the tag of its wire format";
+            return Err(missing("replayCompatibility", advice));
         }
         let content = self.content.unwrap_or_default();
         if content.is_empty() && payload.is_none() {
@@ -183,45 +176,24 @@ impl RawThought {
 
     /// Returns the document in camelCase, without absent members.
     pub fn json(&self) -> Json {
-        let instant = |out: &mut json::Object<'_>, key, value: &RawInstant| match value {
-            RawInstant::Ready(ready) => {
-                out.string(key, &ready.to_string());
-            }
-            RawInstant::Text(text) => {
-                out.string(key, text);
-            }
+        let instant = |value: &RawInstant| match value {
+            RawInstant::Ready(ready) => json::string(&ready.to_string()),
+            RawInstant::Text(text) => json::string(text),
             RawInstant::Number(number) => {
-                match Json::parse(number.to_string()) {
-                    Ok(number) => out.raw(key, &number),
-                    Err(_) => out.string(key, number),
-                };
+                Json::parse(number.to_string()).unwrap_or_else(|_| json::string(number))
             }
         };
+        let identity = self.identity.as_ref().map(|identity| match identity {
+            RawIdentity::Named(name) => json::string(name),
+            RawIdentity::Raw(raw) => raw.clone(),
+            RawIdentity::Ready(ready) => ready.json(),
+        });
         json::object(|out| {
-            out.maybe_string("id", self.id.as_deref());
-            out.maybe_string("content", self.content.as_deref());
-            match &self.identity {
-                None => {}
-                Some(RawIdentity::Named(name)) => {
-                    out.string("identity", name);
-                }
-                Some(RawIdentity::Raw(raw)) => {
-                    out.raw("identity", raw);
-                }
-                Some(RawIdentity::Ready(ready)) => {
-                    out.raw("identity", &ready.json());
-                }
-            }
-            if let Some(payload) = &self.payload {
-                out.raw("payload", payload);
-            }
-            out.maybe_string("replayCompatibility", self.replay_compatibility.as_deref());
-            if let Some(created_at) = &self.created_at {
-                instant(out, "createdAt", created_at);
-            }
-            if let Some(updated_at) = &self.updated_at {
-                instant(out, "updatedAt", updated_at);
-            }
+            out.maybe("id", self.id.as_ref()).maybe("content", self.content.as_ref());
+            out.maybe("identity", identity.as_ref()).maybe("payload", self.payload.as_ref());
+            out.maybe("replayCompatibility", self.replay_compatibility.as_ref());
+            out.maybe("createdAt", self.created_at.as_ref().map(instant).as_ref());
+            out.maybe("updatedAt", self.updated_at.as_ref().map(instant).as_ref());
             write_extras(out, &self.extras, &KNOWN);
         })
     }

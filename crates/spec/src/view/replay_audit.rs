@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use throughline_core::{Contract, Origin, ReasoningFormat, Target, Vendor};
-use throughline_json::{self as json, Array, Json, Name, Object};
+use throughline_json::{self as json, Json, Name, Object};
 
 use crate::view::details::{ReasoningItem, parse_details, print_details};
 
@@ -30,16 +30,7 @@ pub trait ReasoningCodec {
     /// Returns when the provider of these items requires them back: the strictest contract of their
     /// formats.
     fn replay_contract(&self, items: &[ReasoningItem]) -> ReplayContract {
-        let contracts = items.iter().map(|item| item.format().replay_contract());
-        contracts.fold(Contract::Stateless, |strictest, contract| match (strictest, contract) {
-            (Contract::AlwaysRequired, _) | (_, Contract::AlwaysRequired) => {
-                Contract::AlwaysRequired
-            }
-            (Contract::RequiredWithTools, _) | (_, Contract::RequiredWithTools) => {
-                Contract::RequiredWithTools
-            }
-            (Contract::Stateless, Contract::Stateless) => Contract::Stateless,
-        })
+        items.iter().map(|item| item.format().replay_contract()).max().unwrap_or_default()
     }
 
     /// Checks whether these items satisfy that contract.
@@ -68,9 +59,7 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
         }
         let tree = message.tree();
         json::object(|out| {
-            for (key, value) in tree.root().members().filter(|(key, _)| !key.is(DETAILS)) {
-                out.node(&key.text().unwrap_or_default(), value);
-            }
+            out.nodes(tree.root().members().filter(|(key, _)| !key.is(DETAILS)));
             out.raw(DETAILS, &print_details(items));
         })
     }
@@ -218,16 +207,12 @@ impl<'t> ReplayTurn<'t> {
     /// calls, only the first is signed.
     fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
         let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
-        let Some(first) =
-            self.calls.first().filter(|_| self.items.iter().any(|item| is_googles(&item)))
-        else {
-            return;
-        };
+        let mut handles = self.items.iter().filter(is_googles).peekable();
+        let (Some(first), Some(_)) = (self.calls.first(), handles.peek()) else { return };
         let attaches = |item: &ReasoningItem| match item.meta().and_then(|meta| meta.id.as_ref()) {
             Some(id) => id == first || !self.calls.contains(id),
             None => true,
         };
-        let mut handles = self.items.iter().filter(is_googles);
         if !handles.any(|item| item.sealed().is_some() && attaches(item)) {
             violations.push(ReplayViolation::UnsignedCall { call: first.clone() });
         }
@@ -290,33 +275,22 @@ impl ReplayAudit {
 
     /// Writes the document's members into an object.
     pub fn write(&self, out: &mut Object<'_>) {
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        out.number("item_count", number(self.item_count));
-        out.number("signed_count", number(self.signed_count));
-        out.array("formats", |list| write_formats(list, &self.formats));
+        out.put("item_count", self.item_count).put("signed_count", self.signed_count);
+        out.list("formats", self.formats.iter().map(ReasoningFormat::as_str));
         if let Some(first) = self.violation() {
-            out.raw("violation", &first.json());
+            out.object("violation", |out| first.write(out));
         }
-        out.array("violations", |list| {
-            for violation in &self.violations {
-                list.raw(&violation.json());
-            }
-        });
-    }
-}
-
-fn write_formats(list: &mut Array<'_>, formats: &[ReasoningFormat]) {
-    for format in formats {
-        list.string(format.as_str());
+        out.objects("violations", &self.violations, |out, violation| violation.write(out));
     }
 }
 
 /// One reason why the replay of a turn would fail. [`Missing`](Self::Missing) and
 /// [`Invalid`](Self::Invalid) cannot be detected in the turn alone: they need the outgoing request
 /// or the original response.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayViolation {
     /// The provider requires its reasoning back, and nothing in the turn is signed.
+    #[error("the contract is {contract}, but no element of this turn is signed")]
     MissingSignaturesForStrictProvider {
         /// The provider's contract.
         contract: ReplayContract,
@@ -324,6 +298,7 @@ pub enum ReplayViolation {
         formats: Vec<ReasoningFormat>,
     },
     /// An element lacks its signature or data, or has an empty one.
+    #[error("element {item} of format {format} has no signature")]
     Unsigned {
         /// The index of the element.
         item: usize,
@@ -331,13 +306,16 @@ pub enum ReplayViolation {
         format: ReasoningFormat,
     },
     /// A tool call lacks its signature.
+    #[error("the first tool call, {call}, has no signature")]
     UnsignedCall {
         /// The id of the call.
         call: Name,
     },
     /// Reasoning that the provider requires back is missing.
+    #[error("required reasoning is missing")]
     Missing,
     /// A sealed element was altered: its text, its Seal, or the content before it.
+    #[error("element {item} of format {format} has a Seal that does not match its content")]
     Invalid {
         /// The index of the element.
         item: usize,
@@ -345,6 +323,7 @@ pub enum ReplayViolation {
         format: ReasoningFormat,
     },
     /// Another vendor than the turn's author sealed the element, or the target cannot read it.
+    #[error("element {item} of format {format} has a Seal that the target model did not issue")]
     Foreign {
         /// The index of the element.
         item: usize,
@@ -352,16 +331,19 @@ pub enum ReplayViolation {
         format: ReasoningFormat,
     },
     /// An element is a stream fragment of the previous one.
+    #[error("element {item} is a stream fragment of the previous element")]
     Fragmented {
         /// The index of the element.
         item: usize,
     },
     /// An element follows one that was issued later.
+    #[error("element {item} follows an element that was issued later")]
     OutOfOrder {
         /// The index of the element.
         item: usize,
     },
     /// An element repeats a Seal of the same turn.
+    #[error("element {item} repeats a Seal of this turn")]
     Duplicated {
         /// The index of the element.
         item: usize,
@@ -388,64 +370,27 @@ impl ReplayViolation {
 
     /// Returns the violation as JSON: the `kind`, its details, and a `message` for people.
     pub fn json(&self) -> Json {
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        json::object(|out| {
-            out.string("kind", self.as_str());
-            match self {
-                Self::MissingSignaturesForStrictProvider { contract, formats } => {
-                    out.string("contract", contract.as_str());
-                    out.array("formats", |list| write_formats(list, formats));
-                }
-                Self::Missing => {}
-                Self::Unsigned { item, format }
-                | Self::Invalid { item, format }
-                | Self::Foreign { item, format } => {
-                    out.number("item", number(*item)).string("format", format.as_str());
-                }
-                Self::UnsignedCall { call } => {
-                    out.string("call", call);
-                }
-                Self::Fragmented { item }
-                | Self::OutOfOrder { item }
-                | Self::Duplicated { item } => {
-                    out.number("item", number(*item));
-                }
-            }
-            out.string("message", &self.to_string());
-        })
+        json::object(|out| self.write(out))
     }
-}
 
-impl std::fmt::Display for ReplayViolation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::MissingSignaturesForStrictProvider { contract, .. } => {
-                write!(f, "the contract is {contract}, but no element of this turn is signed")
+    fn write(&self, out: &mut Object<'_>) {
+        out.string("kind", self.as_str());
+        let out = match self {
+            Self::MissingSignaturesForStrictProvider { contract, formats } => {
+                out.string("contract", contract.as_str());
+                out.list("formats", formats.iter().map(ReasoningFormat::as_str))
             }
-            Self::Unsigned { item, format } => {
-                write!(f, "element {item} of format {format} has no signature")
+            Self::Missing => out,
+            Self::Unsigned { item, format }
+            | Self::Invalid { item, format }
+            | Self::Foreign { item, format } => {
+                out.put("item", *item).string("format", format.as_str())
             }
-            Self::UnsignedCall { call } => {
-                write!(f, "the first tool call, {call}, has no signature")
+            Self::UnsignedCall { call } => out.string("call", call),
+            Self::Fragmented { item } | Self::OutOfOrder { item } | Self::Duplicated { item } => {
+                out.put("item", *item)
             }
-            Self::Missing => f.write_str("required reasoning is missing"),
-            Self::Invalid { item, format } => write!(
-                f,
-                "element {item} of format {format} has a Seal that does not match its content"
-            ),
-            Self::Foreign { item, format } => write!(
-                f,
-                "element {item} of format {format} has a Seal that the target model did not issue"
-            ),
-            Self::Fragmented { item } => {
-                write!(f, "element {item} is a stream fragment of the previous element")
-            }
-            Self::OutOfOrder { item } => {
-                write!(f, "element {item} follows an element that was issued later")
-            }
-            Self::Duplicated { item } => {
-                write!(f, "element {item} repeats a Seal of this turn")
-            }
-        }
+        };
+        out.string("message", &self.to_string());
     }
 }
