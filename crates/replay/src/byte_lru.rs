@@ -15,6 +15,13 @@ pub(crate) struct ByteLru<K, V> {
     most: usize,
 }
 
+/// Holds up to 16 MiB.
+impl<K: Eq + Hash, V> Default for ByteLru<K, V> {
+    fn default() -> Self {
+        Self::new(16 << 20)
+    }
+}
+
 impl<K: Eq + Hash, V> ByteLru<K, V> {
     pub(crate) fn new(most: usize) -> Self {
         Self { entries: LinkedHashMap::new(), bytes: 0, most }
@@ -28,7 +35,7 @@ impl<K: Eq + Hash, V> ByteLru<K, V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

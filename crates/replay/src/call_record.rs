@@ -293,17 +293,17 @@ impl CallRecord {
         }
     }
 
-    /// The time from the arrival of the request to the provider's first byte.
+    /// Returns the time from the arrival of the request to the provider's first byte.
     pub fn time_to_first_byte(&self) -> Option<Duration> {
         self.first_byte.map(|at| at.duration_since(self.arrived))
     }
 
-    /// The verdict on the request that was sent; `None` if none was sent.
+    /// Returns the verdict on the request that was sent; `None` if none was sent.
     pub fn sent_verdict(&self) -> Option<Verdict> {
         self.verdict.filter(|_| self.fates.is_some())
     }
 
-    /// The record without the bodies.
+    /// Returns the record without the bodies.
     pub fn account(&self) -> Json {
         json::object(|o| {
             o.number("v", 1).string("dialect", self.dialect.as_str()).string("path", &self.path);
@@ -313,40 +313,32 @@ impl CallRecord {
                 o.object("target", |o| put_target(o, target));
             }
             if !self.attempts.is_empty() {
-                o.array("attempts", |a| {
-                    for attempt in &self.attempts {
-                        a.object(|o| {
-                            o.string("endpoint", &attempt.endpoint).string("said", &attempt.said);
-                        });
-                    }
+                o.objects("attempts", &self.attempts, |o, attempt| {
+                    o.string("endpoint", &attempt.endpoint).string("said", &attempt.said);
                 });
             }
-            if let Some(status) = self.status {
-                o.number("status", status.into());
-            }
+            o.maybe("status", self.status.map(u64::from));
             o.maybe_string("error", self.error.as_deref());
             o.maybe_string("audit", self.verdict.map(Verdict::as_str));
             o.maybe_string("prefix_changed", self.prefix_changed.as_deref());
+            let micros = |time: Instant| {
+                let micros = time.duration_since(self.began).as_micros();
+                u64::try_from(micros).unwrap_or(u64::MAX)
+            };
             o.object("microseconds", |o| {
-                let times =
-                    [("sent", self.sent), ("first_byte", self.first_byte), ("end", self.end)];
-                for (name, time) in times.into_iter().filter_map(|(name, time)| Some((name, time?)))
-                {
-                    let micros = time.duration_since(self.began).as_micros();
-                    o.number(name, u64::try_from(micros).unwrap_or(u64::MAX));
-                }
+                o.maybe("sent", self.sent.map(micros));
+                o.maybe("first_byte", self.first_byte.map(micros));
+                o.maybe("end", self.end.map(micros));
             });
             if let Some(outcome) = &self.outcome {
                 put_outcome(o, outcome, &self.usage.unwrap_or_default());
             }
-            if let Some(cost) = &self.cost {
-                o.raw("cost", cost);
-            }
+            o.maybe("cost", self.cost.as_ref());
         })
     }
 }
 
-/// The headers without credentials.
+/// Returns the headers without credentials.
 fn shown(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
     headers.iter().filter(|(name, _)| !is_secret_header(name.as_bytes())).cloned().collect()
 }
@@ -366,9 +358,7 @@ fn is_secret_header(name: &[u8]) -> bool {
 fn put_headers(o: &mut json::Object<'_>, headers: &[(Name, Name)]) {
     o.array("headers", |a| {
         for (name, value) in headers {
-            a.array(|pair| {
-                pair.string(name).string(value);
-            });
+            a.array(|pair| pair.extend([name, value]));
         }
     });
 }
@@ -382,7 +372,7 @@ fn put_target(o: &mut json::Object<'_>, target: &SentTo) {
 }
 
 fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary, usage: &Usage) {
-    let (stop, said) = match &outcome.stop {
+    let (stop, detail) = match &outcome.stop {
         StopReason::Done => ("done", None),
         StopReason::Tools => ("tools", None),
         StopReason::Length => ("length", None),
@@ -394,7 +384,7 @@ fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary, usage: &Usage) 
     };
     o.object("answer", |o| {
         o.maybe_string("id", outcome.id.as_deref()).string("model", &outcome.answered);
-        o.string("stop", stop).maybe_string("stop_said", said);
+        o.string("stop", stop).maybe_string("stop_said", detail);
     });
     o.object("usage", |o| {
         o.number("input", usage.input).number("cached", usage.cached);
@@ -403,7 +393,7 @@ fn put_outcome(o: &mut json::Object<'_>, outcome: &ReplySummary, usage: &Usage) 
     });
 }
 
-/// The bytes as UTF-8; invalid sequences are replaced.
+/// Returns the bytes as UTF-8; invalid sequences are replaced.
 fn lossy(bytes: &Bytes) -> Bytes {
     match std::str::from_utf8(bytes) {
         Ok(_) => bytes.clone(),

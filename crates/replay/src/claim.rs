@@ -31,16 +31,9 @@ const CALL_MAC: usize = 15;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The system's random number generator failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system's random number generator failed")]
 pub struct RandomnessError;
-
-impl std::fmt::Display for RandomnessError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the system's random number generator failed")
-    }
-}
-
-impl std::error::Error for RandomnessError {}
 
 /// Issues and verifies Claims. Contains the key, so `Debug` prints none of it.
 #[derive(Clone)]
@@ -83,21 +76,21 @@ impl Claims {
         Ok(TurnId::from([process, count, rest].concat()))
     }
 
-    /// The Claim to a turn, for the field in which a dialect keeps opaque reasoning.
+    /// Returns the Claim to a turn, for the field in which a dialect keeps opaque reasoning.
     pub fn claim(&self, tenant: &Tenant, node: &TurnId) -> Name {
         let mac = self.authenticator(tenant, &[CLAIM_PREFIX, &node.0], CLAIM_MAC);
         Name::from([CLAIM_PREFIX, &node.0, &mac].concat())
     }
 
-    /// The id of the turn's call with this number.
+    /// Returns the id of the turn's call with this number.
     pub fn call_id(&self, tenant: &Tenant, node: &TurnId, number: usize) -> Name {
         let number = letters(number as u128, NUMBER);
         let mac = self.authenticator(tenant, &[CALL, &node.0, &number], CALL_MAC);
         Name::from([CALL, &node.0, &number, &mac].concat())
     }
 
-    /// The turn that a Claim or call id identifies; `None` if it is forged, truncated, or another
-    /// tenant's.
+    /// Returns the turn that a Claim or call id identifies; `None` if it is forged, truncated, or
+    /// another tenant's.
     pub fn read(&self, tenant: &Tenant, text: &str) -> Option<TurnId> {
         let is_call = text.starts_with(CALL);
         let prefix = if is_call { CALL } else { CLAIM_PREFIX };
@@ -121,13 +114,13 @@ impl Claims {
         })
     }
 
-    /// The response id for a turn.
+    /// Returns the response id for a turn.
     pub fn response_id(&self, tenant: &Tenant, node: &TurnId) -> Name {
         let mac = self.authenticator(tenant, &[RESPONSE, &node.0], CLAIM_MAC);
         Name::from([RESPONSE, &node.0, &mac].concat())
     }
 
-    /// The turn that a response id identifies; `None` if it is not valid for this tenant.
+    /// Returns the turn that a response id identifies; `None` if it is not valid for this tenant.
     pub fn read_response(&self, tenant: &Tenant, id: &str) -> Option<TurnId> {
         let (node, mac) = id.strip_prefix(RESPONSE)?.split_at_checked(TURN_LETTERS)?;
         let expected = self.authenticator(tenant, &[RESPONSE, node], CLAIM_MAC);
@@ -139,7 +132,7 @@ impl Claims {
         id.starts_with(RESPONSE)
     }
 
-    /// The response id inside the id of an output item that the gateway minted, as in
+    /// Returns the response id inside the id of an output item that the gateway minted, as in
     /// `msg_resp_tl1…_0`.
     pub fn response_in_item(id: &str) -> Option<&str> {
         let (_, rest) = id.split_once('_').filter(|(_, rest)| Self::has_response_format(rest))?;
@@ -160,7 +153,7 @@ impl Claims {
             || has(CALL, CALL.len() + TURN_LETTERS + NUMBER + CALL_MAC)
     }
 
-    /// The handles of this gateway in an Item: among its Seals, and a call's id.
+    /// Returns the handles of this gateway in an Item: among its Seals, and a call's id.
     pub fn handles_in_item(item: &Item) -> impl Iterator<Item = Name> {
         let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
         let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());
@@ -168,17 +161,13 @@ impl Claims {
         ours.filter_map(|text| std::str::from_utf8(text).ok().map(Name::from))
     }
 
-    /// A tenant name for the holder of a provider key. The name does not reveal the key.
+    /// Returns a tenant name for the holder of a provider key. The name does not reveal the key.
     pub fn caller_tenant(&self, key: &str) -> Name {
-        let no_tenant = Tenant::from("");
-        Name::from(format!(
-            "{}{}",
-            Self::CALLER_PREFIX,
-            self.authenticator(&no_tenant, &["caller", key], 20)
-        ))
+        let name = self.authenticator(&Tenant::from(""), &["caller", key], 20);
+        Name::from([Self::CALLER_PREFIX, &name].concat())
     }
 
-    /// An authenticator over the tenant and these fields.
+    /// Returns an authenticator over the tenant and these fields.
     fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for word in [&*tenant.0].iter().chain(words) {
@@ -191,7 +180,7 @@ impl Claims {
     }
 }
 
-/// A number in base 62, lowest digit first, truncated to `length`.
+/// Returns a number in base 62, lowest digit first, truncated to `length`.
 fn letters(mut number: u128, length: usize) -> String {
     let mut text = String::with_capacity(length);
     for _ in 0..length {

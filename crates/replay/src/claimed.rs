@@ -8,7 +8,7 @@ use std::sync::Arc;
 use throughline_core::{
     Body, CallId, Direction, Event, Item, NativePart, Origin, Reply, Tenant, Thought, TurnId, Wire,
 };
-use throughline_json::{self as json, Json, Name};
+use throughline_json::{self as json, Name};
 
 use crate::claim::Claims;
 
@@ -62,8 +62,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// The origin with the model name that the caller sent. Stored content names the answering
-    /// model.
+    /// Returns the origin with the model name that the caller sent. Stored content names the
+    /// answering model.
     fn origin(&self, origin: Arc<Origin>) -> Arc<Origin> {
         match &self.model {
             Some(model) => Arc::new(Origin { answered: model.clone(), ..Origin::clone(&origin) }),
@@ -71,7 +71,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// The reply's id. For the Responses API it is a gateway id, since later requests refer to it.
+    /// Returns the reply's id. For the Responses API it is a gateway id, since later requests refer
+    /// to it.
     fn id(&self, own: Option<Name>) -> Option<Name> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return own;
@@ -104,34 +105,20 @@ impl ClaimRewriter {
 /// one; there the call ids identify the turn.
 fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;
-    let json: Json = match wire.as_str() {
-        "anthropic-messages" => json::object(|o| {
-            o.string("type", "thinking").string("thinking", text).string("signature", claim);
-        }),
-        "openai-responses" => json::object(|o| {
+    let json = match wire.as_str() {
+        "anthropic-messages" => {
+            json::object!("type": "thinking", "thinking": text, "signature": claim)
+        }
+        "openai-responses" => json::object(|out| {
+            let summary = json::object!("type": "summary_text", "text": text);
             // The codec adds the id under which the stream opened this item.
-            o.string("type", "reasoning");
-            o.array("summary", |a| {
-                if !text.is_empty() {
-                    a.object(|o| {
-                        o.string("type", "summary_text").string("text", text);
-                    });
-                }
-            });
-            o.string("encrypted_content", claim);
+            out.string("type", "reasoning");
+            out.list("summary", Some(&summary).filter(|_| !text.is_empty()));
+            out.string("encrypted_content", claim);
         }),
-        "gemini" => json::object(|o| {
-            o.string("text", text).bool("thought", true).string("thoughtSignature", claim);
-        }),
+        "gemini" => json::object!("text": text, "thought": true, "thoughtSignature": claim),
         _ => return None,
     };
-    Some(NativePart {
-        wire: wire.clone(),
-        side: Direction::Response,
-        id: None,
-        json,
-        assembled: true,
-        slot: "".into(),
-        envelope: None,
-    })
+    let native = NativePart::new(wire.clone(), Direction::Response, json);
+    Some(NativePart { assembled: true, ..native })
 }

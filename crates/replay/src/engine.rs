@@ -40,8 +40,7 @@ use throughline_json::Name;
 
 use crate::call_record::CallLog;
 use crate::claim::Claims;
-pub use crate::engine::capture::OwnedTurn;
-pub use crate::engine::capture::Turn;
+pub use crate::engine::capture::{OwnedTurn, Turn};
 use crate::engine::capture::{PreparedTurn, TurnKeys};
 pub use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::chain_cache::ChainCache;
@@ -85,12 +84,12 @@ impl Replay {
         &self.claims
     }
 
-    /// The store that holds the Vault.
+    /// Returns the store that holds the Vault.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// The records of calls.
+    /// Returns the records of calls.
     pub fn calls(&self) -> &CallLog {
         &self.calls
     }
@@ -128,7 +127,7 @@ impl Replay {
             return;
         };
         let room = pending.room(answered.size()).await;
-        let marks = TurnKeys::of(&answered.turn());
+        let marks = TurnKeys::new(&answered.turn());
         let coming = pending.register(&answered.record.tenant, &marks.keys, room);
         let replay = Arc::clone(self);
         tokio::spawn(async move {
@@ -146,7 +145,7 @@ impl Replay {
         if !turn.is_complete() {
             return Ok(None);
         }
-        self.capture_as(tenant, turn, TurnKeys::of(turn)).await
+        self.capture_as(tenant, turn, TurnKeys::new(turn)).await
     }
 
     async fn capture_as(
@@ -155,13 +154,13 @@ impl Replay {
         turn: &Turn<'_>,
         marks: TurnKeys,
     ) -> Result<Option<TurnId>, StoreError> {
-        let whole = PreparedTurn::of(turn, marks);
-        let Some(kept) = capture::capture(self, tenant, &whole).await? else { return Ok(None) };
+        let whole = PreparedTurn::new(turn, marks);
+        let Some(stored) = capture::capture(self, tenant, &whole).await? else { return Ok(None) };
         // The next request probably continues this turn. An outdated epoch is safe: it only causes
         // a recheck.
         let captured = Arc::new(whole.remembered());
-        self.turns.insert(tenant, &kept, &captured, turn.conversation.era);
-        Ok(Some(kept.id))
+        self.turns.insert(tenant, &stored, &captured, turn.conversation.era);
+        Ok(Some(stored.id))
     }
 
     /// Restores what the client of a request has lost. The Call must be decoded from that request
@@ -254,22 +253,16 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The conversation of a Call for which nothing was looked up.
+    /// Returns the conversation of a Call for which nothing was looked up.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
         Self::with_chain(Chain::of(call, tenant, end_user), call, end_user)
     }
 
-    /// The conversation of a Call with this chain.
+    /// Returns the conversation of a Call with this chain.
     fn with_chain(chain: Chain, call: &Call, end_user: Option<&str>) -> Self {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
-        let open = last.and_then(|turn| call.items.get(turn.items.clone())).unwrap_or_default();
-        let open = open.to_vec();
-        Self {
-            end_user: end_user.map(Name::from),
-            chain,
-            parent: None,
-            open,
-            era: ErasureEpoch::default(),
-        }
+        let open = last.and_then(|turn| call.items.get(turn.items.clone()));
+        let (end_user, open) = (end_user.map(Name::from), open.unwrap_or_default().to_vec());
+        Self { end_user, chain, parent: None, open, era: ErasureEpoch::default() }
     }
 }

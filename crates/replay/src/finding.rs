@@ -12,34 +12,23 @@ pub struct Finding {
 }
 
 /// An alteration by the client, or the reason that a turn cannot be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreIssue {
     /// A Seal or its thought differs from the issued one.
+    #[error("this differs from what was issued in this turn")]
     Altered,
     /// A Claim is forged, truncated, or belongs to another caller.
+    #[error("this claim was not issued to this caller")]
     ForeignClaim,
     /// The text was edited where its Seals forbid it, so nothing of the turn was restored.
+    #[error("the text was edited although seals cover it; nothing was restored")]
     Edited,
     /// The captured turn was forgotten or has expired.
+    #[error("the turn cannot be restored: {0}")]
     Gone(ElisionReason),
     /// The text equals a thought captured in this turn, so it is not sent as text.
+    #[error(
+        "this text is a thought of this conversation; it was removed, because thoughts are never sent as text"
+    )]
     ThoughtAsText,
-}
-
-impl std::fmt::Display for RestoreIssue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RestoreIssue::Altered => f.write_str("this differs from what was issued in this turn"),
-            RestoreIssue::ForeignClaim => {
-                f.write_str("this claim was not issued to this caller")
-            }
-            RestoreIssue::Edited => {
-                f.write_str("the text was edited although seals cover it; nothing was restored")
-            }
-            RestoreIssue::Gone(why) => write!(f, "the turn cannot be restored: {why}"),
-            RestoreIssue::ThoughtAsText => f.write_str(
-                "this text is a thought of this conversation; it was removed, because thoughts are never sent as text",
-            ),
-        }
-    }
 }

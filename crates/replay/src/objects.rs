@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use throughline_core::{Digest, Origin, Reply, Tenant, VaultKey, Wire};
-use throughline_json::{Name, Node};
+use throughline_json::{Name, Node, words};
 
 use crate::claim::Claims;
 
@@ -23,29 +23,21 @@ pub(crate) const OBJECT: &str = "object";
 /// How many owned ids are cached. The cache is cleared when it is full.
 const MAX_CACHED_IDS: usize = 16_384;
 
-/// The dialects of one vendor, which share ids: an object of one wire exists on the vendor's other
-/// wires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// OpenAI's Responses and Chat Completions APIs.
-    OpenAi,
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// Google's Gemini API.
-    Gemini,
+words! {
+    /// The dialects of one vendor, which share ids: an object of one wire exists on the vendor's
+    /// other wires. Error messages use these names.
+    Family {
+        /// OpenAI's Responses and Chat Completions APIs.
+        OpenAi = "openai",
+        /// Anthropic's Messages API.
+        Anthropic = "anthropic",
+        /// Google's Gemini API.
+        Gemini = "gemini",
+    }
 }
 
 impl Family {
-    /// The name that error messages use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Family::OpenAi => "openai",
-            Family::Anthropic => "anthropic",
-            Family::Gemini => "gemini",
-        }
-    }
-
-    /// The family of a wire; `None` if requests on the wire name no objects.
+    /// Returns the family of a wire; `None` if requests on the wire name no objects.
     pub fn of(wire: &Wire) -> Option<Self> {
         match wire.as_str() {
             "openai-chat" | "openai-responses" => Some(Family::OpenAi),
@@ -63,12 +55,12 @@ macro_rules! kinds {
         pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
 
         impl ObjectKind {
-            /// The stored word of the kind.
+            /// Returns the stored word of the kind.
             pub fn as_str(self) -> &'static str {
                 match self { $(ObjectKind::$kind => $word,)* }
             }
 
-            /// The path of the provider's collection of such objects.
+            /// Returns the path of the provider's collection of such objects.
             pub fn collection(self) -> &'static str {
                 match self { $(ObjectKind::$kind => $path,)* }
             }
@@ -96,7 +88,7 @@ kinds! {
 }
 
 impl ObjectKind {
-    /// The path of one object of a dialect, as `passthrough` can name it.
+    /// Returns the path of one object of a dialect, as `passthrough` can name it.
     pub fn path_of(self, family: Family, id: &str) -> String {
         let collection = match (family, self) {
             (Family::Gemini, ObjectKind::File) => "/v1beta/files",
@@ -117,8 +109,8 @@ pub struct ObjectId {
     pub id: Name,
 }
 
-/// The account that owns an origin's objects: the caller's own account, or else the provider's
-/// host.
+/// Returns the account that owns an origin's objects: the caller's own account, or else the
+/// provider's host.
 pub fn account_of(origin: &Origin) -> &str {
     if origin.account.starts_with(Claims::CALLER_PREFIX) {
         &origin.account
@@ -127,7 +119,7 @@ pub fn account_of(origin: &Origin) -> &str {
     }
 }
 
-/// The key under which the Vault finds the owner of an object.
+/// Returns the key under which the Vault finds the owner of an object.
 pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 object owner v1");
     for word in [account, object.kind.as_str(), &object.id] {
@@ -137,15 +129,15 @@ pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// The keys of the objects that a reply returns to its caller. `asked` is the request's body.
-pub(crate) fn keys_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<VaultKey> {
+/// Returns the keys of the objects that a reply returns to its caller. `request` is its body.
+pub(crate) fn keys_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<VaultKey> {
     let account = account_of(&reply.origin);
-    let ids = ids_of_reply(reply, asked);
+    let ids = ids_of_reply(reply, request);
     ids.iter().map(|object| VaultKey::Chain(owner_key(account, object))).collect()
 }
 
-/// The objects that a reply returns to its caller.
-pub fn ids_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<ObjectId> {
+/// Returns the objects that a reply returns to its caller.
+pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
     let mut ids = Vec::new();
     let mut add = |kind: ObjectKind, id: Option<Name>| {
         ids.extend(id.filter(|id| !id.is_empty()).map(|id| ObjectId { kind, id }));
@@ -171,7 +163,7 @@ pub fn ids_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<ObjectId> {
             add(ObjectKind::Container, extra_id("container"));
             let thread = extra("thread");
             let is_asked =
-                asked.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some());
+                request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some());
             if thread.is_some() || is_asked {
                 add(ObjectKind::Thread, reply.id.clone());
                 add(ObjectKind::Thread, thread.and_then(|tree| tree.root().name_of("id")));
@@ -187,9 +179,9 @@ pub fn ids_of_reply(reply: &Reply, asked: Option<&Bytes>) -> Vec<ObjectId> {
     ids
 }
 
-/// The files and containers that the provider's tools created, read only from members that the
-/// provider writes. Other members, such as call arguments or search results, contain text that a
-/// caller can choose.
+/// Returns the files and containers that the provider's tools created, read only from members that
+/// the provider writes. Other members, such as call arguments or search results, contain text that
+/// a caller can choose.
 fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {
     let kind = item.text_of("type").unwrap_or_default();
     let family = Family::OpenAi;
@@ -245,11 +237,9 @@ pub fn ids_at(
     for (place, kind) in places {
         let mut nodes = vec![root];
         for step in place.split('.') {
-            let (name, is_list) = match step.strip_suffix("[]") {
-                Some(name) => (name, true),
-                None => (step, false),
-            };
+            let name = step.trim_end_matches("[]");
             let next = nodes.into_iter().filter_map(|node| node.get(name));
+            let is_list = name.len() < step.len();
             nodes = if is_list { next.flat_map(Node::elements).collect() } else { next.collect() };
         }
         found.extend(nodes.into_iter().filter_map(|node| id_of(family, *kind, node)));
@@ -257,19 +247,19 @@ pub fn ids_at(
     found
 }
 
-/// The object id in a node; `None` if the node is not a non-empty string.
+/// Returns the object id in a node; `None` if the node is not a non-empty string.
 pub fn id_of(family: Family, kind: ObjectKind, node: Node<'_>) -> Option<ObjectId> {
     let id = text_of(node)?;
     let id = if family == Family::Gemini { bare_name(&id) } else { id };
     Some(ObjectId { kind, id })
 }
 
-/// The bare id of a Gemini name: `files/abc` and `abc` are the same file.
+/// Returns the bare id of a Gemini name: `files/abc` and `abc` are the same file.
 pub fn bare_name(name: &str) -> Name {
     Name::from(name.rsplit('/').next().unwrap_or(name))
 }
 
-/// The text of a node that is a non-empty string.
+/// Returns the text of a node that is a non-empty string.
 pub fn text_of(node: Node<'_>) -> Option<Name> {
     node.name().filter(|text| !text.is_empty())
 }

@@ -19,7 +19,7 @@ mod items;
 
 pub use crate::stored::items::{InputItemsQuery, list, listed_position};
 
-/// The stored form of a response: the response, its end-user, and its origin.
+/// Returns the stored form of a response: the response, its end-user, and its origin.
 pub fn record(response: &Json, user: Option<&str>, origin: &Origin) -> Json {
     json::object(|o| {
         o.number("v", 1).maybe_string("user", user);
@@ -137,12 +137,12 @@ pub async fn read(replay: &Replay, tenant: &Tenant, turn: VaultTurn) -> Result<L
 }
 
 impl StoredResponse {
-    /// The response as the caller received it.
+    /// Returns the response as the caller received it.
     pub fn response(&self) -> Option<Json> {
         self.record.root().get("response").map(Node::json)
     }
 
-    /// The output item with this id, as the caller received it.
+    /// Returns the output item with this id, as the caller received it.
     pub fn output_item(&self, id: &str) -> Option<Json> {
         let mut output = self.record.root().at("/response/output")?.elements();
         output.find(|item| item.get("id").is_some_and(|own| own.is(id))).map(Node::json)
@@ -165,34 +165,32 @@ impl StoredResponse {
             && is("wire", origin.wire.as_str())
     }
 
-    /// The input of the response including the conversation before it; `None` if that was erased.
+    /// Returns the input of the response including the conversation before it; `None` if that was
+    /// erased.
     pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
         let tail = replay.calls().tail(&self.tenant, &self.parent, None).await?;
         let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }
 
-    /// The conversation up to the end of the response.
+    /// Returns the conversation up to the end of the response.
     async fn conversation(&self, replay: &Replay) -> Option<Vec<Json>> {
-        let mut said = self.input(replay).await?;
+        let mut items = self.input(replay).await?;
         let response = self.response()?;
         let tree = response.tree();
-        said.extend(tree.root().get("output")?.elements().map(Node::json));
-        Some(said)
+        items.extend(tree.root().get("output")?.elements().map(Node::json));
+        Some(items)
     }
 
     /// Expands a request to the whole conversation; `None` if that was erased.
     pub async fn unfolded(&self, replay: &Replay, body: &Bytes) -> Option<Bytes> {
-        let mut said = self.conversation(replay).await?;
+        let mut items = self.conversation(replay).await?;
         let tree = Tree::parse(body.clone()).ok()?;
-        said.extend(elements(tree.root().present("input")));
-        let whole = json::object(|o| {
-            for (key, value) in tree.root().members() {
-                if !key.is("input") && !key.is(PREVIOUS_RESPONSE_ID) {
-                    o.node(&key.text().unwrap_or_default(), value);
-                }
-            }
-            o.raw("input", &json::array_of(&said));
+        items.extend(elements(tree.root().present("input")));
+        let others = tree.root().members();
+        let others = others.filter(|(key, _)| !key.is("input") && !key.is(PREVIOUS_RESPONSE_ID));
+        let whole = json::object(|out| {
+            out.nodes(others).list("input", &items);
         });
         Some(whole.bytes().clone())
     }
@@ -201,13 +199,11 @@ impl StoredResponse {
 /// The request member that names the response to continue.
 pub const PREVIOUS_RESPONSE_ID: &str = "previous_response_id";
 
-/// The elements of an `input`, which may also be a plain string.
+/// Returns the elements of an `input`, which may also be a plain string.
 fn elements(input: Option<Node<'_>>) -> Vec<Json> {
     let Some(input) = input else { return Vec::new() };
     if input.is_string() {
-        return vec![json::object(|o| {
-            o.string("role", "user").node("content", input);
-        })];
+        return vec![json::object!("role": "user", "content": input)];
     }
     input.elements().map(Node::json).collect()
 }

@@ -62,13 +62,13 @@ pub(super) fn is_same(left: &Bytes, right: &Bytes) -> bool {
 }
 
 impl Bodies {
-    /// The bodies of a request of which only the received body is known.
+    /// Returns the bodies of a request of which only the received body is known.
     pub fn of(body: &Bytes) -> Self {
         let body = lossy(body);
         Self { whole: body.clone(), came: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
-    /// The size in bytes, counting shared texts once.
+    /// Returns the size in bytes, counting shared texts once.
     pub fn size(&self) -> usize {
         let once = |text: &Bytes| if is_same(text, &self.whole) { 0 } else { text.len() };
         self.whole.len() + once(&self.came) + once(&self.sent) + self.account.len()

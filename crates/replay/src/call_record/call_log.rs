@@ -12,10 +12,8 @@ use crate::byte_lru::ByteLru;
 use crate::call_record::bodies::{DeltaSource, EncodedBodies};
 use crate::call_record::disconnect::DisconnectLimiter;
 use crate::call_record::{Bodies, CallRecord, DeltaBase};
-use crate::turn::{CALL_RECORD, ParentTurn, TURN};
+use crate::turn::{CALL_RECORD, ParentTurn, TURN, read_range};
 
-/// Maximum size of the cached bodies in bytes.
-const MOST_BYTES: usize = 16 << 20;
 /// Number of records per store read.
 const PAGE: u64 = 256;
 
@@ -49,25 +47,24 @@ pub enum BaseLocation<'p> {
 }
 
 impl CallRecord {
-    /// The record of the bodies, which belongs to this thread, and the reference for later calls.
+    /// Returns the record of the bodies, which belongs to this thread, and the reference for later
+    /// calls.
     pub fn bodies_record(
         &self,
         thread: &LogId,
         goes_on: BaseLocation<'_>,
     ) -> (NewRecord, DeltaBase) {
-        let base = self.base.as_deref();
-        let base = match goes_on {
-            BaseLocation::Here => base.map(|tail| DeltaSource { tail, elsewhere: None }),
-            BaseLocation::From(parent) => {
-                base.map(|tail| DeltaSource { tail, elsewhere: Some((&parent.log, parent.last)) })
-            }
-            BaseLocation::Nowhere => None,
+        let elsewhere = match goes_on {
+            BaseLocation::From(parent) => Some((&parent.log, parent.last)),
+            BaseLocation::Here | BaseLocation::Nowhere => None,
         };
+        let base = self.base.as_deref().map(|tail| DeltaSource { tail, elsewhere });
+        let base = base.filter(|_| !matches!(goes_on, BaseLocation::Nowhere));
         let EncodedBodies { json, tail } = self.texts.write(base);
         (NewRecord::copy(thread, json.bytes().clone()), tail)
     }
 
-    /// The records of a call without a reply.
+    /// Returns the records of a call without a reply.
     fn records(&self, thread: &LogId, goes_on: BaseLocation<'_>) -> Vec<NewRecord> {
         let record = NewRecord::new(CALL_RECORD, self.account().bytes().clone());
         vec![record, self.bodies_record(thread, goes_on).0]
@@ -77,31 +74,31 @@ impl CallRecord {
 impl CallLog {
     /// Creates the log of calls in this store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, tails: DeltaCache::new(), left: DisconnectLimiter::default() }
+        Self { store, tails: DeltaCache::default(), left: DisconnectLimiter::default() }
     }
 
-    /// The limiter for abandoned calls.
+    /// Returns the limiter for abandoned calls.
     pub fn disconnects(&self) -> &DisconnectLimiter {
         &self.left
     }
 
-    /// The bodies that a continuation of this turn can refer to, if they still exist. `era` is the
-    /// epoch of the latest store lookup, if there was one.
+    /// Returns the bodies that a continuation of this turn can refer to, if they still exist. `era`
+    /// is the epoch of the latest store lookup, if there was one.
     pub async fn tail(
         &self,
         tenant: &Tenant,
         parent: &ParentTurn,
         era: Option<ErasureEpoch>,
     ) -> Option<Arc<DeltaBase>> {
-        if let Some((tail, stood)) = self.tails.get(tenant, &parent.node) {
-            if era == Some(stood) {
+        if let Some((tail, valid_in)) = self.tails.get(tenant, &parent.node) {
+            if era == Some(valid_in) {
                 return Some(tail);
             }
             // Forgetting an Item destroys the bodies of its thread; they can then no longer serve
             // as a base.
             let last = self.store.read(tenant, &parent.log, parent.last.saturating_sub(1), 1).await;
-            let stands = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
-            return stands.then_some(tail);
+            let exists = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
+            return exists.then_some(tail);
         }
         // Without a base, the next bodies are stored in full.
         let tail = self.read_base(tenant, &parent.log, parent.last).await.ok()?.ok()?;
@@ -127,28 +124,20 @@ impl CallLog {
         let Some(node) = &record.node else { return Ok(()) };
         let (tenant, parent) = (&record.tenant, record.parent.as_ref());
         let log = log_of(node);
-        let alone = || {
-            let opening = Append::new(log.clone()).opening(LogOpening::thread());
-            Append { records: record.records(&log, BaseLocation::Nowhere), ..opening }
+        let commit = |opening, records| {
+            let append = Append { records, ..Append::new(log.clone()).opening(opening) };
+            self.store.commit(Batch::new(tenant.clone()).append(append))
         };
-        let append = match parent {
-            Some(parent) => {
-                let opening = Append::new(log.clone()).opening(LogOpening::run(parent.log.clone()));
-                Append {
-                    records: record.records(&parent.log, BaseLocation::From(parent)),
-                    ..opening
-                }
+        if let Some(parent) = parent {
+            let records = record.records(&parent.log, BaseLocation::From(parent));
+            match commit(LogOpening::run(parent.log.clone()), records).await {
+                // The parent was forgotten in the meantime.
+                Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) => {}
+                done => return done.map(drop),
             }
-            None => alone(),
-        };
-        let done = self.store.commit(Batch::new(tenant.clone()).append(append)).await;
-        match done {
-            // The parent was forgotten in the meantime.
-            Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) if parent.is_some() => {
-                self.store.commit(Batch::new(tenant.clone()).append(alone())).await.map(drop)
-            }
-            done => done.map(drop),
         }
+        let records = record.records(&log, BaseLocation::Nowhere);
+        commit(LogOpening::thread(), records).await.map(drop)
     }
 
     /// Finds the record of a call.
@@ -164,22 +153,21 @@ impl CallLog {
             Some(turn) => (turn.log.clone(), turn.first, turn.last),
             None => (log_of(node), 1, 2),
         };
-        let limit = u32::try_from(last.saturating_sub(first) + 1).unwrap_or(u32::MAX);
-        let records = match self.store.read(tenant, &log, first.saturating_sub(1), limit).await {
+        let records = match read_range(&*self.store, tenant, &log, first..=last).await {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             records => records?,
         };
-        let tells = |record: &&Record| matches!(&*record.kind, CALL_RECORD | TURN);
-        let Some(told) = records.iter().find(tells) else { return Ok(None) };
-        let Content::Here(account) = &told.content else { return Ok(None) };
-        let account = Tree::parse(account.clone()).map_err(|_| damaged(told))?;
-        let account = match &*told.kind {
+        let has_account = |record: &&Record| matches!(&*record.kind, CALL_RECORD | TURN);
+        let Some(record) = records.iter().find(has_account) else { return Ok(None) };
+        let Content::Here(account) = &record.content else { return Ok(None) };
+        let account = Tree::parse(account.clone()).map_err(|_| damaged(record))?;
+        let account = match &*record.kind {
             TURN => account.root().get(CALL_RECORD),
             _ => Some(account.root()),
         };
         let Some(account) = account.map(Node::json) else { return Ok(None) };
         let texts = self.read_base(tenant, &log, last).await?.map(|tail| tail.texts);
-        Ok(Some(StoredCall { turn, at: told.at.to_string(), account, texts }))
+        Ok(Some(StoredCall { turn, at: record.at.to_string(), account, texts }))
     }
 
     /// Reads the bodies in this record, or the reason for their erasure.
@@ -255,7 +243,7 @@ fn damaged(record: &Record) -> StoreError {
     StoreError::Corrupt(Name::from(format!("record {} is not a valid call record", record.seq)))
 }
 
-/// The log of a call without a reply.
+/// Returns the log of a call without a reply.
 fn log_of(node: &TurnId) -> LogId {
     LogId::from(format!("call-{node}"))
 }
@@ -265,25 +253,22 @@ type CallKey = (Tenant, TurnId);
 type CachedBase = (Arc<DeltaBase>, ErasureEpoch);
 
 /// Cache of the bodies of recent calls.
+#[derive(Default)]
 struct DeltaCache(Mutex<ByteLru<CallKey, CachedBase>>);
 
 impl DeltaCache {
-    fn new() -> Self {
-        Self(Mutex::new(ByteLru::new(MOST_BYTES)))
-    }
-
     fn get(&self, tenant: &Tenant, node: &TurnId) -> Option<CachedBase> {
         let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         recent.get(&(tenant.clone(), node.clone())).cloned()
     }
 
     /// Caches a call and removes its predecessor: conversations rarely branch.
-    fn put(&self, tenant: &Tenant, node: &TurnId, parent: Option<&TurnId>, stood: CachedBase) {
+    fn put(&self, tenant: &Tenant, node: &TurnId, parent: Option<&TurnId>, base: CachedBase) {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parent) = parent {
             recent.take(&(tenant.clone(), parent.clone()));
         }
-        let size = stood.0.texts.size();
-        recent.put((tenant.clone(), node.clone()), stood, size);
+        let size = base.0.texts.size();
+        recent.put((tenant.clone(), node.clone()), base, size);
     }
 }

@@ -10,7 +10,7 @@ use crate::call_record::{Bodies, report};
 /// Members that are renamed or internal.
 const OWN: [&str; 3] = ["v", "path", "headers"];
 
-/// The whole record of a call.
+/// Returns the whole record of a call.
 pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
     let tree = found.account.tree();
     let account = tree.root();
@@ -20,12 +20,8 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
             o.string("thread", &turn.log.0);
             o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
         }
-        for (key, value) in account.members() {
-            let key = key.text().unwrap_or_default();
-            if !OWN.contains(&&*key) && &*key != "target" {
-                o.node(&key, value);
-            }
-        }
+        let is_own = |key: &Node<'_>| OWN.iter().any(|own| key.is(own));
+        o.nodes(account.members().filter(|(key, _)| !is_own(key) && !key.is("target")));
         match &found.texts {
             Ok(texts) => put_bodies(o, account, texts),
             Err(why) => {
@@ -39,45 +35,40 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
     })
 }
 
-fn put_bodies(o: &mut json::Object<'_>, told: Node<'_>, texts: &Bodies) {
+fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
     if let Ok(tree) = Tree::parse(texts.account.clone()) {
         report::put_fates(o, tree.root());
         for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
             match &*key.text().unwrap_or_default() {
-                "dids" => {}
+                "dids" => continue,
                 // The names of these members in records of earlier versions.
                 "mended" => put_old_repairs(o, value),
-                "more_mended" => {
-                    o.node("more_repaired", value);
-                }
-                name => {
-                    o.node(name, value);
-                }
-            }
+                "more_mended" => o.node("more_repaired", value),
+                name => o.node(name, value),
+            };
         }
     }
-    put_request(o, "came", told, Some(&texts.came));
-    if told.get("target").is_some() {
+    put_request(o, "came", account, Some(&texts.came));
+    if account.get("target").is_some() {
         o.bool("unchanged", texts.sent == texts.came);
     }
     if texts.whole != texts.came {
         put_body(o, "whole", &texts.whole);
     }
-    put_sent(o, told, Some(&texts.sent));
+    put_sent(o, account, Some(&texts.sent));
 }
 
 /// Writes the repairs of a record of an earlier version, which named the fix differently.
-fn put_old_repairs(o: &mut json::Object<'_>, repairs: Node<'_>) {
-    o.array("repaired", |a| {
-        for repair in repairs.elements() {
-            a.object(|o| {
-                for (key, value) in repair.members() {
-                    let key = key.text().unwrap_or_default();
-                    o.node(if &*key == "mend" { "fix" } else { &key }, value);
-                }
-            });
+fn put_old_repairs<'o, 'b>(
+    o: &'o mut json::Object<'b>,
+    repairs: Node<'_>,
+) -> &'o mut json::Object<'b> {
+    o.objects("repaired", repairs.elements(), |o, repair| {
+        for (key, value) in repair.members() {
+            let key = key.text().unwrap_or_default();
+            o.node(if &*key == "mend" { "fix" } else { &key }, value);
         }
-    });
+    })
 }
 
 /// Writes the request sent and its target, if there was one.
@@ -88,16 +79,13 @@ fn put_sent(o: &mut json::Object<'_>, account: Node<'_>, body: Option<&Bytes>) {
 }
 
 /// Writes a request: its metadata and its body.
-fn put_request(o: &mut json::Object<'_>, name: &str, told: Node<'_>, body: Option<&Bytes>) {
-    const TOLD: [&str; 7] = ["endpoint", "provider", "account", "wire", "model", "path", "headers"];
+fn put_request(o: &mut json::Object<'_>, name: &str, account: Node<'_>, body: Option<&Bytes>) {
+    const SHOWN: [&str; 7] =
+        ["endpoint", "provider", "account", "wire", "model", "path", "headers"];
     o.object(name, |o| {
         // The requested model is a member of the call itself.
-        let told = TOLD
-            .iter()
-            .filter(|key| name == "sent" || OWN.contains(key))
-            .filter_map(|key| Some((*key, told.get(key)?)));
-        for (key, value) in told {
-            o.node(key, value);
+        for key in SHOWN.iter().filter(|key| name == "sent" || OWN.contains(key)) {
+            o.maybe(key, account.get(key));
         }
         if let Some(body) = body {
             put_body(o, "body", body);

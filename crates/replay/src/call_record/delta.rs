@@ -130,7 +130,7 @@ fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| matches!(byte, b'}' | b']'))
 }
 
-/// The length of the common prefix in bytes, rounded down to a character boundary.
+/// Returns the length of the common prefix in bytes, rounded down to a character boundary.
 fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     let mut length = common(left.chunks(BLOCK).zip(right.chunks(BLOCK)));
     let rest = left.iter().zip(right).skip(length);
@@ -141,7 +141,7 @@ fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     length
 }
 
-/// The length of the common suffix in bytes, rounded to a character boundary.
+/// Returns the length of the common suffix in bytes, rounded to a character boundary.
 fn common_suffix(left: &[u8], right: &[u8]) -> usize {
     let mut length = common(left.rchunks(BLOCK).zip(right.rchunks(BLOCK)));
     let rest = left.iter().rev().zip(right.iter().rev()).skip(length);
@@ -160,7 +160,7 @@ fn is_inside_char(text: &[u8], place: usize) -> bool {
 /// Number of bytes compared at once.
 const BLOCK: usize = 256;
 
-/// The total length of the leading equal blocks.
+/// Returns the total length of the leading equal blocks.
 fn common<'b>(blocks: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> usize {
     let equal = blocks.take_while(|(left, right)| left.len() == BLOCK && left == right);
     equal.count() * BLOCK

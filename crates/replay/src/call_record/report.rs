@@ -9,8 +9,9 @@ use crate::finding::Finding;
 /// Maximum number of findings and repairs of each kind in a call record; the rest is only counted.
 const MAX_LISTED: usize = 256;
 
-/// The report of a call as JSON. Each distinct outcome is written once and referenced by number:
-/// from call to call, outcomes often change for all Items at once, and the delta then stays small.
+/// Returns the report of a call as JSON. Each distinct outcome is written once and referenced by
+/// number: from call to call, outcomes often change for all Items at once, and the delta then stays
+/// small.
 pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
     let mut dids: Vec<&Disposition> = Vec::new();
     let mut number = |did| {
@@ -22,20 +23,13 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
     };
     let fates = json::array(|a| {
         for fate in &encoded.fates {
-            a.array(|a| {
-                a.string(&fate.item.0).number(number(&fate.visible));
-                for seal in &fate.seals {
-                    a.number(number(seal));
-                }
-            });
+            let outcomes = std::iter::once(&fate.visible).chain(&fate.seals);
+            a.array(|a| a.string(&fate.item.0).extend(outcomes.map(&mut number)));
         }
     });
     json::object(|o| {
-        o.raw("fates", &fates).array("dids", |a| {
-            for did in dids {
-                a.string(&did.to_string());
-            }
-        });
+        let dids: Vec<_> = dids.iter().map(ToString::to_string).collect();
+        o.raw("fates", &fates).list("dids", dids.iter().map(String::as_str));
         let more = [
             ("more_restore_findings", restored.len()),
             ("more_repaired", looked.fixes.len()),
@@ -44,37 +38,20 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
         for (name, count) in more.into_iter().filter(|(_, count)| *count > MAX_LISTED) {
             o.number(name, (count - MAX_LISTED) as u64);
         }
-        o.array("restore_findings", |a| {
-            for finding in restored.iter().take(MAX_LISTED) {
-                a.object(|o| {
-                    o.string("item", &finding.item.0);
-                    o.string("message", &finding.problem.to_string());
-                });
-            }
+        o.objects("restore_findings", restored.iter().take(MAX_LISTED), |o, finding| {
+            o.string("item", &finding.item.0).string("message", &finding.problem.to_string());
         });
-        o.array("repaired", |a| {
-            for fix in looked.fixes.iter().take(MAX_LISTED) {
-                a.object(|o| {
-                    o.string("rule", fix.rule.id).string("path", &fix.path);
-                    o.string("message", &fix.message).string("fix", &fix.what);
-                });
-            }
+        o.objects("repaired", looked.fixes.iter().take(MAX_LISTED), |o, fix| {
+            o.string("rule", fix.rule.id).string("path", &fix.path);
+            o.string("message", &fix.message).string("fix", &fix.what);
         });
-        o.array("findings", |a| {
-            for finding in looked.findings.iter().take(MAX_LISTED) {
-                a.object(|o| {
-                    o.string("rule", finding.rule.id).string("path", &finding.path);
-                    o.string("severity", finding.severity.as_str());
-                    o.string("message", &finding.message).string("fix", &finding.fix);
-                });
-            }
+        o.objects("findings", looked.findings.iter().take(MAX_LISTED), |o, finding| {
+            o.string("rule", finding.rule.id).string("path", &finding.path);
+            o.string("severity", finding.severity.as_str());
+            o.string("message", &finding.message).string("fix", &finding.fix);
         });
-        o.array("warnings", |a| {
-            for warning in &encoded.warnings {
-                a.object(|o| {
-                    o.string("setting", &warning.setting).string("message", &warning.message);
-                });
-            }
+        o.objects("warnings", &encoded.warnings, |o, warning| {
+            o.string("setting", &warning.setting).string("message", &warning.message);
         });
     })
 }
@@ -90,11 +67,8 @@ pub(super) fn put_fates(o: &mut json::Object<'_>, account: Node<'_>) {
                 continue;
             };
             a.object(|o| {
-                o.node("item", item).node("visible", visible).array("seals", |a| {
-                    for seal in parts.filter_map(did) {
-                        a.node(seal);
-                    }
-                });
+                o.node("item", item).node("visible", visible);
+                o.list("seals", parts.filter_map(did));
             });
         }
     });

@@ -73,7 +73,7 @@ impl OwnedTurn {
         }
     }
 
-    /// The approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub fn size(&self) -> usize {
         let items = self.reply.items.iter().chain(&self.conversation.open);
         self.record.texts.size() + items.map(size_of_item).sum::<usize>()
@@ -89,7 +89,7 @@ pub(super) struct PreparedTurn<'t> {
 }
 
 impl<'t> PreparedTurn<'t> {
-    pub(super) fn of(turn: &'t Turn<'t>, marks: TurnKeys) -> Self {
+    pub(super) fn new(turn: &'t Turn<'t>, marks: TurnKeys) -> Self {
         let open = &turn.conversation.open;
         let mut items = Vec::with_capacity(open.len() + turn.reply.items.len());
         items.extend_from_slice(open);
@@ -101,7 +101,7 @@ impl<'t> PreparedTurn<'t> {
         Self { turn, marks, items }
     }
 
-    /// The turn as a read from the Vault would return it.
+    /// Returns the turn as a read from the Vault would return it.
     pub(super) fn remembered(self) -> Captured {
         let Self { turn, marks, items } = self;
         Captured {
@@ -169,22 +169,19 @@ fn batch(
     goes_on: BaseLocation<'_>,
 ) -> (Batch, Option<DeltaBase>) {
     let log = append.log.clone();
-    let whose = json::object(|o| {
-        o.number("v", 1);
-        o.number("turn", turns_before(turn) as u64).string("call", &turn.node.0);
-        o.maybe_string("user", turn.conversation.end_user.as_deref());
-        if let Some(record) = turn.record {
-            o.raw(CALL_RECORD, &record.account());
-        }
+    let header = json::object(|out| {
+        out.number("v", 1).put("turn", turns_before(turn)).string("call", &turn.node.0);
+        out.maybe("user", turn.conversation.end_user.as_ref());
+        out.maybe(CALL_RECORD, turn.record.map(CallRecord::account).as_ref());
     });
-    append.records.push(NewRecord::new(TURN, whose.bytes().clone()));
+    append.records.push(NewRecord::new(TURN, header.bytes().clone()));
     // Forgetting an Item searches the records of its thread, so each Item has a record.
     for stored in store_items(items) {
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
     // The bodies come last: a continuation finds them by the turn's last record.
-    let (said, tail) = turn.record.map(|record| record.bodies_record(&log, goes_on)).unzip();
-    append.records.extend(said);
+    let (bodies, tail) = turn.record.map(|record| record.bodies_record(&log, goes_on)).unzip();
+    append.records.extend(bodies);
     let mut batch = Batch::new(tenant.clone()).append(append);
     if let Some(response) = turn.response {
         let run = Append::new(response_log(&turn.node)).opening(LogOpening::run(log.clone()));
@@ -200,7 +197,7 @@ fn batch(
     (batch, tail)
 }
 
-/// The turn as the Vault would return it.
+/// Returns the turn as the Vault would return it.
 fn stored_turn(turn: &Turn<'_>, written: WrittenRange) -> VaultTurn {
     VaultTurn {
         id: turn.node.clone(),
@@ -217,7 +214,7 @@ fn size_of_item(item: &Item) -> usize {
     item.native.as_ref().map_or(0, |native| native.json.bytes().len()) + size_of::<Item>()
 }
 
-/// The number of visible turns before this one.
+/// Returns the number of visible turns before this one.
 fn turns_before(turn: &Turn<'_>) -> usize {
     let chain = &turn.conversation.chain;
     chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
@@ -231,7 +228,7 @@ pub(super) struct TurnKeys {
 }
 
 impl TurnKeys {
-    pub(super) fn of(turn: &Turn<'_>) -> Self {
+    pub(super) fn new(turn: &Turn<'_>) -> Self {
         // The turn's own id is a key: Claims and later turns use it.
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
         // Only the Responses API refers to a whole reply by its id.
@@ -239,10 +236,8 @@ impl TurnKeys {
         let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
         let ids = whole.chain(ids_in(&turn.reply.items));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
-        keys.extend(objects::keys_of_reply(
-            turn.reply,
-            turn.record.map(|record| &record.texts.came),
-        ));
+        let request = turn.record.map(|record| &record.texts.came);
+        keys.extend(objects::keys_of_reply(turn.reply, request));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);
         if let Some((digest, _)) = after {
@@ -267,9 +262,8 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         let tool = call.map_or("", |call| &*call.name);
         let call = call.and_then(|call| call.wire_id.as_ref());
         let part = item.native.as_ref().and_then(|native| native.id.as_ref());
-        ids.extend(
-            call.into_iter().chain(part).filter(|id| is_globally_unique_id(id, tool)).cloned(),
-        );
+        let own = call.into_iter().chain(part);
+        ids.extend(own.filter(|id| is_globally_unique_id(id, tool)).cloned());
         ids.extend(item.seals.iter().map(|seal| {
             let digest = compare::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
             Name::from(format!("seal:{}", digest.to_hex()))

@@ -38,8 +38,8 @@ pub struct Chain {
     turns: Vec<ChainTurn>,
 }
 
-/// The key of a turn by its chain and its provider: among turns that look alike, a provider can
-/// only read its own Seals.
+/// Returns the key of a turn by its chain and its provider: among turns that look alike, a provider
+/// can only read its own Seals.
 pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     static CONTEXT: LazyLock<blake3::Hasher> =
         LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
@@ -81,7 +81,7 @@ impl VisibleDigests {
         group.visible()
     }
 
-    /// The chain digest after a model turn with this content.
+    /// Returns the chain digest after a model turn with this content.
     fn digest_after(&self, hasher: &blake3::Hasher) -> Digest {
         let mut hasher = hasher.clone();
         self.absorb(&mut hasher);
@@ -124,7 +124,7 @@ impl Chain {
         self.close_turn();
     }
 
-    /// The approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub(super) fn size(&self) -> usize {
         let turns = self.turns.len() * size_of::<ChainTurn>();
         let calls = self.calls.iter().map(|id| id.0.len() + size_of::<CallId>()).sum::<usize>();
@@ -132,12 +132,12 @@ impl Chain {
         size_of::<Self>() + size_of::<blake3::Hasher>() + turns + calls + group
     }
 
-    /// The model's turns, oldest first. The last one may still be open.
+    /// Returns the model's turns, oldest first. The last one may still be open.
     pub fn turns(&self) -> &[ChainTurn] {
         &self.turns
     }
 
-    /// The number of turns with visible content.
+    /// Returns the number of turns with visible content.
     pub fn visible_turns(&self) -> usize {
         self.turns.iter().filter(|turn| turn.digest.is_some()).count()
     }
@@ -147,13 +147,14 @@ impl Chain {
         self.group.as_ref().is_some_and(|group| group.speaker == Speaker::Model)
     }
 
-    /// The digest after a reply; `None` if nothing in the reply is visible. A reply to a
+    /// Returns the digest after a reply; `None` if nothing in the reply is visible. A reply to a
     /// conversation that ends with a model turn continues that turn.
     pub fn after(&self, reply: &[Item]) -> Option<Digest> {
         self.turn_after(reply).map(|(digest, _)| digest)
     }
 
-    /// The digest after a reply, with the visible content of the turn that it starts or continues.
+    /// Returns the digest after a reply, with the visible content of the turn that it starts or
+    /// continues.
     pub(super) fn turn_after(&self, reply: &[Item]) -> Option<(Digest, VisibleDigests)> {
         let (hasher, group, calls) = (self.hasher.clone(), self.group.clone(), self.calls.clone());
         let (run, has_begun, turns) = (self.run.clone(), self.has_begun, Vec::new());
@@ -303,7 +304,7 @@ impl SpeakerGroup {
         Self { speaker, start, text, parts, calls, results, seen: None }
     }
 
-    /// The approximate size in bytes.
+    /// Returns the approximate size in bytes.
     fn size(&self) -> usize {
         let parts = self.parts.iter().map(|(_, part)| part.len());
         let acts = self.calls.iter().chain(&self.results).map(|(id, act)| id.0.len() + act.len());
@@ -320,10 +321,10 @@ impl SpeakerGroup {
             }
             Body::Media(media) => self.part(b'm', media.digest().to_vec()),
             Body::Call(call) => {
-                let mut said = Vec::new();
-                push_with_length(&mut said, call.name.as_bytes());
-                push_with_length(&mut said, arguments(call).as_bytes());
-                self.calls.push((call.id.clone(), said));
+                let mut encoded = Vec::new();
+                push_with_length(&mut encoded, call.name.as_bytes());
+                push_with_length(&mut encoded, arguments(call).as_bytes());
+                self.calls.push((call.id.clone(), encoded));
             }
             Body::Result(result) => self.results.push((result.call.clone(), answer(result))),
             Body::Compaction => {
@@ -334,18 +335,18 @@ impl SpeakerGroup {
                 self.part(b'c', sealed);
             }
             Body::Unknown if self.speaker != Speaker::Model => {
-                let said = item.native.as_ref().map(|native| unmarked(&native.json));
-                self.part(b'u', said.unwrap_or_default().into_bytes());
+                let content = item.native.as_ref().map(|native| unmarked(&native.json));
+                self.part(b'u', content.unwrap_or_default().into_bytes());
             }
             Body::Thought(_) | Body::Hosted(_) | Body::Unknown => {}
         }
     }
 
-    fn part(&mut self, kind: u8, said: Vec<u8>) {
+    fn part(&mut self, kind: u8, content: Vec<u8>) {
         if self.speaker != Speaker::Model && !self.text.is_empty() {
             self.parts.push((b't', std::mem::take(&mut self.text)));
         }
-        self.parts.push((kind, said));
+        self.parts.push((kind, content));
     }
 
     fn visible(&self) -> VisibleDigests {
@@ -382,14 +383,14 @@ impl SpeakerGroup {
         let turn = |id: &CallId| places.get(id).copied().unwrap_or(usize::MAX);
         results.sort_by_key(|(id, _)| turn(id));
         // Clients that resume a session may send results twice, together with their media.
-        let (mut given, mut said, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
+        let (mut seen, mut contents, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
         for (id, result) in results {
             let is_stray = turn(id) == usize::MAX;
-            if !given.insert((id, result)) || is_stray && said.contains(result) {
+            if !seen.insert((id, result)) || is_stray && contents.contains(result) {
                 has_doubles = true;
                 continue;
             }
-            said.insert(result);
+            contents.insert(result);
             hash_field(hasher, b'r', result);
         }
         let mut media = HashSet::new();
@@ -405,8 +406,8 @@ impl SpeakerGroup {
     }
 }
 
-/// The arguments of a call as sorted JSON. Wires that accept only objects put free text into
-/// `input`.
+/// Returns the arguments of a call as sorted JSON. Wires that accept only objects put free text
+/// into `input`.
 fn arguments(call: &ToolCall) -> String {
     let tree = call.args.tree();
     let root = tree.root();
@@ -419,42 +420,40 @@ fn arguments(call: &ToolCall) -> String {
     format!("{{\"input\":{}}}", root.canonical())
 }
 
-/// The content of a tool result: its text, canonical if it is JSON, then its media.
+/// Returns the content of a tool result: its text, canonical if it is JSON, then its media.
 fn answer(result: &ToolResult) -> Vec<u8> {
     let mut text = String::new();
     let mut others = Vec::new();
     for part in &result.parts {
         match part {
-            Part::Text(said) => text.push_str(said),
+            Part::Text(part) => text.push_str(part),
             Part::Value(value) => text.push_str(value.as_str()),
             Part::Media(media) => push_with_length(&mut others, &media.digest()),
             Part::Unknown(_, json) => push_with_length(&mut others, unmarked(json).as_bytes()),
         }
     }
-    let mut said = Vec::new();
+    let mut content = Vec::new();
     let is_value = text.trim_start().starts_with(['{', '[']);
     match is_value.then(|| Json::parse(text.clone()).ok()).flatten() {
-        Some(value) => push_with_length(&mut said, value.canonical().as_bytes()),
+        Some(value) => push_with_length(&mut content, value.canonical().as_bytes()),
         None => {
             let mut words = Vec::new();
             push_without_whitespace(&mut words, &text);
-            push_with_length(&mut said, &words);
+            push_with_length(&mut content, &words);
         }
     }
-    said.extend(others);
-    said
+    content.extend(others);
+    content
 }
 
-/// A part as sorted JSON without the cache marker, which moves from turn to turn.
+/// Returns a part as sorted JSON without the cache marker, which moves from turn to turn.
 fn unmarked(json: &Json) -> String {
     let tree = json.tree();
     if tree.root().get("cache_control").is_none() {
         return tree.root().canonical();
     }
-    let unmarked = throughline_json::object(|o| {
-        for (key, value) in tree.root().members().filter(|(key, _)| !key.is("cache_control")) {
-            o.node(&key.text().unwrap_or_default(), value);
-        }
+    let unmarked = throughline_json::object(|out| {
+        out.nodes(tree.root().members().filter(|(key, _)| !key.is("cache_control")));
     });
     unmarked.canonical()
 }

@@ -14,14 +14,13 @@ use throughline_json::Name;
 use crate::byte_lru::ByteLru;
 use crate::engine::chain::{self, Chain};
 
-/// Maximum size of the cache in bytes.
-const MOST_BYTES: usize = 16 << 20;
 /// Longest cached conversation in Items. Caching one takes as much memory as decoding it.
 const MAX_ITEMS: usize = 8_192;
 /// Bytes at each end of a text that its fingerprint covers.
 const FINGERPRINT_END_BYTES: usize = 32;
 
 /// Chains of recent requests by fingerprint.
+#[derive(Default)]
 pub(super) struct ChainCache(Mutex<ByteLru<u64, CachedChain>>);
 
 /// The visible content of a request with its chain.
@@ -42,14 +41,8 @@ struct VisibleItem {
     body: Option<Body>,
 }
 
-impl Default for ChainCache {
-    fn default() -> Self {
-        Self(Mutex::new(ByteLru::new(MOST_BYTES)))
-    }
-}
-
 impl ChainCache {
-    /// The chain of a Call, equal to [`Chain::of`] but faster.
+    /// Returns the chain of a Call, equal to [`Chain::of`] but faster.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
         if call.items.len() > MAX_ITEMS {
             return Chain::of(call, tenant, end_user);
@@ -125,10 +118,10 @@ impl CachedChain {
         self.items.extend(items);
     }
 
-    /// The approximate size in bytes.
+    /// Returns the approximate size in bytes.
     fn size(&self) -> usize {
-        let whose = self.tenant.0.len() + self.end_user.as_ref().map_or(0, |user| user.len());
-        size_of::<Self>() + whose + self.shown + self.chain.size()
+        let owner = self.tenant.0.len() + self.end_user.as_ref().map_or(0, |user| user.len());
+        size_of::<Self>() + owner + self.shown + self.chain.size()
     }
 
     /// Whether a Call starts with this content.
@@ -145,7 +138,7 @@ impl CachedChain {
 }
 
 impl VisibleItem {
-    /// The comparable content of these Items; `None` if an Item cannot be compared.
+    /// Returns the comparable content of these Items; `None` if an Item cannot be compared.
     fn all(items: &[Item]) -> Option<Vec<Self>> {
         items.iter().map(Self::from_item).collect()
     }
@@ -164,7 +157,7 @@ impl VisibleItem {
         Some(Self { role: item.role, body })
     }
 
-    /// The approximate size in bytes.
+    /// Returns the approximate size in bytes.
     fn size(&self) -> usize {
         size_of::<Self>() + self.body.as_ref().map_or(0, size_of_body)
     }
@@ -179,7 +172,7 @@ impl VisibleItem {
     }
 }
 
-/// The approximate heap size of a body in bytes.
+/// Returns the approximate heap size of a body in bytes.
 fn size_of_body(body: &Body) -> usize {
     let name = |name: &Option<Name>| name.as_ref().map_or(0, |name| name.len());
     match body {
@@ -212,7 +205,7 @@ fn size_of_media(media: &Media) -> usize {
     }
 }
 
-/// A fingerprint of each prefix of a Call, one per Item. Collisions are possible.
+/// Returns a fingerprint of each prefix of a Call, one per Item. Collisions are possible.
 fn fingerprints(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Vec<u64> {
     let mut hasher = DefaultHasher::new();
     (&tenant.0, end_user, call.system.len()).hash(&mut hasher);
@@ -228,7 +221,7 @@ fn fingerprints(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Vec<u64
     marks.collect::<Vec<_>>().split_off(call.system.len())
 }
 
-/// A text of an Item that is probably unique.
+/// Returns a text of an Item that is probably unique.
 fn text(item: &Item) -> &str {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => text,

@@ -83,7 +83,7 @@ fn has_members_of(now: &Json, then: &Json) -> bool {
     true
 }
 
-/// The captured call with the client's arguments.
+/// Returns the captured call with the client's arguments.
 fn with_arguments(item: &Item, now: &ToolCall) -> Item {
     let mut item = item.clone();
     let Body::Call(call) = &mut item.body else { return item };
@@ -126,7 +126,7 @@ pub(super) fn is_from_target(captured: &Captured, target: &Target) -> bool {
     })
 }
 
-/// The Seals that the client sent, without Claims.
+/// Returns the Seals that the client sent, without Claims.
 pub(super) fn seals(items: &[Item]) -> impl Iterator<Item = &Seal> {
     let seals = items.iter().flat_map(|item| &item.seals);
     seals.filter(|seal| !Claims::has_handle_format(seal.reveal_to_tenant()))
@@ -194,7 +194,7 @@ pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     items.iter().any(|item| is_same(item) && Claims::handles_in_item(item).next().is_none())
 }
 
-/// The client's Items with a Seal or sealed thought that differs from the issued one.
+/// Returns the client's Items with a Seal or sealed thought that differs from the issued one.
 pub(super) fn altered<'i>(
     items: &'i [Item],
     captured: &'i Captured,
@@ -211,8 +211,8 @@ pub(super) fn altered<'i>(
     })
 }
 
-/// The captured Items with the client's text and arguments; `None` if a Seal covers them or the
-/// texts cannot be aligned.
+/// Returns the captured Items with the client's text and arguments; `None` if a Seal covers them or
+/// the texts cannot be aligned.
 pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     let mut calls = items.iter().filter_map(Item::call);
     let mut as_sent = |item: &Item| match item.call().and_then(|_| calls.next()) {
@@ -253,16 +253,8 @@ pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> O
 }
 
 fn is_text(item: &Item) -> bool {
-    match &item.body {
-        Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
-        Body::Media(_)
-        | Body::Thought(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Unknown => false,
-    }
+    let (Body::Text(text) | Body::Summary { text, .. }) = &item.body else { return false };
+    !text.trim().is_empty()
 }
 
 /// Whether an Item is visible in every dialect.
@@ -270,8 +262,8 @@ fn is_visible(item: &Item) -> bool {
     is_text(item) || matches!(item.body, Body::Call(_) | Body::Media(_))
 }
 
-/// The captured Items with texts that the client inserted; `None` if the client changed anything
-/// else or a Seal covers the prefix.
+/// Returns the captured Items with texts that the client inserted; `None` if the client changed
+/// anything else or a Seal covers the prefix.
 fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     if is_prefix_bound(captured) {
         return None;

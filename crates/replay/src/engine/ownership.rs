@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use throughline_core::{
-    Append, Batch, Content, Digest, LogId, LogOpening, NewRecord, NewVaultTurn, StoreError, Tenant,
+    Append, Batch, Digest, LogId, LogOpening, NewRecord, NewVaultTurn, StoreError, Tenant,
     VaultKey, VaultTurn, kind, restore_items,
 };
 use throughline_json as json;
@@ -11,6 +11,7 @@ use throughline_json as json;
 use crate::claim::Claims;
 use crate::engine::Replay;
 use crate::objects::{LOG, OBJECT, ObjectId, ObjectKind, account_of, owner_key};
+use crate::turn::read_range;
 
 impl Replay {
     /// Returns for each object whether the tenant received it from that account.
@@ -27,9 +28,9 @@ impl Replay {
         if unknown.is_empty() {
             return Ok(owned);
         }
-        let asked = unknown.iter().filter_map(|at| keys.get(*at));
-        let asked: Vec<VaultKey> = asked.map(|key| VaultKey::Chain(*key)).collect();
-        let found = self.find(tenant, &asked).await?.found;
+        let wanted = unknown.iter().filter_map(|at| keys.get(*at));
+        let wanted: Vec<VaultKey> = wanted.map(|key| VaultKey::Chain(*key)).collect();
+        let found = self.find(tenant, &wanted).await?.found;
         let mut older = Vec::new();
         for (at, found) in unknown.into_iter().zip(found) {
             match found {
@@ -59,18 +60,16 @@ impl Replay {
         objects: &[&ObjectId],
         places: &[usize],
     ) -> Result<Vec<usize>, StoreError> {
-        let asked = places.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
-        let asked: Vec<(usize, &ObjectId)> = asked
-            .filter(|(_, object)| matches!(object.kind, ObjectKind::Response | ObjectKind::Item))
-            .collect();
-        if asked.is_empty() {
+        let wanted = places.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
+        let is_captured = |kind| matches!(kind, ObjectKind::Response | ObjectKind::Item);
+        let wanted: Vec<_> = wanted.filter(|(_, object)| is_captured(object.kind)).collect();
+        if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let keys: Vec<VaultKey> =
-            asked.iter().map(|(_, object)| VaultKey::Id(object.id.clone())).collect();
-        let found = self.find(tenant, &keys).await?.found;
+        let keys = wanted.iter().map(|(_, object)| VaultKey::Id(object.id.clone()));
+        let found = self.find(tenant, &keys.collect::<Vec<_>>()).await?.found;
         let mut captured = Vec::new();
-        for ((at, _), found) in asked.into_iter().zip(found) {
+        for ((at, _), found) in wanted.into_iter().zip(found) {
             if let Some(found) = found
                 && found.turn.gone.is_none()
                 && self.was_returned_by(tenant, &found.turn, account).await?
@@ -88,23 +87,26 @@ impl Replay {
         turn: &VaultTurn,
         account: &str,
     ) -> Result<bool, StoreError> {
-        let count = turn.last.saturating_sub(turn.first) + 1;
-        let limit = u32::try_from(count).unwrap_or(u32::MAX);
-        let records =
-            self.store().read(tenant, &turn.log, turn.first.saturating_sub(1), limit).await?;
-        let texts = records.into_iter().filter(|record| *record.kind == *kind::ITEM);
-        let texts = texts.map(|record| match record.content {
-            Content::Here(text) => Some(text),
-            Content::Gone(_) => None,
-        });
+        let records = read_range(self.store(), tenant, &turn.log, turn.first..=turn.last).await?;
+        let items = records.iter().filter(|record| *record.kind == *kind::ITEM);
+        let texts = items.map(|record| record.content.bytes().cloned());
         let Ok(items) = restore_items(texts) else { return Ok(false) };
-        let origins = items.iter().filter_map(|item| item.origin.as_ref());
-        Ok(origins.into_iter().any(|origin| account_of(origin) == account))
+        let mut origins = items.iter().filter_map(|item| item.origin.as_ref());
+        Ok(origins.any(|origin| account_of(origin) == account))
     }
 
     /// Records in memory that the tenant received these objects, because the store failed to record
     /// it. This process accepts the ids until it restarts or the cache is full.
     pub fn cache_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
+        self.cache_owned(tenant, account, objects);
+    }
+
+    fn cache_owned<'o>(
+        &self,
+        tenant: &Tenant,
+        account: &str,
+        objects: impl IntoIterator<Item = &'o ObjectId>,
+    ) {
         for object in objects {
             self.owned.add(tenant, owner_key(account, object));
         }
@@ -121,12 +123,9 @@ impl Replay {
         let all: Vec<&ObjectId> = objects.iter().collect();
         let owned = self.owns(tenant, account, &all).await?;
         let mut seen = HashSet::new();
-        let fresh: Vec<&ObjectId> = all
-            .into_iter()
-            .zip(owned)
-            .filter(|(object, owned)| !owned && seen.insert(*object))
-            .map(|(object, _)| object)
-            .collect();
+        let fresh = all.into_iter().zip(owned);
+        let fresh = fresh.filter(|(object, owned)| !owned && seen.insert(*object));
+        let fresh: Vec<&ObjectId> = fresh.map(|(object, _)| object).collect();
         if fresh.is_empty() {
             return Ok(());
         }
@@ -135,9 +134,9 @@ impl Replay {
             let mut append = Append::new(log.clone());
             append.opening = opening;
             for object in &fresh {
-                let content = json::object(|o| {
-                    o.number("v", 1).string("account", account);
-                    o.string("kind", object.kind.as_str()).string("id", &object.id);
+                let content = json::object(|out| {
+                    out.number("v", 1).string("account", account);
+                    out.string("kind", object.kind.as_str()).string("id", &object.id);
                 });
                 append = append.record(NewRecord::new(OBJECT, content.bytes().clone()));
             }
@@ -165,9 +164,7 @@ impl Replay {
         for (log, opening) in attempts {
             match self.store().commit(batch(log, opening)).await {
                 Ok(_) => {
-                    for object in &fresh {
-                        self.owned.add(tenant, owner_key(account, object));
-                    }
+                    self.cache_owned(tenant, account, fresh);
                     return Ok(());
                 }
                 Err(

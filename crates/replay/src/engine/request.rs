@@ -121,8 +121,6 @@ fn decode_stream(
     let mut decoder = StreamDecoder::with_framing(codec, context, framing);
     let mut events = decoder.push(body)?;
     events.extend(decoder.finish()?);
-    let ended = events
-        .into_iter()
-        .find_map(|event| if let Event::Ended(reply) = event { Some(*reply) } else { None });
-    Ok(ended)
+    let reply = |event| if let Event::Ended(reply) = event { Some(*reply) } else { None };
+    Ok(events.into_iter().find_map(reply))
 }

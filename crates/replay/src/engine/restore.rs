@@ -202,16 +202,6 @@ struct TurnSearch<'r> {
 }
 
 impl TurnSearch<'_> {
-    /// Whether the visible content of the current turn matches the captured one.
-    fn fits(&self, turn: &ChainTurn, captured: &Captured) -> bool {
-        let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        match compare::likeness(turn, items, captured) {
-            Similarity::Same | Similarity::Grown => true,
-            Similarity::Edited => turn.visible.acts.is_some(),
-            Similarity::Other => false,
-        }
-    }
-
     fn report(&mut self, items: &[Item], problem: RestoreIssue) {
         if let Some(item) = items.first() {
             self.report_on(&item.id, problem);
@@ -287,8 +277,8 @@ impl TurnSearch<'_> {
         if !claims.is_empty() {
             return Ok(!claims.contains(&ancestor));
         }
-        let Some(standing) = self.vault.current_turn(&ancestor).await? else { return Ok(false) };
-        let LoadedTurn::Here(captured) = self.vault.load(&standing).await? else {
+        let Some(stored) = self.vault.current_turn(&ancestor).await? else { return Ok(false) };
+        let LoadedTurn::Here(captured) = self.vault.load(&stored).await? else {
             return Ok(false);
         };
         if compare::altered(items, &captured).next().is_none() {
@@ -298,7 +288,7 @@ impl TurnSearch<'_> {
         Ok(named.is_some_and(|named| named.id != ancestor))
     }
 
-    /// The turns that the client's Claims identify. Claims of other tenants are reported.
+    /// Returns the turns that the client's Claims identify. Claims of other tenants are reported.
     fn claims_in(&mut self, items: &[Item]) -> Vec<TurnId> {
         let mut nodes = Vec::new();
         for item in items {
@@ -324,13 +314,13 @@ impl TurnSearch<'_> {
             return Ok(None);
         }
         while let Some(Ancestor { node, evidence, dropped }) = self.ancestor.clone() {
-            let Some(standing) = self.vault.current_turn(&node).await? else { break };
-            let captured = match self.vault.load(&standing).await? {
+            let Some(stored) = self.vault.current_turn(&node).await? else { break };
+            let captured = match self.vault.load(&stored).await? {
                 LoadedTurn::Here(captured) => captured,
                 LoadedTurn::Gone(why) => {
                     self.report(items, RestoreIssue::Gone(why));
-                    self.follow(&standing, &evidence, dropped);
-                    return Ok(Some(TurnMatch::from_turn(standing)));
+                    self.follow(&stored, &evidence, dropped);
+                    return Ok(Some(TurnMatch::from_turn(stored)));
                 }
                 LoadedTurn::Anothers => break,
             };
@@ -339,13 +329,13 @@ impl TurnSearch<'_> {
                 return Ok(None);
             }
             if place == Some(self.number) {
-                let fits = self.fits(turn, &captured);
+                let fits = is_same_turn(compare::likeness(turn, items, &captured), turn);
                 self.candidates.insert(self.at, Arc::clone(&captured));
-                self.follow(&standing, &evidence, dropped);
+                self.follow(&stored, &evidence, dropped);
                 let captured = Some((captured, evidence));
-                return Ok(fits.then(|| TurnMatch { captured, ..TurnMatch::from_turn(standing) }));
+                return Ok(fits.then(|| TurnMatch { captured, ..TurnMatch::from_turn(stored) }));
             }
-            self.follow(&standing, &evidence, dropped);
+            self.follow(&stored, &evidence, dropped);
         }
         self.ancestor = None;
         Ok(None)
@@ -358,23 +348,13 @@ impl TurnSearch<'_> {
         claims: &[TurnId],
     ) -> Result<Option<TurnMatch>, StoreError> {
         let [node] = claims else { return Ok(None) };
-        let Some(standing) = self.vault.current_turn(node).await? else { return Ok(None) };
-        match self.vault.load(&standing).await? {
-            LoadedTurn::Here(captured) => {
-                let fits = compare::likeness(turn, items, &captured) != Similarity::Other;
-                Ok(fits.then(|| self.matched(standing, captured, Evidence::Claim)))
-            }
-            LoadedTurn::Gone(why) => {
-                Ok(Some(self.accept_erased(standing, items, why, &Evidence::Claim)))
-            }
-            LoadedTurn::Anothers => {
-                self.report(items, RestoreIssue::ForeignClaim);
-                Ok(None)
-            }
-        }
+        let Some(stored) = self.vault.current_turn(node).await? else { return Ok(None) };
+        let fits = |likeness| likeness != Similarity::Other;
+        self.accept(stored, Evidence::Claim, turn, items, fits).await
     }
 
-    /// The chain keys of a turn. The target's own turn is preferred over others that look the same.
+    /// Returns the chain keys of a turn. The target's own turn is preferred over others that look
+    /// the same.
     fn chain_keys(&self, turn: &ChainTurn) -> Vec<VaultKey> {
         let keys = turn.digest.map(|digest| [chain::provider_digest(&digest, self.maker), digest]);
         keys.into_iter().flatten().map(VaultKey::Chain).collect()
@@ -399,7 +379,7 @@ impl TurnSearch<'_> {
         Ok(keys.iter().filter_map(|key| self.vault.result(key)).collect())
     }
 
-    /// The turn that the client's ids and Seals identify, if they all agree.
+    /// Returns the turn that the client's ids and Seals identify, if they all agree.
     async fn turn_of_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
         let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
         let found = self.find(&keys).await?;
@@ -414,17 +394,9 @@ impl TurnSearch<'_> {
         turn: &ChainTurn,
         items: &[Item],
     ) -> Result<Option<TurnMatch>, StoreError> {
-        let Some(standing) = self.turn_of_ids(items).await? else { return Ok(None) };
-        match self.vault.load(&standing).await? {
-            LoadedTurn::Here(captured) => {
-                let fits = self.fits(turn, &captured);
-                Ok(fits.then(|| self.matched(standing, captured, Evidence::UniqueId)))
-            }
-            LoadedTurn::Gone(why) => {
-                Ok(Some(self.accept_erased(standing, items, why, &Evidence::UniqueId)))
-            }
-            LoadedTurn::Anothers => Ok(None),
-        }
+        let Some(stored) = self.turn_of_ids(items).await? else { return Ok(None) };
+        let fits = |likeness| is_same_turn(likeness, turn);
+        self.accept(stored, Evidence::UniqueId, turn, items, fits).await
     }
 
     async fn by_chain(
@@ -433,53 +405,67 @@ impl TurnSearch<'_> {
         items: &[Item],
     ) -> Result<Option<TurnMatch>, StoreError> {
         let found = self.find(&self.chain_keys(turn)).await?;
-        let Some(VaultMatch { turn: standing, siblings }) = found.into_iter().next() else {
+        let Some(VaultMatch { turn: stored, siblings }) = found.into_iter().next() else {
             return Ok(None);
         };
-        let evidence = Evidence::Chain { siblings };
-        match self.vault.load(&standing).await? {
-            LoadedTurn::Here(captured) => {
-                let fits = compare::likeness(turn, items, &captured) == Similarity::Same;
-                Ok(fits.then(|| self.matched(standing, captured, evidence)))
-            }
-            LoadedTurn::Gone(why) => Ok(Some(self.accept_erased(standing, items, why, &evidence))),
-            LoadedTurn::Anothers => Ok(None),
-        }
+        let (evidence, fits) =
+            (Evidence::Chain { siblings }, |likeness| likeness == Similarity::Same);
+        self.accept(stored, evidence, turn, items, fits).await
     }
 
-    fn matched(
+    /// Matches a turn that the evidence names, unless its content does not fit or it belongs to
+    /// another end-user.
+    async fn accept(
         &mut self,
-        turn: VaultTurn,
-        captured: Arc<Captured>,
+        stored: VaultTurn,
         evidence: Evidence,
-    ) -> TurnMatch {
-        self.candidates.insert(self.at, Arc::clone(&captured));
-        match captured.number.checked_sub(self.number) {
-            Some(dropped) => self.follow(&turn, &evidence, dropped),
-            None => self.ancestor = None,
-        }
-        TurnMatch { captured: Some((captured, evidence)), ..TurnMatch::from_turn(turn) }
-    }
-
-    fn accept_erased(
-        &mut self,
-        turn: VaultTurn,
+        turn: &ChainTurn,
         items: &[Item],
-        why: ElisionReason,
-        evidence: &Evidence,
-    ) -> TurnMatch {
-        self.report(items, RestoreIssue::Gone(why));
-        // Only a complete chain proves that the client dropped none of the earlier turns.
-        match evidence {
-            Evidence::Chain { .. } => self.follow(&turn, evidence, 0),
-            Evidence::Claim | Evidence::UniqueId => self.ancestor = None,
+        fits: impl FnOnce(Similarity) -> bool,
+    ) -> Result<Option<TurnMatch>, StoreError> {
+        match self.vault.load(&stored).await? {
+            LoadedTurn::Here(captured) => {
+                if !fits(compare::likeness(turn, items, &captured)) {
+                    return Ok(None);
+                }
+                self.candidates.insert(self.at, Arc::clone(&captured));
+                match captured.number.checked_sub(self.number) {
+                    Some(dropped) => self.follow(&stored, &evidence, dropped),
+                    None => self.ancestor = None,
+                }
+                let captured = Some((captured, evidence));
+                Ok(Some(TurnMatch { captured, ..TurnMatch::from_turn(stored) }))
+            }
+            LoadedTurn::Gone(why) => {
+                self.report(items, RestoreIssue::Gone(why));
+                // Only a complete chain proves that the client dropped none of the earlier turns.
+                match evidence {
+                    Evidence::Chain { .. } => self.follow(&stored, &evidence, 0),
+                    Evidence::Claim | Evidence::UniqueId => self.ancestor = None,
+                }
+                Ok(Some(TurnMatch::from_turn(stored)))
+            }
+            LoadedTurn::Anothers => {
+                if evidence == Evidence::Claim {
+                    self.report(items, RestoreIssue::ForeignClaim);
+                }
+                Ok(None)
+            }
         }
-        TurnMatch::from_turn(turn)
     }
 
     fn follow(&mut self, turn: &VaultTurn, evidence: &Evidence, dropped: usize) {
         let ancestor = |node| Ancestor { node, evidence: evidence.clone(), dropped };
         self.ancestor = turn.parent.clone().map(ancestor);
+    }
+}
+
+/// Whether the visible content of a turn identifies the captured one.
+fn is_same_turn(likeness: Similarity, turn: &ChainTurn) -> bool {
+    match likeness {
+        Similarity::Same | Similarity::Grown => true,
+        Similarity::Edited => turn.visible.acts.is_some(),
+        Similarity::Other => false,
     }
 }
 

@@ -88,7 +88,7 @@ impl Splicer {
         self.add(items);
     }
 
-    /// The Item; a result of a renamed call is linked to the new id.
+    /// Returns the Item; a result of a renamed call is linked to the new id.
     fn relinked(&self, item: &Item) -> Item {
         let mut item = item.clone();
         if let Body::Result(result) = &mut item.body
@@ -105,9 +105,8 @@ impl Splicer {
         let Patch { node, mut items, evidence, .. } = patch;
         self.name(&node, &mut items);
         let shown: Vec<_> = lost.iter().filter_map(Item::call).collect();
-        let calls = items.iter_mut().filter_map(|item| match &mut item.body {
-            Body::Call(call) => Some(call),
-            _ => None,
+        let calls = items.iter_mut().filter_map(|item| {
+            if let Body::Call(call) = &mut item.body { Some(call) } else { None }
         });
         for (shown, call) in shown.into_iter().zip(calls) {
             let is_ours = |id: &Name| Claims::has_handle_format(id.as_bytes());
@@ -147,7 +146,7 @@ impl Splicer {
     }
 }
 
-/// The id itself, or a free one derived from it.
+/// Returns the id itself, or a free one derived from it.
 fn unused(taken: &HashSet<CallId>, id: &CallId, node: &TurnId) -> CallId {
     if taken.contains(id) { CallId::from(format!("{node}_{id}")) } else { id.clone() }
 }
@@ -188,7 +187,7 @@ pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     }
 }
 
-/// A neutral replacement for a gateway id, equal in every request.
+/// Returns a neutral replacement for a gateway id, equal in every request.
 fn neutral(id: &Name) -> CallId {
     let digest = blake3::hash(id.as_bytes()).to_hex();
     CallId::from(format!("call_{}", digest.chars().take(24).collect::<String>()))
@@ -198,58 +197,40 @@ impl Claims {
     /// Removes all handles from a Call, so that no provider receives them. Thoughts that only
     /// carried a Claim are dropped, and their Fates are returned.
     pub fn remove(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
-        remove_claims(call, why)
-    }
-}
-
-/// Removes Claims from a Call: thoughts that carry one are dropped, and calls with a gateway id get
-/// a neutral one.
-fn remove_claims(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
-    let mut left = Vec::new();
-    let mut renamed: HashMap<CallId, CallId> = HashMap::new();
-    let is_ours = |seal: &Seal| Claims::has_handle_format(seal.reveal_to_tenant());
-    call.items.retain_mut(|item| {
-        if !item.seals.iter().any(is_ours) {
-            return true;
-        }
-        if matches!(item.body, Body::Thought(_)) {
-            let seals = vec![Disposition::Elided(why); item.seals.len()];
-            left.push(Fate { item: item.id.clone(), visible: Disposition::Elided(why), seals });
-            return false;
-        }
-        item.seals.clear();
-        item.native = None;
-        true
-    });
-    for item in &mut call.items {
-        match &mut item.body {
-            Body::Call(call) => {
-                let Some(id) = call.wire_id.take_if(|id| Claims::has_handle_format(id.as_bytes()))
-                else {
-                    continue;
-                };
+        let mut left = Vec::new();
+        let mut renamed: HashMap<CallId, CallId> = HashMap::new();
+        let is_ours = |seal: &Seal| Claims::has_handle_format(seal.reveal_to_tenant());
+        call.items.retain_mut(|item| {
+            if !item.seals.iter().any(is_ours) {
+                return true;
+            }
+            if matches!(item.body, Body::Thought(_)) {
+                let seals = vec![Disposition::Elided(why); item.seals.len()];
+                left.push(Fate { item: item.id.clone(), visible: Disposition::Elided(why), seals });
+                return false;
+            }
+            item.seals.clear();
+            item.native = None;
+            true
+        });
+        let is_ours = |id: &Name| Claims::has_handle_format(id.as_bytes());
+        for item in &mut call.items {
+            if let Body::Call(call) = &mut item.body
+                && let Some(id) = call.wire_id.take_if(|id| is_ours(id))
+            {
                 let neutral = neutral(&id);
                 renamed.insert(std::mem::replace(&mut call.id, neutral.clone()), neutral);
                 item.native = None;
-            }
-            Body::Result(result) => {
-                let known = renamed.get(&result.call).cloned();
-                let ours =
-                    result.wire_id.as_ref().filter(|id| Claims::has_handle_format(id.as_bytes()));
-                if let Some(id) = known.or_else(|| ours.map(neutral)) {
+            } else if let Body::Result(result) = &mut item.body {
+                let ours = result.wire_id.as_ref().filter(|id| is_ours(id));
+                let renamed = renamed.get(&result.call).cloned();
+                if let Some(id) = renamed.or_else(|| ours.map(neutral)) {
                     result.call = id;
                     result.wire_id = None;
                     item.native = None;
                 }
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => {}
         }
+        left
     }
-    left
 }

@@ -10,9 +10,6 @@ use throughline_json::Name;
 use crate::byte_lru::ByteLru;
 use crate::engine::chain::VisibleDigests;
 
-/// Maximum size of the cache in bytes.
-const MOST_BYTES: usize = 16 << 20;
-
 /// The content of a captured turn.
 #[derive(Debug)]
 pub(super) struct Captured {
@@ -28,6 +25,7 @@ pub(super) struct Captured {
 type TurnKey = (Tenant, TurnId);
 
 /// The cache of captured turns.
+#[derive(Default)]
 pub(super) struct TurnCache(Mutex<ByteLru<TurnKey, CachedTurn>>);
 
 /// A turn and the epoch in which it was valid.
@@ -35,12 +33,6 @@ struct CachedTurn {
     turn: VaultTurn,
     era: ErasureEpoch,
     captured: Arc<Captured>,
-}
-
-impl Default for TurnCache {
-    fn default() -> Self {
-        Self(Mutex::new(ByteLru::new(MOST_BYTES)))
-    }
 }
 
 impl TurnCache {
@@ -54,7 +46,7 @@ impl TurnCache {
         known.map(|known| Arc::clone(&known.captured))
     }
 
-    /// The turn, if it was valid in this epoch.
+    /// Returns the turn, if it was valid in this epoch.
     pub(super) fn get_valid(
         &self,
         tenant: &Tenant,
@@ -98,7 +90,7 @@ impl TurnCache {
         drop(self.recent().take(&(tenant.clone(), node.clone())));
     }
 
-    /// The cached ancestors of a turn, nearest first.
+    /// Returns the cached ancestors of a turn, nearest first.
     pub(super) fn ancestors(&self, tenant: &Tenant, node: &TurnId) -> Vec<TurnId> {
         let recent = self.recent();
         let mut key = (tenant.clone(), node.clone());

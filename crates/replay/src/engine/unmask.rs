@@ -40,7 +40,7 @@ pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<Cl
         let text = text.trim();
         !text.is_empty() && thoughts.iter().any(|known| known == text)
     };
-    let mut has_prefix_change = false;
+    let mut has_thought = false;
     let cleaned = items.iter().map(|item| {
         let Some(text) = text_of(item).filter(|_| item.role == Role::Assistant) else {
             return Some(item.clone());
@@ -49,28 +49,26 @@ pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<Cl
             return Some(item.clone());
         }
         if is_thought(text) {
-            has_prefix_change = true;
+            has_thought = true;
             return None;
         }
-        let rest = strip_tagged_thoughts(text, is_thought);
-        let Some(rest) = rest else { return Some(item.clone()) };
-        has_prefix_change = true;
+        let Some(rest) = strip_tagged_thoughts(text, is_thought) else { return Some(item.clone()) };
+        has_thought = true;
         rewritten(item, rest)
     });
     let cleaned: CleanedItems = cleaned.collect();
-    has_prefix_change.then_some(cleaned)
+    has_thought.then_some(cleaned)
 }
 
-/// The readable thoughts of a turn.
+/// Returns the readable thoughts of a turn.
 fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
-    let thoughts = items.iter().filter_map(|item| match &item.body {
-        Body::Thought(thought) => Some(thought.content.trim()),
-        _ => None,
+    let thoughts = items.iter().filter_map(|item| {
+        if let Body::Thought(thought) = &item.body { Some(thought.content.trim()) } else { None }
     });
     thoughts.filter(|text| !text.is_empty())
 }
 
-/// The readable thoughts of a turn, each alone and all joined as clients join them.
+/// Returns the readable thoughts of a turn, each alone and all joined as clients join them.
 fn thoughts_of(items: &[Item]) -> Vec<String> {
     let thoughts: Vec<&str> = thoughts_in(items).collect();
     let mut known: Vec<String> = thoughts.iter().map(|text| (*text).to_owned()).collect();
@@ -81,13 +79,10 @@ fn thoughts_of(items: &[Item]) -> Vec<String> {
 }
 
 fn text_of(item: &Item) -> Option<&str> {
-    match &item.body {
-        Body::Text(text) => Some(text),
-        _ => None,
-    }
+    if let Body::Text(text) = &item.body { Some(text) } else { None }
 }
 
-/// The Item with another text; `None` if that text is empty.
+/// Returns the Item with another text; `None` if that text is empty.
 fn rewritten(item: &Item, text: &str) -> Option<Item> {
     if text.trim().is_empty() {
         return None;
@@ -97,7 +92,7 @@ fn rewritten(item: &Item, text: &str) -> Option<Item> {
     Some(item)
 }
 
-/// The text after its leading tagged thoughts; `None` if it has none.
+/// Returns the text after its leading tagged thoughts; `None` if it has none.
 fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Option<&str> {
     let mut rest = text;
     while let Some((inner, after)) = tagged(rest) {
@@ -109,7 +104,7 @@ fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Optio
     (rest.len() < text.len()).then(|| rest.trim_start())
 }
 
-/// The content of a leading tag, and the text after that tag.
+/// Returns the content of a leading tag, and the text after that tag.
 fn tagged(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start().strip_prefix('<')?;
     let (head, rest) = rest.split_once('>')?;
@@ -134,10 +129,8 @@ pub(super) async fn clean(
             cleaned.insert(*at, without);
         }
     }
-    let open = turns
-        .iter()
-        .enumerate()
-        .filter(|(at, turn)| !known.contains_key(at) && may_hold(items_of(call, turn)));
+    let open = turns.iter().enumerate().filter(|(at, _)| !known.contains_key(at));
+    let open = open.filter(|(_, turn)| may_hold(items_of(call, turn)));
     let open: HashSet<usize> = open.map(|(at, _)| at).take(MOST_TURNS).collect();
     if open.is_empty() {
         return Ok(cleaned);
@@ -146,24 +139,24 @@ pub(super) async fn clean(
     let mut beginning = Call::new(call.target.clone());
     beginning.system.clone_from(&call.system);
     let mut chain = Chain::of(&beginning, tenant, end_user);
-    let (mut said, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
+    let (mut before, mut seen, mut next): (Vec<Item>, usize, usize) = (Vec::new(), 0, 0);
     for (at, turn) in turns.iter().enumerate() {
-        said.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
+        before.extend_from_slice(call.items.get(next..turn.items.start).unwrap_or_default());
         next = turn.items.end;
-        chain.extend(&said, seen);
+        chain.extend(&before, seen);
         let items = items_of(call, turn);
         if open.contains(&at)
             && let Some(without) = by_chain(&mut vault, &chain, items).await?
         {
             cleaned.insert(at, without);
         }
-        seen = said.len();
+        seen = before.len();
         match cleaned.get(&at) {
-            Some(without) => said.extend(without.iter().flatten().cloned()),
-            None => said.extend_from_slice(items),
+            Some(without) => before.extend(without.iter().flatten().cloned()),
+            None => before.extend_from_slice(items),
         }
-        chain.extend(&said, seen);
-        seen = said.len();
+        chain.extend(&before, seen);
+        seen = before.len();
     }
     Ok(cleaned)
 }
@@ -189,12 +182,11 @@ async fn by_chain(
     items: &[Item],
 ) -> Result<Option<CleanedItems>, StoreError> {
     let mut candidates: Vec<CleanedItems> = Vec::new();
-    let untagged = items.iter().map(|item| match text_of(item) {
-        Some(text) => match strip_tagged_thoughts(text, |_| true) {
+    let untagged = items.iter().map(|item| {
+        match text_of(item).and_then(|text| strip_tagged_thoughts(text, |_| true)) {
             Some(rest) => rewritten(item, rest),
             None => Some(item.clone()),
-        },
-        None => Some(item.clone()),
+        }
     });
     candidates.push(untagged.collect());
     for (left_out, item) in items.iter().enumerate() {
@@ -206,7 +198,7 @@ async fn by_chain(
     }
     let shown = |items: Vec<Item>| chain.turn_after(&items).map(|(digest, _)| digest);
     let as_it_came = shown(items.to_vec());
-    let digests = candidates.iter().map(|kept| shown(kept.iter().flatten().cloned().collect()));
+    let digests = candidates.iter().map(|items| shown(items.iter().flatten().cloned().collect()));
     let digests: Vec<_> = digests.flatten().filter(|digest| Some(*digest) != as_it_came).collect();
     let keys = as_it_came.into_iter().chain(digests.iter().copied()).map(VaultKey::Chain);
     vault.look_up(keys.collect()).await?;

@@ -12,7 +12,7 @@ use throughline_json::{Name, Node, Tree};
 use crate::engine::Replay;
 use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
-use crate::turn::TURN;
+use crate::turn::{TURN, read_range};
 
 /// The Vault as one search sees it.
 pub(super) struct VaultSearch<'r> {
@@ -22,7 +22,7 @@ pub(super) struct VaultSearch<'r> {
     /// Results of earlier lookups.
     found: HashMap<VaultKey, Option<VaultMatch>>,
     /// Turns whose status was read in this search.
-    stands: HashMap<TurnId, VaultTurn>,
+    checked: HashMap<TurnId, VaultTurn>,
     /// The epoch of the last store lookup.
     era: Option<ErasureEpoch>,
 }
@@ -37,10 +37,10 @@ pub(super) enum LoadedTurn {
 
 impl<'r> VaultSearch<'r> {
     pub(super) fn new(replay: &'r Replay, tenant: &'r Tenant, end_user: Option<&'r str>) -> Self {
-        Self { replay, tenant, end_user, found: HashMap::new(), stands: HashMap::new(), era: None }
+        Self { replay, tenant, end_user, found: HashMap::new(), checked: HashMap::new(), era: None }
     }
 
-    /// The epoch of the last store lookup; the first epoch if there was none.
+    /// Returns the epoch of the last store lookup; the first epoch if there was none.
     pub(super) fn era(&self) -> ErasureEpoch {
         self.era.unwrap_or_default()
     }
@@ -50,7 +50,7 @@ impl<'r> VaultSearch<'r> {
         keys.iter().all(|key| self.found.contains_key(key))
     }
 
-    /// The result of an earlier lookup.
+    /// Returns the result of an earlier lookup.
     pub(super) fn result(&self, key: &VaultKey) -> Option<VaultMatch> {
         self.found.get(key).cloned().flatten()
     }
@@ -63,25 +63,25 @@ impl<'r> VaultSearch<'r> {
         Ok(())
     }
 
-    /// The current status of a turn. A cached status is valid within its epoch. Otherwise the turn
-    /// and its cached ancestors are looked up in one query.
+    /// Returns the current status of a turn. A cached status is valid within its epoch. Otherwise
+    /// the turn and its cached ancestors are looked up in one query.
     pub(super) async fn current_turn(
         &mut self,
         node: &TurnId,
     ) -> Result<Option<VaultTurn>, StoreError> {
-        if let Some(turn) = self.stands.get(node) {
+        if let Some(turn) = self.checked.get(node) {
             return Ok(Some(turn.clone()));
         }
-        let stood = |era| self.replay.turns.get_valid(self.tenant, node, era);
-        if let Some(turn) = self.era.and_then(stood) {
+        let cached = |era| self.replay.turns.get_valid(self.tenant, node, era);
+        if let Some(turn) = self.era.and_then(cached) {
             return Ok(Some(turn));
         }
         let mut nodes = vec![node.clone()];
         nodes.extend(self.replay.turns.ancestors(self.tenant, node));
         let keys: Vec<_> = nodes.into_iter().map(|node| VaultKey::Claim(node.0)).collect();
         let turns = self.query_store(&keys).await?.into_iter().flatten().map(|found| found.turn);
-        self.stands.extend(turns.map(|turn| (turn.id.clone(), turn)));
-        Ok(self.stands.get(node).cloned())
+        self.checked.extend(turns.map(|turn| (turn.id.clone(), turn)));
+        Ok(self.checked.get(node).cloned())
     }
 
     /// Queries the store and marks the existing turns as valid in the current epoch.
@@ -121,10 +121,8 @@ impl<'r> VaultSearch<'r> {
 
     /// Reads a turn's records: its content, or the reason that it was erased.
     async fn read(&self, turn: &VaultTurn) -> Result<Result<Captured, ElisionReason>, StoreError> {
-        let (after, count) =
-            (turn.first.saturating_sub(1), turn.last.saturating_sub(turn.first) + 1);
-        let limit = u32::try_from(count).unwrap_or(u32::MAX);
-        let records = self.replay.store.read(self.tenant, &turn.log, after, limit).await?;
+        let (store, range) = (&*self.replay.store, turn.first..=turn.last);
+        let records = read_range(store, self.tenant, &turn.log, range).await?;
         let damaged = |problem: String| StoreError::Corrupt(Name::from(problem));
         let (mut end_user, mut number, mut texts, mut size) = (None, None, Vec::new(), 0);
         // Copies are not part of the turn and may be erased separately.

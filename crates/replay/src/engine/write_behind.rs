@@ -28,7 +28,7 @@ pub(super) struct PendingWrite {
     pending: PendingWrites,
     marks: Vec<PendingKey>,
     own: watch::Receiver<()>,
-    _kept: watch::Sender<()>,
+    _stored: watch::Sender<()>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -43,10 +43,8 @@ impl Default for PendingWrites {
 impl PendingWrites {
     /// Waits for room for this many bytes.
     pub(super) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let wanted = u32::try_from(bytes >> 10)
-            .unwrap_or(MAX_PENDING_KIB)
-            .saturating_add(1)
-            .min(MAX_PENDING_KIB);
+        let wanted = u32::try_from(bytes >> 10).unwrap_or(MAX_PENDING_KIB);
+        let wanted = wanted.saturating_add(1).min(MAX_PENDING_KIB);
         loop {
             // The semaphore is never closed.
             if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(wanted).await {
@@ -62,33 +60,33 @@ impl PendingWrites {
         keys: &[VaultKey],
         room: OwnedSemaphorePermit,
     ) -> PendingWrite {
-        let (kept, own) = watch::channel(());
+        let (stored, own) = watch::channel(());
         let marks: Vec<PendingKey> = keys.iter().map(|key| self.mark(tenant, key)).collect();
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &marks {
             coming.entry(*mark).or_default().push(own.clone());
         }
-        PendingWrite { pending: self.clone(), marks, own, _kept: kept, _room: room }
+        PendingWrite { pending: self.clone(), marks, own, _stored: stored, _room: room }
     }
 
     /// Waits for pending turns with any of these keys.
     pub(super) async fn settled(&self, tenant: &Tenant, keys: &[VaultKey]) {
         for key in keys {
-            while let Some(mut kept) = self.of(tenant, key) {
+            while let Some(mut stored) = self.pending_turn(tenant, key) {
                 // The channel never changes; it closes.
-                while kept.changed().await.is_ok() {}
+                while stored.changed().await.is_ok() {}
             }
         }
     }
 
-    fn of(&self, tenant: &Tenant, key: &VaultKey) -> Option<watch::Receiver<()>> {
+    fn pending_turn(&self, tenant: &Tenant, key: &VaultKey) -> Option<watch::Receiver<()>> {
         let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         if coming.is_empty() {
             return None;
         }
         let turns = coming.get(&self.mark(tenant, key))?;
         // After a panic of its task, the channel of a turn is closed but still listed.
-        turns.iter().find(|kept| kept.has_changed().is_ok()).cloned()
+        turns.iter().find(|stored| stored.has_changed().is_ok()).cloned()
     }
 
     fn mark(&self, tenant: &Tenant, key: &VaultKey) -> PendingKey {
@@ -107,7 +105,7 @@ impl PendingWrite {
         let mut coming = self.pending.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {
             let Some(turns) = coming.get_mut(mark) else { continue };
-            turns.retain(|kept| !kept.same_channel(&self.own));
+            turns.retain(|stored| !stored.same_channel(&self.own));
             if turns.is_empty() {
                 coming.remove(mark);
             }

@@ -40,7 +40,7 @@ impl InputItemsQuery {
     }
 }
 
-/// A page of these elements. Elements without an id get one that is the same in every list.
+/// Returns a page of these elements. Elements without an id get one that is the same in every list.
 pub fn list(node: &TurnId, elements: &[Json], listing: &InputItemsQuery) -> Json {
     let all = elements.iter().enumerate();
     let mut all: Vec<(String, Json)> = all.map(|(at, json)| identified(node, at, json)).collect();
@@ -50,31 +50,23 @@ pub fn list(node: &TurnId, elements: &[Json], listing: &InputItemsQuery) -> Json
     let after = listing.after.as_ref().and_then(|id| all.iter().position(|(own, _)| own == id));
     let first = after.map_or(0, |at| at + 1);
     let page: Vec<_> = all.iter().skip(first).take(listing.limit).collect();
-    json::object(|o| {
-        o.string("object", "list").array("data", |a| {
-            for (_, element) in &page {
-                a.raw(element);
-            }
-        });
-        let id = |element: Option<&&(String, Json)>| element.map(|(id, _)| id.clone());
-        for (key, id) in [("first_id", id(page.first())), ("last_id", id(page.last()))] {
-            match id {
-                Some(id) => o.string(key, &id),
-                None => o.null(key),
-            };
-        }
-        o.bool("has_more", first + page.len() < all.len());
+    let id =
+        |entry: Option<&&(String, Json)>| entry.map_or(Json::null(), |(id, _)| json::string(id));
+    json::object(|out| {
+        out.string("object", "list").list("data", page.iter().map(|(_, element)| element));
+        out.raw("first_id", &id(page.first())).raw("last_id", &id(page.last()));
+        out.bool("has_more", first + page.len() < all.len());
     })
 }
 
-/// The turn and the position in an id made by [`list`].
+/// Returns the turn and the position in an id made by [`list`].
 pub fn listed_position(id: &str) -> Option<(TurnId, usize)> {
     let (rest, at) = id.rsplit_once('_')?;
     let (_, node) = rest.rsplit_once('_')?;
     Some((TurnId::from(node), at.parse().ok()?))
 }
 
-/// An element with its id, its type, and its content as a list.
+/// Returns an element with its id, its type, and its content as a list.
 fn identified(node: &TurnId, at: usize, element: &Json) -> (String, Json) {
     let tree = element.tree();
     let root = tree.root();
@@ -89,14 +81,12 @@ fn identified(node: &TurnId, at: usize, element: &Json) -> (String, Json) {
             match &*key {
                 "id" | "type" => {}
                 "content" if value.is_string() => {
-                    o.array("content", |a| {
-                        a.object(|o| {
-                            o.string("type", if is_models { "output_text" } else { "input_text" });
-                            o.node("text", value);
-                            if is_models {
-                                o.array("annotations", |_| {});
-                            }
-                        });
+                    o.objects("content", [value], |o, text| {
+                        o.string("type", if is_models { "output_text" } else { "input_text" });
+                        o.node("text", text);
+                        if is_models {
+                            o.array("annotations", |_| {});
+                        }
                     });
                 }
                 key => {
