@@ -162,9 +162,9 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
         Some(Family::Anthropic) => {
             add(ObjectKind::Container, extra_id("container"));
             let thread = extra("thread");
-            let is_asked =
+            let names_thread =
                 request.is_some_and(|body| memchr::memmem::find(body, b"\"thread\"").is_some());
-            if thread.is_some() || is_asked {
+            if thread.is_some() || names_thread {
                 add(ObjectKind::Thread, reply.id.clone());
                 add(ObjectKind::Thread, thread.and_then(|tree| tree.root().name_of("id")));
             }

@@ -404,13 +404,10 @@ impl TurnSearch<'_> {
         turn: &ChainTurn,
         items: &[Item],
     ) -> Result<Option<TurnMatch>, StoreError> {
-        let found = self.find(&self.chain_keys(turn)).await?;
-        let Some(VaultMatch { turn: stored, siblings }) = found.into_iter().next() else {
-            return Ok(None);
-        };
-        let (evidence, fits) =
-            (Evidence::Chain { siblings }, |likeness| likeness == Similarity::Same);
-        self.accept(stored, evidence, turn, items, fits).await
+        let found = self.find(&self.chain_keys(turn)).await?.into_iter().next();
+        let Some(VaultMatch { turn: stored, siblings }) = found else { return Ok(None) };
+        let fits = |likeness| likeness == Similarity::Same;
+        self.accept(stored, Evidence::Chain { siblings }, turn, items, fits).await
     }
 
     /// Matches a turn that the evidence names, unless its content does not fit or it belongs to

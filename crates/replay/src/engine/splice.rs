@@ -54,17 +54,13 @@ struct Splicer {
 
 impl Splicer {
     fn new(came: &[Item], patches: &[Patch]) -> Self {
-        let replaced: HashSet<usize> =
-            patches.iter().flat_map(|patch| patch.range.clone()).collect();
-        let kept = || came.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
-        let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone());
-        Self {
-            items: Vec::with_capacity(came.len()),
-            messages: 0,
-            taken: kept().map(|(_, item)| item.id.clone()).collect(),
-            calls: calls.collect(),
-            renamed: HashMap::new(),
-        }
+        let replaced = patches.iter().flat_map(|patch| patch.range.clone());
+        let replaced: HashSet<usize> = replaced.collect();
+        let others = came.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
+        let taken = others.map(|(_, item)| item.id.clone()).collect();
+        let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone()).collect();
+        let (items, renamed) = (Vec::with_capacity(came.len()), HashMap::new());
+        Self { items, messages: 0, taken, calls, renamed }
     }
 
     /// Appends Items and renumbers their messages after the last one.
