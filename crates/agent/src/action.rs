@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throughline_core::Item;
-use throughline_json::{Json, Name};
+use throughline_json::{Json, Name, words};
 use throughline_spec::{RunEvent, StateChange};
 
 use crate::progress::{Purpose, RunStatus};
@@ -14,7 +14,7 @@ use crate::progress::{Purpose, RunStatus};
 pub enum Action {
     /// Append these Items to the Thread.
     Keep(Vec<Item>),
-    /// Change the documented state.
+    /// Change members of the documented state of the Thread.
     Change(StateChange),
     /// Emit an event to listeners.
     Tell(RunEvent),
@@ -49,25 +49,15 @@ pub struct HumanRequest {
     pub expires_in: Option<Duration>,
 }
 
-/// Kind of a pending request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HumanRequestKind {
-    /// Approval of a tool call.
-    Approval,
-    /// Question from the model to a person.
-    Question,
-    /// Result of a tool that the caller runs.
-    Client,
-}
-
-impl HumanRequestKind {
-    /// Returns the stored name of the kind.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::Question => "question",
-            Self::Client => "client_tool",
-        }
+words! {
+    /// Kind of a pending request, with its stored name.
+    HumanRequestKind {
+        /// Approval of a tool call.
+        Approval = "approval",
+        /// Question from the model to a person.
+        Question = "question",
+        /// Result of a tool that the caller runs.
+        Client = "client_tool",
     }
 }
 
@@ -76,11 +66,11 @@ impl HumanRequestKind {
 pub struct ToolRun {
     /// Id of the tool call.
     pub call: Name,
-    /// Name of the tool.
+    /// Name under which the runner finds the tool.
     pub tool: Name,
     /// Agent that makes the call.
     pub agent: Name,
-    /// Arguments of the call.
+    /// Arguments of the model, or those that an approval set instead.
     pub args: Json,
     /// Time after which the call is stopped.
     pub timeout: Option<Duration>,
@@ -90,38 +80,22 @@ pub struct ToolRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Category of the refusal.
+    /// Category that callers map to a status code.
     pub kind: RefusalKind,
     /// Problem and remedy, as one sentence.
     pub message: Name,
 }
 
-/// Category of a refusal, which callers map to a status code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RefusalKind {
-    /// The named run, call or request does not exist.
-    NotFound,
-    /// The request was decided before, has expired, or does not fit the current phase of the run.
-    Conflict,
-    /// The input is malformed or violates its schema.
-    Invalid,
-}
-
-impl RefusalKind {
-    /// Returns the stored name of the category.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not-found",
-            Self::Conflict => "conflict",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    /// Parses a stored name.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::NotFound, Self::Conflict, Self::Invalid]
-            .into_iter()
-            .find(|kind| kind.as_str() == word)
+words! {
+    /// Category of a refusal with its stored name. Callers map it to a status code.
+    RefusalKind {
+        /// The named run, call or request does not exist.
+        NotFound = "not-found",
+        /// The request was decided before, has expired, or does not fit the current phase of the
+        /// run.
+        Conflict = "conflict",
+        /// The input is malformed or violates its schema.
+        Invalid = "invalid",
     }
 }
 

@@ -36,12 +36,12 @@ impl State {
         call.replay.secret = Some(secret.clone());
         call.settings.reasoning.clone_from(&part.reasoning.native);
         match purpose {
-            Purpose::Turn => self.turn(part, &mut call),
+            Purpose::Turn => self.build_turn(part, &mut call),
             Purpose::Final => {
-                self.turn(part, &mut call);
+                self.build_turn(part, &mut call);
                 call.settings.choice = (!call.tools.is_empty()).then_some(ToolChoice::None);
             }
-            Purpose::Reflection => self.reflection(part, &mut call),
+            Purpose::Reflection => self.build_reflection(part, &mut call),
             Purpose::Summary => {
                 call.settings.reasoning = reasoning_off(&call);
                 compact::build_request(self, &mut call);
@@ -50,7 +50,7 @@ impl State {
         call
     }
 
-    fn turn(&self, part: &ResolvedAgent, call: &mut Call) {
+    fn build_turn(&self, part: &ResolvedAgent, call: &mut Call) {
         call.system = system(part);
         call.tools.clone_from(&part.offered);
         call.items = self.window.visible_to(&call.replay.me);
@@ -67,11 +67,11 @@ impl State {
         }
     }
 
-    fn reflection(&self, part: &ResolvedAgent, call: &mut Call) {
-        let Some(reflection) = part.reflection() else { return };
+    fn build_reflection(&self, part: &ResolvedAgent, call: &mut Call) {
+        let Some(reflection) = &part.reasoning.reflection else { return };
         let template = reflection.prompt_template.as_deref().unwrap_or(REFLECT);
         if reflection.mode == ReflectionMode::Piggyback {
-            self.turn(part, call);
+            self.build_turn(part, call);
             call.settings.choice = (!call.tools.is_empty()).then_some(ToolChoice::None);
             call.settings.output = None;
             call.extend([ephemeral_item(0, false, template)]);

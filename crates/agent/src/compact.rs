@@ -3,8 +3,10 @@
 //! Covered Items stay in the Thread. The current exchange is never cut. Models with prefix-bound
 //! Seals are not compacted during an exchange.
 
+use std::ops::Range;
+
 use jiff::Timestamp;
-use throughline_core::{Body, Call, Item, ItemId, ItemPosition, Role};
+use throughline_core::{Body, Call, Item, ItemPosition, Role};
 use throughline_json::{Json, Name, Node, Tree};
 use throughline_spec::{
     MemoryFact, ReflectionRecord, SummaryFactItem, SummaryIntegrityCheck, SummaryRecord,
@@ -35,9 +37,8 @@ pub(crate) fn covered_end(state: &State) -> Option<usize> {
         return None;
     }
     let preset = part.config.profile.preset();
-    let trigger = part.config.context.trigger_tokens;
-    let trigger =
-        trigger.or(part.config.limits.max_context_tokens).unwrap_or(preset.trigger_tokens);
+    let trigger = part.config.context.trigger_tokens.or(part.config.limits.max_context_tokens);
+    let trigger = trigger.unwrap_or(preset.trigger_tokens);
     if state.window.tokens() <= trigger {
         return None;
     }
@@ -89,14 +90,13 @@ pub(crate) fn build_request(state: &State, call: &mut Call) {
 
 /// Returns how many of the latest notes stay unchanged.
 fn kept_notes(state: &State) -> usize {
-    let keep = state.current_agent().and_then(|part| part.reflection());
-    keep.map_or(0, |reflection| usize::try_from(reflection.keep_last).unwrap_or(usize::MAX))
+    let keep = state.reflection().map_or(0, |reflection| reflection.keep_last);
+    usize::try_from(keep).unwrap_or(usize::MAX)
 }
 
 /// Returns the notes that a summary should cover: the latest of those that do not stay unchanged.
 fn older_notes(state: &State) -> &[ReflectionRecord] {
-    let config = state.current_agent().and_then(|part| part.reflection());
-    let covers = config.is_some_and(|config| config.summarize);
+    let covers = state.reflection().is_some_and(|reflection| reflection.summarize);
     let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
     let end = notes.len().saturating_sub(kept_notes(state));
     notes.get(end.saturating_sub(MAX_NAMED)..end).unwrap_or_default()
@@ -109,8 +109,12 @@ pub(crate) struct Summary {
 }
 
 /// Parses the model's text. Text that is not JSON becomes the summary itself.
-pub(crate) fn parse_summary(said: &str, before: Option<&SummaryRecord>, at: Timestamp) -> Summary {
-    let json = said.find('{').zip(said.rfind('}')).and_then(|(from, to)| said.get(from..=to));
+pub(crate) fn parse_summary(
+    answer: &str,
+    before: Option<&SummaryRecord>,
+    at: Timestamp,
+) -> Summary {
+    let json = answer.find('{').zip(answer.rfind('}')).and_then(|(from, to)| answer.get(from..=to));
     let tree = json.and_then(|json| Tree::parse(json.to_owned()).ok());
     let root = tree.as_ref().map(Tree::root);
     let texts = |key: &str| -> Option<Vec<Name>> {
@@ -118,19 +122,15 @@ pub(crate) fn parse_summary(said: &str, before: Option<&SummaryRecord>, at: Time
         (!list.is_empty()).then_some(list)
     };
     let facts = root.and_then(|root| root.present("stable_facts")).into_iter();
-    let mut facts: Vec<SummaryFactItem> = facts
-        .flat_map(Node::elements)
-        .filter_map(|fact| Some(SummaryFactItem::new(fact.name_of("key")?, fact.name_of("value")?)))
-        .collect();
+    let fact = |f: Node<'_>| Some(SummaryFactItem::new(f.name_of("key")?, f.name_of("value")?));
+    let mut facts: Vec<_> = facts.flat_map(Node::elements).filter_map(fact).collect();
     let obsolete = texts("discarded_obsolete").unwrap_or_default();
     let known = before.and_then(|before| before.stable_facts.as_deref()).unwrap_or_default();
     let gone = before.and_then(|before| before.discarded_obsolete.as_deref()).unwrap_or_default();
-    let has = |facts: &[SummaryFactItem], key: &Name| facts.iter().any(|fact| fact.key == *key);
-    let lost: Vec<_> = known
-        .iter()
-        .filter(|fact| !has(&facts, &fact.key) && !obsolete.contains(&fact.key))
-        .cloned()
-        .collect();
+    let is_lost = |key: &Name| {
+        !facts.iter().any(|fact: &SummaryFactItem| fact.key == *key) && !obsolete.contains(key)
+    };
+    let lost: Vec<_> = known.iter().filter(|fact| is_lost(&fact.key)).cloned().collect();
     let revived = facts.iter().any(|fact| gone.contains(&fact.key));
     facts.retain(|fact| !gone.contains(&fact.key));
     let mut integrity = SummaryIntegrityCheck::new(lost.is_empty() && !revived);
@@ -138,18 +138,18 @@ pub(crate) fn parse_summary(said: &str, before: Option<&SummaryRecord>, at: Time
     integrity.obsolete_fact_revived = Some(revived);
     facts.extend(lost);
     let text =
-        root.and_then(|root| root.name_of("summary")).unwrap_or_else(|| Name::from(said.trim()));
-    let mut record = SummaryRecord {
+        root.and_then(|root| root.name_of("summary")).unwrap_or_else(|| answer.trim().into());
+    let all_gone: Vec<Name> = gone.iter().chain(&obsolete).cloned().collect();
+    let record = SummaryRecord {
         stable_facts: (!facts.is_empty()).then_some(facts),
         active_goals: texts("active_goals"),
         open_questions: texts("open_questions"),
+        discarded_obsolete: (!all_gone.is_empty()).then_some(all_gone),
         raw_summary: Some(text.clone()),
         integrity: Some(integrity),
         created_at: Some(Name::from(at.to_string())),
         ..SummaryRecord::default()
     };
-    let all_gone: Vec<Name> = gone.iter().chain(&obsolete).cloned().collect();
-    record.discarded_obsolete = (!all_gone.is_empty()).then_some(all_gone);
     Summary { text, record }
 }
 
@@ -193,8 +193,8 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
         }
     };
     let record = &summary.record;
-    let facts =
-        record.stable_facts.iter().flatten().map(|fact| format!("{}: {}", fact.key, fact.value));
+    let facts = record.stable_facts.iter().flatten();
+    let facts = facts.map(|fact| format!("{}: {}", fact.key, fact.value));
     list(&mut text, "Facts", facts.collect());
     let is_listed = |key: &Name| record.stable_facts.iter().flatten().any(|fact| fact.key == *key);
     let memory = state.smart.memory_facts.iter().flatten();
@@ -208,50 +208,34 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     let notes = reflections.iter().skip(reflections.len().saturating_sub(kept_notes(state)));
     list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
     let before = state.smart.tool_history_archived.iter().flatten();
-    let before =
-        before.map(|execution| (execution.tool_name.clone(), execution.execution_id.clone()));
+    let before = before.map(|execution| (&*execution.tool_name, &execution.execution_id));
     let now = covered.iter().filter_map(|kept| match &kept.item.body {
-        Body::Result(result) => {
-            let name = result.name.clone().unwrap_or_else(|| Name::from("tool"));
-            Some((name, result.call.0.clone()))
-        }
+        Body::Result(result) => Some((result.name.as_deref().unwrap_or("tool"), &result.call.0)),
         _ => None,
     });
-    let archived: Vec<(Name, Name)> = before.chain(now).collect();
+    let archived: Vec<_> = before.chain(now).collect();
     let latest = archived.iter().skip(archived.len().saturating_sub(MAX_NAMED));
     let archived = latest.map(|(tool, id)| format!("{tool} (executionId {id})"));
     list(&mut text, "Archived tool answers, for get_tool_response", archived.collect());
     text
 }
 
-/// Builds the summary Item.
-pub(crate) fn summary_item(
-    id: Name,
-    text: &str,
-    covered: &[WindowItem],
-    before: Option<&WindowItem>,
-) -> Item {
+/// Returns the sequence numbers of the Thread that a new summary covers. They include those of the
+/// summary `before`.
+pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>) -> Range<u64> {
     let seqs = || covered.iter().map(|kept| kept.seq);
     let earlier = before.and_then(|before| match &before.item.body {
         Body::Summary { covers, .. } => Some(covers.start),
         _ => None,
     });
     let start = earlier.or_else(|| seqs().min()).unwrap_or(0);
-    let end = seqs().max().map_or(start, |last| last + 1);
-    let place = covered.first().map_or(ItemPosition::default(), |kept| kept.item.place);
-    let body = Body::Summary { text: text.into(), covers: start..end };
-    Item::new(ItemId(id), place, Role::User, body)
+    start..seqs().max().map_or(start, |last| last + 1)
 }
 
 /// Builds the stored description of the Items that a summary covers.
-pub(crate) fn covers(item: &Item, messages: usize) -> (Name, Json) {
-    let covers = match &item.body {
-        Body::Summary { covers, .. } => covers.clone(),
-        _ => 0..0,
-    };
+pub(crate) fn covers_member(covers: &Range<u64>, messages: usize) -> (Name, Json) {
     let covers = throughline_json::object(|out| {
-        out.number("from", covers.start);
-        out.number("before", covers.end);
+        out.number("from", covers.start).number("before", covers.end);
         out.number("messages", u64::try_from(messages).unwrap_or(u64::MAX));
     });
     (Name::from("covers"), covers)

@@ -10,8 +10,8 @@ use throughline_spec::{ReasoningConfig, ResolvedReasoning};
 use crate::gate::Gate;
 use crate::limits::{AgentLimits, RuntimeProfile};
 
-/// Declaration of an agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Declaration of an agent. Its default has no name and no model, and is not valid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
     /// Name that models and other agents see.
@@ -20,9 +20,9 @@ pub struct AgentConfig {
     /// Internal name, which models never see; defaults to `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<Name>,
-    /// Model of the agent.
+    /// Model that the agent calls unless a switch selects another one.
     pub model: Name,
-    /// System instructions.
+    /// Text that the system message starts with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Name>,
     /// Features that are enabled by default.
@@ -35,29 +35,29 @@ pub struct AgentConfig {
     #[serde(default)]
     pub profile: RuntimeProfile,
     /// Limits that override the profile.
-    #[serde(default, skip_serializing_if = "AgentLimits::is_empty")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: AgentLimits,
     /// Maximum number of output tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Sampling temperature.
+    /// Sampling temperature, sent to the provider verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Json>,
     /// Whether the agent plans with the tool `manage_todo_list`; defaults to true for a smart
     /// agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning: Option<bool>,
-    /// Approvals and questions.
-    #[serde(default, skip_serializing_if = "HumanInTheLoop::is_empty")]
+    /// Settings for approvals by a person and questions to a person.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub human_in_the_loop: HumanInTheLoop,
     /// Schema that the final answer must fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputContract>,
     /// Reaction to failed calls and invalid answers.
-    #[serde(default, skip_serializing_if = "Gate::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub gate: Gate,
-    /// Compaction settings.
-    #[serde(default, skip_serializing_if = "ContextPolicy::is_default")]
+    /// Settings that decide when older exchanges are summarised.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub context: ContextPolicy,
     /// Agents that this one may hand the conversation to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,25 +94,7 @@ impl AgentConfig {
 
     /// Declares an agent with planning and summaries.
     pub fn smart(model: impl Into<Name>) -> Self {
-        Self {
-            name: default_name(),
-            identifier: None,
-            model: model.into(),
-            instructions: None,
-            kind: AgentKind::Smart,
-            reasoning: None,
-            profile: RuntimeProfile::default(),
-            limits: AgentLimits::default(),
-            max_tokens: None,
-            temperature: None,
-            planning: None,
-            human_in_the_loop: HumanInTheLoop::default(),
-            output: None,
-            gate: Gate::default(),
-            context: ContextPolicy::default(),
-            handoffs: Vec::new(),
-            unknown_outcome: UnknownOutcome::default(),
-        }
+        Self { name: default_name(), model: model.into(), ..Self::default() }
     }
 
     /// Sets the system instructions.
@@ -193,12 +175,6 @@ pub struct HumanInTheLoop {
     pub approval_expires_ms: Option<u64>,
 }
 
-impl HumanInTheLoop {
-    fn is_empty(&self) -> bool {
-        is_default(self)
-    }
-}
-
 /// Settings for questions to a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -230,7 +206,7 @@ pub struct OutputContract {
     pub native: bool,
 }
 
-/// Compaction settings.
+/// Decides when older exchanges are summarised, and by which model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContextPolicy {
@@ -248,17 +224,11 @@ pub struct ContextPolicy {
     pub model: Option<Name>,
 }
 
-impl ContextPolicy {
-    fn is_default(&self) -> bool {
-        is_default(self)
-    }
-}
-
 /// Another agent that may take over the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Handoff {
-    /// Name of that agent.
+    /// Name of the agent that takes over.
     pub to: Name,
     /// Description for the model of when to hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -288,9 +258,9 @@ pub enum UnknownOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidConfig {
-    /// Path of the member.
+    /// Path of the invalid member, such as `agents.writer.model`.
     pub field: Name,
-    /// Problem and remedy.
+    /// Problem and remedy, worded to follow the path.
     pub problem: Name,
 }
 

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 use throughline_core::ModelErrorKind;
-use throughline_json::Name;
+use throughline_json::{Name, words};
+
+use crate::progress::GateAttempts;
 
 /// Upper bound of attempts for one answer, regardless of the rules.
 pub(crate) const MAX_ATTEMPTS: u64 = 50;
@@ -32,25 +34,25 @@ pub struct Gate {
 
 impl Default for Gate {
     fn default() -> Self {
-        let rule = |when: ModelErrorKind, attempts, then| GateRule {
-            when: vec![Name::from(when.as_str())],
+        let names = |kind: ModelErrorKind| vec![Name::from(kind.as_str())];
+        let retry = |when: ModelErrorKind, attempts| GateRule {
+            when: names(when),
             attempts_below: Some(attempts),
-            same_error_times: None,
-            then,
-            label: None,
-            feedback: None,
+            then: Decision::Retry,
+            ..GateRule::default()
+        };
+        let stuck = GateRule {
+            when: names(ModelErrorKind::Schema),
+            same_error_times: Some(3),
+            label: Some(Name::from("stuck")),
+            ..GateRule::default()
         };
         Self {
             rules: vec![
-                GateRule {
-                    same_error_times: Some(3),
-                    label: Some(Name::from("stuck")),
-                    attempts_below: None,
-                    ..rule(ModelErrorKind::Schema, 0, Decision::FailFast)
-                },
-                rule(ModelErrorKind::Schema, 4, Decision::Retry),
-                rule(ModelErrorKind::Transient, 3, Decision::Retry),
-                rule(ModelErrorKind::RateLimit, 3, Decision::Retry),
+                stuck,
+                retry(ModelErrorKind::Schema, 4),
+                retry(ModelErrorKind::Transient, 3),
+                retry(ModelErrorKind::RateLimit, 3),
             ],
             other_models: Vec::new(),
             fallback: None,
@@ -60,19 +62,15 @@ impl Default for Gate {
 }
 
 impl Gate {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Returns the decision and the rule that made it. Without a matching rule the run fails.
-    pub(crate) fn decide(&self, seen: &GateFacts<'_>) -> (Decision, Option<&GateRule>) {
-        let rule = self.rules.iter().find(|rule| rule.matches(seen));
-        (rule.map_or(Decision::FailFast, |rule| rule.then), rule)
+    /// Returns the first rule that matches, or the default rule, which fails the run.
+    pub(crate) fn decide(&self, kind: ModelErrorKind, trial: &GateAttempts) -> GateRule {
+        let rule = self.rules.iter().find(|rule| rule.matches(kind, trial));
+        rule.cloned().unwrap_or_default()
     }
 }
 
-/// One rule of a gate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One rule of a gate. The default rule matches every failure and fails the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GateRule {
     /// Failure kinds that the rule matches, such as `schema-fail`; empty matches all.
@@ -94,19 +92,11 @@ pub struct GateRule {
     pub feedback: Option<Name>,
 }
 
-/// Facts that a rule matches against.
-pub(crate) struct GateFacts<'a> {
-    pub(crate) kind: ModelErrorKind,
-    pub(crate) attempts: u64,
-    pub(crate) errors: &'a [Name],
-}
-
 impl GateRule {
-    fn matches(&self, seen: &GateFacts<'_>) -> bool {
-        let kind =
-            self.when.is_empty() || self.when.iter().any(|word| **word == *seen.kind.as_str());
-        let below = self.attempts_below.is_none_or(|below| seen.attempts < below);
-        kind && below && self.same_error_times.is_none_or(|times| is_stuck(seen.errors, times))
+    fn matches(&self, kind: ModelErrorKind, trial: &GateAttempts) -> bool {
+        let kind = self.when.is_empty() || self.when.iter().any(|word| **word == *kind.as_str());
+        let below = self.attempts_below.is_none_or(|below| trial.attempts < below);
+        kind && below && self.same_error_times.is_none_or(|times| is_stuck(&trial.errors, times))
     }
 }
 
@@ -116,32 +106,22 @@ fn is_stuck(errors: &[Name], times: u64) -> bool {
     u64::try_from(same).is_ok_and(|same| same >= times.max(1))
 }
 
-/// Decision of a gate rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Decision {
-    /// Accept the answer unchanged.
-    Ok,
-    /// Call the same model again.
-    Retry,
-    /// Call the next fallback model.
-    RetryOther,
-    /// Answer with the configured fallback text.
-    Fallback,
-    /// Fail the run.
-    FailFast,
-}
-
-impl Decision {
-    /// Returns the documented name of the decision.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Retry => "retry",
-            Self::RetryOther => "retry-other",
-            Self::Fallback => "fallback",
-            Self::FailFast => "fail-fast",
-        }
+words! {
+    /// Decision of a gate rule.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    Decision {
+        /// Accept the answer unchanged.
+        Ok = "ok",
+        /// Call the same model again.
+        Retry = "retry",
+        /// Call the next fallback model.
+        RetryOther = "retry-other",
+        /// Answer with the configured fallback text.
+        Fallback = "fallback",
+        /// Fail the run.
+        #[default]
+        FailFast = "fail-fast",
     }
 }
 

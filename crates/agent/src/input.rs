@@ -1,11 +1,9 @@
 //! The inputs of a run: the only events that change its state.
 
-use std::collections::HashSet;
-
 use jiff::Timestamp;
-use throughline_core::{Body, Disposition, Fate, Item, ItemId, ModelError, Reply};
+use throughline_core::{Body, ModelError, Reply};
 use throughline_json::Name;
-use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
+use throughline_spec::{ReplayEvent, ToolApprovalResolution, UserQuestionResolution};
 
 use crate::permit::CallDenial;
 use crate::progress::Purpose;
@@ -16,7 +14,7 @@ use crate::tool::ToolAnswer;
 pub struct Input {
     /// Time of the event, as read from the runner's clock.
     pub at: Timestamp,
-    /// The event itself.
+    /// What happened.
     pub what: RunInput,
 }
 
@@ -33,7 +31,7 @@ pub enum RunInput {
     Failed {
         /// Purpose of the failed call.
         purpose: Purpose,
-        /// Reason of the failure.
+        /// Error of the provider or of the connection.
         error: ModelError,
         /// Whether listeners already received a part of the answer.
         streamed: bool,
@@ -87,12 +85,12 @@ pub enum OpenCalls {
 /// A complete answer of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
-    /// Purpose of the call.
+    /// Purpose of the call that the model answers.
     pub purpose: Purpose,
-    /// Reply of the model.
+    /// Items, usage and stop reason of the answer.
     pub reply: Reply,
-    /// Counts of the Fates of the Items that were sent.
-    pub fates: ReplayCounts,
+    /// Fates of the Thoughts and Seals that were sent; `None` if there were none.
+    pub replay: Option<ReplayEvent>,
     /// Whether listeners received parts before the answer was complete.
     pub streamed: bool,
     /// Cost in US dollars; `None` if no price is known.
@@ -108,95 +106,4 @@ pub struct ToolCompletion {
     pub call: Name,
     /// Result that the tool returned.
     pub answer: ToolAnswer,
-}
-
-/// Counts of the Fates of the Thoughts and Seals in one Call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReplayCounts {
-    /// Thoughts by Fate.
-    pub thoughts: FateCounts,
-    /// Seals by Fate.
-    pub seals: FateCounts,
-    /// Reasons for elisions, each with its count.
-    pub why: Vec<(Name, u64)>,
-    /// Fates of Thoughts and sealed Items in conversation order, run-length encoded.
-    pub spans: Vec<FateSpan>,
-}
-
-/// Consecutive Items with the same Fate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FateSpan {
-    /// Id of the first Item.
-    pub first: Name,
-    /// Fate that the Items share.
-    pub did: Name,
-    /// Number of Items.
-    pub count: u64,
-}
-
-/// Number of values per Fate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FateCounts {
-    /// Sent unchanged.
-    pub kept: u64,
-    /// Restored from storage.
-    pub restored: u64,
-    /// Sent in another form.
-    pub reshaped: u64,
-    /// Left out of the request.
-    pub elided: u64,
-}
-
-impl FateCounts {
-    fn count(&mut self, did: &Disposition) {
-        match did {
-            Disposition::Kept => self.kept += 1,
-            Disposition::Restored(_) => self.restored += 1,
-            Disposition::Reshaped(_) => self.reshaped += 1,
-            Disposition::Elided(_) => self.elided += 1,
-        }
-    }
-}
-
-impl ReplayCounts {
-    /// Collects the ids of the Items that are Thoughts.
-    pub fn thought_ids(items: &[Item]) -> HashSet<ItemId> {
-        let thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
-        thoughts.map(|item| item.id.clone()).collect()
-    }
-
-    /// Counts the Fates of one Call; `thoughts` lists the Items that are Thoughts.
-    pub fn from_fates(fates: &[Fate], thoughts: &HashSet<ItemId>) -> Self {
-        let mut replayed = Self::default();
-        for fate in fates {
-            let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
-            if let Some(did) = visible {
-                replayed.thoughts.count(did);
-            }
-            for did in &fate.seals {
-                replayed.seals.count(did);
-            }
-            for did in visible.into_iter().chain(&fate.seals) {
-                let Disposition::Elided(why) = did else { continue };
-                let why = Name::from(why.to_string());
-                match replayed.why.iter_mut().find(|(known, _)| *known == why) {
-                    Some((_, count)) => *count += 1,
-                    None => replayed.why.push((why, 1)),
-                }
-            }
-            // The Fate of a sealed Item is the Fate of its first Seal.
-            if let Some(did) = fate.seals.first().or(visible) {
-                replayed.push_span(&fate.item, did);
-            }
-        }
-        replayed
-    }
-
-    fn push_span(&mut self, item: &ItemId, did: &Disposition) {
-        let did = Name::from(did.to_string());
-        match self.spans.last_mut() {
-            Some(span) if span.did == did => span.count += 1,
-            _ => self.spans.push(FateSpan { first: item.0.clone(), did, count: 1 }),
-        }
-    }
 }

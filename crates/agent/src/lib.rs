@@ -31,9 +31,7 @@ pub use crate::config::{
     OutputContract, UnknownOutcome,
 };
 pub use crate::gate::{BreakerConfig, Decision, Gate, GateRule};
-pub use crate::input::{
-    FateCounts, FateSpan, Input, ModelAnswer, OpenCalls, ReplayCounts, RunInput, ToolCompletion,
-};
+pub use crate::input::{Input, ModelAnswer, OpenCalls, RunInput, ToolCompletion};
 pub use crate::limits::{AgentLimits, RuntimeProfile};
 pub use crate::narrate::{Narrator, narrate, sentence};
 pub use crate::permit::{CallDenial, CallPermit, PermitFuture};

@@ -28,11 +28,6 @@ pub struct AgentLimits {
 }
 
 impl AgentLimits {
-    /// Returns whether no limit is set.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Returns the maximum number of turns. It is high enough to call every tool alone and to plan,
     /// hand over and repair mistakes, and it stops a model that loops.
     pub(crate) fn max_turns(&self) -> Option<u64> {
@@ -60,14 +55,14 @@ impl AgentLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeProfile {
-    /// Quick answers.
+    /// Low limits for quick answers.
     Fast,
-    /// Everyday tasks.
+    /// Medium limits for everyday tasks.
     #[default]
     Balanced,
-    /// Hard tasks.
+    /// High limits for hard tasks.
     Deep,
-    /// Long research.
+    /// The highest limits, for long research.
     Research,
     /// Custom limits on top of those of `balanced`.
     Custom,
@@ -87,18 +82,12 @@ pub(crate) struct Preset {
 
 impl RuntimeProfile {
     pub(crate) fn preset(self) -> Preset {
-        let of = |tool_calls, parallel_tools, context_tokens, trigger_tokens, keep_turns| Preset {
-            tool_calls,
-            parallel_tools,
-            context_tokens,
-            trigger_tokens,
-            keep_turns,
+        let (tool_calls, parallel_tools, context_tokens, trigger_tokens, keep_turns) = match self {
+            Self::Fast => (8, 3, 32_000, 24_000, 8),
+            Self::Balanced | Self::Custom => (20, 5, 96_000, 72_000, 16),
+            Self::Deep => (40, 8, 200_000, 150_000, 30),
+            Self::Research => (80, 10, 400_000, 300_000, 60),
         };
-        match self {
-            Self::Fast => of(8, 3, 32_000, 24_000, 8),
-            Self::Balanced | Self::Custom => of(20, 5, 96_000, 72_000, 16),
-            Self::Deep => of(40, 8, 200_000, 150_000, 30),
-            Self::Research => of(80, 10, 400_000, 300_000, 60),
-        }
+        Preset { tool_calls, parallel_tools, context_tokens, trigger_tokens, keep_turns }
     }
 }

@@ -61,19 +61,17 @@ impl<'p> Narrator<'p> {
     pub fn push(&mut self, event: &RunEvent) -> Option<String> {
         let mut aside = "";
         match event {
-            RunEvent::ToolCall(call) => match call.phase {
-                ToolCallPhase::Start => {
-                    self.lost.retain(|lost| Some(lost) != call.id.as_ref());
-                    self.started.extend(call.id.clone());
-                }
-                ToolCallPhase::Error if self.is_unknown(call) => {
+            RunEvent::ToolCall(call) if call.phase == ToolCallPhase::Start => {
+                self.lost.retain(|lost| Some(lost) != call.id.as_ref());
+                self.started.extend(call.id.clone());
+            }
+            RunEvent::ToolCall(call) if call.phase == ToolCallPhase::Error => {
+                // An older journal requested a decision about the call instead of marking it.
+                let is_lost = call.id.as_ref().is_some_and(|id| self.lost.contains(id));
+                if is_lost || is_unknown(call) {
                     return sentence(&RunEvent::ToolCall(without_duration(call)), self.policy);
                 }
-                ToolCallPhase::Progress
-                | ToolCallPhase::Success
-                | ToolCallPhase::Error
-                | ToolCallPhase::Skipped => {}
-            },
+            }
             RunEvent::ToolApproval(waits) if waits.status == ToolApprovalEventStatus::Pending => {
                 let call = waits.tool_call_id.as_ref();
                 if let Some(call) = call.filter(|call| self.started.contains(*call)) {
@@ -104,12 +102,6 @@ impl<'p> Narrator<'p> {
             _ => {}
         }
         Some(sentence(event, self.policy)? + aside)
-    }
-
-    /// Returns whether the end of a call was not recorded: the event states it, or an older journal
-    /// requested a decision about the call.
-    fn is_unknown(&self, call: &ToolCallEvent) -> bool {
-        is_unknown(call) || call.id.as_ref().is_some_and(|id| self.lost.contains(id))
     }
 }
 
@@ -199,8 +191,8 @@ fn run(event: &RunStatusEvent) -> String {
 }
 
 fn message(event: &MessageEvent) -> String {
-    let mark =
-        if event.ephemeral == Some(true) { " (ephemeral: not kept in the thread)" } else { "" };
+    let ephemeral = event.ephemeral.filter(|is_ephemeral| *is_ephemeral);
+    let mark = ephemeral.map_or("", |_| " (ephemeral: not kept in the thread)");
     format!("The {} said{mark}: {}", event.role, quoted(&event.content))
 }
 
@@ -239,16 +231,15 @@ fn thought(event: &ThoughtEvent, policy: &RedactionPolicy) -> Option<String> {
 fn tool_call(event: &ToolCallEvent) -> Option<String> {
     let name = &event.name;
     let took = phrase(event.duration_ms.as_ref(), |took| format!(" after {} ms", took.as_str()));
-    let problem = event.error.as_ref().map(|error| format!(": {}", clipped(&error.message)));
-    let problem = problem.unwrap_or_else(|| ".".to_owned());
+    let end = |text: Option<String>| text.map_or_else(|| ".".into(), |text| format!(": {text}"));
+    let problem = end(event.error.as_ref().map(|error| clipped(&error.message).to_string()));
     Some(match event.phase {
         ToolCallPhase::Start => {
             let args = phrase(event.args.as_ref(), |args| format!(" with {}", value(args)));
             format!("The tool {name} started{args}.")
         }
         ToolCallPhase::Success => {
-            let result = event.result.as_ref().map(|result| format!(": {}", value(result)));
-            let result = result.unwrap_or_else(|| ".".to_owned());
+            let result = end(event.result.as_ref().map(value));
             format!("The tool {name} succeeded{took}{result}")
         }
         ToolCallPhase::Error if is_unknown(event) => {
@@ -261,17 +252,15 @@ fn tool_call(event: &ToolCallEvent) -> Option<String> {
 }
 
 fn approval(event: &ToolApprovalEvent) -> String {
-    let ToolApprovalEvent { id, tool_name, .. } = event;
+    let ToolApprovalEvent { id, tool_name, status, .. } = event;
+    if *status == ToolApprovalEventStatus::Pending {
+        let args = phrase(event.args.as_ref(), |args| format!(" with {}", value(args)));
+        return format!("The tool {tool_name} may run{args} only after an approval ({id}).");
+    }
     let comment = phrase(event.comment.as_ref(), |comment| format!(": {}", quoted(comment)));
-    match event.status.as_str() {
-        "pending" => {
-            let args = phrase(event.args.as_ref(), |args| format!(" with {}", value(args)));
-            format!("The tool {tool_name} may run{args} only after an approval ({id}).")
-        }
-        status => match event.decided_by.as_deref() {
-            Some(by) => format!("{by} {status} the tool {tool_name} ({id}){comment}."),
-            None => format!("The tool {tool_name} was {status} ({id}){comment}."),
-        },
+    match event.decided_by.as_deref() {
+        Some(by) => format!("{by} {status} the tool {tool_name} ({id}){comment}."),
+        None => format!("The tool {tool_name} was {status} ({id}){comment}."),
     }
 }
 
@@ -291,10 +280,7 @@ fn question(event: &UserQuestionEvent) -> String {
                 format!("{} to {}", quoted(&words.join(", ")), quoted(asked))
             });
             let answers = answers.collect::<Vec<_>>().join(" and ");
-            match by {
-                Some(by) => format!("{by} answered ({id}): {answers}"),
-                None => format!("The question was answered ({id}): {answers}"),
-            }
+            format!("{} answered ({id}): {answers}", by.unwrap_or("The question was"))
         }
         UserQuestionEventStatus::Cancelled => match by {
             Some(by) => format!("{by} declined to answer ({id})."),
@@ -358,7 +344,7 @@ fn usage(event: &UsageEvent) -> Option<String> {
     let usage = event.usage.as_ref()?;
     let (read, wrote) = (usage.input_tokens?, usage.output_tokens?);
     let thought =
-        phrase(usage.reasoning_tokens, |number| format!(", {number} of them for reasoning"));
+        phrase(usage.reasoning_tokens, |count| format!(", {count} of them for reasoning"));
     let cost = event.total_cost_usd.as_ref().and_then(|cost| cost.as_str().parse::<f64>().ok());
     let cost = phrase(cost, |cost| format!("; ${cost:.4} so far"));
     Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))

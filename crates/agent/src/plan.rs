@@ -3,7 +3,7 @@
 //! `write` replaces the plan, `update` changes existing steps, and `read` returns it. Each change
 //! creates a new version. A change that names an outdated version is rejected.
 
-use throughline_json::{self as json, Json, Name, Node, Number};
+use throughline_json::{self as json, Json, Name, Node, Number, StringEnum as _};
 use throughline_spec::{
     Plan, PlanEvent, PlanOperation, PlanSource, PlanStepRecord, PlanStepStatus,
 };
@@ -13,7 +13,7 @@ use crate::tool::ToolSpec;
 /// Name of the tool that manages the plan.
 pub const MANAGE_TODO_LIST: &str = "manage_todo_list";
 
-/// Maximum length of a step's evidence.
+/// Maximum length of a step's evidence, in characters.
 const MAX_EVIDENCE: usize = 300;
 
 /// Returns the tool's specification for the model.
@@ -56,63 +56,46 @@ pub(crate) fn spec() -> ToolSpec {
 
 /// Result of a tool call that manages the plan.
 pub(crate) struct PlanOutcome {
-    /// Result for the model.
-    pub(crate) answer: Result<Json, &'static str>,
+    pub(crate) answer: Json,
     /// The new plan, if it changed.
     pub(crate) plan: Option<Plan>,
-    pub(crate) event: Option<PlanEvent>,
+    pub(crate) event: PlanEvent,
 }
 
-/// Executes a tool call whose arguments fit the schema.
+/// Executes a tool call whose arguments match the schema; the error is for the model.
 pub(crate) fn manage(
     args: Node<'_>,
     current: Option<&Plan>,
     version: u64,
-    now: &str,
-) -> PlanOutcome {
-    match args.text_of("operation").as_deref() {
-        Some("write") => change(args, PlanOperation::Write, current, version, now),
-        Some("update") => change(args, PlanOperation::Update, current, version, now),
+    now: Name,
+) -> Result<PlanOutcome, &'static str> {
+    let operation = match args.text_of("operation").as_deref() {
+        Some("write") => PlanOperation::Write,
+        Some("update") => PlanOperation::Update,
         Some(_) | None => {
             let event = event(PlanOperation::Read, current, version);
             let answer = json::object(|out| {
-                out.string("status", "ok");
-                out.number("version", version);
+                out.string("status", "ok").number("version", version);
                 out.array("todoList", |list| {
                     for step in current.into_iter().flat_map(|plan| &plan.steps) {
                         list.raw(&step.json());
                     }
                 });
             });
-            PlanOutcome { answer: Ok(answer), plan: None, event: Some(event) }
+            return Ok(PlanOutcome { answer, plan: None, event });
         }
-    }
-}
-
-fn change(
-    args: Node<'_>,
-    operation: PlanOperation,
-    current: Option<&Plan>,
-    version: u64,
-    now: &str,
-) -> PlanOutcome {
-    match apply_change(args, operation, current, version) {
-        Err(problem) => PlanOutcome { answer: Err(problem), plan: None, event: None },
-        Ok(steps) => {
-            let mut plan = Plan::new(version + 1, steps);
-            plan.last_updated = Some(Name::from(now));
-            plan.adherence_score = Number::from_f64(adherence(&plan.steps));
-            let answer = json::object(|out| {
-                out.string("status", "ok");
-                out.number("version", plan.version);
-                if let Some(score) = &plan.adherence_score {
-                    out.raw("adherenceScore", &score.json());
-                }
-            });
-            let event = event(operation, Some(&plan), plan.version);
-            PlanOutcome { answer: Ok(answer), event: Some(event), plan: Some(plan) }
+    };
+    let mut plan = Plan::new(version + 1, apply_change(args, operation, current, version)?);
+    plan.last_updated = Some(now);
+    plan.adherence_score = Number::from_f64(adherence(&plan.steps));
+    let answer = json::object(|out| {
+        out.string("status", "ok").number("version", plan.version);
+        if let Some(score) = &plan.adherence_score {
+            out.raw("adherenceScore", &score.json());
         }
-    }
+    });
+    let event = event(operation, Some(&plan), plan.version);
+    Ok(PlanOutcome { answer, event, plan: Some(plan) })
 }
 
 fn apply_change(
@@ -126,26 +109,18 @@ fn apply_change(
     }
     let list = args.present("todoList");
     let list = list.ok_or("todoList is required for write and update operations.")?;
-    let given: Vec<(u64, Node<'_>)> = list
-        .elements()
-        .filter_map(|step| Some((step.get("id").and_then(Node::u64)?, step)))
-        .collect();
-    let mut ids: Vec<u64> = given.iter().map(|(id, _)| *id).collect();
-    ids.sort_unstable();
-    let is_repeated = ids.windows(2).any(|pair| matches!(pair, [one, two] if one == two));
-    let steps = if operation == PlanOperation::Write {
+    let id_of = |step: Node<'_>| step.get("id").and_then(Node::u64);
+    let mut given: Vec<_> = list.elements().filter_map(|step| Some((id_of(step)?, step))).collect();
+    given.sort_by_key(|(id, _)| *id);
+    let is_repeated = given.windows(2).any(|pair| matches!(pair, [one, two] if one.0 == two.0));
+    let steps: Result<Vec<_>, _> = if operation == PlanOperation::Write {
         if is_repeated {
             return Err("Todo ids must be unique.");
         }
-        if !ids.iter().copied().eq(1..=u64::try_from(ids.len()).unwrap_or(u64::MAX)) {
+        if given.iter().zip(1..).any(|((id, _), expected)| *id != expected) {
             return Err("Todo ids must be sequential starting from 1 for write operations.");
         }
-        let mut given = given;
-        given.sort_by_key(|(id, _)| *id);
-        given
-            .into_iter()
-            .map(|(id, step)| merge_step(None, id, step))
-            .collect::<Result<Vec<_>, _>>()?
+        given.into_iter().map(|(id, step)| merge_step(None, id, step)).collect()
     } else {
         let plan = current.ok_or("No existing plan to update. Use write first.")?;
         if is_repeated {
@@ -158,8 +133,9 @@ fn apply_change(
             Some((id, step)) => merge_step(Some(known), *id, *step),
             None => Ok(known.clone()),
         };
-        plan.steps.iter().map(step).collect::<Result<Vec<_>, _>>()?
+        plan.steps.iter().map(step).collect()
     };
+    let steps = steps?;
     let at_work = steps.iter().filter(|step| step.status == PlanStepStatus::InProgress).count();
     if at_work > 1 {
         return Err("Only one todo item may be in-progress at a time.");
@@ -174,37 +150,23 @@ fn merge_step(
     given: Node<'_>,
 ) -> Result<PlanStepRecord, &'static str> {
     let text = |key: &str| given.name_of(key);
-    let said = text("step").or_else(|| text("title")).or_else(|| text("description"));
-    let said = said.or_else(|| known.map(|known| known.step.clone()));
-    let said =
-        said.filter(|said| !said.is_empty()).ok_or("Every step needs a text: set `step`.")?;
-    let status = given.text_of("status").map_or(
-        known.map_or(PlanStepStatus::NotStarted, |known| known.status),
-        |word| match &*word {
-            "in-progress" => PlanStepStatus::InProgress,
-            "completed" => PlanStepStatus::Completed,
-            "blocked" => PlanStepStatus::Blocked,
-            _ => PlanStepStatus::NotStarted,
-        },
-    );
+    let title = text("step").or_else(|| text("title")).or_else(|| text("description"));
+    let title = title.or_else(|| Some(known?.step.clone())).filter(|title| !title.is_empty());
+    let title = title.ok_or("Every step needs a text: set `step`.")?;
+    let mut statuses = PlanStepStatus::ALL.iter().copied();
+    let status = given.get("status").and_then(|word| statuses.find(|s| word.is(s.as_str())));
+    let status = status.or_else(|| Some(known?.status)).unwrap_or(PlanStepStatus::NotStarted);
     let description = text("description").or_else(|| known?.description.clone());
     let owner = text("owner").or_else(|| Some(known?.owner.clone()));
     let exit = text("exitCriteria").or_else(|| Some(known?.exit_criteria.clone()));
-    let exit = exit.or_else(|| description.clone()).unwrap_or_else(|| said.clone());
-    let mut step =
-        PlanStepRecord::new(id, said, owner.unwrap_or_else(|| Name::from("agent")), exit, status);
-    step.evidence =
-        text("evidence").or_else(|| known?.evidence.clone()).map(|long| truncate_evidence(&long));
+    let exit = exit.or_else(|| description.clone()).unwrap_or_else(|| title.clone());
+    let owner = owner.unwrap_or_else(|| Name::from("agent"));
+    let mut step = PlanStepRecord::new(id, title, owner, exit, status);
+    let evidence = text("evidence").or_else(|| known?.evidence.clone());
+    step.evidence = evidence.map(|text| text.chars().take(MAX_EVIDENCE).collect::<String>().into());
     step.title = text("title").or_else(|| known?.title.clone());
     step.description = description;
     Ok(step)
-}
-
-fn truncate_evidence(text: &Name) -> Name {
-    match text.char_indices().nth(MAX_EVIDENCE) {
-        Some((end, _)) => Name::from(text.get(..end).unwrap_or_default()),
-        None => text.clone(),
-    }
 }
 
 fn event(operation: PlanOperation, plan: Option<&Plan>, version: u64) -> PlanEvent {

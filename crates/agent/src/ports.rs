@@ -27,7 +27,6 @@ impl Ports {
     }
 }
 
-/// The system clock.
 struct SystemClock;
 
 impl Clock for SystemClock {

@@ -2,8 +2,8 @@
 
 use throughline_json::{self as json, InvalidDocument, Json, Name, Node};
 use throughline_spec::{
-    PendingUserQuestion, QuestionTool, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionItem,
-    UserQuestionResolution, UserQuestionStatus,
+    PendingUserQuestion, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionEventStatus,
+    UserQuestionItem, UserQuestionResolution,
 };
 
 use crate::tool::ToolSpec;
@@ -53,15 +53,13 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// Builds the pending question of a tool call whose arguments fit the schema.
-pub(crate) fn parse_question(
-    id: Name,
-    call: Name,
-    args: Node<'_>,
+/// Parses the questions of a tool call whose arguments match the schema.
+pub(crate) fn parse_questions(
+    args: &Json,
     allow_free_text: bool,
-    now: &str,
-) -> Result<PendingUserQuestion, String> {
-    let items = args.get("questions").into_iter().flat_map(Node::elements);
+) -> Result<Vec<UserQuestionItem>, String> {
+    let tree = args.tree();
+    let items = tree.root().get("questions").into_iter().flat_map(Node::elements);
     let items = items.map(|item| UserQuestionItem::parse(&item.json()));
     let items = items.collect::<Result<Vec<_>, InvalidDocument>>().map_err(|e| e.to_string())?;
     for (place, item) in items.iter().enumerate() {
@@ -74,16 +72,7 @@ pub(crate) fn parse_question(
             return Err(format!("questions[{place}].question is a duplicate"));
         }
     }
-    let mut question = PendingUserQuestion::new(
-        id,
-        call,
-        QuestionTool::AskUserQuestion,
-        items,
-        UserQuestionStatus::Pending,
-        Name::from(now),
-    );
-    question.allow_free_text = Some(allow_free_text);
-    Ok(question)
+    Ok(items)
 }
 
 /// Returns the answers of a resolution by question text, or the reason why they are invalid.
@@ -95,9 +84,8 @@ pub(crate) fn answers(
     let names = |item: &UserQuestionItem, name: &Name| {
         *name == item.question || item.header.as_ref() == Some(name)
     };
-    if let Some((stray, _)) =
-        given.0.iter().find(|(name, _)| !question.questions.iter().any(|item| names(item, name)))
-    {
+    let is_known = |name: &Name| question.questions.iter().any(|item| names(item, name));
+    if let Some((stray, _)) = given.0.iter().find(|(name, _)| !is_known(name)) {
         return Err(format!(
             "{stray:?} is not one of the questions: use the texts of the questions as keys"
         ));
@@ -132,9 +120,8 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
         return Err(format!("only one option can be chosen for {asked:?}"));
     }
     let options = item.options.as_deref().unwrap_or_default();
-    let unknown =
-        answer.values.iter().find(|value| !options.iter().any(|option| option.answer() == *value));
-    if let Some(unknown) = unknown {
+    let is_option = |value: &Name| options.iter().any(|option| option.answer() == value);
+    if let Some(unknown) = answer.values.iter().find(|value| !is_option(value)) {
         let known: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
         return Err(format!("{unknown:?} is not an option of {asked:?}: {known}"));
@@ -142,15 +129,15 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
     Ok(())
 }
 
-/// Builds the tool result for an answer, or for a declined or expired question.
+/// Builds the tool result for an answer, or for a declined question.
 pub(crate) fn tool_result(
-    status: UserQuestionStatus,
-    answers: &UserQuestionAnswerSet,
+    status: UserQuestionEventStatus,
+    answers: Option<&UserQuestionAnswerSet>,
     resolution: &UserQuestionResolution,
 ) -> Json {
     json::object(|out| {
         out.string("status", status.as_str());
-        if !answers.0.is_empty() {
+        if let Some(answers) = answers.filter(|answers| !answers.0.is_empty()) {
             out.raw("answers", &answers.json());
         }
         out.maybe_string("answeredBy", resolution.answered_by.as_deref());

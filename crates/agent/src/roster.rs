@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
 use throughline_core::{TokenCounter, Tool as OfferedTool, matches_pattern};
 use throughline_json::{Json, Name};
-use throughline_spec::{Reflection, ResolvedReasoning};
+use throughline_spec::ResolvedReasoning;
 
 use crate::config::{AgentConfig, Agents, InvalidConfig};
 use crate::limits::AgentLimits;
@@ -50,7 +51,7 @@ pub struct ResolvedRun {
     /// The declaration that this was built from.
     pub casting: RunSpec,
     roles: BTreeMap<Name, ResolvedAgent>,
-    checks: BTreeMap<Name, jsonschema::Validator>,
+    checks: BTreeMap<Name, Validator>,
     counter: Arc<dyn TokenCounter>,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct ResolvedAgent {
     pub(crate) config: AgentConfig,
     pub(crate) limits: AgentLimits,
     pub(crate) reasoning: ResolvedReasoning,
-    pub(crate) output: Option<jsonschema::Validator>,
+    pub(crate) output: Option<Validator>,
     /// Tools that are offered to the model.
     pub(crate) offered: Vec<OfferedTool>,
 }
@@ -78,28 +79,25 @@ impl ResolvedRun {
             let problem = format!("is not a declared agent: {}", names(&casting.agents));
             return Err(InvalidConfig::new("first", problem));
         }
-        let mut checks = BTreeMap::new();
-        for spec in &casting.tools {
-            let field = || format!("tools.{}", spec.name);
-            if is_builtin(&spec.name) || spec.name.is_empty() {
+        let any_object = Json::from(&serde_json::json!({"type": "object"}));
+        let (builtins, mut checks) = (builtins(), BTreeMap::new());
+        for spec in casting.tools.iter().chain(&builtins) {
+            let field = format!("tools.{}", spec.name);
+            let check = validator(spec.schema.as_ref().unwrap_or(&any_object), &field)?;
+            let is_declared_before = checks.insert(spec.name.clone(), check).is_some();
+            let is_reserved = builtins.iter().any(|builtin| builtin.name == spec.name);
+            if spec.name.is_empty() || is_declared_before && is_reserved {
                 let problem = "is a reserved tool name; rename the tool";
-                return Err(InvalidConfig::new(field(), problem));
+                return Err(InvalidConfig::new(field, problem));
             }
-            let schema = spec.schema.clone();
-            let schema =
-                schema.unwrap_or_else(|| Json::from(&serde_json::json!({"type": "object"})));
-            if checks.insert(spec.name.clone(), validator(&schema, &field())?).is_some() {
+            if is_declared_before {
                 let problem = "is declared twice; rename one of the tools";
-                return Err(InvalidConfig::new(field(), problem));
+                return Err(InvalidConfig::new(field, problem));
             }
         }
         let mut roles = BTreeMap::new();
         for (name, config) in &casting.agents {
             roles.insert(name.clone(), ResolvedAgent::new(name, config, &casting)?);
-        }
-        for ToolSpec { name, schema, .. } in builtins() {
-            let schema = schema.ok_or_else(|| InvalidConfig::new("tools", "has no schema"))?;
-            checks.insert(name.clone(), validator(&schema, &name)?);
         }
         Ok(Self { casting, roles, checks, counter })
     }
@@ -118,8 +116,7 @@ impl ResolvedRun {
         let Some(validator) = self.checks.get(tool) else { return Ok(()) };
         let value = serde_json::from_slice(args.bytes())
             .map_err(|error| format!("the arguments are not JSON: {error}"))?;
-        let problems = schema_violations(validator, &value);
-        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+        check_schema(validator, &value)
     }
 
     /// Estimates the number of tokens of a text.
@@ -147,9 +144,9 @@ impl ResolvedAgent {
             return Err(of(InvalidConfig::new("model", "is empty; name a model")));
         }
         for handoff in &config.handoffs {
-            if !casting.agents.contains_key(&handoff.to) {
-                let problem =
-                    format!("{} is not a declared agent: {}", handoff.to, names(&casting.agents));
+            let (to, agents) = (&handoff.to, &casting.agents);
+            if !agents.contains_key(to) {
+                let problem = format!("{to} is not a declared agent: {}", names(agents));
                 return Err(of(InvalidConfig::new("handoffs", problem)));
             }
         }
@@ -162,11 +159,6 @@ impl ResolvedAgent {
             offered: offered_tools(config, casting),
             config: config.clone(),
         })
-    }
-
-    /// Returns the reflection settings, if reflection is enabled.
-    pub(crate) fn reflection(&self) -> Option<&Reflection> {
-        self.reasoning.reflection.as_ref()
     }
 
     /// Returns whether a person must approve calls of this tool.
@@ -196,9 +188,8 @@ fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
         _ => config.is_compaction_enabled(),
     });
     let handoffs = config.handoffs.iter().map(|handoff| {
-        let description = handoff.description.clone().unwrap_or_else(|| {
-            Name::from(format!("Hands the conversation over to {}.", handoff.to))
-        });
+        let usual = || format!("Hands the conversation over to {}.", handoff.to).into();
+        let description: Name = handoff.description.clone().unwrap_or_else(usual);
         let schema = Json::from(&serde_json::json!({
             "type": "object",
             "properties": {"reason": {"type": "string", "description": "Why, in a sentence."}},
@@ -208,10 +199,6 @@ fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
     });
     let specs = casting.tools.iter().cloned().chain(builtins).chain(handoffs);
     specs.map(offered).collect()
-}
-
-fn is_builtin(name: &str) -> bool {
-    [ASK_USER_QUESTION, MANAGE_TODO_LIST, GET_TOOL_RESPONSE].contains(&name)
 }
 
 fn builtins() -> Vec<ToolSpec> {
@@ -227,7 +214,7 @@ fn builtins() -> Vec<ToolSpec> {
     vec![crate::plan::spec(), crate::question::spec(), archived]
 }
 
-fn validator(schema: &Json, field: &str) -> Result<jsonschema::Validator, InvalidConfig> {
+fn validator(schema: &Json, field: &str) -> Result<Validator, InvalidConfig> {
     let invalid = |problem: String| {
         InvalidConfig::new(field, format!("is not a valid JSON Schema: {problem}"))
     };
@@ -236,16 +223,14 @@ fn validator(schema: &Json, field: &str) -> Result<jsonschema::Validator, Invali
     jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))
 }
 
-/// Lists the schema violations of a value, each with its place.
-pub(crate) fn schema_violations(
-    validator: &jsonschema::Validator,
-    value: &serde_json::Value,
-) -> Vec<String> {
+/// Checks a value against its schema; the error lists the first violations, each with its place.
+pub(crate) fn check_schema(schema: &Validator, value: &serde_json::Value) -> Result<(), String> {
     let describe = |error: jsonschema::ValidationError<'_>| {
         let place = error.instance_path().to_string();
         if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
     };
-    validator.iter_errors(value).take(4).map(describe).collect()
+    let problems: Vec<String> = schema.iter_errors(value).take(4).map(describe).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
 fn names(agents: &Agents) -> String {

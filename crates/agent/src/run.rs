@@ -18,32 +18,34 @@ mod drive;
 mod inbox;
 mod load;
 mod model_call;
+mod replay;
 mod restore;
 mod tasks;
 mod thread_cache;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Append, Batch, Body, Clock, CostEstimator, IdGenerator, LogHead, LogId, LogOpening, ModelError,
-    ModelRegistry, NewRecord, Store, StoreError, Tenant, ThreadSecret, TokenCounter, kind,
+    Append, Batch, Body, Clock, CostEstimator, EventWriter, IdGenerator, LogHead, LogId,
+    ModelError, ModelRegistry, NewRecord, Receipt, Store, StoreError, Tenant, ThreadSecret,
+    TokenCounter, Usage,
 };
-use throughline_json::Name;
+use throughline_json::{self as json, Name};
 use throughline_spec::{RunEvent, UserQuestionEvent};
 
 pub use crate::run::inbox::RunCommand;
 
-use crate::action::Refusal;
+use crate::action::{Action, Refusal};
 use crate::config::{AgentConfig, InvalidConfig};
 use crate::input::{Input, RunInput};
 use crate::permit::CallPermit;
 use crate::ports::Ports;
 use crate::progress::{Progress, RunStatus};
 use crate::roster::{LengthTokenCounter, ResolvedRun, RunSpec};
-use crate::run::commit::LeasedRun;
-use crate::run::load::ThreadSource;
+use crate::run::commit::{LeasedRun, LogCreation};
+use crate::run::load::{OpenThread, ThreadSource};
 use crate::run::thread_cache::ThreadCache;
 use crate::state::State;
 use crate::step::step;
@@ -115,6 +117,21 @@ pub(crate) fn notify_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, 
     }
 }
 
+/// Emits the events that are not part of a step: deltas of an answer and the progress of a tool.
+#[derive(Clone)]
+pub(crate) struct EventEmitter {
+    pub(crate) run: Name,
+    pub(crate) events: Arc<dyn EventWriter>,
+    pub(crate) listener: Option<Arc<dyn Listener>>,
+}
+
+impl EventEmitter {
+    pub(crate) async fn emit(&self, event: &RunEvent) {
+        notify_listener(self.listener.as_ref(), &self.run, event);
+        self.events.push(event.json().bytes(), None).await;
+    }
+}
+
 /// Reason why a run cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -143,10 +160,12 @@ pub enum RunError {
     Damaged {
         /// Id of the run.
         run: Name,
-        /// Description of the damage.
+        /// Explains what is missing or invalid.
         problem: Name,
     },
 }
+
+pub(crate) type RunResult<T> = Result<T, RunError>;
 
 /// Parameters of a new run.
 #[derive(Clone, Debug)]
@@ -155,7 +174,7 @@ pub struct RunRequest {
     pub tenant: Tenant,
     /// Thread to continue; `None` creates a new one.
     pub thread: Option<LogId>,
-    /// Agents and tools.
+    /// Declaration of the agents and tools.
     pub casting: RunSpec,
     /// Parts of the user message.
     pub said: Vec<Body>,
@@ -187,6 +206,15 @@ pub struct StartedRun {
     pub repeated: bool,
 }
 
+impl StartedRun {
+    /// Returns the run of an earlier commit, whose receipt lists the Thread first.
+    fn from_receipt(receipt: Receipt) -> Option<Self> {
+        let mut logs = receipt.written.into_iter().map(|written| written.log);
+        let (thread, run) = (logs.next()?, logs.next()?);
+        Some(Self { run, thread, repeated: true })
+    }
+}
+
 impl Runner {
     /// Creates a runner with default values for everything optional.
     pub fn new(store: Arc<dyn Store>, models: Arc<dyn ModelRegistry>, ports: Ports) -> Self {
@@ -209,7 +237,7 @@ impl Runner {
         }
     }
 
-    /// Replaces the tools.
+    /// Replaces all tools of the runner.
     #[must_use]
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let named = tools.into_iter().map(|tool| (tool.spec().name, tool));
@@ -227,25 +255,25 @@ impl Runner {
     }
 
     /// Creates and stores a run without driving it.
-    pub async fn start(&self, mut start: RunRequest) -> Result<StartedRun, RunError> {
+    pub async fn start(&self, mut start: RunRequest) -> RunResult<StartedRun> {
         let said = std::mem::take(&mut start.said);
         self.start_with(start, RunInput::Said(said)).await
     }
 
     /// Creates a run that only summarises the Thread.
-    pub async fn start_compaction(&self, start: RunRequest) -> Result<StartedRun, RunError> {
+    pub async fn start_compaction(&self, start: RunRequest) -> RunResult<StartedRun> {
         self.start_with(start, RunInput::Compact).await
     }
 
-    async fn start_with(&self, start: RunRequest, what: RunInput) -> Result<StartedRun, RunError> {
+    async fn start_with(&self, start: RunRequest, what: RunInput) -> RunResult<StartedRun> {
         let cast = self.resolve_with_runner_tools(start.casting)?;
         self.check_costs(&cast)?;
         let run = LogId(self.ids.generate("run"));
         let thread = match &start.thread {
-            Some(thread) => load::load_thread(self, &start.tenant, thread).await?,
+            Some(thread) => self.load_thread(&start.tenant, thread).await?,
             None => {
-                let era = load::erasure_epoch(self, &start.tenant).await?;
-                load::OpenThread::new(LogId(self.ids.generate("thread")), era)
+                let era = self.erasure_epoch(&start.tenant).await?;
+                OpenThread::new(LogId(self.ids.generate("thread")), era)
             }
         };
         if let Some(before) = thread.last_run()
@@ -253,59 +281,66 @@ impl Runner {
         {
             self.memory.put(start.tenant.clone(), thread, Arc::clone(&self.counter));
             // A repeated start returns the same run in any status.
-            return self.find_existing_run(&start.tenant, &start.once).await?.ok_or(busy);
+            let receipt = self.find_record(&start.tenant, &start.once).await?;
+            return receipt.and_then(StartedRun::from_receipt).ok_or(busy);
         }
-        let now = self.clock.now();
-        let log = thread.log.clone();
-        let (mut held, known) = LeasedRun::of(self, start.tenant.clone(), run.clone(), thread);
-        let mut state = State::start(run.0.clone(), cast, known, &now.to_string());
-        state.progress.from = held.folded.last;
-        let casting = serde_json::to_vec(&state.cast.casting);
-        let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
-        held.opening = Some(commit::LogCreation {
-            run: NewRecord::new(RUN, casting),
-            thread: start.thread.is_none(),
-            once: start.once,
-        });
+        let (now, log) = (self.clock.now(), thread.log.clone());
+        let (mut held, known) = LeasedRun::new(self, start.tenant, run.clone(), thread);
+        let progress = Progress {
+            run: run.0.clone(),
+            agent: cast.casting.first.clone(),
+            since: now.to_string().into(),
+            from: held.folded.last,
+            ..Progress::default()
+        };
+        let state = State::from_parts(cast, known, progress);
+        let thread = start.thread.is_none();
+        held.opening = Some(LogCreation::new(&state.cast, thread, start.once)?);
         let (mut state, mut actions) = step(state, Input { at: now, what });
-        commit::mark_run(&mut state, &mut actions, &run.0);
+        let last_run = state.set_context("__run", Some(json::string(&run.0)));
+        actions.extend(last_run.map(Action::Change));
         let kept = held.keep(&mut state, actions).await?;
-        if let Some((thread, run)) = kept.repeated {
-            return Ok(StartedRun { run, thread, repeated: true });
+        if let Some(earlier) = kept.repeated {
+            return Ok(earlier);
         }
         held.remember(state);
         Ok(StartedRun { run, thread: log, repeated: false })
     }
 
-    /// Returns the run that was created under these idempotency keys.
-    async fn find_existing_run(
-        &self,
-        tenant: &Tenant,
-        once: &[Name],
-    ) -> Result<Option<StartedRun>, RunError> {
-        let Some(receipt) = self.find_record(tenant, once).await? else { return Ok(None) };
-        let mut logs = receipt.written.into_iter().map(|written| written.log);
-        let (thread, run) = (logs.next(), logs.next());
-        Ok(thread.zip(run).map(|(thread, run)| StartedRun { run, thread, repeated: true }))
+    /// Returns the receipt of the commit with these idempotency keys.
+    async fn find_record(&self, tenant: &Tenant, once: &[Name]) -> RunResult<Option<Receipt>> {
+        if once.is_empty() {
+            return Ok(None);
+        }
+        // The expected position of a missing log can never match, so this batch stores nothing and
+        // only returns an earlier receipt.
+        let nowhere = Append::new(self.ids.generate("nowhere").to_string()).expect_last(u64::MAX);
+        let mut batch = Batch::new(tenant.clone()).append(nowhere);
+        batch.once = once.to_vec();
+        match self.store.commit(batch).await {
+            Ok(receipt) => Ok(Some(receipt)),
+            Err(
+                StoreError::Conflict { .. }
+                | StoreError::NotFound { .. }
+                | StoreError::MixedOnce { .. },
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the complete state of a run.
-    pub async fn state(&self, tenant: &Tenant, run: &LogId) -> Result<State, RunError> {
-        Ok(load::load_run(self, tenant, run, ThreadSource::Store).await?.1)
+    pub async fn state(&self, tenant: &Tenant, run: &LogId) -> RunResult<State> {
+        Ok(self.load_run(tenant, run, ThreadSource::Store).await?.1)
     }
 
     /// Returns the agents and the progress of a run without reading its Thread.
-    pub async fn progress(
-        &self,
-        tenant: &Tenant,
-        run: &LogId,
-    ) -> Result<(RunSpec, Progress), RunError> {
+    pub async fn progress(&self, tenant: &Tenant, run: &LogId) -> RunResult<(RunSpec, Progress)> {
         let head = self.head(tenant, run).await?;
-        load::load_progress(self, tenant, &head).await
+        self.load_progress(tenant, &head).await
     }
 
     /// Returns the status of a run.
-    pub async fn status(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+    pub async fn status(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         Ok(self.progress(tenant, run).await?.1.status())
     }
 
@@ -314,19 +349,17 @@ impl Runner {
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: &RunCommand,
-    ) -> Result<u64, RunError> {
+        command: &RunCommand,
+    ) -> RunResult<u64> {
         self.head(tenant, run).await?;
-        let append = Append::new(inbox(run)).record(NewRecord::new(inbox::WORD, word.json()));
+        let append = Append::new(inbox(run)).record(NewRecord::new(inbox::COMMAND, command.json()));
         let batch = Batch::new(tenant.clone()).append(append);
         let receipt = self.store.commit(batch).await?;
         Ok(receipt.written.first().map_or(0, |written| written.last))
     }
 
-    pub(crate) fn resolve_with_runner_tools(
-        &self,
-        mut casting: RunSpec,
-    ) -> Result<Arc<ResolvedRun>, RunError> {
+    /// Validates a declaration with the listed tools and all tools of this runner.
+    fn resolve_with_runner_tools(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
         for (name, tool) in &*self.tools {
             if !casting.tools.iter().any(|spec| spec.name == *name) {
                 casting.tools.push(tool.spec());
@@ -336,12 +369,10 @@ impl Runner {
     }
 
     /// Validates a declaration with exactly the listed tools.
-    pub(crate) fn resolve(&self, mut casting: RunSpec) -> Result<Arc<ResolvedRun>, RunError> {
-        let models = casting.agents.values().flat_map(AgentConfig::models);
-        let mut bound = std::collections::BTreeSet::new();
-        for name in models {
-            let model = self.models.model(name)?;
-            if model.target().profile.bound.prefix {
+    pub(crate) fn resolve(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
+        let mut bound = BTreeSet::new();
+        for name in casting.agents.values().flat_map(AgentConfig::models) {
+            if self.models.model(name)?.target().profile.bound.prefix {
                 bound.insert(name.clone());
             }
         }
@@ -350,7 +381,7 @@ impl Runner {
     }
 
     /// Rejects cost limits that are invalid or cannot be enforced, before any model is called.
-    pub(crate) fn check_costs(&self, cast: &ResolvedRun) -> Result<(), RunError> {
+    pub(crate) fn check_costs(&self, cast: &ResolvedRun) -> Result<(), InvalidConfig> {
         for agent in cast.casting.agents.values() {
             let limit = agent.limits.max_cost_usd.unwrap_or_default();
             if !limit.is_finite() || limit < 0.0 {
@@ -358,7 +389,7 @@ impl Runner {
                 let problem = format!(
                     "{limit} is not a valid amount; write US dollars, such as 0.5, or 0 for no limit"
                 );
-                return Err(InvalidConfig::new(field, problem).into());
+                return Err(InvalidConfig::new(field, problem));
             }
             for model in agent.models() {
                 self.check_price(agent, model)?;
@@ -376,22 +407,18 @@ impl Runner {
         if agent.resolved_limits().max_cost_usd.is_none() {
             return Ok(());
         }
-        let field = format!("agents.{}.limits.maxCostUsd", agent.name);
-        let Some(costs) = &self.costs else {
-            let problem = "needs a cost estimator, and none is configured";
-            return Err(InvalidConfig::new(field, problem));
+        let problem = match &self.costs {
+            None => "needs a cost estimator, and none is configured".to_owned(),
+            Some(costs) if costs.cost(model, &Usage::default()).is_none() => {
+                format!("cannot be enforced: there is no price for {model}")
+            }
+            Some(_) => return Ok(()),
         };
-        if costs.cost(model, &throughline_core::Usage::default()).is_none() {
-            let problem = format!("cannot be enforced: there is no price for {model}");
-            return Err(InvalidConfig::new(field, problem));
-        }
-        Ok(())
+        Err(InvalidConfig::new(format!("agents.{}.limits.maxCostUsd", agent.name), problem))
     }
 
-    async fn check_thread_is_free(&self, tenant: &Tenant, run: &LogId) -> Result<(), RunError> {
-        let head = self.store.log(tenant, run).await?;
-        let status = head.and_then(|head| head.status);
-        match status {
+    async fn check_thread_is_free(&self, tenant: &Tenant, run: &LogId) -> RunResult<()> {
+        match self.store.log(tenant, run).await?.and_then(|head| head.status) {
             Some(status) if matches!(&*status, "running" | "waiting") => {
                 Err(RunError::Busy { run: run.0.clone(), status })
             }
@@ -399,7 +426,7 @@ impl Runner {
         }
     }
 
-    pub(crate) async fn head(&self, tenant: &Tenant, run: &LogId) -> Result<LogHead, RunError> {
+    pub(crate) async fn head(&self, tenant: &Tenant, run: &LogId) -> RunResult<LogHead> {
         let head = self.store.log(tenant, run).await?;
         let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
         Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
@@ -419,15 +446,4 @@ pub(crate) fn inbox(run: &LogId) -> LogId {
 /// Returns whether a log is the inbox of a run and not a run itself.
 pub fn is_inbox(log: &LogId) -> bool {
     log.0.ends_with(".inbox")
-}
-
-/// Returns the appends that create the logs of a run.
-pub(crate) fn opening_appends(run: &LogId, thread: &LogId) -> [Append; 2] {
-    let opening = || LogOpening::run(thread.clone());
-    [Append::new(run.clone()).opening(opening()), Append::new(inbox(run)).opening(opening())]
-}
-
-/// Returns whether a record contains an Item.
-pub(crate) fn is_item(kind: &str) -> bool {
-    kind == kind::ITEM
 }

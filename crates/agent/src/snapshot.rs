@@ -4,6 +4,7 @@
 //! The document contains the documented state, the exact Items that the model sees, archived tool
 //! results, the agents and the progress. It omits values that only the original process can use.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -75,13 +76,10 @@ impl Snapshot {
 
     /// Serialises the snapshot. `tag` is a label that the caller chooses.
     pub fn to_json(&self, now: Timestamp, tag: Option<&str>) -> Result<Json, InvalidSnapshot> {
-        let unwritable = |error: serde_json::Error| InvalidSnapshot(error.to_string().into());
-        let raw = |value: Result<Vec<u8>, serde_json::Error>| {
-            let bytes = Bytes::from(value.map_err(unwritable)?);
-            Json::parse(bytes).map_err(|error| InvalidSnapshot(error.to_string().into()))
-        };
-        let casting = raw(serde_json::to_vec(&self.casting))?;
-        let progress = raw(serde_json::to_vec(&self.progress))?;
+        let casting = serde_json::to_vec(&self.casting).map_err(invalid)?;
+        let casting = Json::from_trusted(casting.into());
+        let progress = serde_json::to_vec(&self.progress).map_err(invalid)?;
+        let progress = Json::from_trusted(progress.into());
         let summary = self.items.last().filter(|item| is_summary(item));
         let rest = self.items.iter().filter(|item| !is_summary(item));
         let messages: Vec<Item> = summary.into_iter().chain(rest).cloned().collect();
@@ -122,12 +120,11 @@ impl Snapshot {
         }))
     }
 
-    /// Parses a document.
+    /// Parses a document that [`Snapshot::to_json`] wrote.
     pub fn parse(document: &Json) -> Result<Self, InvalidSnapshot> {
         let tree = document.tree();
         let root = tree.root();
-        let missing = |what: &str| InvalidSnapshot(format!("`{what}` is missing").into());
-        let invalid = |error: String| InvalidSnapshot(error.into());
+        let missing = |what: &str| invalid(format!("`{what}` is missing"));
         match root.get("version").and_then(Node::u64) {
             Some(VERSION) => {}
             Some(other) => {
@@ -137,17 +134,15 @@ impl Snapshot {
             None => return Err(missing("version")),
         }
         let member = |key: &str| root.get(key).ok_or_else(|| missing(key));
-        let mut smart = SmartState::parse(&member("state")?.json())
-            .map_err(|error| invalid(error.to_string()))?;
+        let mut smart = SmartState::parse(&member("state")?.json()).map_err(invalid)?;
         smart.messages.clear();
         let items = member("items")?.elements().map(|item| Some(item.json().bytes().clone()));
-        let items = restore_items(items).map_err(|error| invalid(error.to_string()))?;
+        let items = restore_items(items).map_err(invalid)?;
         let mut archived = Vec::new();
         for entry in root.get("archived").into_iter().flat_map(Node::elements) {
             let name = entry.name_of("archiveId").ok_or_else(|| missing("archiveId"))?;
             let item = entry.get("item").ok_or_else(|| missing("item"))?;
-            let item = restore_items([Some(item.json().bytes().clone())]);
-            let item = item.map_err(|error| invalid(error.to_string()))?;
+            let item = restore_items([Some(item.json().bytes().clone())]).map_err(invalid)?;
             archived.extend(item.into_iter().map(|item| (name.clone(), item)));
         }
         let casting = serde_json::from_slice(member("casting")?.raw());
@@ -181,9 +176,13 @@ fn is_summary(item: &Item) -> bool {
     matches!(item.body, throughline_core::Body::Summary { .. })
 }
 
-/// Parses untrusted bytes.
+/// Parses the bytes of a snapshot, which are untrusted input.
 pub fn parse_snapshot(bytes: &Bytes) -> Result<Snapshot, InvalidSnapshot> {
     let tree = Tree::parse(bytes.clone());
-    let tree = tree.map_err(|error| InvalidSnapshot(format!("it is not JSON: {error}").into()))?;
+    let tree = tree.map_err(|error| invalid(format!("it is not JSON: {error}")))?;
     Snapshot::parse(&tree.root().json())
+}
+
+fn invalid(problem: impl Display) -> InvalidSnapshot {
+    InvalidSnapshot(problem.to_string().into())
 }

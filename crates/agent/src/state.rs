@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use throughline_core::{Body, Role};
-use throughline_json::{Json, Name, Nullable};
-use throughline_spec::{Message, Plan, SmartState};
+use throughline_json::{self as json, Json, Name, Nullable};
+use throughline_spec::{Message, Plan, Reflection, SmartState, StateChange};
 
 use crate::progress::{Progress, RunStatus, Stage};
 use crate::roster::{ResolvedAgent, ResolvedRun};
@@ -53,29 +53,8 @@ impl PartialEq for State {
 }
 
 impl State {
-    /// Creates a run that has not started yet, on a Thread with this state.
-    pub fn new(
-        run: Name,
-        cast: Arc<ResolvedRun>,
-        smart: SmartState,
-        window: Window,
-        now: &str,
-    ) -> Self {
-        Self::start(run, cast, ThreadContext::new(smart, window), now)
-    }
-
-    pub(crate) fn start(
-        run: Name,
-        cast: Arc<ResolvedRun>,
-        known: ThreadContext,
-        now: &str,
-    ) -> Self {
-        let (agent, since) = (cast.casting.first.clone(), Name::from(now));
-        let progress = Progress { run, agent, since, ..Progress::default() };
-        Self::from_parts(cast, known, progress)
-    }
-
-    /// Rebuilds a run from its stored progress.
+    /// Rebuilds a run on a Thread from its progress. A run that has not started has a
+    /// [`Progress`] with only its id, its first agent and its start time.
     pub fn resume(
         cast: Arc<ResolvedRun>,
         smart: SmartState,
@@ -100,12 +79,11 @@ impl State {
         ThreadContext { smart, window, calls }
     }
 
-    /// Returns a placeholder with only the cast and the progress, used while a step owns the real
-    /// state.
+    /// Returns a placeholder with only the agents and the progress, used while a step owns the
+    /// real state.
     pub(crate) fn placeholder(&self) -> Self {
         let (cast, progress) = (Arc::clone(&self.cast), self.progress.clone());
-        let (smart, window) = (SmartState::default(), Window::default());
-        Self { cast, smart, window, progress, calls: HashSet::new() }
+        Self::from_parts(cast, ThreadContext::default(), progress)
     }
 
     /// Returns the documented state, including the conversation as the model sees it.
@@ -143,8 +121,8 @@ impl State {
     /// Returns the model for the next step.
     pub fn model(&self) -> Name {
         let part = self.current_agent();
-        let other = self.progress.gate.as_ref().filter(|gate| gate.others > 0).and_then(|gate| {
-            part?.config.gate.other_models.get(gate.others.saturating_sub(1)).cloned()
+        let other = self.progress.gate.as_ref().and_then(|gate| {
+            part?.config.gate.other_models.get(gate.others.checked_sub(1)?).cloned()
         });
         let own = || part.map_or_else(|| Name::from(""), |part| part.config.model.clone());
         other.or_else(|| self.progress.model.clone()).unwrap_or_else(own)
@@ -161,7 +139,11 @@ impl State {
         self.cast.agent(&self.progress.agent)
     }
 
-    /// Returns the current plan.
+    /// Returns the reflection settings of the current agent, if it reflects.
+    pub(crate) fn reflection(&self) -> Option<&Reflection> {
+        self.current_agent().and_then(|agent| agent.reasoning.reflection.as_ref())
+    }
+
     pub(crate) fn plan(&self) -> Option<&Plan> {
         self.smart.plan.as_ref().and_then(Nullable::value)
     }
@@ -173,9 +155,19 @@ impl State {
         archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
     }
 
-    /// Returns a member of `ctx`.
+    /// Returns a member of `ctx`, which holds values that are not part of the documented state.
     pub fn context(&self, key: &str) -> Option<&Json> {
         let mut ctx = self.smart.ctx.iter().flatten();
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
+    }
+
+    /// Sets or removes a member of `ctx`; returns the change, if there is one.
+    pub(crate) fn set_context(&mut self, key: &str, value: Option<Json>) -> Option<StateChange> {
+        let ctx = self.smart.ctx.get_or_insert_default();
+        let before = ctx.clone();
+        ctx.retain(|(name, _)| **name != *key);
+        ctx.extend(value.map(|value| (Name::from(key), value)));
+        let members = ctx.iter().map(|(name, value)| (&**name, value));
+        (*ctx != before).then(|| StateChange::new().set("ctx", json::object_of(members)))
     }
 }

@@ -25,10 +25,12 @@ mod retry;
 mod review;
 mod tools;
 
+pub(crate) use crate::step::human::expiry;
+
 use jiff::Timestamp;
 use throughline_core::{Body, Item, ItemId, ItemPosition, Role};
-use throughline_json::{self as json, Json, Name};
-use throughline_spec::{RunEvent, RunStatusEvent, StateChange, TurnEvent, TurnPhase};
+use throughline_json::{Json, Name};
+use throughline_spec::{MessageEvent, RunEvent, RunStatusEvent, StateChange, TurnEvent, TurnPhase};
 
 use crate::action::{Action, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
@@ -38,12 +40,12 @@ use crate::window::{WindowItem, readable_text};
 
 /// Applies one input; returns the new state and the actions.
 pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
-    let mut step =
-        Step { state, at: input.at, actions: Vec::new(), open_calls: OpenCalls::ByRules };
+    let (at, actions, open_calls) = (input.at, Vec::new(), OpenCalls::ByRules);
+    let mut step = Step { state, at, actions, open_calls };
     let done = match input.what {
         RunInput::Said(bodies) => step.on_user_message(bodies),
         RunInput::Compact => step.on_compact(),
-        RunInput::Answered(heard) => step.on_model_answered(*heard),
+        RunInput::Answered(answer) => step.on_model_answered(*answer),
         RunInput::Failed { purpose, error, streamed } => {
             step.on_model_failed(purpose, &error, streamed)
         }
@@ -54,10 +56,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
         RunInput::Answer(resolution) => step.on_question_resolved(&resolution),
         RunInput::Returned(ended) => step.on_client_tools_returned(&ended),
         RunInput::Expired(id) => step.on_request_expired(&id),
-        RunInput::Interrupted => {
-            step.on_interrupted();
-            Ok(())
-        }
+        RunInput::Interrupted => step.on_interrupted(),
         RunInput::Restored(open_calls) => step.on_restored(open_calls),
         RunInput::TimeUp => step.on_time_limit(),
         RunInput::Switched { model, is_prefix_bound } => {
@@ -72,7 +71,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     }
 }
 
-/// A step in progress.
+/// Collects the actions of a step while it changes the state.
 struct Step {
     state: State,
     at: Timestamp,
@@ -91,6 +90,13 @@ impl Step {
 
     fn emit(&mut self, event: RunEvent) {
         self.act(Action::Tell(event));
+    }
+
+    /// Emits the text of a message; `item` is the Item of the Thread that contains the text.
+    fn emit_message(&mut self, role: &str, text: &Name, item: Option<&ItemId>) {
+        let mut event = MessageEvent::new(role.into(), text.clone());
+        event.id = item.map(|item| item.0.clone());
+        self.emit(RunEvent::Message(event));
     }
 
     fn now(&self) -> Name {
@@ -124,14 +130,8 @@ impl Step {
 
     /// Sets or removes a member of `ctx`.
     fn set_context(&mut self, key: &str, value: Option<Json>) {
-        let ctx = self.state.smart.ctx.get_or_insert_default();
-        let before = ctx.clone();
-        ctx.retain(|(name, _)| **name != *key);
-        ctx.extend(value.map(|value| (Name::from(key), value)));
-        if *ctx != before {
-            let ctx = json::object_of(ctx.iter().map(|(name, value)| (&**name, value)));
-            self.set("ctx", ctx);
-        }
+        let change = self.state.set_context(key, value);
+        self.actions.extend(change.map(Action::Change));
     }
 
     /// Records and publishes the status of the run.
@@ -168,20 +168,13 @@ impl Step {
     }
 
     fn check_open(&self) -> StepResult {
-        match &self.state.progress.phase {
-            Phase::Ended { status, .. } => {
-                let run = &self.state.progress.run;
-                Err(Refusal::conflict(format!("run {run} is over: it {}", status_phrase(*status))))
-            }
-            Phase::Asking { .. } | Phase::Working | Phase::Waiting => Ok(()),
-        }
-    }
-}
-
-fn status_phrase(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::Completed => "was completed",
-        RunStatus::Cancelled => "was cancelled",
-        RunStatus::Failed | RunStatus::Running | RunStatus::Waiting => "failed",
+        let Phase::Ended { status, .. } = &self.state.progress.phase else { return Ok(()) };
+        let ended = match status {
+            RunStatus::Completed => "was completed",
+            RunStatus::Cancelled => "was cancelled",
+            RunStatus::Failed | RunStatus::Running | RunStatus::Waiting => "failed",
+        };
+        let run = &self.state.progress.run;
+        Err(Refusal::conflict(format!("run {run} is over: it {ended}")))
     }
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use throughline_core::{Outcome, Part};
 use throughline_json::{Json, Name};
 
-/// Specification of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Declares a tool to the model and to the runner.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolSpec {
     /// Name that the model calls.
     pub name: Name,
-    /// Description for the model.
+    /// Text that explains to the model when and how to use the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
     /// JSON Schema of the arguments; without it, any object is valid.
@@ -31,7 +31,7 @@ pub struct ToolSpec {
     /// Whether the caller executes the tool; the run waits for its result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client: bool,
-    /// Timeout in milliseconds.
+    /// Time in milliseconds after which a call is stopped; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
@@ -39,15 +39,7 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Specifies a tool that is not idempotent and needs no approval.
     pub fn new(name: impl Into<Name>) -> Self {
-        Self {
-            name: name.into(),
-            description: None,
-            schema: None,
-            idempotent: false,
-            needs_approval: false,
-            client: false,
-            timeout_ms: None,
-        }
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// Sets the description for the model.
@@ -92,7 +84,7 @@ impl ToolSpec {
         self
     }
 
-    /// Sets the timeout.
+    /// Sets the time after which a call is stopped.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -102,8 +94,7 @@ impl ToolSpec {
 
 /// Returns the JSON Schema of a Rust type.
 pub fn schema_of<A: JsonSchema>() -> Json {
-    let settings =
-        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
     schema.remove("$schema");
     Json::from(schema.as_value())
@@ -130,7 +121,7 @@ pub struct ToolContext {
     pub call: Name,
     /// Name of the calling agent.
     pub agent: Name,
-    /// Reports progress as text.
+    /// Callback that reports progress as text.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -148,7 +139,7 @@ impl std::fmt::Debug for ToolContext {
 pub struct ToolAnswer {
     /// Success, failure or another outcome.
     pub outcome: Outcome,
-    /// Content of the result.
+    /// Texts, JSON values and media that the model receives.
     pub parts: Vec<Part>,
 }
 
@@ -190,39 +181,36 @@ impl ToolAnswer {
 }
 
 /// A tool that wraps a function.
-pub struct FunctionTool<A, F> {
+pub struct FunctionTool {
     spec: ToolSpec,
-    function: F,
-    arguments: std::marker::PhantomData<fn(A)>,
+    run: Box<dyn Fn(&Json) -> ToolFuture<'static> + Send + Sync>,
 }
 
 /// Wraps a function as a tool. The schema is derived from the type of its arguments.
-pub fn function_tool<A, F, W>(spec: ToolSpec, function: F) -> FunctionTool<A, F>
+pub fn function_tool<A, F, W>(spec: ToolSpec, function: F) -> FunctionTool
 where
-    A: JsonSchema + DeserializeOwned + Send,
-    F: Fn(A) -> W + Send + Sync,
+    A: JsonSchema + DeserializeOwned,
+    F: Fn(A) -> W + Send + Sync + 'static,
     W: Future<Output = ToolAnswer> + Send + 'static,
 {
-    FunctionTool { spec: spec.arguments::<A>(), function, arguments: std::marker::PhantomData }
+    let run = move |args: &Json| -> ToolFuture<'static> {
+        match serde_json::from_slice(args.bytes()) {
+            Ok(args) => Box::pin(function(args)),
+            Err(error) => {
+                let answer = ToolAnswer::error(format!("the arguments cannot be parsed: {error}"));
+                Box::pin(std::future::ready(answer))
+            }
+        }
+    };
+    FunctionTool { spec: spec.arguments::<A>(), run: Box::new(run) }
 }
 
-impl<A, F, W> Tool for FunctionTool<A, F>
-where
-    A: JsonSchema + DeserializeOwned + Send,
-    F: Fn(A) -> W + Send + Sync,
-    W: Future<Output = ToolAnswer> + Send + 'static,
-{
+impl Tool for FunctionTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
     }
 
     fn run<'a>(&'a self, args: &'a Json, _about: &'a ToolContext) -> ToolFuture<'a> {
-        match serde_json::from_slice(args.bytes()) {
-            Ok(args) => Box::pin((self.function)(args)),
-            Err(error) => {
-                let answer = ToolAnswer::error(format!("the arguments cannot be parsed: {error}"));
-                Box::pin(async move { answer })
-            }
-        }
+        (self.run)(args)
     }
 }

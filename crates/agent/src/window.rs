@@ -16,7 +16,7 @@ use throughline_json::{Name, work};
 /// An Item of the window, with its token count and position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowItem {
-    /// The Item itself.
+    /// The Item as the Thread contains it.
     pub item: Item,
     /// Estimated number of tokens.
     pub tokens: u64,
@@ -52,14 +52,13 @@ impl Window {
 
     /// Adds an Item that was read from the Thread or will be written to it.
     pub fn push(&mut self, kept: WindowItem) {
+        self.tokens += kept.tokens;
         if matches!(kept.item.body, Body::Summary { .. }) {
             // A later summary replaces the earlier one.
-            self.tokens -= self.summary.as_ref().map_or(0, |summary| summary.tokens);
-            self.tokens += kept.tokens;
-            self.summary = Some(kept);
+            let earlier = self.summary.replace(kept);
+            self.tokens -= earlier.map_or(0, |summary| summary.tokens);
             return;
         }
-        self.tokens += kept.tokens;
         let place = kept.item.place;
         self.next = self.next.max(place.message.saturating_add(1));
         let after = self.items.iter().rposition(|other| other.item.place <= place);
@@ -174,23 +173,17 @@ fn as_peer_item(item: &Item) -> Item {
     if is_callers && may_be_quoted(item) {
         return item.clone();
     }
-    let unknown = || Origin {
-        provider: Name::from(PEER),
-        endpoint: Name::from(PEER),
-        account: Name::from(PEER),
-        wire: Wire::borrowed(PEER),
-        asked: Name::from(PEER),
-        answered: Name::from(PEER),
-        family: Name::from(PEER),
-        routed: None,
-    };
-    let foreign = |origin: Option<&Origin>| match origin {
-        Some(origin) => Arc::new(Origin {
-            provider: Name::from(PEER),
-            endpoint: Name::from(PEER),
-            ..origin.clone()
-        }),
-        None => Arc::new(unknown()),
+    let foreign = |origin: Option<&Origin>| {
+        let peer = Name::from(PEER);
+        let (provider, endpoint) = (peer.clone(), peer.clone());
+        Arc::new(match origin.cloned() {
+            Some(origin) => Origin { provider, endpoint, ..origin },
+            None => {
+                let (account, asked, answered) = (peer.clone(), peer.clone(), peer.clone());
+                let (wire, family, routed) = (Wire::borrowed(PEER), peer, None);
+                Origin { provider, endpoint, account, wire, asked, answered, family, routed }
+            }
+        })
     };
     let mut shown = item.clone();
     if let Body::Thought(thought) = &mut shown.body {

@@ -68,7 +68,7 @@ impl ProcessTraces {
             store: Arc::new(journal.clone()),
             clock: Arc::new(SystemClock),
             mode: settings.mode,
-            telling: trace_options(settings, policy),
+            content: trace_options(settings, policy),
             sinks,
             patience: settings.patience,
         });

@@ -26,7 +26,7 @@ pub fn attach(
         store: Arc::clone(&runner.store),
         clock: Arc::clone(&runner.clock),
         mode,
-        telling: content,
+        content,
         sinks,
         patience: Duration::from_secs(20),
     });

@@ -78,11 +78,11 @@ impl Parts {
         self.all.iter().any(|part| matches!(part, Part::Text(text) if same(text)))
     }
 
-    /// Builds the result.
+    /// Builds the result, with a note if content was omitted.
     pub(crate) fn into_answer(mut self, outcome: Outcome) -> ToolAnswer {
         if self.was_cut {
-            let note =
-                format!("[The answer is longer than {} bytes and was truncated here.]", self.limit);
+            let limit = self.limit;
+            let note = format!("[The answer is longer than {limit} bytes and was truncated here.]");
             self.all.push(Part::Text(note.into()));
         }
         if self.all.is_empty() {

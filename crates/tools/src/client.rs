@@ -15,7 +15,6 @@ use rustls::{ClientConfig, RootCertStore};
 use throughline_core::{BlockedAddress, Credential, allowed_addresses, check_host};
 use throughline_json::Name;
 
-/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 
 /// Creates a client with its own connection pool.
@@ -42,6 +41,12 @@ pub fn check(url: &Url) -> Result<(), String> {
         .map_err(|refused| format!("leads to a blocked address: {refused}"))
 }
 
+/// Parses and checks a URL.
+pub fn parse(url: &str) -> Result<Url, String> {
+    let url = Url::parse(url).map_err(|error| format!("is not a valid URL: {error}"))?;
+    check(&url).map(|()| url)
+}
+
 /// Converts configured headers; the error names an invalid one.
 pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
@@ -62,16 +67,13 @@ pub fn error_message(error: &(dyn Error + 'static)) -> String {
     if let Some(refused) = cause::<BlockedAddress>(error) {
         return format!("the address is blocked: {refused}");
     }
-    let mut inner = error;
-    while let Some(within) = source_of(inner) {
-        inner = within;
-    }
+    let inner = chain(error).last().unwrap_or(error);
     match inner.downcast_ref::<reqwest::Error>() {
         Some(error) if error.is_timeout() => "it took too long".to_owned(),
-        Some(error) if error.status().is_some() => {
-            error.status().map(|status| format!("HTTP {status}")).unwrap_or_default()
-        }
-        Some(_) => "the request failed".to_owned(),
+        Some(error) => match error.status() {
+            Some(status) => format!("HTTP {status}"),
+            None => "the request failed".to_owned(),
+        },
         None => inner.to_string(),
     }
 }
@@ -85,22 +87,15 @@ pub fn was_not_sent(error: &(dyn Error + 'static)) -> bool {
 
 /// Returns the first cause of type `E` in an error chain.
 fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        cause = source_of(error);
-    }
-    None
+    chain(error).find_map(|error| error.downcast_ref())
 }
 
-/// Returns the cause of an error, including the client error that rmcp does not expose as a source.
-fn source_of<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
-    match error.downcast_ref() {
+/// Lists an error and its causes, including the client error that rmcp does not expose as a source.
+fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| match error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => Some(error),
         _ => error.source(),
-    }
+    })
 }
 
 /// Follows redirects within the same origin; any other redirect is returned as the response.

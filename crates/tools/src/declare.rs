@@ -22,6 +22,7 @@ use std::sync::Arc;
 use throughline_agent::{Tool, ToolSpec};
 use throughline_json::Name;
 
+use crate::client;
 use crate::http::{HttpBody, HttpConfig, HttpTool, InvalidTool};
 use crate::mcp::{Approval, McpConfig, McpError, McpServer, Transport};
 use crate::name;
@@ -93,7 +94,7 @@ const USUAL: [&str; 16] = [
     "USERPROFILE",
 ];
 
-/// Declared tools.
+/// Tools that were declared and not opened yet.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ToolDeclarations {
@@ -110,7 +111,7 @@ pub enum OpenError {
     /// A server cannot be opened or does not list its tools.
     #[error(transparent)]
     Mcp(#[from] McpError),
-    /// A declaration is invalid.
+    /// The declaration of an HTTP tool is invalid.
     #[error(transparent)]
     Http(#[from] InvalidTool),
     /// Two tools have the same name.
@@ -121,16 +122,12 @@ pub enum OpenError {
 impl ToolDeclarations {
     /// Parses TOML. Other top-level keys are allowed if `others` lists them.
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
-        let value = Value::from_toml(text)
-            .map_err(|(at, message)| (at, format!("this is not valid TOML: {message}")));
-        Self::read_document(text, &value, others, variables)
+        Self::read_document(text, "TOML", &Value::from_toml(text), others, variables)
     }
 
     /// Parses JSON of the same form.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
-        let value = Value::from_json(text)
-            .map_err(|(at, message)| (at, format!("this is not valid JSON: {message}")));
-        Self::read_document(text, &value, others, variables)
+        Self::read_document(text, "JSON", &Value::from_json(text), others, variables)
     }
 
     /// Parses one line, as `--tool` accepts it: `mcp:npx -y some-server`,
@@ -178,6 +175,7 @@ impl ToolDeclarations {
 
     fn read_document(
         text: &str,
+        format: &str,
         value: &Result<Value, (usize, String)>,
         others: &[&str],
         variables: Variables<'_>,
@@ -190,7 +188,9 @@ impl ToolDeclarations {
                 declared = Self::read_tables(&root, &mut notes);
             }
             Ok(None) => notes.error(0, "this must be an object with `mcp` and `http`"),
-            Err((at, message)) => notes.error(*at, message),
+            Err((at, problem)) => {
+                notes.error(*at, format!("this is not valid {format}: {problem}"));
+            }
         }
         notes.finish(declared)
     }
@@ -199,7 +199,13 @@ impl ToolDeclarations {
         let mut declared = Self::default();
         if let Some(servers) = root.section("mcp", notes) {
             for (name, section) in servers.sections(notes) {
-                check_server_name(name, &section, notes);
+                if !name::is_valid_server(name) {
+                    let message = format!(
+                        "the server `{name}` needs another name: letters, digits, `_` and `-`, at \
+                         most 32 of them, a letter first, and no two `_` in a row"
+                    );
+                    notes.error(section.at, message);
+                }
                 declared.mcp.extend(server(name, &section, notes));
             }
         }
@@ -209,17 +215,6 @@ impl ToolDeclarations {
             }
         }
         declared
-    }
-}
-
-/// Checks a server name, which prefixes the names of its tools and must leave room for them.
-fn check_server_name(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
-    if !name::is_valid(name) || name.len() > 32 || name.contains("__") {
-        let message = format!(
-            "the server `{name}` needs another name: letters, digits, `_` and `-`, at most 32 of them, a letter first, \
-             and no two `_` in a row"
-        );
-        notes.error(section.at, message);
     }
 }
 
@@ -259,25 +254,17 @@ fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Trans
         stranger("command", &of_http, notes);
         let command = section.filled("command", "npx", notes);
         let args = section.filled_texts("args", "\"-y\", \"some-server\"", notes);
+        let (args, usual) = (args.unwrap_or_default(), system_variables(notes));
         let env = section.secrets("env", "KEY", notes);
-        let directory = section.filled("directory", "/srv/files", notes);
-        let usual = system_variables(notes);
-        return Some(Transport::Process {
-            command: command?,
-            args: args.unwrap_or_default(),
-            env,
-            usual,
-            directory: directory.map(Into::into),
-        });
+        let directory = section.filled("directory", "/srv/files", notes).map(Into::into);
+        return Some(Transport::Process { command: command?, args, env, usual, directory });
     }
     if section.has("url") {
         stranger("url", &of_process, notes);
         let url = section.filled("url", "https://example.com/mcp", notes);
         let headers = section.secrets("headers", "Authorization", notes);
         let url = url?;
-        let parsed =
-            reqwest::Url::parse(&url).map_err(|error| format!("is not a valid URL: {error}"));
-        if let Err(reason) = parsed.and_then(|url| crate::client::check(&url)) {
+        if let Err(reason) = client::parse(&url) {
             notes.error(section.value_at("url"), format!("`url` {reason}"));
         }
         return Some(Transport::Http { url, headers });
@@ -298,8 +285,6 @@ fn system_variables(notes: &Diagnostics<'_>) -> Vec<(Name, Name)> {
 
 fn tool(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<HttpConfig> {
     section.reject_unknown_keys(&HTTP_KEYS, notes);
-    let description = section.text("description", "What it does, for the model.", notes);
-    let method = section.text("method", "GET", notes).unwrap_or("GET");
     let url = section.filled("url", "https://example.com/{argument}", notes);
     if !section.has("url") {
         let header = &section.header;
@@ -307,28 +292,28 @@ fn tool(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
             format!("{header} needs a `url`: write url = \"https://example.com/{{argument}}\"");
         notes.error(section.at, message);
     }
-    let query = section.texts("query", "\"limit\"", notes);
-    let headers = section.secrets("headers", "Authorization", notes);
-    let body = body(method, section, notes);
-    let idempotent = section.flag("idempotent", notes);
-    let approval = section.choice("approval", &[("never", false), ("always", true)], notes);
-    let errors = statuses(section, notes);
-    let (time, largest) = (section.time("timeout", notes), largest_answer(section, notes));
-    let mut spec = ToolSpec::new(name);
-    spec.description = description.map(Name::from);
+    let is_complete = url.is_some();
+    let method = section.text("method", "GET", notes).unwrap_or("GET");
+    let mut config = HttpConfig::new(ToolSpec::new(name), method, url.unwrap_or_default());
+    let spec = &mut config.spec;
+    let example = "What it does, for the model.";
+    spec.description = section.text("description", example, notes).map(Name::from);
     let schema = "a JSON Schema: write schema = { type = \"object\" }";
     spec.schema = section.json("schema", schema, notes);
-    spec.idempotent = idempotent.unwrap_or(matches!(method, "GET" | "HEAD"));
+    let is_read_only = matches!(method, "GET" | "HEAD");
+    spec.idempotent = section.flag("idempotent", notes).unwrap_or(is_read_only);
+    let approval = section.choice("approval", &[("never", false), ("always", true)], notes);
     spec.needs_approval = approval.unwrap_or(false);
-    let mut config = HttpConfig::new(spec, method, url?);
-    config.query = query.map(names).unwrap_or_default();
-    config.headers = headers;
-    config.body = body;
-    config.errors = errors.unwrap_or(config.errors);
-    config.timeout = time.unwrap_or(config.timeout);
-    config.largest_answer = largest.unwrap_or(config.largest_answer);
-    check_tool(&config, section, notes);
-    Some(config)
+    config.query = section.texts("query", "\"limit\"", notes).map(names).unwrap_or_default();
+    config.headers = section.secrets("headers", "Authorization", notes);
+    config.body = body(method, section, notes);
+    config.errors = statuses(section, notes).unwrap_or(config.errors);
+    config.timeout = section.time("timeout", notes).unwrap_or(config.timeout);
+    config.largest_answer = largest_answer(section, notes).unwrap_or(config.largest_answer);
+    if is_complete {
+        check_tool(&config, section, notes);
+    }
+    is_complete.then_some(config)
 }
 
 fn names(texts: Vec<(usize, &str)>) -> Vec<Name> {
@@ -360,17 +345,16 @@ fn statuses(
 /// Validates the declaration with the tool's own checks and reports errors at their position.
 fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
     if let Err(invalid) = HttpTool::new(config.clone()) {
-        let at = match invalid.member {
-            "name" => section.at,
-            member => section.value_at(member),
-        };
-        let message = match invalid.member {
+        let InvalidTool { tool, member, reason } = invalid;
+        match member {
             "name" => {
-                format!("the tool `{}` needs another name: it {}", invalid.tool, invalid.reason)
+                notes.error(
+                    section.at,
+                    format!("the tool `{tool}` needs another name: it {reason}"),
+                );
             }
-            member => format!("`{member}` {}", invalid.reason),
-        };
-        notes.error(at, message);
+            _ => notes.error(section.value_at(member), format!("`{member}` {reason}")),
+        }
     }
 }
 

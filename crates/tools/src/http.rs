@@ -26,7 +26,7 @@ use crate::secret::{Mask, without_query};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpBody {
-    /// No body.
+    /// The request has no body.
     #[default]
     None,
     /// All arguments that are not in the URL, as a JSON object.
@@ -44,7 +44,7 @@ pub struct HttpConfig {
     /// Specification of the tool. Without a schema, the arguments in the URL and the body are
     /// strings.
     pub spec: ToolSpec,
-    /// HTTP method.
+    /// HTTP method, such as `GET`.
     pub method: Name,
     /// URL with `{argument}` placeholders in its path or query.
     pub url: String,
@@ -52,11 +52,11 @@ pub struct HttpConfig {
     pub query: Vec<Name>,
     /// Headers of every request.
     pub headers: Vec<(Name, Credential)>,
-    /// Source of the body.
+    /// Arguments that form the body.
     pub body: HttpBody,
     /// Statuses that count as errors. A redirect that is not followed always does.
     pub errors: Vec<RangeInclusive<u16>>,
-    /// Timeout of a call.
+    /// Time until a call without a complete response fails.
     pub timeout: Duration,
     /// Maximum size of a result in bytes.
     pub largest_answer: usize,
@@ -106,9 +106,9 @@ impl std::fmt::Debug for HttpConfig {
 pub struct InvalidTool {
     /// Name of the tool.
     pub tool: Name,
-    /// Name of the member.
+    /// Name of the invalid member, such as `url`.
     pub member: &'static str,
-    /// Problem and remedy.
+    /// Problem and remedy, worded to follow the name of the member.
     pub reason: String,
 }
 
@@ -157,28 +157,22 @@ impl HttpTool {
             let response = self.client.execute(request).await?;
             self.read_response(response).await
         };
-        match timeout(limit, asking).await {
-            Ok(Ok(answer)) => answer,
+        let (reason, was_not_sent) = match timeout(limit, asking).await {
+            Ok(Ok(answer)) => return answer,
             Ok(Err(error)) => {
                 let reason = format!("The request failed: {}.", client::error_message(&error));
-                let idempotent = client::was_not_sent(&error) || self.config.spec.idempotent;
-                answer::lost_call(&reason, idempotent)
+                (reason, client::was_not_sent(&error))
             }
-            Err(_) => {
-                let reason = format!("There was no answer within {} ms.", limit.as_millis());
-                answer::lost_call(&reason, self.config.spec.idempotent)
-            }
-        }
+            Err(_) => (format!("There was no answer within {} ms.", limit.as_millis()), false),
+        };
+        answer::lost_call(&reason, was_not_sent || self.config.spec.idempotent)
     }
 
     fn request(&self, args: &Tree) -> Result<reqwest::Request, String> {
         let args = args.root();
         let mut url = self.template.fill(args)?;
-        let given = self.config.query.iter().filter_map(|name| {
-            let value = args.present(name)?;
-            Some((&**name, template::text(value)))
-        });
-        let given: Vec<_> = given.collect();
+        let given = |name: &Name| Some((name.to_string(), template::text(args.present(name)?)));
+        let given: Vec<_> = self.config.query.iter().filter_map(given).collect();
         if !given.is_empty() {
             url.query_pairs_mut().extend_pairs(given);
         }
@@ -218,11 +212,8 @@ impl HttpTool {
             }
             HttpBody::Argument(name) => {
                 let value = args.present(name)?;
-                let kind = if value.is_string() {
-                    "text/plain; charset=utf-8"
-                } else {
-                    "application/json"
-                };
+                let text = "text/plain; charset=utf-8";
+                let kind = if value.is_string() { text } else { "application/json" };
                 Some((kind, template::text(value).into_bytes()))
             }
         }
@@ -290,25 +281,18 @@ fn schema(template: &Template, config: &HttpConfig) -> Json {
         HttpBody::Argument(name) => Some(&**name),
         HttpBody::None | HttpBody::Json | HttpBody::Form => None,
     };
-    let required: Vec<&str> = template.arguments().chain(in_body).collect();
+    let required: Vec<&str> = template.arguments().into_iter().chain(in_body).collect();
     let optional = config.query.iter().map(|name| &**name).filter(|name| !required.contains(name));
     let takes_more = matches!(config.body, HttpBody::Json | HttpBody::Form);
-    json::object(|schema| {
-        schema.string("type", "object");
-        schema.object("properties", |properties| {
-            for name in required.iter().copied().chain(optional) {
-                properties.object(name, |property| {
-                    property.string("type", "string");
-                });
-            }
-        });
-        schema.array("required", |list| {
-            for name in &required {
-                list.string(name);
-            }
-        });
-        schema.bool("additionalProperties", takes_more);
-    })
+    let property = |name: &str| (name.to_owned(), serde_json::json!({"type": "string"}));
+    let properties = required.iter().copied().chain(optional).map(property);
+    let properties: serde_json::Map<_, _> = properties.collect();
+    Json::from(&serde_json::json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": takes_more,
+    }))
 }
 
 /// Returns the reason why a redirect was not followed.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rmcp::model::PaginatedRequestParams;
 use throughline_agent::Tool;
 use throughline_core::Credential;
-use throughline_json::Name;
+use throughline_json::{Name, words};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -25,11 +25,11 @@ use crate::secret::{Mask, Secrets, without_query};
 /// Maximum number of tool pages, so that an endless list is rejected.
 const MAX_PAGES: usize = 1000;
 
-/// Transport of a server.
+/// Connects to a server as a child process or over HTTP.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Transport {
-    /// A child process.
+    /// A child process that speaks the protocol on its standard streams.
     Process {
         /// Program to run.
         command: String,
@@ -44,7 +44,7 @@ pub enum Transport {
     },
     /// A streamable HTTP endpoint.
     Http {
-        /// URL of the endpoint.
+        /// URL that receives all requests.
         url: String,
         /// Headers of every request.
         headers: Vec<(Name, Credential)>,
@@ -80,21 +80,21 @@ pub enum Approval {
     Always,
 }
 
-/// Declaration of a server.
+/// Declares a server and the tools that it offers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct McpConfig {
     /// Name of the server, which prefixes the names of its tools.
     pub name: Name,
-    /// Transport of the server.
+    /// Process or URL of the server.
     pub reach: Transport,
     /// Tools that are offered; all by default.
     pub only: Option<Vec<Name>>,
-    /// Tools that need approval.
+    /// Selects the tools whose calls a person must approve.
     pub approval: Approval,
     /// Timeout for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// Timeout of a call.
+    /// Time until a call without a result fails.
     pub timeout: Duration,
     /// Maximum size of a result in bytes.
     pub largest_answer: usize,
@@ -165,41 +165,31 @@ fn secrets<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Secrets 
     values.into_iter().map(secret).collect()
 }
 
-/// Kind of a server failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum McpErrorKind {
-    /// The server could not be opened, and no request was sent.
-    Unreachable,
-    /// The connection was lost.
-    Lost,
-    /// A timeout expired.
-    Slow,
-    /// The server rejected the request.
-    Refused,
+words! {
+    /// Kind of a server failure, with the verb that describes it in a message.
+    #[non_exhaustive]
+    McpErrorKind {
+        /// The server could not be opened, and no request was sent.
+        Unreachable = "cannot be opened",
+        /// The connection was lost.
+        Lost = "was lost",
+        /// A timeout expired.
+        Slow = "took too long",
+        /// The server rejected the request.
+        Refused = "refused",
+    }
 }
 
 /// Failure of a server, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The MCP server `{server}` {}: {reason}", self.verb())]
+#[error("The MCP server `{server}` {trouble}: {reason}")]
 pub struct McpError {
     /// Name of the server.
     pub server: Name,
-    /// Kind of the failure.
+    /// Decides whether the call may have taken effect.
     pub trouble: McpErrorKind,
-    /// Description of the failure.
+    /// Message of the server or of the connection, without secrets.
     pub reason: String,
-}
-
-impl McpError {
-    fn verb(&self) -> &'static str {
-        match self.trouble {
-            McpErrorKind::Unreachable => "cannot be opened",
-            McpErrorKind::Lost => "was lost",
-            McpErrorKind::Slow => "took too long",
-            McpErrorKind::Refused => "refused",
-        }
-    }
 }
 
 /// An MCP server, which is reopened when needed.
@@ -233,7 +223,7 @@ impl McpServer {
         Self::open(McpConfig::http(name, url, headers)).await
     }
 
-    /// Opens a declared server.
+    /// Starts or connects to a declared server.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
         let mask = config.mask();
         let server = Self(Arc::new(ServerState { config, mask, session: Mutex::default() }));
@@ -244,24 +234,19 @@ impl McpServer {
     /// Lists the current tools of the server.
     pub async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let config = &self.0.config;
-        let listing = timeout(config.start_timeout, self.list_tools());
-        let listed =
-            listing.await.map_err(|_| self.0.timeout_error("list its tools", config.start_timeout));
-        let wanted = |name: &str| match &config.only {
-            Some(only) => only.iter().any(|known| &**known == name),
-            None => true,
-        };
-        let listed = listed??;
-        let missing = config.only.iter().flatten();
-        if let Some(name) =
-            missing.into_iter().find(|name| listed.iter().all(|t| t.name != ***name))
-        {
-            let known: Vec<&str> = listed.iter().map(|tool| &*tool.name).collect();
-            let reason = format!("it has no tool `{name}`; its tools are {}", known.join(", "));
-            return Err(config.error(McpErrorKind::Refused, &reason));
+        let limit = config.start_timeout;
+        let listed = timeout(limit, self.list_tools()).await;
+        let mut tools = listed.map_err(|_| self.0.timeout_error("list its tools", limit))??;
+        if let Some(only) = &config.only {
+            let known: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+            if let Some(name) = only.iter().find(|name| !known.contains(&&***name)) {
+                let reason = format!("it has no tool `{name}`; its tools are {}", known.join(", "));
+                return Err(config.error(McpErrorKind::Refused, &reason));
+            }
+            tools.retain(|tool| only.iter().any(|name| **name == *tool.name));
         }
-        let tools = listed.into_iter().filter(|tool| wanted(&tool.name));
-        Ok(tools.map(|tool| McpTool::new(&self.0, &tool) as Arc<dyn Tool>).collect())
+        let tools = tools.iter().map(|tool| McpTool::new(&self.0, tool) as Arc<dyn Tool>);
+        Ok(tools.collect())
     }
 
     async fn list_tools(&self) -> Result<Vec<rmcp::model::Tool>, McpError> {
@@ -269,8 +254,7 @@ impl McpServer {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = session.peer().list_tools(Some(params)).await;
-            let page = match page {
+            let page = match session.peer().list_tools(Some(params)).await {
                 Ok(page) => page,
                 Err(error) => return Err(self.0.call_error(&session, &error).await),
             };

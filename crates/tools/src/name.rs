@@ -31,6 +31,12 @@ pub(crate) fn is_valid(name: &str) -> bool {
     name.len() <= LONGEST && name.starts_with(is_valid_start) && name.chars().all(is_valid_char)
 }
 
+/// Returns whether a name is valid for a server. The name prefixes the names of the server's tools
+/// and must leave room for them.
+pub(crate) fn is_valid_server(name: &str) -> bool {
+    is_valid(name) && name.len() <= 32 && !name.contains("__")
+}
+
 fn is_valid_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }

@@ -15,13 +15,15 @@ use throughline_json::{Json, Name};
 pub use crate::reader::value::Value;
 
 use crate::reader::value::Member;
+use crate::secret::Secrets;
 use crate::suggest::{closest, did_you_mean};
 
 /// Looks up an environment variable by name.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// A problem in a document, with its position and remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
 pub struct Problem {
     /// Line number, starting at 1.
     pub line: usize,
@@ -31,43 +33,26 @@ pub struct Problem {
     pub message: String,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message)
-    }
-}
-
 /// All problems of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems(pub Vec<Problem>);
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, problem) in self.0.iter().enumerate() {
-            let end = if position == 0 { "" } else { "\n" };
-            write!(f, "{end}{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Problems {}
 
 /// Phrases of messages that depend on the kind of document.
 pub struct Phrases {
-    /// Introduces an unknown key.
+    /// Words before the name of an unknown key.
     pub unknown_key: &'static str,
     /// Place of keys outside of all tables.
     pub root: &'static str,
     /// Introduces the list of keys.
     pub known_keys: &'static str,
-    /// A value in quotes.
+    /// Names a value in quotes, such as `text`.
     pub string: &'static str,
     /// A duration of at most one day.
     pub duration: &'static str,
     /// A number of bytes, and an example for a key.
     pub size: fn(&str) -> String,
-    /// Maximum number of bytes.
+    /// Largest number of bytes that a size may have.
     pub largest_size: u64,
 }
 
@@ -75,11 +60,11 @@ pub struct Phrases {
 pub struct Diagnostics<'t> {
     text: &'t str,
     phrases: &'static Phrases,
-    /// Environment variables.
+    /// Looks up the environment variables of `${NAME}`.
     pub variables: Variables<'t>,
     /// Problems that make the document unusable.
     pub errors: Vec<Problem>,
-    /// Problems that do not.
+    /// Problems that leave the document usable.
     pub warnings: Vec<Problem>,
     /// Line numbers of all keys that were read, by key path.
     pub lines: BTreeMap<String, usize>,
@@ -94,14 +79,12 @@ impl<'t> Diagnostics<'t> {
 
     /// Records an error at an offset.
     pub fn error(&mut self, at: usize, message: impl Into<String>) {
-        let problem = self.problem(at, message.into());
-        self.errors.push(problem);
+        self.errors.push(self.problem(at, message.into()));
     }
 
     /// Records a warning at an offset.
     pub fn warning(&mut self, at: usize, message: impl Into<String>) {
-        let problem = self.problem(at, message.into());
-        self.warnings.push(problem);
+        self.warnings.push(self.problem(at, message.into()));
     }
 
     /// Returns the line that contains an offset.
@@ -159,7 +142,7 @@ pub struct Section<'s> {
     path: String,
     /// Header as written, such as `[mcp.files]`.
     pub(crate) header: String,
-    /// Offset of the table.
+    /// Byte offset of the table in the document.
     pub at: usize,
     members: &'s [Member],
 }
@@ -269,20 +252,14 @@ impl<'s> Section<'s> {
         is_valid: fn(&str) -> bool,
         notes: &mut Diagnostics<'_>,
     ) -> Option<Vec<(usize, &'s str)>> {
-        let string =
-            |value: &'s Value| Some((value.at, value.text().filter(|text| is_valid(text))?));
+        let string = |value: &'s Value| Some((value.at, value.text().filter(|t| is_valid(t))?));
         let strings = |value: &'s Value| value.list()?.iter().map(string).collect();
         let expected = format_args!("a list of strings: write {key} = [{example}]");
         self.parse(key, strings, expected, notes)
     }
 
     /// Returns names with secret values, with their variables replaced.
-    pub(crate) fn secrets(
-        &self,
-        key: &str,
-        example: &str,
-        notes: &mut Diagnostics<'_>,
-    ) -> Vec<(Name, Credential)> {
+    pub(crate) fn secrets(&self, key: &str, example: &str, notes: &mut Diagnostics<'_>) -> Secrets {
         let texts = |value: &'s Value| -> Option<Vec<_>> {
             let text = |member: &'s Member| Some((member, member.value.text()?));
             value.table()?.iter().map(text).collect()

@@ -15,7 +15,7 @@ use crate::deliver::with_retries;
 use crate::sink::Sink;
 use crate::span::{Span, SpanKind, Value};
 
-/// Capacity of the queue.
+/// Number of calls that can wait for delivery.
 const AHEAD: usize = 1024;
 /// Maximum number of calls per batch.
 const TOGETHER: usize = 64;
@@ -36,9 +36,9 @@ enum QueueEntry {
 impl CallTracer {
     /// Starts a background task for these sinks; requires a Tokio runtime.
     pub fn new(sinks: Vec<Arc<dyn Sink>>) -> Self {
-        let (queue, said) = channel(AHEAD);
+        let (queue, receiver) = channel(AHEAD);
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(forward_calls(said, sinks, Arc::clone(&dropped)));
+        tokio::spawn(forward_calls(receiver, sinks, Arc::clone(&dropped)));
         Self { queue, dropped }
     }
 
@@ -67,15 +67,15 @@ impl CallTracer {
 }
 
 async fn forward_calls(
-    mut said: Receiver<QueueEntry>,
+    mut receiver: Receiver<QueueEntry>,
     sinks: Vec<Arc<dyn Sink>>,
     dropped: Arc<AtomicU64>,
 ) {
-    let mut heard = Vec::new();
-    while said.recv_many(&mut heard, TOGETHER).await > 0 {
+    let mut entries = Vec::new();
+    while receiver.recv_many(&mut entries, TOGETHER).await > 0 {
         let (mut spans, mut ends) = (Vec::new(), Vec::new());
-        for one in heard.drain(..) {
-            match one {
+        for entry in entries.drain(..) {
+            match entry {
                 QueueEntry::Call(call, end) => spans.push(span(&call, end)),
                 QueueEntry::End(done) => ends.push(done),
             }
@@ -119,14 +119,10 @@ fn span(call: &CompletedCall, end: Timestamp) -> Span {
         span.add("throughline.fates.restored", restored);
         span.add("throughline.fates.elided", elided);
     }
-    if let Some(first) = call.first_byte {
-        span.attributes
-            .push(("gen_ai.response.time_to_first_chunk", Value::Decimal(first.as_secs_f64())));
-    }
+    let first_byte = call.first_byte.map(|first| Value::Decimal(first.as_secs_f64()));
+    span.add_if_some("gen_ai.response.time_to_first_chunk", first_byte);
     let failed = call.status >= 400 || call.status == 0;
-    span.problem = call
-        .problem
-        .clone()
-        .or_else(|| failed.then(|| Name::from(format!("HTTP {}", call.status))));
+    let problem = || failed.then(|| Name::from(format!("HTTP {}", call.status)));
+    span.problem = call.problem.clone().or_else(problem);
     span
 }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Result of delivering a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryReport {
-    /// Id of the session.
+    /// Id of the session that was delivered.
     pub session: Name,
     /// Final status of the trace.
     pub status: Status,

@@ -7,103 +7,108 @@ mod turn;
 #[path = "fold_tests.rs"]
 mod fold_tests;
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
-use throughline_core::{ElisionReason, LogId, Record, Tenant, kind, unpack_events};
-use throughline_json::Name;
+use throughline_core::{ElisionReason, LogId, Record, Tenant, Usage, kind, unpack_events};
+use throughline_json::{Json, Name, Number};
 use throughline_spec::{
-    AttemptEnd, PlanEvent, RedactionPolicy, RunEvent, RunFold, RunStatusEvent, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, UserQuestionEvent,
-    UserQuestionEventStatus,
+    AttemptEnd, PlanEvent, RedactionPolicy, RunEvent, RunFold, RunStatusEvent, ToolCallEvent,
+    ToolCallPhase,
 };
 
 use crate::fold::turn::OpenTurn;
-use crate::session::id_scope;
+use crate::session::{Mode, Session, id_scope, session_id};
 use crate::span::{Span, SpanKind, Value, derive_id};
 
-/// Content settings of traces.
+/// Decides what the spans of a trace contain.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOptions {
     /// Conversation id to report instead of the Thread id.
     pub thread_id: Option<Name>,
     /// Whether spans contain the content of messages, Thoughts and tool calls.
     pub log_data: bool,
-    /// Redaction of that content.
+    /// Redaction that is applied to the content.
     pub redaction: RedactionPolicy,
 }
 
 /// Builds spans from the records of a run.
 #[derive(Debug)]
 pub struct Fold {
-    telling: TraceOptions,
+    options: TraceOptions,
+    session: Session,
     /// Name from which span ids are derived.
     scope: String,
-    trace: [u8; 16],
-    root: [u8; 8],
     /// Span of the run itself, open until the run ends.
-    agent: Option<Span>,
+    agent: Span,
     /// Counts attempts and Thoughts the way the console does.
     counted: RunFold,
     turn: Option<OpenTurn>,
-    /// Messages since the last model call.
-    said: Vec<(Name, Name)>,
-    tools: Vec<(Name, Timestamp)>,
-    waits: Vec<(Name, Timestamp)>,
+    /// Roles and texts of the messages since the last model call.
+    messages: Vec<(Name, Name)>,
+    /// Start times of tool calls and waits, by id.
+    tools: HashMap<Name, Timestamp>,
+    waits: HashMap<Name, Timestamp>,
     /// Number of spans so far, from which span ids are derived.
     made: u64,
-    total: UsageTotal,
+    /// Tokens and cost of the whole run.
+    usage: Usage,
+    cost_usd: f64,
     seen: u64,
     ended: Option<Name>,
 }
 
-/// Tokens and cost of the whole run.
-#[derive(Debug, Default)]
-pub(crate) struct UsageTotal {
-    pub(crate) input: u64,
-    pub(crate) output: u64,
-    pub(crate) cached: u64,
-    pub(crate) thought: u64,
-    pub(crate) cost_usd: f64,
-}
-
 impl Fold {
     /// Creates a fold for a tenant's run on this Thread.
-    pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, telling: TraceOptions) -> Self {
+    pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, options: TraceOptions) -> Self {
         let scope = id_scope(tenant, run);
-        let trace = derive_id::<16>(&scope);
-        let root = derive_id::<8>(&format!("{scope} run"));
-        let mut agent =
-            Span::new(trace, SpanKind::Agent, "invoke_agent".to_owned(), Timestamp::UNIX_EPOCH);
-        agent.id = root;
+        let session = Session {
+            id: session_id(tenant, run),
+            trace: derive_id::<16>(&scope),
+            root: derive_id::<8>(&format!("{scope} run")),
+            thread: options.thread_id.clone().unwrap_or_else(|| thread.0.clone()),
+            log_data: options.log_data,
+            mode: Mode::Batched,
+            sinks: Vec::new(),
+        };
+        let (name, start) = ("invoke_agent".to_owned(), Timestamp::UNIX_EPOCH);
+        let mut agent = Span::new(session.trace, SpanKind::Agent, name, start);
+        agent.id = session.root;
         agent.add("gen_ai.operation.name", "invoke_agent");
-        let conversation = telling.thread_id.as_ref().unwrap_or(&thread.0);
-        agent.add("gen_ai.conversation.id", conversation);
+        agent.add("gen_ai.conversation.id", &session.thread);
         agent.add("throughline.run", &run.0);
         Self {
-            telling,
+            options,
+            session,
             scope,
-            trace,
-            root,
-            agent: Some(agent),
+            agent,
             counted: RunFold::default(),
             turn: None,
-            said: Vec::new(),
-            tools: Vec::new(),
-            waits: Vec::new(),
+            messages: Vec::new(),
+            tools: HashMap::new(),
+            waits: HashMap::new(),
             made: 0,
-            total: UsageTotal::default(),
+            usage: Usage::default(),
+            cost_usd: 0.0,
             seen: 0,
             ended: None,
         }
     }
 
-    /// Returns the trace id.
+    /// Returns the trace id: a BLAKE3 digest of the tenant and the run id, without the tenant if it
+    /// is `default`. Every process derives the same id for a run.
     pub fn trace(&self) -> [u8; 16] {
-        self.trace
+        self.session.trace
     }
 
-    /// Returns the id of the run's own span.
+    /// Returns the id of the run's own span, which is derived like the trace id.
     pub fn root(&self) -> [u8; 8] {
-        self.root
+        self.session.root
+    }
+
+    /// Returns the session of a trace that is delivered as a whole and to no sinks.
+    pub(crate) fn session(&self) -> Session {
+        self.session.clone()
     }
 
     /// Returns the sequence number of the last record.
@@ -128,7 +133,7 @@ impl Fold {
             Err(why) => return vec![self.erased_span(record, why)],
         };
         for (_, event) in events {
-            let event = throughline_json::Json::parse(event).ok();
+            let event = Json::parse(event).ok();
             if let Some(event) = event.and_then(|event| RunEvent::parse(&event).ok()) {
                 self.event(record.at, &event, &mut spans);
             }
@@ -138,14 +143,14 @@ impl Fold {
 
     /// Returns the current state of the run's own span, which is delivered last.
     pub fn agent(&self, now: Timestamp) -> Option<Span> {
-        let mut agent = self.agent.clone()?;
+        let mut agent = self.agent.clone();
         agent.end = agent.end.max(now).max(agent.start);
-        let (total, counts) = (&self.total, self.counted.counts());
+        let (usage, counts) = (&self.usage, self.counted.counts());
         for (key, value) in [
-            ("gen_ai.usage.input_tokens", total.input),
-            ("gen_ai.usage.output_tokens", total.output),
-            ("gen_ai.usage.cache_read.input_tokens", total.cached),
-            ("gen_ai.usage.reasoning.output_tokens", total.thought),
+            ("gen_ai.usage.input_tokens", usage.input),
+            ("gen_ai.usage.output_tokens", usage.output),
+            ("gen_ai.usage.cache_read.input_tokens", usage.cached),
+            ("gen_ai.usage.reasoning.output_tokens", usage.thought),
             ("throughline.turns", counts.turns),
             ("throughline.attempts", counts.attempts),
             ("throughline.attempts.discarded", counts.discarded),
@@ -158,8 +163,8 @@ impl Fold {
         ] {
             agent.add(key, value);
         }
-        if total.cost_usd > 0.0 {
-            agent.attributes.push(("throughline.cost_usd", Value::Decimal(total.cost_usd)));
+        if self.cost_usd > 0.0 {
+            agent.add("throughline.cost_usd", Value::Decimal(self.cost_usd));
         }
         Some(agent)
     }
@@ -175,7 +180,7 @@ impl Fold {
         match event {
             RunEvent::Run(event) => self.status(at, event),
             RunEvent::Message(event) => {
-                self.said.push((event.role.clone(), event.content.clone()));
+                self.messages.push((event.role.clone(), event.content.clone()));
             }
             RunEvent::Turn(event) => {
                 let ended = change.ended.and_then(|(_, end)| Some((self.turn.take()?, end)));
@@ -187,15 +192,22 @@ impl Fold {
             | RunEvent::Stream(_)
             | RunEvent::Usage(_)
             | RunEvent::Replay(_) => {
-                self.total.add(event);
+                self.add_usage(event);
                 if let Some(turn) = &mut self.turn {
                     turn.record_event(at, event);
                 }
             }
             RunEvent::ToolCall(event) => spans.extend(self.tool(at, event)),
             RunEvent::Plan(event) => spans.push(self.plan(at, event)),
-            RunEvent::UserQuestion(event) => spans.extend(self.question(at, event)),
-            RunEvent::ToolApproval(event) => spans.extend(self.approval(at, event)),
+            RunEvent::UserQuestion(event) => {
+                let (status, by) = (event.status.as_str(), event.answered_by.as_ref());
+                spans.extend(self.wait(at, &event.id, "question", None, status, by));
+            }
+            RunEvent::ToolApproval(event) => {
+                let (status, by) = (event.status.as_str(), event.decided_by.as_ref());
+                let tool = Some(&event.tool_name);
+                spans.extend(self.wait(at, &event.id, "approval", tool, status, by));
+            }
             RunEvent::FinalAnswer(_) | RunEvent::Metadata(_) | RunEvent::Progress(_) => {}
             RunEvent::Summarization(_)
             | RunEvent::Reflection(_)
@@ -212,8 +224,8 @@ impl Fold {
     /// Closes an attempt whose end is not in the Journal, at its last event.
     fn close_open_turn(&mut self) -> Option<Span> {
         let turn = self.turn.take()?;
-        let heard = turn.heard;
-        Some(self.inference(turn, heard, AttemptEnd::Left, None))
+        let end = turn.last_event;
+        Some(self.inference(turn, end, AttemptEnd::Left, None))
     }
 
     /// Builds the span of one attempt, up to `at`.
@@ -226,65 +238,82 @@ impl Fold {
     ) -> Span {
         let mut span = self.child_span(SpanKind::Inference, turn.name(), turn.attempt.start);
         span.end = at;
-        let said = std::mem::take(&mut self.said);
-        turn.close(end, reason, &self.telling, &said, &mut span);
+        let messages = std::mem::take(&mut self.messages);
+        turn.close(end, reason, &self.options, &messages, &mut span);
         span
     }
 
     /// Starts a child span of the run.
     fn child_span(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
         self.made += 1;
-        let mut span = Span::new(self.trace, kind, name, at);
+        let mut span = Span::new(self.session.trace, kind, name, at);
         span.id = derive_id::<8>(&format!("{} {}", self.scope, self.made));
-        span.parent = Some(self.root);
+        span.parent = Some(self.session.root);
         span
     }
 
     fn status(&mut self, at: Timestamp, event: &RunStatusEvent) {
         let is_over = matches!(&*event.status, "completed" | "failed" | "cancelled");
         self.ended = is_over.then(|| event.status.clone());
-        let Some(agent) = &mut self.agent else { return };
-        if agent.start == Timestamp::UNIX_EPOCH {
-            agent.start = at;
-            if let Some(name) = &event.agent {
-                agent.name = format!("invoke_agent {name}");
-                agent.add("gen_ai.agent.name", name);
-            }
+        let is_first = self.extend_agent(at);
+        if let Some(name) = event.agent.as_ref().filter(|_| is_first) {
+            self.agent.name = format!("invoke_agent {name}");
+            self.agent.add("gen_ai.agent.name", name);
         }
-        agent.end = at;
         if &*event.status == "failed" {
             let reason = event.reason.as_ref().unwrap_or(&event.status);
-            agent.problem = Some(Name::from(self.telling.redact(reason)));
+            self.agent.problem = Some(self.options.redact(reason).into());
         }
+    }
+
+    /// Extends the span of the run up to `at`; returns whether the span starts there.
+    fn extend_agent(&mut self, at: Timestamp) -> bool {
+        let is_first = self.agent.start == Timestamp::UNIX_EPOCH;
+        if is_first {
+            self.agent.start = at;
+        }
+        self.agent.end = at;
+        is_first
+    }
+
+    /// Adds the tokens and the cost of a usage event, inside or outside an attempt.
+    fn add_usage(&mut self, event: &RunEvent) {
+        let RunEvent::Usage(event) = event else { return };
+        if let Some(usage) = &event.usage {
+            self.usage.input += usage.input_tokens.unwrap_or(0);
+            self.usage.output += usage.output_tokens.unwrap_or(0);
+            self.usage.cached += usage.cached_input_tokens.unwrap_or(0);
+            self.usage.thought += usage.reasoning_tokens.unwrap_or(0);
+        }
+        self.cost_usd += event.cost_usd.as_ref().map_or(0.0, Number::value);
     }
 
     fn tool(&mut self, at: Timestamp, event: &ToolCallEvent) -> Option<Span> {
         let id = event.id.clone().unwrap_or_default();
         match event.phase {
             ToolCallPhase::Start => {
-                self.tools.push((id, at));
+                self.tools.entry(id).or_insert(at);
                 return None;
             }
             ToolCallPhase::Progress => return None,
             ToolCallPhase::Success | ToolCallPhase::Error | ToolCallPhase::Skipped => {}
         }
-        let began = self.tools.iter().position(|(known, _)| *known == id);
-        let began = began.map_or(at, |place| self.tools.swap_remove(place).1);
-        let mut span =
-            self.child_span(SpanKind::Tool, format!("execute_tool {}", event.name), began);
+        let began = self.tools.remove(&id).unwrap_or(at);
+        let name = format!("execute_tool {}", event.name);
+        let mut span = self.child_span(SpanKind::Tool, name, began);
         span.end = at;
         span.add("gen_ai.operation.name", "execute_tool");
         span.add("gen_ai.tool.name", &event.name);
         span.add("gen_ai.tool.type", "function");
         span.add("gen_ai.tool.call.id", &id);
         span.add("throughline.tool.outcome", event.phase.as_str());
-        if self.telling.log_data {
-            let told = |json: &throughline_json::Json| self.telling.redact(json.as_str());
-            span.add_if_some("gen_ai.tool.call.arguments", event.args.as_ref().map(told));
-            span.add_if_some("gen_ai.tool.call.result", event.result.as_ref().map(told));
+        if self.options.log_data {
+            let redact = |json: &Json| self.options.redact(json.as_str());
+            span.add_if_some("gen_ai.tool.call.arguments", event.args.as_ref().map(redact));
+            span.add_if_some("gen_ai.tool.call.result", event.result.as_ref().map(redact));
         }
-        span.problem =
-            event.error.as_ref().map(|error| Name::from(self.telling.redact(&error.message)));
+        let error = event.error.as_ref();
+        span.problem = error.map(|error| self.options.redact(&error.message).into());
         Some(span)
     }
 
@@ -296,61 +325,44 @@ impl Fold {
         let done = steps.iter().filter(|step| step.status.as_str() == "completed").count();
         span.add("throughline.plan.steps", steps.len() as u64);
         span.add("throughline.plan.completed", done as u64);
-        if self.telling.log_data {
+        if self.options.log_data {
             let steps = steps.iter().map(|step| {
-                Name::from(format!(
-                    "[{}] {}",
-                    step.status.as_str(),
-                    self.telling.redact(&step.step)
-                ))
+                Name::from(format!("[{}] {}", step.status, self.options.redact(&step.step)))
             });
-            span.attributes.push(("throughline.plan", Value::Texts(steps.collect())));
+            span.add("throughline.plan", Value::Texts(steps.collect()));
         }
         span
     }
 
-    fn question(&mut self, at: Timestamp, event: &UserQuestionEvent) -> Option<Span> {
-        if event.status == UserQuestionEventStatus::Pending {
-            self.waits.push((event.id.clone(), at));
+    /// Records the start of a wait for a person, or builds its span when it ends.
+    fn wait(
+        &mut self,
+        at: Timestamp,
+        id: &Name,
+        what: &str,
+        tool: Option<&Name>,
+        status: &str,
+        by: Option<&Name>,
+    ) -> Option<Span> {
+        if status == "pending" {
+            self.waits.entry(id.clone()).or_insert(at);
             return None;
         }
-        let mut span = self.wait_span(at, &event.id, "question");
-        span.add("throughline.wait.outcome", event.status.as_str());
-        span.add_if_some("throughline.wait.by", event.answered_by.as_ref());
-        Some(span)
-    }
-
-    fn approval(&mut self, at: Timestamp, event: &ToolApprovalEvent) -> Option<Span> {
-        if event.status == ToolApprovalEventStatus::Pending {
-            self.waits.push((event.id.clone(), at));
-            return None;
-        }
-        let mut span = self.wait_span(at, &event.id, "approval");
-        span.add("gen_ai.tool.name", &event.tool_name);
-        span.add("throughline.wait.outcome", event.status.as_str());
-        span.add_if_some("throughline.wait.by", event.decided_by.as_ref());
-        Some(span)
-    }
-
-    fn wait_span(&mut self, at: Timestamp, id: &Name, what: &str) -> Span {
-        let since = self.waits.iter().position(|(known, _)| known == id);
-        let since = since.map_or(at, |place| self.waits.swap_remove(place).1);
+        let since = self.waits.remove(id).unwrap_or(at);
         let mut span = self.child_span(SpanKind::Wait, format!("wait {what}"), since);
         span.end = at;
         span.add("throughline.wait", what);
-        span
+        span.add_if_some("gen_ai.tool.name", tool);
+        span.add("throughline.wait.outcome", status);
+        span.add_if_some("throughline.wait.by", by);
+        Some(span)
     }
 
     /// Builds a span for erased events, with their number and the reason.
     fn erased_span(&mut self, record: &Record, why: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();
-        if let Some(agent) = &mut self.agent {
-            if agent.start == Timestamp::UNIX_EPOCH {
-                agent.start = record.at;
-            }
-            agent.end = record.at;
-        }
+        self.extend_agent(record.at);
         let mut span = self.child_span(SpanKind::Note, "forgotten".to_owned(), record.at);
         let count = record.events.map_or(0, |(first, last)| last - first + 1);
         span.add("throughline.forgotten.events", count);
@@ -362,17 +374,16 @@ impl Fold {
     fn event_span(&mut self, at: Timestamp, event: &RunEvent) -> Span {
         let name = event.name();
         let mut span = self.child_span(SpanKind::Note, name.to_string(), at);
-        if self.telling.log_data {
+        if self.options.log_data {
             let document = event.json();
-            let told = self.telling.redaction.redact_event(&name, &document);
-            span.add("throughline.event", told.as_str());
+            let redacted = self.options.redaction.redact_event(&name, &document);
+            span.add("throughline.event", redacted.as_str());
         }
         span
     }
 }
 
 impl TraceOptions {
-    /// Redacts a text.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.redaction.redact_text(text).into_owned()
     }

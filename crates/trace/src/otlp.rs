@@ -46,15 +46,12 @@ fn put(out: &mut Message, span: &Span) {
     for (key, value) in &span.attributes {
         attribute(out, 9, key, value);
     }
-    match &span.problem {
-        None => {}
-        Some(problem) => {
-            attribute(out, 9, "error.type", &Value::from("_OTHER"));
-            out.message(15, |status| {
-                status.text(2, problem);
-                status.number(3, 2);
-            });
-        }
+    if let Some(problem) = &span.problem {
+        attribute(out, 9, "error.type", &Value::from("_OTHER"));
+        out.message(15, |status| {
+            status.text(2, problem);
+            status.number(3, 2);
+        });
     }
 }
 

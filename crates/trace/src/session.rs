@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_core::{LogId, Tenant};
-use throughline_json::{self as json, Json, Name, Number};
+use throughline_json::{self as json, Json, Name, Number, words};
 
 use crate::span::{Span, SpanKind, Value, derive_id, hex};
 
@@ -14,15 +14,15 @@ pub struct Session {
     /// Session id: `sess_RUN`, with the tenant and a dot before it unless the tenant is `default`.
     /// It contains only letters, digits, `_`, `-` and `.`.
     pub id: Name,
-    /// Id of the trace.
+    /// Id that all spans of the run share.
     pub trace: [u8; 16],
     /// Id of the run's own span.
     pub root: [u8; 8],
-    /// Id of the conversation.
+    /// Id of the Thread, or the id that the options set instead.
     pub thread: Name,
     /// Whether the trace contains content.
     pub log_data: bool,
-    /// Delivery mode.
+    /// Whether the trace is delivered as a whole or in batches.
     pub mode: Mode,
     /// Names of the sinks, without URLs and secrets.
     pub sinks: Vec<Name>,
@@ -37,13 +37,13 @@ pub struct TraceBatch {
     pub phase: BatchPhase,
     /// Number of spans in earlier batches.
     pub before: u64,
-    /// Spans of the batch.
+    /// Spans that ended since the previous batch.
     pub spans: Vec<Span>,
     /// The run's own span, in the last batch.
     pub agent: Option<Span>,
-    /// Status of the trace.
+    /// Status of the run and of the delivery so far.
     pub status: Status,
-    /// Delivery errors so far.
+    /// Errors of the sinks that did not receive the trace.
     pub errors: Vec<Name>,
     /// Whether the batch repeats an earlier one with another status.
     pub is_again: bool,
@@ -80,30 +80,20 @@ fn plain_name(name: &str) -> String {
     format!("{DIGEST}{}", hex(&derive_id::<16>(name)))
 }
 
-/// Prefix of a digest.
+/// Prefix of a name that was replaced by its digest.
 const DIGEST: &str = "x-";
 
-/// Position of a batch in its trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BatchPhase {
-    /// The whole trace.
-    Whole,
-    /// The first of several batches.
-    Start,
-    /// A batch between the first and the last one.
-    More,
-    /// The last batch.
-    End,
-}
-
-impl BatchPhase {
-    fn as_str(self) -> &'static str {
-        match self {
-            BatchPhase::Whole => "whole",
-            BatchPhase::Start => "start",
-            BatchPhase::More => "events",
-            BatchPhase::End => "end",
-        }
+words! {
+    /// Position of a batch in its trace.
+    BatchPhase {
+        /// The whole trace.
+        Whole = "whole",
+        /// The first of several batches.
+        Start = "start",
+        /// A batch between the first and the last one.
+        More = "events",
+        /// The last batch.
+        End = "end",
     }
 }
 
@@ -119,14 +109,13 @@ impl TraceBatch {
         format!("{}-{}-{}{again}", self.session.id, self.phase.as_str(), self.before)
     }
 
-    /// Builds the session document.
+    /// Builds the session document, with the spans as its events.
     pub fn to_json(&self) -> Json {
         let Session { id, trace, root, thread, log_data, mode, sinks } = &*self.session;
         json::object(|o| {
-            o.string("sessionId", id)
-                .string("traceId", &hex(trace))
-                .string("rootSpanId", &hex(root));
-            o.string("threadId", thread).string("phase", self.phase.as_str());
+            o.string("sessionId", id).string("traceId", &hex(trace));
+            o.string("rootSpanId", &hex(root)).string("threadId", thread);
+            o.string("phase", self.phase.as_str());
             if let Some(agent) = &self.agent {
                 o.string("startedAt", &agent.start.to_string());
                 o.string("endedAt", &agent.end.to_string());
@@ -211,6 +200,50 @@ fn milliseconds(start: Timestamp, end: Timestamp) -> u64 {
     u64::try_from(end.as_millisecond() - start.as_millisecond()).unwrap_or(0)
 }
 
+words! {
+    /// Status of a run and of the delivery of its trace.
+    #[derive(Default)]
+    Status {
+        /// The run is not over.
+        #[default]
+        Running = "running",
+        /// The run succeeded, and all sinks received the trace.
+        Success = "success",
+        /// The run failed or was cancelled.
+        Error = "error",
+        /// The run succeeded, and some sinks did not receive the whole trace.
+        Partial = "partial",
+    }
+}
+
+impl Status {
+    /// Returns the status after a failed delivery.
+    pub(crate) fn degraded(self) -> Self {
+        match self {
+            Status::Success => Status::Partial,
+            Status::Running | Status::Error | Status::Partial => self,
+        }
+    }
+}
+
+words! {
+    /// Delivery mode of a trace.
+    #[derive(Default)]
+    Mode {
+        /// The whole trace, when the run ends.
+        #[default]
+        Batched = "batched",
+        /// In batches, while the run continues.
+        Streaming = "streaming",
+    }
+}
+
+impl Mode {
+    /// All modes with their configured names.
+    pub const ALL: &'static [(&'static str, Self)] =
+        &[("batched", Self::Batched), ("streaming", Self::Streaming)];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,63 +276,5 @@ mod tests {
         let scope = |tenant: &str| id_scope(&Tenant::from(tenant), &LogId::from("run_1"));
         assert_eq!(scope("default"), "run_1");
         assert_ne!(scope("acme"), scope("globex"));
-    }
-}
-
-/// Status of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Status {
-    /// The run is not over.
-    #[default]
-    Running,
-    /// The run succeeded, and all sinks received the trace.
-    Success,
-    /// The run failed or was cancelled.
-    Error,
-    /// The run succeeded, and some sinks did not receive the whole trace.
-    Partial,
-}
-
-impl Status {
-    /// Returns the stored name of the status.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Running => "running",
-            Status::Success => "success",
-            Status::Error => "error",
-            Status::Partial => "partial",
-        }
-    }
-
-    /// Returns the status after a failed delivery.
-    pub(crate) fn degraded(self) -> Self {
-        match self {
-            Status::Success => Status::Partial,
-            Status::Running | Status::Error | Status::Partial => self,
-        }
-    }
-}
-
-/// Delivery mode of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// The whole trace, when the run ends.
-    #[default]
-    Batched,
-    /// In batches, while the run continues.
-    Streaming,
-}
-
-impl Mode {
-    /// All modes with their configured names.
-    pub const ALL: &'static [(&'static str, Self)] =
-        &[("batched", Self::Batched), ("streaming", Self::Streaming)];
-
-    /// Returns the configured name of the mode.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Batched => "batched",
-            Self::Streaming => "streaming",
-        }
     }
 }

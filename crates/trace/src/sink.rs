@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use throughline_core::Credential;
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 pub use crate::sink::file::FileSink;
 pub use crate::sink::http::HttpSink;
@@ -18,7 +18,7 @@ pub use crate::sink::otlp::OtlpSink;
 use crate::session::TraceBatch;
 use crate::span::Span;
 
-/// Future of a delivery.
+/// Future of a delivery to one sink.
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<(), SinkError>> + Send + 'a>>;
 
 /// Destination of traces. Custom sinks have the same capabilities as the built-in ones.
@@ -68,17 +68,18 @@ impl SinkError {
     }
 }
 
-/// Kind of a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SinkKind {
-    /// A folder of files.
-    File,
-    /// An HTTP endpoint that accepts the session as JSON.
-    Http,
-    /// The same for the Cognipeer console, with its own header.
-    Cognipeer,
-    /// An OpenTelemetry collector.
-    Otlp,
+words! {
+    /// Kind of a sink, with its configured name.
+    SinkKind {
+        /// A folder with one subfolder per session.
+        File = "file",
+        /// An HTTP endpoint that accepts the session as JSON.
+        Http = "http",
+        /// The same for the Cognipeer console, with its own header.
+        Cognipeer = "cognipeer",
+        /// An OpenTelemetry collector.
+        Otlp = "otlp",
+    }
 }
 
 impl SinkKind {
@@ -89,22 +90,12 @@ impl SinkKind {
         ("cognipeer", Self::Cognipeer),
         ("otlp", Self::Otlp),
     ];
-
-    /// Returns the configured name of the kind.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Http => "http",
-            Self::Cognipeer => "cognipeer",
-            Self::Otlp => "otlp",
-        }
-    }
 }
 
-/// Configuration of a sink.
+/// Declares a sink.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
-    /// Kind of the sink.
+    /// Protocol and destination of the sink.
     pub kind: SinkKind,
     /// Name of the sink; defaults to its kind.
     pub name: Option<Name>,
@@ -120,7 +111,7 @@ pub struct SinkOptions {
 pub struct InvalidSink(pub String);
 
 impl SinkOptions {
-    /// Creates the sink.
+    /// Checks the options and creates the sink.
     pub fn open(&self) -> Result<Box<dyn Sink>, InvalidSink> {
         let name = self.name.clone().unwrap_or_else(|| Name::from(self.kind.as_str()));
         Ok(match self.kind {

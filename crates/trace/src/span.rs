@@ -1,25 +1,25 @@
 //! Spans, the units of a trace.
 
 use jiff::Timestamp;
-use throughline_json::Name;
+use throughline_json::{Name, words};
 
 /// An operation with a duration, or an instantaneous event. Its ids are derived from the run and
 /// its position, so a repeated delivery contains the same span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Id of the trace.
+    /// Id that all spans of one trace share.
     pub trace: [u8; 16],
-    /// Id of the span.
+    /// Id that is unique within the trace.
     pub id: [u8; 8],
     /// Id of the parent span.
     pub parent: Option<[u8; 8]>,
     /// Name such as `chat claude-sonnet-4-5`.
     pub name: String,
-    /// Kind of operation.
+    /// Operation that the span measures.
     pub kind: SpanKind,
-    /// Start time.
+    /// Time when the operation started.
     pub start: Timestamp,
-    /// End time.
+    /// Time when the operation ended; the start time for an event.
     pub end: Timestamp,
     /// Attributes, named after OpenTelemetry's conventions where they exist.
     pub attributes: Vec<(&'static str, Value)>,
@@ -27,46 +27,34 @@ pub struct Span {
     pub problem: Option<Name>,
 }
 
-/// Kind of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SpanKind {
-    /// A run of an agent.
-    Agent,
-    /// A model call.
-    Inference,
-    /// A tool call.
-    Tool,
-    /// A change of the plan.
-    Plan,
-    /// A wait for a person or the caller.
-    Wait,
-    /// An event such as a message, a note, a limit or a summary.
-    Note,
-    /// A call through the gateway.
-    Call,
+words! {
+    /// Kind of a span, with its name in a session document.
+    SpanKind {
+        /// A run of an agent.
+        Agent = "agent",
+        /// A model call.
+        Inference = "ai_call",
+        /// A tool call.
+        Tool = "tool_call",
+        /// A change of the plan.
+        Plan = "plan",
+        /// A wait for a person or the caller.
+        Wait = "wait",
+        /// An event such as a message, a note, a limit or a summary.
+        Note = "note",
+        /// A call through the gateway.
+        Call = "gateway_call",
+    }
 }
 
 impl SpanKind {
-    /// Returns the name of the kind in a session document.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SpanKind::Agent => "agent",
-            SpanKind::Inference => "ai_call",
-            SpanKind::Tool => "tool_call",
-            SpanKind::Plan => "plan",
-            SpanKind::Wait => "wait",
-            SpanKind::Note => "note",
-            SpanKind::Call => "gateway_call",
-        }
-    }
-
     /// Returns whether OpenTelemetry classifies the span as a client request.
     pub(crate) fn is_client(self) -> bool {
         matches!(self, SpanKind::Inference | SpanKind::Call)
     }
 }
 
-/// Value of an attribute.
+/// Value of an attribute, in the types of OpenTelemetry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A string.
@@ -108,22 +96,19 @@ impl From<u64> for Value {
 impl Span {
     /// Creates a span without duration and attributes.
     pub(crate) fn new(trace: [u8; 16], kind: SpanKind, name: String, at: Timestamp) -> Self {
-        Self {
-            trace,
-            id: [0; 8],
-            parent: None,
-            name,
-            kind,
-            start: at,
-            end: at,
-            attributes: Vec::new(),
-            problem: None,
-        }
+        let (id, parent, attributes, problem) = ([0; 8], None, Vec::new(), None);
+        Self { trace, id, parent, name, kind, start: at, end: at, attributes, problem }
     }
 
-    /// Adds an attribute.
     pub(crate) fn add(&mut self, key: &'static str, value: impl Into<Value>) {
         self.attributes.push((key, value.into()));
+    }
+
+    /// Adds a list of strings if it is not empty.
+    pub(crate) fn add_texts(&mut self, key: &'static str, texts: Vec<Name>) {
+        if !texts.is_empty() {
+            self.add(key, Value::Texts(texts));
+        }
     }
 
     /// Adds an attribute if the value is present.
@@ -144,8 +129,6 @@ pub(crate) fn derive_id<const N: usize>(name: &str) -> [u8; N] {
 
 /// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or('0');
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

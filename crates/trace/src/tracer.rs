@@ -21,14 +21,14 @@ const PAGE: u32 = 256;
 
 /// Dependencies and settings of a tracer.
 pub struct TracerOptions {
-    /// Store of the runs.
+    /// Store that contains the logs of the runs.
     pub store: Arc<dyn Store>,
     /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Delivery mode.
+    /// Whether traces are delivered as a whole or in batches.
     pub mode: Mode,
-    /// Content settings.
-    pub telling: TraceOptions,
+    /// Decides what the spans contain.
+    pub content: TraceOptions,
     /// Destinations of the traces.
     pub sinks: Vec<Arc<dyn Sink>>,
     /// Timeout per sink and batch, including retries.
@@ -48,25 +48,24 @@ pub struct FollowGuard {
 }
 
 impl Tracer {
-    /// Creates a tracer.
+    /// Creates a tracer that follows no runs yet.
     pub fn new(options: TracerOptions) -> Self {
         Self { options: Arc::new(options), work: Arc::default() }
     }
 
-    /// Follows a run that this process drives, until the run is idle. Earlier owners already
-    /// delivered the records up to `told`. It returns immediately; drop the guard when this process
-    /// stops driving the run.
-    pub fn follow(&self, tenant: &Tenant, run: &LogId, told: u64) -> FollowGuard {
+    /// Follows a run that this process drives, until the run is idle, and returns immediately.
+    /// Earlier owners already delivered the records up to `delivered`. Drop the guard when this
+    /// process stops driving the run.
+    pub fn follow(&self, tenant: &Tenant, run: &LogId, delivered: u64) -> FollowGuard {
         let (at_work, rests) = oneshot::channel();
         let options = Arc::clone(&self.options);
         let (tenant, run) = (tenant.clone(), run.clone());
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
         work.spawn(async move {
-            let session = session_id(&tenant, &run);
-            let told = follow(&options, &tenant, &run, told, rests).await;
-            told.unwrap_or_else(|error| DeliveryReport {
-                session,
+            let report = follow(&options, &tenant, &run, delivered, rests).await;
+            report.unwrap_or_else(|error| DeliveryReport {
+                session: session_id(&tenant, &run),
                 status: Status::Partial,
                 errors: vec![Name::from(format!("the run's log cannot be read: {error}"))],
                 dropped: 0,
@@ -88,14 +87,10 @@ impl Tracer {
                 Ok(Some(done)) => all.extend(done.ok()),
                 // Runs that are still undelivered are abandoned.
                 Err(_) => {
-                    let left = work.len();
-                    let late = Name::from("the trace was not delivered before the deadline");
-                    let late = DeliveryReport {
-                        status: Status::Partial,
-                        errors: vec![late],
-                        ..DeliveryReport::default()
-                    };
-                    all.extend(std::iter::repeat_n(late, left));
+                    let errors = vec!["the trace was not delivered before the deadline".into()];
+                    let (status, session) = (Status::Partial, Name::default());
+                    let late = DeliveryReport { session, status, errors, dropped: 0 };
+                    all.extend(std::iter::repeat_n(late, work.len()));
                     work.shutdown().await;
                     return all;
                 }
@@ -109,28 +104,28 @@ async fn follow(
     options: &TracerOptions,
     tenant: &Tenant,
     run: &LogId,
-    told: u64,
+    delivered: u64,
     mut rests: oneshot::Receiver<()>,
 ) -> Result<DeliveryReport, StoreError> {
-    let mut teller = Forwarder::new(options, tenant, run).await?;
+    let mut forwarder = Forwarder::new(options, tenant, run).await?;
     let mut is_resting = false;
     loop {
-        let records = options.store.read(tenant, run, teller.fold.last_seq(), PAGE).await?;
+        let records = options.store.read(tenant, run, forwarder.fold.last_seq(), PAGE).await?;
         for record in &records {
-            let spans = teller.fold.record(record);
-            let is_new = record.seq > told || options.mode == Mode::Batched;
-            teller.push_spans(spans, is_new);
+            let spans = forwarder.fold.record(record);
+            let is_new = record.seq > delivered || options.mode == Mode::Batched;
+            forwarder.push_spans(spans, is_new);
         }
-        teller.send_new_spans().await;
-        if teller.fold.ended().is_some() {
-            return Ok(teller.finish().await);
+        forwarder.send_new_spans().await;
+        if forwarder.fold.ended().is_some() {
+            return Ok(forwarder.finish().await);
         }
         match (records.is_empty(), is_resting) {
             (false, _) => {}
             // All stored records were read.
-            (true, true) => return Ok(teller.pause()),
+            (true, true) => return Ok(forwarder.pause()),
             (true, false) => tokio::select! {
-                more = options.store.wait(tenant, run, teller.fold.last_seq()) => more?,
+                more = options.store.wait(tenant, run, forwarder.fold.last_seq()) => more?,
                 _ = &mut rests => is_resting = true,
             },
         }
@@ -142,16 +137,14 @@ pub async fn load_session(
     store: &dyn Store,
     tenant: &Tenant,
     run: &LogId,
-    telling: TraceOptions,
+    content: TraceOptions,
     clock: &dyn Clock,
 ) -> Result<TraceBatch, StoreError> {
     let head = store.log(tenant, run).await?;
     let missing = || StoreError::NotFound { what: "run", name: run.0.clone() };
     let head = head.ok_or_else(missing)?;
     let thread = head.of.ok_or_else(missing)?;
-    let log_data = telling.log_data;
-    let session_thread = telling.thread_id.clone().unwrap_or_else(|| thread.0.clone());
-    let mut fold = Fold::new(tenant, run, &thread, telling);
+    let mut fold = Fold::new(tenant, run, &thread, content);
     let mut spans = Vec::new();
     loop {
         let records = store.read(tenant, run, fold.last_seq(), PAGE).await?;
@@ -162,23 +155,14 @@ pub async fn load_session(
             spans.extend(fold.record(record));
         }
     }
-    let session = Session {
-        id: session_id(tenant, run),
-        trace: fold.trace(),
-        root: fold.root(),
-        thread: session_thread,
-        log_data,
-        mode: Mode::Batched,
-        sinks: Vec::new(),
-    };
     // If the last events were erased, the head of the log still contains the status.
-    let over =
-        head.status.filter(|status| matches!(&**status, "completed" | "failed" | "cancelled"));
+    let is_over = |status: &Name| matches!(&**status, "completed" | "failed" | "cancelled");
+    let over = head.status.filter(is_over);
     let ended = fold.ended().or(over.as_ref());
     let status = status_of(ended);
     let agent = fold.agent(if ended.is_some() { jiff::Timestamp::MIN } else { clock.now() });
     let (phase, errors) = (BatchPhase::Whole, Vec::new());
-    let session = Arc::new(session);
+    let session = Arc::new(fold.session());
     Ok(TraceBatch { session, phase, before: 0, spans, agent, status, errors, is_again: false })
 }
 
@@ -214,17 +198,9 @@ impl<'o> Forwarder<'o> {
     ) -> Result<Self, StoreError> {
         let head = options.store.log(tenant, run).await?;
         let thread = head.and_then(|head| head.of).unwrap_or_else(|| run.clone());
-        let fold = Fold::new(tenant, run, &thread, options.telling.clone());
-        let told_as = options.telling.thread_id.clone();
-        let session = Session {
-            id: session_id(tenant, run),
-            trace: fold.trace(),
-            root: fold.root(),
-            thread: told_as.unwrap_or(thread.0),
-            log_data: options.telling.log_data,
-            mode: options.mode,
-            sinks: options.sinks.iter().map(|sink| Name::from(sink.name())).collect(),
-        };
+        let fold = Fold::new(tenant, run, &thread, options.content.clone());
+        let sinks = options.sinks.iter().map(|sink| Name::from(sink.name())).collect();
+        let session = Session { mode: options.mode, sinks, ..fold.session() };
         Ok(Self {
             options,
             session: Arc::new(session),
@@ -306,10 +282,6 @@ impl<'o> Forwarder<'o> {
     /// the trace.
     fn pause(self) -> DeliveryReport {
         let status = if self.errors.is_empty() { Status::Running } else { Status::Partial };
-        self.report(status)
-    }
-
-    fn report(self, status: Status) -> DeliveryReport {
         let session = self.session.id.clone();
         DeliveryReport { session, status, errors: self.errors, dropped: self.dropped }
     }

@@ -2,10 +2,10 @@
 //!
 //! They are records of the run's inbox of a separate kind, so they are never handled as commands.
 
-use throughline_core::{Append, Batch, LogId, NewRecord, Receipt, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogId, NewRecord, Tenant};
 use throughline_json::{Json, Name};
 
-use crate::run::{RunError, Runner, inbox};
+use crate::run::{RunResult, Runner, inbox};
 
 /// Kind of the record that contains an annotation.
 const NOTE: &str = "note";
@@ -18,7 +18,7 @@ impl Runner {
         run: &LogId,
         names: &[Name],
         note: &Json,
-    ) -> Result<(), RunError> {
+    ) -> RunResult<()> {
         let record = NewRecord::new(NOTE, note.bytes().clone());
         let mut batch = Batch::new(tenant.clone()).append(Append::new(inbox(run)).record(record));
         batch.once = names.to_vec();
@@ -31,7 +31,7 @@ impl Runner {
         &self,
         tenant: &Tenant,
         names: &[Name],
-    ) -> Result<Option<(LogId, Json)>, RunError> {
+    ) -> RunResult<Option<(LogId, Json)>> {
         let Some(receipt) = self.find_record(tenant, names).await? else { return Ok(None) };
         let Some(written) = receipt.written.first() else { return Ok(None) };
         let Some(run) = written.log.0.strip_suffix(".inbox").map(LogId::from) else {
@@ -41,30 +41,5 @@ impl Runner {
         let record = records.first().filter(|record| &*record.kind == NOTE);
         let note = record.and_then(|record| Json::parse(record.content.bytes()?.clone()).ok());
         Ok(note.map(|note| (run, note)))
-    }
-
-    /// Returns the record that was stored under these idempotency keys.
-    pub(crate) async fn find_record(
-        &self,
-        tenant: &Tenant,
-        names: &[Name],
-    ) -> Result<Option<Receipt>, StoreError> {
-        if names.is_empty() {
-            return Ok(None);
-        }
-        // The expected position of a missing log can never match, so this batch stores nothing and
-        // only returns an earlier receipt.
-        let nowhere = Append::new(self.ids.generate("nowhere").to_string()).expect_last(u64::MAX);
-        let mut batch = Batch::new(tenant.clone()).append(nowhere);
-        batch.once = names.to_vec();
-        match self.store.commit(batch).await {
-            Ok(receipt) => Ok(Some(receipt)),
-            Err(
-                StoreError::Conflict { .. }
-                | StoreError::NotFound { .. }
-                | StoreError::MixedOnce { .. },
-            ) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use throughline_core::{
-    Append, Batch, Content, ErasureEpoch, Fence, FoldedLog, Item, LogId, NewRecord, Pack,
-    PendingRequest, Record, StoredItem, Tenant, kind, store_items,
+    Append, Batch, Content, ErasureEpoch, EventWriter, Fence, FoldedLog, Item, LogId, LogOpening,
+    NewRecord, Pack, PendingRequest, Record, StoredItem, Tenant, kind, store_items,
 };
-use throughline_json::{self as json, Json, Name};
+use throughline_json::Name;
 use throughline_spec::{RunEvent, StateChange, ThreadState};
 
 use crate::action::{Action, HumanRequest, Refusal};
+use crate::config::InvalidConfig;
 use crate::progress::RunStatus;
-use crate::run::load::OpenThread;
-use crate::run::{RunError, Runner, notify_listener, opening_appends};
+use crate::roster::ResolvedRun;
+use crate::run::load::{OpenThread, damaged};
+use crate::run::{RUN, RunResult, Runner, StartedRun, inbox, notify_listener};
 use crate::state::{State, ThreadContext};
 
 /// A run that this process owns, with the positions of its logs.
@@ -32,49 +34,50 @@ pub(crate) struct LeasedRun {
     /// Set while the logs do not exist yet.
     pub(crate) opening: Option<LogCreation>,
     /// Buffer of deltas that are written with the next step.
-    pub(crate) events: Option<Arc<dyn throughline_core::EventWriter>>,
+    pub(crate) events: Option<Arc<dyn EventWriter>>,
 }
 
 /// Parameters for creating the logs of a run.
 pub(crate) struct LogCreation {
     /// Record that declares the agents.
-    pub(crate) run: NewRecord,
+    run: NewRecord,
     /// Whether the Thread is created, too.
-    pub(crate) thread: bool,
-    /// Idempotency keys.
-    pub(crate) once: Vec<Name>,
+    thread: bool,
+    once: Vec<Name>,
+}
+
+impl LogCreation {
+    pub(crate) fn new(
+        cast: &ResolvedRun,
+        thread: bool,
+        once: Vec<Name>,
+    ) -> Result<Self, InvalidConfig> {
+        let casting = serde_json::to_vec(&cast.casting);
+        let casting = casting.map_err(|error| InvalidConfig::new("agent", error.to_string()))?;
+        Ok(Self { run: NewRecord::new(RUN, casting), thread, once })
+    }
 }
 
 /// Result of storing a step.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedStep {
-    /// Actions to perform now.
+    /// Actions that are performed after the commit.
     pub(crate) actions: Vec<Action>,
-    /// The Thread and the run that already existed under the same idempotency keys.
-    pub(crate) repeated: Option<(LogId, LogId)>,
+    /// The run that already existed under the same idempotency keys.
+    pub(crate) repeated: Option<StartedRun>,
 }
 
 impl LeasedRun {
-    pub(crate) fn of(
+    pub(crate) fn new(
         runner: &Runner,
         tenant: Tenant,
         run: LogId,
         thread: OpenThread,
     ) -> (Self, ThreadContext) {
-        let OpenThread { log, folded, known, era } = thread;
-        let held = Self {
-            runner: runner.clone(),
-            tenant,
-            run,
-            thread: log,
-            folded,
-            era,
-            is_kept: true,
-            fence: None,
-            opening: None,
-            events: None,
-        };
-        (held, known)
+        let OpenThread { log: thread, folded, known, era } = thread;
+        let (runner, is_kept) = (runner.clone(), true);
+        let (fence, opening, events) = (None, None, None);
+        (Self { runner, tenant, run, thread, folded, era, is_kept, fence, opening, events }, known)
     }
 
     /// Caches the Thread for its next run, unless the last step could not be stored.
@@ -91,13 +94,10 @@ impl LeasedRun {
         &mut self,
         state: &mut State,
         actions: Vec<Action>,
-    ) -> Result<CommittedStep, RunError> {
+    ) -> RunResult<CommittedStep> {
         // Until the commit succeeds, the state in memory differs from the store.
         self.is_kept = false;
-        let mut step = StepEffects::default();
-        for action in actions {
-            step.push(action)?;
-        }
+        let step = StepEffects::new(actions)?;
         let items: Vec<Name> = step.items.iter().map(|item| item.id.0.clone()).collect();
         let mut records = item_records(&self.thread, &step.items);
         records.extend((!step.change.is_empty()).then(|| step.change.record()));
@@ -112,9 +112,7 @@ impl LeasedRun {
         };
         self.opening = None;
         if receipt.repeated {
-            // The receipt lists the Thread first, then the run.
-            let mut logs = receipt.written.into_iter().map(|written| written.log);
-            let repeated = logs.next().zip(logs.next());
+            let repeated = StartedRun::from_receipt(receipt);
             return Ok(CommittedStep { actions: Vec::new(), repeated });
         }
         for event in &step.events {
@@ -137,22 +135,21 @@ impl LeasedRun {
         Ok(CommittedStep { actions: step.rest, repeated: None })
     }
 
-    fn batch(
-        &mut self,
+    /// Builds the commit of a step; `records` are those of the Thread.
+    pub(crate) fn batch(
+        &self,
         state: &State,
         step: &StepEffects,
         records: Vec<NewRecord>,
-    ) -> Result<Batch, RunError> {
-        let progress = serde_json::to_vec(&state.progress).map_err(|error| RunError::Damaged {
-            run: self.run.0.clone(),
-            problem: error.to_string().into(),
-        })?;
+    ) -> RunResult<Batch> {
+        let progress = serde_json::to_vec(&state.progress);
+        let progress = progress.map_err(|error| damaged(&self.run, error))?;
         let mut batch = Batch::new(self.tenant.clone());
         let mut run = Append::new(self.run.clone());
         if let Some(opening) = &self.opening {
-            let [own, inbox] = opening_appends(&self.run, &self.thread);
-            run = own.record(opening.run.clone());
-            batch.appends.push(inbox);
+            let of_thread = || LogOpening::run(self.thread.clone());
+            run = run.opening(of_thread()).record(opening.run.clone());
+            batch.appends.push(Append::new(inbox(&self.run)).opening(of_thread()));
             batch.once.clone_from(&opening.once);
         }
         run.fence = self.fence;
@@ -167,7 +164,7 @@ impl LeasedRun {
         if !records.is_empty() {
             let mut thread = Append::new(self.thread.clone());
             let begins = self.opening.as_ref().is_some_and(|opening| opening.thread);
-            thread.opening = begins.then(throughline_core::LogOpening::thread);
+            thread.opening = begins.then(LogOpening::thread);
             thread.expect = (!begins).then_some(self.folded.last);
             thread.records = records;
             // The Thread must exist before its run.
@@ -196,39 +193,33 @@ pub(crate) fn item_records(thread: &LogId, items: &[Item]) -> Vec<NewRecord> {
 
 /// The actions of a step, grouped by how they are stored.
 #[derive(Default)]
-struct StepEffects {
-    items: Vec<Item>,
+pub(crate) struct StepEffects {
+    pub(crate) items: Vec<Item>,
     change: StateChange,
     events: Vec<RunEvent>,
-    asks: Vec<HumanRequest>,
-    takes: Vec<Name>,
-    status: Option<RunStatus>,
+    pub(crate) asks: Vec<HumanRequest>,
+    pub(crate) takes: Vec<Name>,
+    pub(crate) status: Option<RunStatus>,
     rest: Vec<Action>,
 }
 
 impl StepEffects {
-    fn push(&mut self, action: Action) -> Result<(), Refusal> {
-        match action {
-            Action::Keep(items) => self.items.extend(items),
-            Action::Change(change) => self.change.merge(change),
-            Action::Tell(event) => self.events.push(event),
-            Action::Ask(ask) => self.asks.push(ask),
-            Action::Take(id) => self.takes.push(id),
-            Action::Stand(status) => self.status = Some(status),
-            Action::Refuse(refusal) => return Err(refusal),
-            Action::Call(_) | Action::Begin(_) | Action::Run(_) | Action::Rest => {
-                self.rest.push(action);
+    pub(crate) fn new(actions: Vec<Action>) -> Result<Self, Refusal> {
+        let mut step = Self::default();
+        for action in actions {
+            match action {
+                Action::Keep(items) => step.items.extend(items),
+                Action::Change(change) => step.change.merge(change),
+                Action::Tell(event) => step.events.push(event),
+                Action::Ask(ask) => step.asks.push(ask),
+                Action::Take(id) => step.takes.push(id),
+                Action::Stand(status) => step.status = Some(status),
+                Action::Refuse(refusal) => return Err(refusal),
+                Action::Call(_) | Action::Begin(_) | Action::Run(_) | Action::Rest => {
+                    step.rest.push(action);
+                }
             }
         }
-        Ok(())
+        Ok(step)
     }
-}
-
-/// Records in the Thread which run is on it.
-pub(crate) fn mark_run(state: &mut State, actions: &mut Vec<Action>, run: &Name) {
-    let ctx = state.smart.ctx.get_or_insert_default();
-    ctx.retain(|(name, _)| &**name != "__run");
-    ctx.push((Name::from("__run"), json::string(run)));
-    let ctx: Json = json::object_of(ctx.iter().map(|(name, value)| (&**name, value)));
-    actions.push(Action::Change(StateChange::new().set("ctx", ctx)));
 }

@@ -6,21 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_core::{
-    Call, EventWriter, LogId, PendingStatus, RUNNING, Record, StoreError, Tenant,
+    Call, EventWriter, LogId, ModelError, PendingStatus, RUNNING, Record, StoreError, Tenant, kind,
+    unpack_events,
 };
+use throughline_json::Tree;
 use throughline_spec::RunEvent;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::action::{Action, Refusal, RefusalKind, ToolRun};
 use crate::input::{Input, RunInput};
-use crate::progress::{Phase, RunStatus};
+use crate::progress::{Phase, Progress, Purpose, RunStatus};
 use crate::roster::GET_TOOL_RESPONSE;
 use crate::run::commit::LeasedRun;
 use crate::run::inbox::RunCommand;
-use crate::run::load::{self, ThreadSource};
+use crate::run::load::ThreadSource;
 use crate::run::model_call::ModelCall;
-use crate::run::tasks::{ProgressEmitter, RunTasks, read_archived};
-use crate::run::{RunError, Runner, inbox};
+use crate::run::tasks::{RunTasks, read_archived};
+use crate::run::{EventEmitter, RunError, RunResult, Runner, inbox};
 use crate::state::State;
 use crate::step::step;
 use crate::tool::ToolAnswer;
@@ -28,7 +30,7 @@ use crate::tool::ToolAnswer;
 impl Runner {
     /// Drives a run until it waits or ends. If another process owns the run, that process continues
     /// it.
-    pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+    pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         let mut driver = Driver::lease(self, tenant, run).await?;
         let found = if driver.is_first { 0 } else { driver.found };
         let watched = self.watcher.as_ref().map(|watcher| watcher.on_drive(tenant, run, found));
@@ -39,7 +41,7 @@ impl Runner {
     }
 
     /// Waits until the current owner's lease expires or is released, then drives the run.
-    pub async fn take_over(&self, tenant: &Tenant, run: &LogId) -> Result<RunStatus, RunError> {
+    pub async fn take_over(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         loop {
             match self.drive(tenant, run).await {
                 Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
@@ -50,15 +52,15 @@ impl Runner {
         }
     }
 
-    /// Sends a command to a run and waits until it is stored or rejected. Call
+    /// Sends a command to a run and waits until the command is stored or rejected. Call
     /// [drive](Runner::drive) afterwards.
     pub async fn send_command(
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: RunCommand,
-    ) -> Result<(), RunError> {
-        self.send_command_within(tenant, run, word, self.lease).await
+        command: RunCommand,
+    ) -> RunResult<()> {
+        self.send_command_within(tenant, run, command, self.lease).await
     }
 
     /// Like [`Runner::send_command`], but waits at most `patience` for an owner that does not
@@ -67,18 +69,18 @@ impl Runner {
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: RunCommand,
+        command: RunCommand,
         patience: Duration,
-    ) -> Result<(), RunError> {
+    ) -> RunResult<()> {
         match self.lease_soon(tenant, run, patience).await {
             Ok(mut driver) => {
-                let handled = driver.handle_command(word).await;
+                let handled = driver.handle_command(command).await;
                 driver.release().await;
                 handled
             }
             // Another process owns the run and handles the command.
             Err(RunError::Store(StoreError::Held { .. })) => {
-                self.send_to_owner(tenant, run, &word, patience).await
+                self.send_to_owner(tenant, run, &command, patience).await
             }
             Err(error) => Err(error),
         }
@@ -91,16 +93,15 @@ impl Runner {
         tenant: &Tenant,
         run: &LogId,
         patience: Duration,
-    ) -> Result<Driver, RunError> {
-        let patience = Instant::now() + patience;
+    ) -> RunResult<Driver> {
+        let deadline = Instant::now() + patience;
         loop {
             let taken = Driver::lease(self, tenant, run).await;
             let is_held = matches!(taken, Err(RunError::Store(StoreError::Held { .. })));
-            if !is_held || Instant::now() >= patience {
-                return taken;
-            }
-            let head = self.head(tenant, run).await?;
-            if head.status.as_deref() == Some(RUNNING) {
+            if !is_held
+                || Instant::now() >= deadline
+                || self.head(tenant, run).await?.status.as_deref() == Some(RUNNING)
+            {
                 return taken;
             }
             sleep(Duration::from_millis(2)).await;
@@ -111,17 +112,17 @@ impl Runner {
         &self,
         tenant: &Tenant,
         run: &LogId,
-        word: &RunCommand,
+        command: &RunCommand,
         patience: Duration,
-    ) -> Result<(), RunError> {
+    ) -> RunResult<()> {
         let mut seen = self.head(tenant, run).await?.last;
-        let seq = self.enqueue_command(tenant, run, word).await?;
+        let seq = self.enqueue_command(tenant, run, command).await?;
         loop {
-            let heard = async {
+            let new_records = async {
                 self.store.wait(tenant, run, seen).await?;
                 self.store.read(tenant, run, seen, 256).await
             };
-            let Ok(records) = timeout(patience, heard).await else {
+            let Ok(records) = timeout(patience, new_records).await else {
                 // The owner is gone. The next owner handles the command.
                 return Ok(());
             };
@@ -137,15 +138,16 @@ impl Runner {
 
 /// Returns the outcome of a command if this record of the run's log contains it.
 fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
-    for (_, event) in throughline_core::unpack_events(record).unwrap_or_default() {
-        let Ok(tree) = throughline_json::Tree::parse(event) else { continue };
-        if let Some(refusal) = inbox::parse_refusal(tree.root(), seq) {
-            return Some(Err(refusal));
-        }
+    let mut events = unpack_events(record).unwrap_or_default().into_iter();
+    let refusal = events.find_map(|(_, event)| {
+        let tree = Tree::parse(event).ok()?;
+        inbox::parse_refusal(tree.root(), seq)
+    });
+    if let Some(refusal) = refusal {
+        return Some(Err(refusal));
     }
-    let bytes =
-        record.content.bytes().filter(|_| &*record.kind == throughline_core::kind::CHECKPOINT)?;
-    let progress: crate::progress::Progress = serde_json::from_slice(bytes).ok()?;
+    let bytes = record.content.bytes().filter(|_| &*record.kind == kind::CHECKPOINT)?;
+    let progress: Progress = serde_json::from_slice(bytes).ok()?;
     (progress.heard >= seq).then_some(Ok(()))
 }
 
@@ -153,9 +155,8 @@ fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
 struct Driver {
     held: LeasedRun,
     state: State,
-    events: Arc<dyn EventWriter>,
+    emitter: EventEmitter,
     work: RunTasks,
-    /// Pending actions.
     todo: VecDeque<Action>,
     /// Whether the run was never driven before.
     is_first: bool,
@@ -164,36 +165,38 @@ struct Driver {
 }
 
 impl Driver {
-    async fn lease(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<Self, RunError> {
+    async fn lease(runner: &Runner, tenant: &Tenant, run: &LogId) -> RunResult<Self> {
         let found = runner.head(tenant, run).await?.last;
         let lease = runner.store.lease(tenant, run, &runner.owner, runner.lease).await?;
-        let (mut held, state) = load::load_run(runner, tenant, run, ThreadSource::Cache).await?;
+        let (mut held, state) = runner.load_run(tenant, run, ThreadSource::Cache).await?;
         held.fence = Some(lease.fence);
         let events: Arc<dyn EventWriter> = runner.store.events(tenant, run, held.fence).into();
         held.events = Some(Arc::clone(&events));
+        let (run, listener) = (run.0.clone(), runner.listener.clone());
+        let emitter = EventEmitter { run, events, listener };
         let is_first = lease.fence.0.get() == 1;
         let (work, todo) = (RunTasks::default(), VecDeque::new());
-        Ok(Self { held, state, events, work, todo, is_first, found })
+        Ok(Self { held, state, emitter, work, todo, is_first, found })
     }
 
     /// Releases the run. A step that was not stored is discarded.
     async fn release(mut self) {
         self.work.stop().await;
-        drop(self.events.flush().await);
+        drop(self.emitter.events.flush().await);
         let LeasedRun { runner, tenant, run, fence, .. } = &self.held;
-        let (runner, tenant, run, fence) = (runner.clone(), tenant.clone(), run.clone(), *fence);
+        let (store, tenant, run) = (Arc::clone(&runner.store), tenant.clone(), run.clone());
+        let fence = *fence;
         self.held.remember(self.state);
         if let Some(fence) = fence {
-            drop(runner.store.release(&tenant, &run, fence).await);
+            drop(store.release(&tenant, &run, fence).await);
         }
     }
 
     /// Runs the loop until nothing is left to do.
-    async fn run(&mut self) -> Result<RunStatus, RunError> {
+    async fn run(&mut self) -> RunResult<RunStatus> {
         self.expire_requests().await?;
         self.drain_inbox().await?;
-        let phase = self.state.progress.phase.clone();
-        match phase {
+        match self.state.progress.phase {
             // The run was never driven, so no call has started.
             Phase::Asking { purpose } if self.is_first => {
                 self.todo.push_back(Action::Call(purpose));
@@ -203,11 +206,11 @@ impl Driver {
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting | Phase::Ended { .. } => {}
         }
-        let (runner, tenant, run) =
-            (self.held.runner.clone(), self.held.tenant.clone(), self.held.run.clone());
+        let LeasedRun { runner, tenant, run, .. } = &self.held;
+        let (runner, tenant, run) = (runner.clone(), tenant.clone(), run.clone());
         let every = runner.lease / 3;
         let mut renewal = interval_at(Instant::now() + every, every);
-        let letters = inbox(&run);
+        let inbox = inbox(&run);
         loop {
             while let Some(action) = self.todo.pop_front() {
                 self.perform(action).await?;
@@ -223,8 +226,8 @@ impl Driver {
                         self.apply_or_ignore(what).await?;
                     }
                 }
-                word = runner.store.wait(&tenant, &letters, heard) => {
-                    word?;
+                waited = runner.store.wait(&tenant, &inbox, heard) => {
+                    waited?;
                     self.drain_inbox().await?;
                 }
                 () = sleep(left.unwrap_or_default()), if left.is_some() => {
@@ -250,7 +253,7 @@ impl Driver {
     }
 
     /// Applies an input: makes the step, stores it and queues its actions. A refusal is ignored.
-    async fn apply_or_ignore(&mut self, what: RunInput) -> Result<(), RunError> {
+    async fn apply_or_ignore(&mut self, what: RunInput) -> RunResult<()> {
         match self.apply(what).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
             applied => applied,
@@ -258,7 +261,7 @@ impl Driver {
     }
 
     /// Applies an input and returns a refusal to the sender.
-    async fn apply(&mut self, what: RunInput) -> Result<(), RunError> {
+    async fn apply(&mut self, what: RunInput) -> RunResult<()> {
         let at = self.held.runner.clock.now();
         let placeholder = self.state.placeholder();
         let state = std::mem::replace(&mut self.state, placeholder);
@@ -275,11 +278,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Applies a command.
-    async fn handle_command(&mut self, word: RunCommand) -> Result<(), RunError> {
-        let what = word.into_input(&*self.held.runner.models)?;
-        if let (RunInput::Switched { model, .. }, Some(part)) = (&what, self.state.current_agent())
-        {
+    async fn handle_command(&mut self, command: RunCommand) -> RunResult<()> {
+        let what = command.into_input(&*self.held.runner.models)?;
+        let part = self.state.current_agent();
+        if let (RunInput::Switched { model, .. }, Some(part)) = (&what, part) {
             let priced = self.held.runner.check_price(&part.config, model);
             priced.map_err(|error| Refusal::invalid(error.to_string()))?;
         }
@@ -287,50 +289,47 @@ impl Driver {
     }
 
     /// Handles each command of the inbox once.
-    async fn drain_inbox(&mut self) -> Result<(), RunError> {
+    async fn drain_inbox(&mut self) -> RunResult<()> {
         let LeasedRun { runner, tenant, run, .. } = &self.held;
-        let (store, tenant, letters) = (Arc::clone(&runner.store), tenant.clone(), inbox(run));
+        let (store, tenant, inbox) = (Arc::clone(&runner.store), tenant.clone(), inbox(run));
         loop {
-            let words = store.read(&tenant, &letters, self.state.progress.heard, 64).await?;
-            if words.is_empty() {
+            let records = store.read(&tenant, &inbox, self.state.progress.heard, 64).await?;
+            if records.is_empty() {
                 return Ok(());
             }
-            for record in words {
+            for record in records {
                 self.state.progress.heard = record.seq;
-                let word = record.content.bytes().filter(|_| &*record.kind == inbox::WORD);
-                let Some(word) = word.and_then(RunCommand::parse) else { continue };
-                match self.handle_command(word).await {
-                    Ok(()) => {}
+                let command = record.content.bytes().filter(|_| &*record.kind == inbox::COMMAND);
+                let Some(command) = command.and_then(RunCommand::parse) else { continue };
+                match self.handle_command(command).await {
                     Err(RunError::Refused(refusal)) => {
                         let event = inbox::refused(record.seq, &refusal);
                         let report = Action::Tell(RunEvent::Unknown(event));
                         self.held.keep(&mut self.state, vec![report]).await?;
                     }
-                    Err(error) => return Err(error),
+                    handled => handled?,
                 }
             }
         }
     }
 
-    /// Resolves requests that expired.
-    async fn expire_requests(&mut self) -> Result<(), RunError> {
+    async fn expire_requests(&mut self) -> RunResult<()> {
         let LeasedRun { runner, tenant, run, .. } = &self.held;
         let pending = runner.store.pending(tenant, Some(run)).await?;
-        for pending in
-            pending.into_iter().filter(|pending| pending.status == PendingStatus::Expired)
-        {
+        let expired = pending.into_iter().filter(|one| one.status == PendingStatus::Expired);
+        for id in expired.map(|one| one.id) {
             let mut calls = self.state.progress.calls.iter();
-            if calls.any(|call| call.stage.pending() == Some(&pending.id)) {
-                self.apply_or_ignore(RunInput::Expired(pending.id)).await?;
+            if calls.any(|call| call.stage.pending() == Some(&id)) {
+                self.apply_or_ignore(RunInput::Expired(id)).await?;
             }
         }
         Ok(())
     }
 
-    async fn perform(&mut self, action: Action) -> Result<(), RunError> {
+    async fn perform(&mut self, action: Action) -> RunResult<()> {
         match action {
             Action::Call(purpose) => match self.model_call(purpose) {
-                Ok((model_call, call)) => self.work.ask(model_call, call),
+                Ok((model_call, call)) => self.work.call_model(model_call, call),
                 Err(error) => {
                     let what = RunInput::Failed { purpose, error, streamed: false };
                     self.apply_or_ignore(what).await?;
@@ -338,27 +337,17 @@ impl Driver {
             },
             Action::Begin(calls) => self.apply_or_ignore(RunInput::ToolsBegan(calls)).await?,
             Action::Run(tool) => self.run_tool(tool),
-            // The commit already contains these.
-            Action::Keep(_)
-            | Action::Change(_)
-            | Action::Tell(_)
-            | Action::Ask(_)
-            | Action::Take(_)
-            | Action::Stand(_)
-            | Action::Rest
-            | Action::Refuse(_) => {}
+            // The commit already contains all other actions.
+            _ => {}
         }
         Ok(())
     }
 
-    fn model_call(
-        &self,
-        purpose: crate::progress::Purpose,
-    ) -> Result<(ModelCall, Call), throughline_core::ModelError> {
+    fn model_call(&self, purpose: Purpose) -> Result<(ModelCall, Call), ModelError> {
         let runner = &self.held.runner;
         let part = self.state.current_agent();
         let summary = part.and_then(|part| part.config.context.model.clone());
-        let summary = summary.filter(|_| purpose == crate::progress::Purpose::Summary);
+        let summary = summary.filter(|_| purpose == Purpose::Summary);
         let name = summary.unwrap_or_else(|| self.state.model());
         let model = runner.models.model(&name)?;
         let secret = runner.thread_secret(&self.held.thread);
@@ -368,15 +357,11 @@ impl Driver {
             name,
             purpose,
             turn: self.state.progress.turn,
-            run: self.state.progress.run.clone(),
             ids: self.state.progress.ids,
             agent: self.state.progress.agent.clone(),
             holds: part.is_some_and(|part| part.output.is_some()),
-            events: Arc::clone(&self.events),
-            listener: runner.listener.clone(),
-            costs: runner.costs.clone(),
-            clock: Arc::clone(&runner.clock),
-            permit: runner.permit.clone(),
+            emitter: self.emitter.clone(),
+            runner: runner.clone(),
         };
         Ok((model_call, call))
     }
@@ -385,24 +370,16 @@ impl Driver {
         let LeasedRun { runner, tenant, thread, .. } = &self.held;
         if &*run.tool == GET_TOOL_RESPONSE {
             let number = self.state.archive_id(&run.args).unwrap_or_default();
-            let (store, tenant, thread) =
-                (Arc::clone(&runner.store), tenant.clone(), thread.clone());
-            self.work.answer(run.call, read_archived(store, tenant, thread, number));
-            return;
+            let store = Arc::clone(&runner.store);
+            let answer = read_archived(store, tenant.clone(), thread.clone(), number);
+            return self.work.answer(run.call, answer);
         }
-        let given =
-            runner.tools.get(&run.tool).filter(|_| self.state.cast.tool(&run.tool).is_some());
-        let Some(tool) = given.cloned() else {
-            let answer =
-                ToolAnswer::error(format!("The tool {} is no longer available.", run.tool));
-            self.work.answer(run.call, ready(answer));
-            return;
+        let is_declared = self.state.cast.tool(&run.tool).is_some();
+        let tool = runner.tools.get(&run.tool).filter(|_| is_declared);
+        let Some(tool) = tool.cloned() else {
+            let error = format!("The tool {} is no longer available.", run.tool);
+            return self.work.answer(run.call, ready(ToolAnswer::error(error)));
         };
-        let emitter = ProgressEmitter {
-            run: self.held.run.0.clone(),
-            events: Arc::clone(&self.events),
-            listener: runner.listener.clone(),
-        };
-        self.work.run(tool, run, emitter);
+        self.work.run(tool, run, self.emitter.clone());
     }
 }

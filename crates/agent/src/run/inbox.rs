@@ -4,7 +4,7 @@ use bytes::Bytes;
 use throughline_core::{
     Body, CallId, Item, ItemPosition, ModelRegistry, Role, ToolResult, restore_items, store_items,
 };
-use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_json::{self as json, Json, Name, Node, StringEnum as _, Tree};
 use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 
 use crate::action::{Refusal, RefusalKind};
@@ -12,7 +12,7 @@ use crate::input::{RunInput, ToolCompletion};
 use crate::tool::ToolAnswer;
 
 /// Kind of the record that contains a command.
-pub(crate) const WORD: &str = "word";
+pub(crate) const COMMAND: &str = "word";
 
 /// A command for the owner of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,50 +46,41 @@ impl RunCommand {
     }
 
     pub(crate) fn json(&self) -> Bytes {
-        let word = json::object(|out| match self {
-            RunCommand::Cancel(reason) => {
-                out.bool("cancel", true).maybe_string("reason", reason.as_deref());
-            }
-            RunCommand::Switch(model) => {
-                out.string("switch", model);
-            }
-            RunCommand::Decide(resolution) => {
-                out.raw("decide", &resolution.json());
-            }
-            RunCommand::Answer(resolution) => {
-                out.raw("answer", &resolution.json());
-            }
-            RunCommand::Return(ended) => {
-                out.array("return", |list| {
-                    for stored in
-                        store_items(&ended.iter().map(completion_item).collect::<Vec<_>>())
-                    {
-                        list.raw(&stored.json);
-                    }
-                });
-            }
+        let command = json::object(|out| {
+            match self {
+                RunCommand::Cancel(reason) => {
+                    out.bool("cancel", true).maybe_string("reason", reason.as_deref())
+                }
+                RunCommand::Switch(model) => out.string("switch", model),
+                RunCommand::Decide(resolution) => out.raw("decide", &resolution.json()),
+                RunCommand::Answer(resolution) => out.raw("answer", &resolution.json()),
+                RunCommand::Return(ended) => {
+                    let items: Vec<Item> = ended.iter().map(completion_item).collect();
+                    let stored = store_items(&items);
+                    out.raw("return", &json::array_of(stored.iter().map(|stored| &stored.json)))
+                }
+            };
         });
-        word.bytes().clone()
+        command.bytes().clone()
     }
 
     pub(crate) fn parse(bytes: &Bytes) -> Option<Self> {
         let tree = Tree::parse(bytes.clone()).ok()?;
         let root = tree.root();
-        if root.get("cancel").is_some() {
-            return Some(RunCommand::Cancel(root.name_of("reason")));
+        let (kind, value) = root.members().next()?;
+        match &*kind.text()? {
+            "cancel" => Some(RunCommand::Cancel(root.name_of("reason"))),
+            "switch" => value.name().map(RunCommand::Switch),
+            "decide" => ToolApprovalResolution::parse(&value.json()).ok().map(RunCommand::Decide),
+            "answer" => UserQuestionResolution::parse(&value.json()).ok().map(RunCommand::Answer),
+            "return" => {
+                let stored = value.elements().map(|item| Some(item.json().bytes().clone()));
+                let ended =
+                    restore_items(stored).ok()?.into_iter().filter_map(completion_from_item);
+                Some(RunCommand::Return(ended.collect()))
+            }
+            _ => None,
         }
-        if let Some(model) = root.name_of("switch") {
-            return Some(RunCommand::Switch(model));
-        }
-        if let Some(resolution) = root.get("decide").map(Node::json) {
-            return ToolApprovalResolution::parse(&resolution).ok().map(RunCommand::Decide);
-        }
-        if let Some(resolution) = root.get("answer").map(Node::json) {
-            return UserQuestionResolution::parse(&resolution).ok().map(RunCommand::Answer);
-        }
-        let stored = root.get("return")?.elements().map(|item| Some(item.json().bytes().clone()));
-        let items = restore_items(stored).ok()?;
-        Some(RunCommand::Return(items.into_iter().filter_map(completion_from_item).collect()))
     }
 }
 
@@ -121,10 +112,11 @@ pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
 /// Parses that event if it belongs to the command with this sequence number.
 pub(crate) fn parse_refusal(event: Node<'_>, seq: u64) -> Option<Refusal> {
     let is_it = event.get("word").and_then(Node::u64) == Some(seq);
-    if !is_it || !event.get("type").is_some_and(|kind| kind.is("refused")) {
+    if !is_it || !event.get("type")?.is("refused") {
         return None;
     }
-    let kind = event.text_of("kind").and_then(|word| RefusalKind::parse(&word));
+    let kinds = RefusalKind::ALL.iter().copied();
+    let kind = event.get("kind").and_then(|kind| kinds.into_iter().find(|k| kind.is(k.as_str())));
     let kind = kind.unwrap_or(RefusalKind::Conflict);
     Some(Refusal { kind, message: event.name_of("message").unwrap_or_default() })
 }

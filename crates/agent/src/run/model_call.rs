@@ -5,18 +5,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use jiff::Timestamp;
 use throughline_core::{
-    Call, CostEstimator, Delta, Disposition, ElisionReason, Event, EventWriter, Failure, ItemId,
-    Model, ModelError, ModelErrorKind, Reply, StopReason,
+    Body, Call, Delta, Disposition, ElisionReason, Event, Failure, Item, ItemId, Model, ModelError,
+    ModelErrorKind, Reply, StopReason,
 };
 use throughline_json::Name;
 use throughline_spec::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 
-use crate::input::{ModelAnswer, ReplayCounts, RunInput};
-use crate::permit::CallPermit;
+use crate::input::{ModelAnswer, RunInput};
 use crate::progress::Purpose;
-use crate::run::{Listener, notify_listener};
+use crate::run::replay::replay_event;
+use crate::run::{EventEmitter, Runner};
 use crate::window::is_peer_item;
 
 /// Everything that one model call needs.
@@ -26,33 +25,31 @@ pub(crate) struct ModelCall {
     pub(crate) name: Name,
     pub(crate) purpose: Purpose,
     pub(crate) turn: u64,
-    /// Id of the run. Together with its id counter this determines the ids of the answer's Items.
-    pub(crate) run: Name,
+    /// Id counter of the run. It determines the ids of the answer's Items.
     pub(crate) ids: u64,
     pub(crate) agent: Name,
     /// Whether text deltas are withheld until the answer is accepted.
     pub(crate) holds: bool,
-    pub(crate) events: Arc<dyn EventWriter>,
-    pub(crate) listener: Option<Arc<dyn Listener>>,
-    pub(crate) costs: Option<Arc<dyn CostEstimator>>,
-    pub(crate) clock: Arc<dyn throughline_core::Clock>,
-    /// Decides whether the call may be made.
-    pub(crate) permit: Option<Arc<dyn CallPermit>>,
+    pub(crate) emitter: EventEmitter,
+    pub(crate) runner: Runner,
 }
 
 impl ModelCall {
     /// Requests the permit, calls the model and returns the resulting input.
-    pub(crate) async fn ask(self, call: Call) -> RunInput {
-        if let Some(permit) = &self.permit
-            && let Err(denial) = permit.permit(&self.name, self.purpose).await
-        {
-            return RunInput::Denied { purpose: self.purpose, denial };
-        }
-        let began = self.clock.now();
-        let thoughts = ReplayCounts::thought_ids(&call.items);
-        let peers = call.items.iter().filter(|item| is_peer_item(item));
-        let peers: HashSet<ItemId> = peers.map(|item| item.id.clone()).collect();
+    pub(crate) async fn send(self, call: Call) -> RunInput {
         let purpose = self.purpose;
+        if let Some(permit) = &self.runner.permit
+            && let Err(denial) = permit.permit(&self.name, purpose).await
+        {
+            return RunInput::Denied { purpose, denial };
+        }
+        let began = self.runner.clock.now();
+        let ids = |is_wanted: fn(&Item) -> bool| -> HashSet<ItemId> {
+            let wanted = call.items.iter().filter(|item| is_wanted(item));
+            wanted.map(|item| item.id.clone()).collect()
+        };
+        let thoughts = ids(|item| matches!(item.body, Body::Thought(_)));
+        let peers = ids(is_peer_item);
         let response = match self.model.send(call).await {
             Ok(response) => response,
             Err(error) => return RunInput::Failed { purpose, error, streamed: false },
@@ -67,52 +64,38 @@ impl ModelCall {
                 }
             }
         }
-        let fates = ReplayCounts::from_fates(&fates, &thoughts);
+        let replay = replay_event(&fates, &thoughts, self.turn);
         let mut events = response.events;
         let mut streamed = false;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Ended(reply)) => {
-                    return self.answer_input(*reply, fates, streamed, began);
+        let error = loop {
+            match events.next().await {
+                Some(Ok(Event::Ended(reply))) => {
+                    let took = self.runner.clock.now().duration_since(began).as_millis();
+                    let (reply, took_ms) = (*reply, u64::try_from(took).unwrap_or(0));
+                    let streamed = streamed && reply.stop != StopReason::Tools;
+                    let cost = self.cost(&reply);
+                    let answer = ModelAnswer { purpose, reply, replay, streamed, cost, took_ms };
+                    return RunInput::Answered(Box::new(answer));
                 }
-                Ok(Event::Delta { index, delta }) => streamed |= self.emit(index, &delta).await,
-                Ok(Event::Failed(failure)) => {
-                    let error = model_error(&failure);
-                    return RunInput::Failed { purpose, error, streamed };
+                Some(Ok(Event::Delta { index, delta })) => {
+                    streamed |= self.emit(index, &delta).await;
                 }
-                Ok(_) => {}
-                Err(error) => return RunInput::Failed { purpose, error, streamed },
+                Some(Ok(Event::Failed(failure))) => break model_error(&failure),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error,
+                None => {
+                    let problem = "the response stream ended before the answer was complete";
+                    break ModelError::new(ModelErrorKind::Transient, problem);
+                }
             }
-        }
-        let problem = "the response stream ended before the answer was complete";
-        let error = ModelError::new(ModelErrorKind::Transient, problem);
+        };
         RunInput::Failed { purpose, error, streamed }
-    }
-
-    fn answer_input(
-        &self,
-        reply: Reply,
-        fates: ReplayCounts,
-        streamed: bool,
-        began: Timestamp,
-    ) -> RunInput {
-        let took = self.clock.now().duration_since(began).as_millis();
-        let cost = self.cost(&reply);
-        let streamed = streamed && reply.stop != StopReason::Tools;
-        RunInput::Answered(Box::new(ModelAnswer {
-            purpose: self.purpose,
-            reply,
-            fates,
-            streamed,
-            cost,
-            took_ms: u64::try_from(took).unwrap_or(0),
-        }))
     }
 
     /// Returns the cost of an answer. If a name maps to several models, the answering one has its
     /// own price.
     fn cost(&self, reply: &Reply) -> Option<f64> {
-        let costs = self.costs.as_ref()?;
+        let costs = self.runner.costs.as_ref()?;
         let (first, by) = (&self.model.target().origin, &reply.origin);
         let is_other = (&first.account, &first.asked) != (&by.account, &by.asked);
         let own = is_other.then(|| format!("{}/{}", by.account, by.asked));
@@ -126,7 +109,7 @@ impl ModelCall {
             return false;
         }
         let number = self.ids.saturating_add(1).saturating_add(index.into());
-        let id = Some(Name::from(format!("{}.i{number}", self.run)));
+        let id = Some(Name::from(format!("{}.i{number}", self.emitter.run)));
         let event = match delta {
             Delta::Text(text) if !self.holds => {
                 let mut event = StreamEvent::new(text.clone());
@@ -142,8 +125,7 @@ impl ModelCall {
             }
             Delta::Text(_) | Delta::Args(_) | Delta::ArgsAt { .. } => return false,
         };
-        notify_listener(self.listener.as_ref(), &self.run, &event);
-        self.events.push(event.json().bytes(), None).await;
+        self.emitter.emit(&event).await;
         matches!(delta, Delta::Text(_))
     }
 }

@@ -1,30 +1,30 @@
 //! Exports runs as snapshots and restores them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use throughline_core::{
-    Append, Batch, Item, LogId, LogOpening, NewRecord, Pack, PendingRequest, Tenant, kind,
-};
+use jiff::Timestamp;
+use throughline_core::{ErasureEpoch, Item, LogId, Tenant};
 use throughline_json::{self as json, Json, Name};
 use throughline_spec::{StateChange, ToolApprovalStatus, UserQuestionStatus};
 
-use crate::action::{Action, HumanRequestKind, Refusal};
+use crate::action::{HumanRequest, HumanRequestKind, Refusal};
 use crate::input::{Input, OpenCalls, RunInput};
 use crate::progress::{Progress, Stage};
 use crate::roster::{ResolvedRun, RunSpec};
-use crate::run::commit::item_records;
-use crate::run::load::{self, ThreadSource};
-use crate::run::{RUN, RunError, Runner, StartedRun, opening_appends};
+use crate::run::commit::{LeasedRun, LogCreation, StepEffects, item_records};
+use crate::run::load::{self, OpenThread, ThreadSource};
+use crate::run::{RunResult, Runner, StartedRun};
 use crate::snapshot::{Snapshot, strip_runtime};
 use crate::state::State;
-use crate::step::step;
+use crate::step::{expiry, step};
 use crate::tool::ToolSpec;
 use crate::window::Window;
 
 impl Runner {
     /// Exports a run so that it can continue elsewhere.
-    pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> Result<Snapshot, RunError> {
-        let (held, state) = load::load_run(self, tenant, run, ThreadSource::Store).await?;
+    pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> RunResult<Snapshot> {
+        let (held, state) = self.load_run(tenant, run, ThreadSource::Store).await?;
         let mut archived = Vec::new();
         for execution in state.smart.tool_history_archived.iter().flatten() {
             let Some(name) = &execution.archive_id else { continue };
@@ -40,13 +40,14 @@ impl Runner {
     ///
     /// The document is untrusted input. Tools come from this runner, limited to those that the
     /// document names. Approvals are not carried over: every open call is decided again.
-    pub async fn restore(
-        &self,
-        tenant: &Tenant,
-        snapshot: Snapshot,
-    ) -> Result<StartedRun, RunError> {
-        let (names, open_calls) = (RestoredIds::KeepIfFree, OpenCalls::ByRules);
-        self.restore_under(tenant, snapshot, names, open_calls).await
+    pub async fn restore(&self, tenant: &Tenant, snapshot: Snapshot) -> RunResult<StartedRun> {
+        let (thread, run) = (LogId(snapshot.thread.clone()), LogId(snapshot.progress.run.clone()));
+        let may_keep = is_generated_id(&thread.0, "thread_")
+            && is_generated_id(&run.0, "run_")
+            && self.store.log(tenant, &thread).await?.is_none()
+            && self.store.log(tenant, &run).await?.is_none();
+        let ids = may_keep.then_some((thread, run));
+        self.restore_under(tenant, snapshot, ids, OpenCalls::ByRules).await
     }
 
     /// Restores a run from a snapshot under new ids, for documents whose sender may not choose ids.
@@ -57,79 +58,53 @@ impl Runner {
         tenant: &Tenant,
         snapshot: Snapshot,
         open_calls: OpenCalls,
-    ) -> Result<StartedRun, RunError> {
-        self.restore_under(tenant, snapshot, RestoredIds::New, open_calls).await
+    ) -> RunResult<StartedRun> {
+        self.restore_under(tenant, snapshot, None, open_calls).await
     }
 
+    /// Restores a run under the ids of its Thread and itself, or under new ones.
     async fn restore_under(
         &self,
         tenant: &Tenant,
         snapshot: Snapshot,
-        names: RestoredIds,
+        ids: Option<(LogId, LogId)>,
         open_calls: OpenCalls,
-    ) -> Result<StartedRun, RunError> {
-        let Snapshot { mut smart, items, archived, mut casting, mut progress, thread } = snapshot;
+    ) -> RunResult<StartedRun> {
+        let Snapshot { mut smart, items, archived, mut casting, mut progress, .. } = snapshot;
         strip_runtime(&mut smart);
         casting.tools = self.tool_specs(&casting)?;
         let cast = self.resolve(casting)?;
         self.check_costs(&cast)?;
         check_consistency(&cast, &progress, &items)?;
-        let (thread, run) = self.choose_ids(tenant, thread, &progress.run, names).await?;
-        progress.run = run.0.clone();
-        (progress.heard, progress.from) = (0, 0);
+        let new_ids = || (LogId(self.ids.generate("thread")), LogId(self.ids.generate("run")));
+        let (thread, run) = ids.unwrap_or_else(new_ids);
+        (progress.run, progress.heard, progress.from) = (run.0.clone(), 0, 0);
         let window = Window::from_items(items.iter().map(|item| (0, item.clone())), &*self.counter);
         let state = State::resume(cast, smart, window, progress);
         let what = RunInput::Restored(open_calls);
-        let (state, actions) = step(state, Input { at: self.clock.now(), what });
-        let (mut added, mut pack) = (Vec::new(), Pack::default());
-        for action in actions {
-            match action {
-                Action::Keep(items) => added.extend(items),
-                Action::Tell(event) => pack.push(event.json().bytes()),
-                Action::Refuse(refusal) => return Err(refusal.into()),
-                // The whole state is written below, and the driver of the run decides the next step
-                // from it.
-                Action::Change(_)
-                | Action::Ask(_)
-                | Action::Take(_)
-                | Action::Stand(_)
-                | Action::Call(_)
-                | Action::Begin(_)
-                | Action::Run(_)
-                | Action::Rest => {}
-            }
-        }
-        let State { cast, mut smart, progress, .. } = state;
+        let at = self.clock.now();
+        let (mut state, actions) = step(state, Input { at, what });
+        let mut effects = StepEffects::new(actions)?;
         // The archived results come first, so the rest of the Thread starts after them.
-        for execution in smart.tool_history_archived.iter_mut().flatten() {
+        for execution in state.smart.tool_history_archived.iter_mut().flatten() {
             let mut names = archived.iter().map(|(name, _)| Some(name));
             let place = names.position(|name| name == execution.archive_id.as_ref());
             execution.archive_id = place.map(|place| Name::from((place + 1).to_string()));
         }
         let from = archived.len() as u64 + 1;
-        let ctx = smart.ctx.get_or_insert_default();
+        let ctx = state.smart.ctx.get_or_insert_default();
         ctx.push(("__contextFrom".into(), Json::from(from)));
         ctx.push(("__run".into(), json::string(&run.0)));
-        let kept = archived.into_iter().map(|(_, item)| item).chain(items).chain(added);
-        let kept: Vec<Item> = kept.collect();
-        let mut records = item_records(&thread, &kept);
-        records.push(state_change(&smart.json()).record());
-        let mut opened = Append::new(thread.clone()).opening(LogOpening::thread());
-        opened.records = records;
-        let [own, inbox] = opening_appends(&run, &thread);
-        let unwritable = |error: serde_json::Error| {
-            let problem = error.to_string().into();
-            RunError::Damaged { run: run.0.clone(), problem }
-        };
-        let casting = serde_json::to_vec(&cast.casting).map_err(unwritable)?;
-        let checkpoint = serde_json::to_vec(&progress).map_err(unwritable)?;
-        let mut own = own.record(NewRecord::new(RUN, casting)).status(progress.status().as_str());
-        own.records.extend((!pack.is_empty()).then(|| pack.record()));
-        own.records.push(NewRecord::new(kind::CHECKPOINT, checkpoint));
-        let mut batch = Batch::new(tenant.clone());
-        batch.appends = vec![opened, own, inbox];
-        batch.asks = pending_requests(&progress, &smart, &run, self.clock.now());
-        self.store.commit(batch).await?;
+        let kept = archived.into_iter().map(|(_, item)| item).chain(items).chain(effects.items);
+        let mut records = item_records(&thread, &kept.collect::<Vec<Item>>());
+        records.push(state_change(&state.smart.json()).record());
+        // The new Thread contains the whole state, and the store knows none of its requests.
+        (effects.items, effects.takes) = (Vec::new(), Vec::new());
+        (effects.status, effects.asks) = (Some(state.status()), pending_requests(&state, at));
+        let opened = OpenThread::new(thread.clone(), ErasureEpoch::default());
+        let (mut held, _) = LeasedRun::new(self, tenant.clone(), run.clone(), opened);
+        held.opening = Some(LogCreation::new(&state.cast, true, Vec::new())?);
+        self.store.commit(held.batch(&state, &effects, records)?).await?;
         Ok(StartedRun { run, thread, repeated: false })
     }
 
@@ -146,35 +121,6 @@ impl Runner {
         });
         given.collect()
     }
-
-    async fn choose_ids(
-        &self,
-        tenant: &Tenant,
-        thread: Name,
-        run: &Name,
-        names: RestoredIds,
-    ) -> Result<(LogId, LogId), RunError> {
-        let (named_thread, named_run) = (LogId(thread), LogId(run.clone()));
-        let may_keep = names == RestoredIds::KeepIfFree
-            && is_generated_id(&named_thread.0, "thread_")
-            && is_generated_id(&named_run.0, "run_")
-            && self.store.log(tenant, &named_thread).await?.is_none()
-            && self.store.log(tenant, &named_run).await?.is_none();
-        Ok(if may_keep {
-            (named_thread, named_run)
-        } else {
-            (LogId(self.ids.generate("thread")), LogId(self.ids.generate("run")))
-        })
-    }
-}
-
-/// Policy for the ids of a restored run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RestoredIds {
-    /// Keep the ids if they are valid and free.
-    KeepIfFree,
-    /// Generate new ids.
-    New,
 }
 
 /// Returns whether an id is the prefix and 1 to 64 lower-case letters or digits, as generated ids
@@ -195,9 +141,9 @@ fn check_consistency(
     progress: &Progress,
     items: &[Item],
 ) -> Result<(), Refusal> {
+    let invalid = |problem: String| Err(Refusal::invalid(format!("progress.{problem}")));
     if cast.agent(&progress.agent).is_none() {
-        let problem = format!("progress.agent: {} is not a declared agent", progress.agent);
-        return Err(Refusal::invalid(problem));
+        return invalid(format!("agent: {} is not a declared agent", progress.agent));
     }
     let counts = [
         ("ids", progress.ids),
@@ -208,22 +154,20 @@ fn check_consistency(
         ("reflected.toolTurns", progress.reflected.tool_turns),
     ];
     if let Some((name, count)) = counts.into_iter().find(|(_, count)| *count > MAX_COUNT) {
-        return Err(Refusal::invalid(format!("progress.{name}: {count} is out of range")));
+        return invalid(format!("{name}: {count} is out of range"));
     }
     if !progress.spent.cost_usd.is_finite() || progress.spent.cost_usd < 0.0 {
-        return Err(Refusal::invalid("progress.spent.costUsd: must be an amount of dollars"));
+        return invalid("spent.costUsd: must be an amount of dollars".to_owned());
     }
-    let called: HashSet<&Name> =
-        items.iter().filter_map(Item::call).map(|call| &call.id.0).collect();
+    let calls = items.iter().filter_map(Item::call);
+    let called: HashSet<&Name> = calls.map(|call| &call.id.0).collect();
     let mut seen = HashSet::new();
-    for open in &progress.calls {
-        if !called.contains(&open.id) {
-            let problem = format!("progress.calls: no item contains the tool call {}", open.id);
-            return Err(Refusal::invalid(problem));
+    for id in progress.calls.iter().map(|open| &open.id) {
+        if !called.contains(id) {
+            return invalid(format!("calls: no item contains the tool call {id}"));
         }
-        if !seen.insert(&open.id) {
-            let problem = format!("progress.calls: the call {} is listed twice", open.id);
-            return Err(Refusal::invalid(problem));
+        if !seen.insert(id) {
+            return invalid(format!("calls: the call {id} is listed twice"));
         }
     }
     Ok(())
@@ -241,41 +185,30 @@ fn state_change(smart: &Json) -> StateChange {
     change
 }
 
-/// Lists the pending requests that the restored run must register.
-fn pending_requests(
-    progress: &Progress,
-    smart: &throughline_spec::SmartState,
-    run: &LogId,
-    now: jiff::Timestamp,
-) -> Vec<PendingRequest> {
-    let expires = |metadata: &Option<Vec<(Name, Json)>>| {
-        let at = metadata.iter().flatten().find(|(name, _)| &**name == "expiresAt");
-        let at: jiff::Timestamp = at.and_then(|(_, at)| at.tree().root().text()?.parse().ok())?;
-        Some(std::time::Duration::try_from(at.duration_since(now)).unwrap_or_default())
+/// Lists the requests that the open calls of a restored run wait for.
+fn pending_requests(state: &State, now: Timestamp) -> Vec<HumanRequest> {
+    let left = |metadata: &Option<Vec<(Name, Json)>>| {
+        let left = expiry(metadata.as_deref())?.duration_since(now);
+        Some(Duration::try_from(left).unwrap_or_default())
     };
-    let request = |id: &Name, kind: HumanRequestKind, expires_in| PendingRequest {
-        id: id.clone(),
-        kind: kind.as_str().into(),
-        log: run.clone(),
-        expires_in,
-    };
-    let open = progress.calls.iter().filter_map(|call| match &call.stage {
-        Stage::Approval { id, .. } => {
-            let mut entries = smart.pending_approvals.iter().flatten();
-            let entry = entries
-                .find(|entry| entry.id == *id && entry.status == ToolApprovalStatus::Pending);
-            let expires_in = entry.and_then(|entry| expires(&entry.metadata));
-            Some(request(id, HumanRequestKind::Approval, expires_in))
-        }
-        Stage::Question { id } => {
-            let mut entries = smart.pending_user_questions.iter().flatten();
-            let entry = entries
-                .find(|entry| entry.id == *id && entry.status == UserQuestionStatus::Pending);
-            let expires_in = entry.and_then(|entry| expires(&entry.metadata));
-            Some(request(id, HumanRequestKind::Question, expires_in))
-        }
-        Stage::Client { id } => Some(request(id, HumanRequestKind::Client, None)),
-        Stage::Queued | Stage::Begun | Stage::Done => None,
+    let requests = state.progress.calls.iter().filter_map(|call| {
+        let (id, kind, expires_in) = match &call.stage {
+            Stage::Approval { id, .. } => {
+                let mut open = state.smart.pending_approvals.iter().flatten();
+                let open = open
+                    .find(|entry| entry.id == *id && entry.status == ToolApprovalStatus::Pending);
+                (id, HumanRequestKind::Approval, open.and_then(|entry| left(&entry.metadata)))
+            }
+            Stage::Question { id } => {
+                let mut open = state.smart.pending_user_questions.iter().flatten();
+                let open = open
+                    .find(|entry| entry.id == *id && entry.status == UserQuestionStatus::Pending);
+                (id, HumanRequestKind::Question, open.and_then(|entry| left(&entry.metadata)))
+            }
+            Stage::Client { id } => (id, HumanRequestKind::Client, None),
+            Stage::Queued | Stage::Begun | Stage::Done => return None,
+        };
+        Some(HumanRequest { id: id.clone(), kind, expires_in })
     });
-    open.collect()
+    requests.collect()
 }

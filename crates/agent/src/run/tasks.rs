@@ -3,58 +3,44 @@
 //! Each runs as its own task. A panic affects only that task: the run receives a failure for the
 //! same call.
 
-use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use throughline_core::{Call, EventWriter, LogId, ModelError, ModelErrorKind, Store, Tenant};
+use futures_util::FutureExt as _;
+use throughline_core::{Call, LogId, ModelError, ModelErrorKind, Store, Tenant};
 use throughline_json::{self as json, Name};
 use throughline_spec::{RunEvent, ToolCallEvent, ToolCallPhase};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::{Id, JoinSet};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::action::ToolRun;
 use crate::input::{RunInput, ToolCompletion};
-use crate::progress::Purpose;
 use crate::run::model_call::ModelCall;
-use crate::run::{Listener, load, notify_listener};
+use crate::run::{EventEmitter, load};
 use crate::tool::{Tool, ToolAnswer, ToolContext};
 use crate::window::readable_text;
 
 /// Running tasks of a run.
 #[derive(Default)]
-pub(crate) struct RunTasks {
-    tasks: JoinSet<RunInput>,
-    /// Call that each task belongs to.
-    about: HashMap<Id, TaskKind>,
-}
-
-/// Call that a task belongs to.
-enum TaskKind {
-    Question(Purpose),
-    Tool {
-        call: Name,
-        /// Whether the tool can safely run twice.
-        idempotent: bool,
-    },
-}
+pub(crate) struct RunTasks(JoinSet<RunInput>);
 
 impl RunTasks {
     pub(crate) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.0.is_empty()
     }
 
-    /// Spawns a model call.
-    pub(crate) fn ask(&mut self, question: ModelCall, call: Call) {
-        let purpose = question.purpose;
-        self.spawn(TaskKind::Question(purpose), question.ask(call));
+    pub(crate) fn call_model(&mut self, model_call: ModelCall, call: Call) {
+        let problem = "the task that called the model stopped unexpectedly";
+        let error = ModelError::new(ModelErrorKind::Other, problem);
+        let failure = RunInput::Failed { purpose: model_call.purpose, error, streamed: false };
+        self.spawn(model_call.send(call), failure);
     }
 
-    /// Spawns a tool call.
-    pub(crate) fn run(&mut self, tool: Arc<dyn Tool>, run: ToolRun, emitter: ProgressEmitter) {
-        let about = TaskKind::Tool { call: run.call.clone(), idempotent: tool.spec().idempotent };
-        self.spawn(about, run_tool(tool, run, emitter));
+    pub(crate) fn run(&mut self, tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) {
+        let failure = tool_failure(run.call.clone(), tool.spec().idempotent);
+        self.spawn(run_tool(tool, run, emitter), failure);
     }
 
     /// Spawns a task that answers a tool call without a tool.
@@ -63,74 +49,41 @@ impl RunTasks {
         call: Name,
         answer: impl Future<Output = ToolAnswer> + Send + 'static,
     ) {
-        let about = TaskKind::Tool { call: call.clone(), idempotent: true };
-        self.spawn(about, async move {
-            RunInput::ToolEnded(ToolCompletion { call, answer: answer.await })
-        });
+        let failure = tool_failure(call.clone(), true);
+        let task = async { RunInput::ToolEnded(ToolCompletion { call, answer: answer.await }) };
+        self.spawn(task, failure);
     }
 
-    fn spawn(&mut self, about: TaskKind, task: impl Future<Output = RunInput> + Send + 'static) {
-        let task = self.tasks.spawn(task);
-        self.about.insert(task.id(), about);
+    /// Spawns a task that returns `failure` if it panics.
+    fn spawn(&mut self, task: impl Future<Output = RunInput> + Send + 'static, failure: RunInput) {
+        let task = AssertUnwindSafe(task).catch_unwind();
+        self.0.spawn(async { task.await.unwrap_or(failure) });
     }
 
     /// Waits for the next task and returns its result; `None` if no task is running.
     pub(crate) async fn next(&mut self) -> Option<RunInput> {
-        loop {
-            match self.tasks.join_next_with_id().await? {
-                Ok((id, what)) => {
-                    self.about.remove(&id);
-                    return Some(what);
-                }
-                Err(error) => {
-                    if let Some(about) = self.about.remove(&error.id()) {
-                        return Some(about.into_failure());
-                    }
-                }
-            }
-        }
+        self.0.join_next().await?.ok()
     }
 
-    /// Aborts all tasks.
     pub(crate) async fn stop(&mut self) {
-        self.tasks.shutdown().await;
-        self.about.clear();
+        self.0.shutdown().await;
     }
 }
 
-impl TaskKind {
-    /// Returns the input that represents a panicked task.
-    fn into_failure(self) -> RunInput {
-        match self {
-            TaskKind::Question(purpose) => {
-                let error = ModelError::new(
-                    ModelErrorKind::Other,
-                    "the task that called the model stopped unexpectedly",
-                );
-                RunInput::Failed { purpose, error, streamed: false }
-            }
-            TaskKind::Tool { call, idempotent } => {
-                let answer = if idempotent {
-                    ToolAnswer::error("The tool stopped unexpectedly.")
-                } else {
-                    let words = "The tool stopped unexpectedly. Whether it took effect is unknown.";
-                    ToolAnswer::unknown(words)
-                };
-                RunInput::ToolEnded(ToolCompletion { call, answer })
-            }
-        }
-    }
+/// Returns the input for a tool that panicked.
+fn tool_failure(call: Name, idempotent: bool) -> RunInput {
+    let problem = "The tool stopped unexpectedly.";
+    let answer = if idempotent {
+        ToolAnswer::error(problem)
+    } else {
+        ToolAnswer::unknown(format!("{problem} Whether it took effect is unknown."))
+    };
+    RunInput::ToolEnded(ToolCompletion { call, answer })
 }
 
-/// Destination of the progress events of a tool.
-pub(crate) struct ProgressEmitter {
-    pub(crate) run: Name,
-    pub(crate) events: Arc<dyn EventWriter>,
-    pub(crate) listener: Option<Arc<dyn Listener>>,
-}
-
-async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: ProgressEmitter) -> RunInput {
-    let (texts, received) = unbounded_channel();
+/// Runs a tool and emits its progress, all of it before the result.
+async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> RunInput {
+    let (texts, mut received) = unbounded_channel::<String>();
     let about = ToolContext {
         run: emitter.run.clone(),
         call: run.call.clone(),
@@ -142,47 +95,28 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: ProgressEmitter) -
         let Some(limit) = run.timeout else { return work.await };
         // A tool that exceeds its timeout is aborted, so its effect is unknown.
         timeout(limit, work).await.unwrap_or_else(|_| {
-            let words = format!(
-                "The tool took more than {} ms and was stopped. Whether it took effect is unknown.",
-                limit.as_millis()
-            );
-            ToolAnswer::unknown(words)
+            let took = format!("The tool took more than {} ms and was stopped.", limit.as_millis());
+            ToolAnswer::unknown(format!("{took} Whether it took effect is unknown."))
         })
     };
-    let answer = emitter.run_with_progress(work, &run, received).await;
-    RunInput::ToolEnded(ToolCompletion { call: run.call, answer })
-}
-
-impl ProgressEmitter {
-    /// Emits the progress of a tool while it runs, all of it before the result.
-    async fn run_with_progress(
-        self,
-        work: impl Future<Output = ToolAnswer>,
-        run: &ToolRun,
-        mut received: UnboundedReceiver<String>,
-    ) -> ToolAnswer {
-        let mut work = pin!(work);
-        let answer = loop {
-            tokio::select! {
-                biased;
-                Some(text) = received.recv() => self.emit(run, &text).await,
-                answer = &mut work => break answer,
-            }
-        };
-        while let Ok(text) = received.try_recv() {
-            self.emit(run, &text).await;
-        }
-        answer
-    }
-
-    async fn emit(&self, run: &ToolRun, text: &str) {
+    let emit = async |text: String| {
         let mut event = ToolCallEvent::new(ToolCallPhase::Progress, run.tool.clone());
         event.id = Some(run.call.clone());
-        event.result = Some(json::string(text));
-        let event = RunEvent::ToolCall(event);
-        notify_listener(self.listener.as_ref(), &self.run, &event);
-        self.events.push(event.json().bytes(), None).await;
+        event.result = Some(json::string(&text));
+        emitter.emit(&RunEvent::ToolCall(event)).await;
+    };
+    let mut work = pin!(work);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            Some(text) = received.recv() => emit(text).await,
+            answer = &mut work => break answer,
+        }
+    };
+    while let Ok(text) = received.try_recv() {
+        emit(text).await;
     }
+    RunInput::ToolEnded(ToolCompletion { call: run.call.clone(), answer })
 }
 
 /// Reads a tool result that a summary covers; `number` is its sequence number in the Thread.

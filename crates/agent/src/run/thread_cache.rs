@@ -15,7 +15,7 @@ const MOST: usize = 256;
 /// Approximate maximum size of all entries, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// LRU cache of Threads.
+/// Keeps the most recently used Threads of all tenants.
 #[derive(Clone, Default)]
 pub(crate) struct ThreadCache(Arc<Mutex<CacheContents>>);
 
@@ -49,7 +49,7 @@ impl ThreadCache {
         (is_current && is_sound && Arc::ptr_eq(&counted_by, counter)).then_some(thread)
     }
 
-    /// Caches a Thread.
+    /// Adds a Thread and evicts the least recently used ones above the limits.
     pub(crate) fn put(&self, tenant: Tenant, thread: OpenThread, counter: Arc<dyn TokenCounter>) {
         let bytes = thread.bytes();
         drop(self.remove(&tenant, &thread.log));

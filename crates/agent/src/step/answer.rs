@@ -4,45 +4,36 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Item, ItemId, ItemPosition, ModelErrorKind, Reply, Seal, StopReason, ThoughtKind,
+    Body, Item, ItemId, ItemPosition, ModelErrorKind, Reply, Role, Seal, StopReason, ThoughtKind,
     ToolCall, Usage,
 };
 use throughline_json::{self as json, Json, Name, Number};
 use throughline_spec::{
-    FinalAnswerEvent, MemoryFact, MessageEvent, ReflectionUsage, ReplayEvent, RunEvent,
-    SummarizationEvent, SummaryRecord, ThoughtEvent, ThoughtPhase, TurnEvent, TurnPhase,
-    UsageEvent,
+    FinalAnswerEvent, MemoryFact, ReflectionUsage, RunEvent, SummarizationEvent, SummaryRecord,
+    ThoughtEvent, ThoughtPhase, TurnEvent, TurnPhase, UsageEvent,
 };
 
-use crate::action::Refusal;
+use crate::action::{Action, Refusal};
 use crate::compact;
-use crate::input::{FateCounts, ModelAnswer, ReplayCounts};
-use crate::progress::{OpenCall, Phase, Purpose, RunStatus, Stage};
-use crate::roster::schema_violations;
-use crate::step::retry::InvalidAnswer;
+use crate::input::ModelAnswer;
+use crate::progress::{OpenCall, Phase, Purpose, RunStatus, Stage, UsageTotals};
+use crate::roster::check_schema;
 use crate::step::{Step, StepResult};
-use crate::tool::ToolAnswer;
 
 impl Step {
     /// Handles a complete answer.
-    pub(super) fn on_model_answered(&mut self, heard: ModelAnswer) -> StepResult {
-        self.check_calling(heard.purpose)?;
-        self.add_usage(&heard);
-        if heard.reply.stop == StopReason::Cut {
+    pub(super) fn on_model_answered(&mut self, answer: ModelAnswer) -> StepResult {
+        self.check_calling(answer.purpose)?;
+        self.add_usage(&answer);
+        match answer.purpose {
             // A truncated answer is discarded as a whole.
-            self.apply_gate(
-                heard.purpose,
-                ModelErrorKind::Transient,
-                "the answer was truncated",
-                None,
-                heard.streamed,
-            );
-            return Ok(());
-        }
-        match heard.purpose {
-            Purpose::Turn | Purpose::Final => self.on_turn_answer(heard),
-            Purpose::Reflection => self.on_reflection(&heard),
-            Purpose::Summary => self.on_summary(&heard),
+            purpose if answer.reply.stop == StopReason::Cut => {
+                let (kind, problem) = (ModelErrorKind::Transient, "the answer was truncated");
+                self.apply_gate(purpose, kind, problem, None, answer.streamed);
+            }
+            Purpose::Turn | Purpose::Final => self.on_turn_answer(answer),
+            Purpose::Reflection => self.on_reflection(&answer),
+            Purpose::Summary => self.on_summary(&answer),
         }
         Ok(())
     }
@@ -52,49 +43,39 @@ impl Step {
             return Ok(());
         }
         let run = &self.state.progress.run;
-        Err(Refusal::conflict(format!(
-            "run {run} is not waiting for a model call of purpose {}",
-            purpose.as_str()
-        )))
+        let problem = format!("run {run} is not waiting for a model call of purpose {purpose}");
+        Err(Refusal::conflict(problem))
     }
 
     /// Adds the usage of an answer, and emits usage and replay events.
-    fn add_usage(&mut self, heard: &ModelAnswer) {
-        let usage = &heard.reply.usage;
-        self.state.progress.add_usage(&heard.reply.origin, usage, heard.cost);
-        let spent = self.state.progress.spent;
-        let total = Usage {
-            input: spent.input,
-            cached: spent.cached,
-            output: spent.output,
-            thought: spent.thought,
-            written: 0,
-        };
+    fn add_usage(&mut self, answer: &ModelAnswer) {
+        let usage = &answer.reply.usage;
+        self.state.progress.add_usage(&answer.reply.origin, usage, answer.cost);
+        let UsageTotals { input, cached, output, thought, cost_usd } = self.state.progress.spent;
+        let total = Usage { input, cached, output, thought, written: 0 };
         let event = UsageEvent {
-            model: Some(heard.reply.origin.answered.clone()),
-            asked: Some(heard.reply.origin.asked.clone()),
-            account: Some(heard.reply.origin.account.clone()),
-            purpose: (heard.purpose != Purpose::Turn).then(|| heard.purpose.as_str().into()),
+            model: Some(answer.reply.origin.answered.clone()),
+            asked: Some(answer.reply.origin.asked.clone()),
+            account: Some(answer.reply.origin.account.clone()),
+            purpose: (answer.purpose != Purpose::Turn).then(|| answer.purpose.as_str().into()),
             usage: Some(usage_record(usage)),
             total: Some(usage_record(&total)),
-            cost_usd: heard.cost.and_then(Number::from_f64),
-            total_cost_usd: heard.cost.and_then(|_| Number::from_f64(spent.cost_usd)),
+            cost_usd: answer.cost.and_then(Number::from_f64),
+            total_cost_usd: answer.cost.and_then(|_| Number::from_f64(cost_usd)),
             ..UsageEvent::default()
         };
         self.emit(RunEvent::Usage(Box::new(event)));
-        if heard.fates != ReplayCounts::default() {
-            let event = replay_event(&heard.fates, self.state.progress.turn);
-            self.emit(RunEvent::Replay(event));
-        }
+        self.actions
+            .extend(answer.replay.clone().map(|event| Action::Tell(RunEvent::Replay(event))));
     }
 
-    fn on_turn_answer(&mut self, heard: ModelAnswer) {
-        let ModelAnswer { purpose, reply, streamed, .. } = heard;
+    fn on_turn_answer(&mut self, answer: ModelAnswer) {
+        let ModelAnswer { purpose, reply, streamed, .. } = answer;
         let has_calls = reply.items.iter().any(|item| item.call().is_some());
         let is_last = !has_calls && reply.stop != StopReason::Paused;
-        if is_last && let Err((message, feedback)) = self.check_output(&text_of(&reply)) {
-            let misfit = Some(InvalidAnswer { reply, feedback });
-            return self.apply_gate(purpose, ModelErrorKind::Schema, &message, misfit, streamed);
+        if is_last && let Err(problem) = self.check_output(&text_of(&reply)) {
+            let kind = ModelErrorKind::Schema;
+            return self.apply_gate(purpose, kind, &problem, Some(reply), streamed);
         }
         self.accept_answer(purpose, reply);
     }
@@ -132,21 +113,13 @@ impl Step {
         self.end(RunStatus::Completed, reason);
     }
 
-    /// Checks the final answer against the output contract; the error contains the problem and the
-    /// feedback for the model.
-    fn check_output(&self, text: &str) -> Result<(), (String, String)> {
-        let Some(part) = self.state.current_agent() else { return Ok(()) };
-        let Some(schema) = &part.output else { return Ok(()) };
-        let failed = |problem: String| {
-            let told = format!("{} What was wrong: {problem}", crate::gate::FEEDBACK);
-            Err((problem, told))
-        };
-        let value = match serde_json::from_str::<serde_json::Value>(strip_code_fence(text)) {
-            Ok(value) => value,
-            Err(error) => return failed(format!("the answer is not JSON: {error}")),
-        };
-        let problems = schema_violations(schema, &value);
-        if problems.is_empty() { Ok(()) } else { failed(problems.join("; ")) }
+    /// Checks the final answer against the output contract.
+    fn check_output(&self, text: &str) -> Result<(), String> {
+        let schema = self.state.current_agent().and_then(|part| part.output.as_ref());
+        let Some(schema) = schema else { return Ok(()) };
+        let value = serde_json::from_str(strip_code_fence(text))
+            .map_err(|error| format!("the answer is not JSON: {error}"))?;
+        check_schema(schema, &value)
     }
 
     /// Assigns ids of this run, the next message number and this agent's identity to the Items of
@@ -162,10 +135,10 @@ impl Step {
         }
         let author = Arc::new(who.clone());
         for item in &mut items {
+            item.place.message = item.place.message.saturating_add(first);
             if !matches!(item.body, Body::Thought(_)) {
                 item.author = Some(Arc::clone(&author));
             }
-            item.place.message = item.place.message.saturating_add(first);
             match &mut item.body {
                 Body::Thought(thought) => {
                     thought.identity = who.clone();
@@ -177,13 +150,7 @@ impl Step {
                     }
                     self.state.calls.insert(call.id.0.clone());
                 }
-                Body::Text(_)
-                | Body::Media(_)
-                | Body::Result(_)
-                | Body::Hosted(_)
-                | Body::Compaction
-                | Body::Summary { .. }
-                | Body::Unknown => {}
+                _ => {}
             }
         }
         for seal in items.iter_mut().flat_map(|item| &mut item.seals) {
@@ -211,9 +178,7 @@ impl Step {
                     self.emit(RunEvent::Thought(event));
                 }
                 Body::Text(text) if !text.is_empty() => {
-                    let mut event = MessageEvent::new("assistant".into(), text.clone());
-                    event.id = Some(item.id.0.clone());
-                    self.emit(RunEvent::Message(event));
+                    self.emit_message("assistant", text, Some(&item.id));
                 }
                 _ => {}
             }
@@ -223,37 +188,32 @@ impl Step {
     /// Handles the tool calls of an answer in order.
     fn handle_tool_calls(&mut self, calls: &[ToolCall], purpose: Purpose) {
         self.state.progress.answers_at = self.state.window.next;
-        self.state.progress.calls = calls
-            .iter()
-            .map(|call| OpenCall {
-                id: call.id.0.clone(),
-                tool: call.name.clone(),
-                stage: Stage::Queued,
-                args: None,
-                began: None,
-            })
-            .collect();
+        let queued = |call: &ToolCall| {
+            let (id, tool) = (call.id.0.clone(), call.name.clone());
+            OpenCall { id, tool, stage: Stage::Queued, args: None, began: None }
+        };
+        self.state.progress.calls = calls.iter().map(queued).collect();
         if purpose == Purpose::Final {
             return self.reject_final_calls();
         }
         self.record_tools(calls);
         // A handoff runs last, because the current agent's rules apply to all calls of its answer.
-        let part = self.state.current_agent();
-        let is_handoff =
-            |call: &ToolCall| part.is_some_and(|part| part.handoff(&call.name).is_some());
-        let (handoffs, others): (Vec<usize>, Vec<usize>) =
-            (0..calls.len()).partition(|place| calls.get(*place).is_some_and(is_handoff));
-        for position in others.into_iter().chain(handoffs) {
+        let (handoffs, others): (Vec<_>, Vec<_>) =
+            calls.iter().enumerate().partition(|(_, call)| self.is_handoff(call));
+        for (position, _) in others.into_iter().chain(handoffs) {
             self.check_call(position);
         }
         self.continue_calls();
     }
 
+    pub(super) fn is_handoff(&self, call: &ToolCall) -> bool {
+        self.state.current_agent().is_some_and(|part| part.handoff(&call.name).is_some())
+    }
+
     /// Ends the run if the model calls tools although its final answer may not contain any.
     fn reject_final_calls(&mut self) {
         for position in 0..self.state.progress.calls.len() {
-            let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
-            self.skip(position, &answer);
+            self.skip(position);
         }
         self.state.progress.calls.clear();
         let limit = self.state.progress.breach.as_deref().unwrap_or("maxToolCalls");
@@ -261,8 +221,8 @@ impl Step {
         self.end(RunStatus::Failed, reason);
     }
 
-    fn on_summary(&mut self, heard: &ModelAnswer) {
-        let text = text_of(&heard.reply);
+    fn on_summary(&mut self, answer: &ModelAnswer) {
+        let text = text_of(&answer.reply);
         let Some(before) = compact::covered_end(&self.state).filter(|_| !text.trim().is_empty())
         else {
             return self.on_summary_failed();
@@ -273,18 +233,19 @@ impl Step {
         let covered = self.state.window.take_covered(before);
         self.store_facts(&summary.record);
         let words = compact::summary_text(&summary, &self.state, &covered);
-        let id = self.fresh_id("i");
-        let item = compact::summary_item(id, &words, &covered, self.state.window.summary.as_ref());
-        summary.record.extras.push(compact::covers(&item, covered.len()));
-        let behind = covered.iter().map(|kept| kept.seq).max().map_or(0, |last| last + 1);
-        let from = self.state.window.items.first().map_or(behind, |kept| kept.seq);
-        self.append_items(vec![item]);
+        let covers = compact::covered_range(&covered, self.state.window.summary.as_ref());
+        summary.record.extras.push(compact::covers_member(&covers, covered.len()));
+        let from = self.state.window.items.first().map_or(covers.end, |kept| kept.seq);
+        let place = covered.first().map_or(ItemPosition::default(), |kept| kept.item.place);
+        let body = Body::Summary { text: words.into(), covers };
+        let id = ItemId(self.fresh_id("i"));
+        self.append_items(vec![Item::new(id, place, Role::User, body)]);
         self.archive(&covered);
         let mut event = SummarizationEvent::new(summary.text.clone());
         event.messages_compressed = u64::try_from(covered.len()).ok();
-        event.input_tokens = Some(heard.reply.usage.input);
-        event.output_tokens = Some(heard.reply.usage.output);
-        event.duration_ms = Some(Number::from(heard.took_ms));
+        event.input_tokens = Some(answer.reply.usage.input);
+        event.output_tokens = Some(answer.reply.usage.output);
+        event.duration_ms = Some(Number::from(answer.took_ms));
         event.previous_summary = self.state.smart.summaries.iter().flatten().last().cloned();
         event.token_count_before = Some(tokens_before);
         event.token_count_after = Some(self.state.window.tokens());
@@ -324,41 +285,6 @@ impl Step {
     }
 }
 
-fn replay_event(fates: &ReplayCounts, turn: u64) -> ReplayEvent {
-    let FateCounts { kept, restored, reshaped, elided } = fates.thoughts;
-    let pairs = |pairs: &[(&str, u64)]| {
-        let some = pairs.iter().filter(|(_, count)| *count > 0);
-        some.map(|(word, count)| (Name::from(*word), Json::from(*count))).collect::<Vec<_>>()
-    };
-    let seals = fates.seals;
-    let seals = pairs(&[
-        ("kept", seals.kept),
-        ("restored", seals.restored),
-        ("reshaped", seals.reshaped),
-        ("elided", seals.elided),
-    ]);
-    let why: Vec<_> =
-        fates.why.iter().map(|(why, count)| (why.clone(), Json::from(*count))).collect();
-    let spans = json::array(|list| {
-        for span in &fates.spans {
-            list.array(|one| {
-                one.string(&span.first).string(&span.did).number(span.count);
-            });
-        }
-    });
-    ReplayEvent {
-        turn: Some(turn),
-        kept: Some(kept),
-        restored: (restored > 0).then_some(restored),
-        reshaped: (reshaped > 0).then_some(reshaped),
-        elided: (elided > 0).then_some(elided),
-        why: (!why.is_empty()).then_some(why),
-        seals: (!seals.is_empty()).then_some(seals),
-        fates: (!fates.spans.is_empty()).then_some(spans),
-        ..ReplayEvent::default()
-    }
-}
-
 /// Converts usage to the documented form.
 pub(super) fn usage_record(usage: &Usage) -> ReflectionUsage {
     ReflectionUsage {
@@ -377,7 +303,7 @@ pub(super) fn text_of(reply: &Reply) -> String {
         Body::Text(text) => Some(&**text),
         _ => None,
     });
-    texts.collect::<Vec<_>>().join("")
+    texts.collect()
 }
 
 /// Strips a Markdown code fence around JSON.
@@ -398,9 +324,4 @@ fn stop_name(stop: &StopReason) -> Name {
         StopReason::Cut => "cut",
         StopReason::Other(word) => return word.clone(),
     })
-}
-
-/// Returns the place of a tool result in the conversation.
-pub(super) fn result_place(answers_at: u32, position: usize) -> ItemPosition {
-    ItemPosition { message: answers_at, part: u32::try_from(position).unwrap_or(u32::MAX) }
 }

@@ -1,5 +1,6 @@
 //! Handles approvals, answers to questions, and expired requests.
 
+use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name};
 use throughline_spec::{
     PendingToolApproval, PendingUserQuestion, RunEvent, ToolApprovalEvent, ToolApprovalEventStatus,
@@ -10,7 +11,7 @@ use throughline_spec::{
 use crate::action::{Action, Refusal};
 use crate::progress::{RunStatus, Stage};
 use crate::question;
-use crate::step::tools::{args_hash, check_arguments, lost_answer};
+use crate::step::tools::{args_hash, lost_answer};
 use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 
@@ -41,15 +42,26 @@ impl Step {
             return Err(Refusal::conflict(problem));
         }
         let position = self.waiting_position(&approval.id)?;
-        let spec = self.state.cast.tool(&approval.tool_name).cloned();
-        if let (Some(args), Some(spec)) = (&resolution.approved_args, &spec) {
-            check_arguments(self, spec, args).map_err(|problem| {
-                Refusal::invalid(format!("approvedArgs do not fit the schema: {problem}"))
-            })?;
+        if let Some(args) = &resolution.approved_args {
+            self.check_approved_args(&approval.tool_name, args)?;
         }
         self.apply_decision(position, &approval, resolution);
         self.resume_after_decision();
         Ok(())
+    }
+
+    /// Checks the arguments that an approval sets instead of the model's.
+    fn check_approved_args(&self, tool: &Name, args: &Json) -> StepResult {
+        let checked = match self.state.cast.tool(tool) {
+            Some(_) if !args.tree().root().is_object() => {
+                Err("the arguments must be an object".to_owned())
+            }
+            Some(_) => self.state.cast.check(tool, args),
+            None => Ok(()),
+        };
+        checked.map_err(|problem| {
+            Refusal::invalid(format!("approvedArgs do not fit the schema: {problem}"))
+        })
     }
 
     fn apply_decision(
@@ -58,55 +70,43 @@ impl Step {
         approval: &PendingToolApproval,
         resolution: &ToolApprovalResolution,
     ) {
-        let lost = matches!(
-            self.open_call(position).map(|open| &open.stage),
-            Some(Stage::Approval { lost: true, .. })
-        );
-        let now = self.now();
-        let is_client = self.state.cast.tool(&approval.tool_name).is_some_and(|spec| spec.client);
-        let status = if resolution.approved {
-            ToolApprovalStatus::Approved
+        let ToolApprovalResolution { approved, approved_args, decided_by, .. } = resolution;
+        let (comment, stage, now) = (&resolution.comment, self.stage_of(position), self.now());
+        let (status, word) = if *approved {
+            (ToolApprovalStatus::Approved, ToolApprovalEventStatus::Approved)
         } else {
-            ToolApprovalStatus::Executed
+            (ToolApprovalStatus::Executed, ToolApprovalEventStatus::Rejected)
         };
         self.change_approval(&approval.id, |entry| {
             entry.status = status;
             entry.decided_at = Some(now.clone());
-            entry.decided_by.clone_from(&resolution.decided_by);
-            entry.comment.clone_from(&resolution.comment);
-            entry.approved_args.clone_from(&resolution.approved_args);
-            entry.resolved_at = (!resolution.approved).then(|| now.clone());
+            entry.decided_by.clone_from(decided_by);
+            entry.comment.clone_from(comment);
+            entry.approved_args.clone_from(approved_args);
+            entry.resolved_at = (!approved).then_some(now);
         });
         self.act(Action::Take(approval.id.clone()));
-        let word = if resolution.approved {
-            ToolApprovalEventStatus::Approved
-        } else {
-            ToolApprovalEventStatus::Rejected
-        };
-        let mut event =
-            ToolApprovalEvent::new(word, approval.id.clone(), approval.tool_name.clone());
+        let (id, tool) = (approval.id.clone(), approval.tool_name.clone());
+        let mut event = ToolApprovalEvent::new(word, id, tool);
         event.tool_call_id = Some(approval.tool_call_id.clone());
-        event.args = resolution.approved_args.clone().or_else(|| Some(approval.args.clone()));
-        event.decided_by.clone_from(&resolution.decided_by);
-        event.comment.clone_from(&resolution.comment);
+        event.args = approved_args.clone().or_else(|| Some(approval.args.clone()));
+        event.decided_by.clone_from(decided_by);
+        event.comment.clone_from(comment);
         self.emit(RunEvent::ToolApproval(event));
-        if !resolution.approved {
-            let answer = if lost {
-                lost_answer(resolution.comment.as_deref())
+        if !approved {
+            let answer = if matches!(stage, Some(Stage::Approval { lost: true, .. })) {
+                lost_answer(comment.as_deref())
             } else {
-                let comment =
-                    resolution.comment.as_deref().unwrap_or("Tool call rejected by reviewer.");
-                let text = format!("Tool call rejected: {comment}");
-                ToolAnswer::denied(text)
+                let comment = comment.as_deref().unwrap_or("Tool call rejected by reviewer.");
+                ToolAnswer::denied(format!("Tool call rejected: {comment}"))
             };
             return self.settle(position, &answer);
         }
         if let Some(open) = self.state.progress.calls.get_mut(position) {
-            open.args.clone_from(&resolution.approved_args);
-            open.stage = Stage::Queued;
+            (open.args, open.stage) = (approved_args.clone(), Stage::Queued);
         }
-        let call = self.call_at(position).filter(|_| is_client);
-        if let Some(call) = call {
+        let is_client = self.state.cast.tool(&approval.tool_name).is_some_and(|spec| spec.client);
+        if let Some(call) = self.call_at(position).filter(|_| is_client) {
             self.ask_client(position, &call);
         }
     }
@@ -121,48 +121,47 @@ impl Step {
         let questions = self.state.smart.pending_user_questions.as_deref().unwrap_or_default();
         let is_open = |q: &&PendingUserQuestion| q.status == UserQuestionStatus::Pending;
         let meant = || questions.iter().rev().filter(|question| resolution.is_for(question));
-        let Some(asked) = meant().find(is_open).or_else(|| meant().next()).cloned() else {
-            return Err(Refusal::not_found(format!(
-                "Pending user question not found for id: {id}"
-            )));
+        let Some(question) = meant().find(is_open).or_else(|| meant().next()).cloned() else {
+            let problem = format!("Pending user question not found for id: {id}");
+            return Err(Refusal::not_found(problem));
         };
-        if asked.status != UserQuestionStatus::Pending {
-            let problem =
-                format!("User question {id} already resolved (status: {}).", asked.status);
+        if question.status != UserQuestionStatus::Pending {
+            let status = question.status;
+            let problem = format!("User question {id} already resolved (status: {status}).");
             return Err(Refusal::conflict(problem));
         }
-        self.check_not_expired(asked.metadata.as_deref(), id)?;
-        let position = self.waiting_position(&asked.id)?;
-        let is_cancelled = resolution.cancelled == Some(true);
-        let answers = if is_cancelled {
-            throughline_spec::UserQuestionAnswerSet::default()
-        } else {
-            question::answers(&asked, resolution).map_err(Refusal::invalid)?
-        };
-        let (status, word) = if is_cancelled {
-            (UserQuestionStatus::Cancelled, UserQuestionEventStatus::Cancelled)
-        } else {
-            (UserQuestionStatus::Answered, UserQuestionEventStatus::Answered)
+        self.check_not_expired(question.metadata.as_deref(), id)?;
+        let position = self.waiting_position(&question.id)?;
+        let answers = match resolution.cancelled {
+            Some(true) => None,
+            _ => Some(question::answers(&question, resolution).map_err(Refusal::invalid)?),
         };
         let now = self.now();
-        self.change_question(&asked.id, |entry| {
-            // The model receives the answer now, so its status is `executed`; a refusal keeps its
-            // status.
-            entry.status = if is_cancelled { status } else { UserQuestionStatus::Executed };
+        self.change_question(&question.id, |entry| {
+            // The model receives the answer now, so its status is `executed`.
+            entry.status = match answers {
+                Some(_) => UserQuestionStatus::Executed,
+                None => UserQuestionStatus::Cancelled,
+            };
             entry.was_returned_by = Some(now);
             entry.answered_by.clone_from(&resolution.answered_by);
-            entry.answers = (!is_cancelled).then(|| answers.clone());
-            entry.cancelled = is_cancelled.then_some(true);
+            entry.answers.clone_from(&answers);
+            entry.cancelled = answers.is_none().then_some(true);
             entry.notes.clone_from(&resolution.notes);
         });
-        self.act(Action::Take(asked.id.clone()));
-        let mut event = UserQuestionEvent::new(word, asked.id.clone(), asked.tool_call_id.clone());
-        event.answers = (!is_cancelled).then(|| answers.clone());
+        let (id, call) = (question.id, question.tool_call_id);
+        self.act(Action::Take(id.clone()));
+        let word = match answers {
+            Some(_) => UserQuestionEventStatus::Answered,
+            None => UserQuestionEventStatus::Cancelled,
+        };
+        let mut event = UserQuestionEvent::new(word, id, call);
+        event.answers.clone_from(&answers);
         event.answered_by.clone_from(&resolution.answered_by);
-        event.allow_free_text = asked.allow_free_text;
+        event.allow_free_text = question.allow_free_text;
         self.emit(RunEvent::UserQuestion(event));
-        let answer = ToolAnswer::value(&question::tool_result(status, &answers, resolution));
-        self.settle(position, &answer);
+        let answer = question::tool_result(word, answers.as_ref(), resolution);
+        self.settle(position, &ToolAnswer::value(&answer));
         self.resume_after_decision();
         Ok(())
     }
@@ -171,37 +170,26 @@ impl Step {
     pub(super) fn on_request_expired(&mut self, id: &Name) -> StepResult {
         self.check_open()?;
         let position = self.waiting_position(id)?;
-        let stage = self.open_call(position).map(|open| open.stage.clone());
         let now = self.now();
-        match stage {
+        let answer = match self.stage_of(position) {
             Some(Stage::Approval { lost, .. }) => {
                 self.change_approval(id, |entry| {
                     entry.status = ToolApprovalStatus::Executed;
                     entry.resolved_at = Some(now);
                     entry.comment = Some("expired".into());
                 });
-                let answer = if lost {
-                    lost_answer(None)
-                } else {
-                    let text = "Tool call rejected: no decision was made in time.";
-                    ToolAnswer::denied(text)
-                };
-                self.settle(position, &answer);
+                let text = "Tool call rejected: no decision was made in time.";
+                if lost { lost_answer(None) } else { ToolAnswer::denied(text) }
             }
             Some(Stage::Question { .. }) => {
-                self.change_question(id, |entry| {
-                    entry.status = UserQuestionStatus::Cancelled;
-                    entry.cancelled = Some(true);
-                    entry.notes = Some("expired".into());
-                });
-                let answer = json::object(|out| {
-                    out.string("status", "cancelled");
-                    out.string("notes", "no answer arrived in time");
-                });
-                self.settle(position, &ToolAnswer::value(&answer));
+                self.cancel_question(id, "expired");
+                ToolAnswer::value(&json::object(|out| {
+                    out.string("status", "cancelled").string("notes", "no answer arrived in time");
+                }))
             }
             _ => return Err(Refusal::conflict(format!("{id} does not expire"))),
-        }
+        };
+        self.settle(position, &answer);
         self.resume_after_decision();
         Ok(())
     }
@@ -209,20 +197,18 @@ impl Step {
     /// Continues the run after a decision.
     pub(super) fn resume_after_decision(&mut self) {
         self.exclude_wait_time();
-        let waits = self.state.progress.calls.iter().any(|call| call.stage.pending().is_some());
         self.mark_awaiting();
-        if !waits {
+        if !self.has_pending_call() {
             self.set_status(RunStatus::Running, None);
         }
         self.continue_calls();
     }
 
-    /// Excludes the time spent waiting for a person.
+    /// Moves the start of the running time forward by the time spent waiting for a person.
     fn exclude_wait_time(&mut self) {
         let Some(waited) = self.state.progress.waits_since.take() else { return };
-        let (since, waited) = (self.state.progress.since.parse(), waited.parse());
-        if let (Ok(since), Ok(waited)) = (since, waited) {
-            let (since, waited): (jiff::Timestamp, jiff::Timestamp) = (since, waited);
+        let since = self.state.progress.since.parse::<Timestamp>();
+        if let (Ok(since), Ok(waited)) = (since, waited.parse()) {
             let later = since.checked_add(self.at.duration_since(waited)).unwrap_or(self.at);
             self.state.progress.since = Name::from(later.to_string());
         }
@@ -232,20 +218,18 @@ impl Step {
     pub(super) fn mark_awaiting(&mut self) {
         let calls = &self.state.progress.calls;
         let waits = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
-        let approvals = self.state.smart.pending_approvals.iter().flatten();
-        let approval = approvals.into_iter().find(|entry| waits(&entry.id)).map(|entry| {
+        let mut approvals = self.state.smart.pending_approvals.iter().flatten();
+        let approval = approvals.find(|entry| waits(&entry.id)).map(|entry| {
             json::object(|out| {
-                out.string("approvalId", &entry.id);
-                out.string("toolCallId", &entry.tool_call_id);
+                out.string("approvalId", &entry.id).string("toolCallId", &entry.tool_call_id);
                 out.string("toolName", &entry.tool_name);
                 out.string("requestedAt", &entry.requested_at);
             })
         });
-        let questions = self.state.smart.pending_user_questions.iter().flatten();
-        let question = questions.into_iter().find(|entry| waits(&entry.id)).map(|entry| {
+        let mut questions = self.state.smart.pending_user_questions.iter().flatten();
+        let question = questions.find(|entry| waits(&entry.id)).map(|entry| {
             json::object(|out| {
-                out.string("questionId", &entry.id);
-                out.string("toolCallId", &entry.tool_call_id);
+                out.string("questionId", &entry.id).string("toolCallId", &entry.tool_call_id);
                 out.string("requestedAt", &entry.requested_at);
             })
         });
@@ -255,35 +239,30 @@ impl Step {
 
     /// Resolves all requests that are still pending.
     pub(super) fn close_pending(&mut self, why: &str) {
-        let comment = Name::from(why);
         let approvals = self.state.smart.pending_approvals.iter().flatten();
         let open = approvals.filter(|entry| entry.status == ToolApprovalStatus::Pending);
         for id in open.map(|entry| entry.id.clone()).collect::<Vec<_>>() {
             self.change_approval(&id, |entry| {
                 entry.status = ToolApprovalStatus::Executed;
-                entry.comment = Some(comment.clone());
+                entry.comment = Some(why.into());
             });
         }
         let questions = self.state.smart.pending_user_questions.iter().flatten();
         let open = questions.filter(|entry| entry.status == UserQuestionStatus::Pending);
         for id in open.map(|entry| entry.id.clone()).collect::<Vec<_>>() {
-            self.change_question(&id, |entry| {
-                entry.status = UserQuestionStatus::Cancelled;
-                entry.cancelled = Some(true);
-                entry.notes = Some(comment.clone());
-            });
+            self.cancel_question(&id, why);
         }
         self.set_context("__awaitingApproval", None);
         self.set_context("__awaitingUserQuestion", None);
     }
 
     fn check_not_expired(&self, metadata: Option<&[(Name, Json)]>, id: &Name) -> StepResult {
-        let expires = metadata.into_iter().flatten().find(|(name, _)| &**name == "expiresAt");
-        let expires = expires.and_then(|(_, at)| at.tree().root().text()?.parse().ok());
-        if expires.is_some_and(|expires: jiff::Timestamp| expires <= self.at) {
-            return Err(Refusal::conflict(format!("{id} has expired")));
+        match expiry(metadata) {
+            Some(expiry) if expiry <= self.at => {
+                Err(Refusal::conflict(format!("{id} has expired")))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the position of the call that waits for this request.
@@ -294,19 +273,27 @@ impl Step {
     }
 
     fn change_approval(&mut self, id: &Name, change: impl FnOnce(&mut PendingToolApproval)) {
-        let entries = self.state.smart.pending_approvals.iter_mut().flatten();
-        if let Some(entry) = entries.into_iter().find(|entry| entry.id == *id) {
+        let mut entries = self.state.smart.pending_approvals.iter_mut().flatten();
+        if let Some(entry) = entries.find(|entry| entry.id == *id) {
             change(entry);
         }
         self.write_approvals();
     }
 
     fn change_question(&mut self, id: &Name, change: impl FnOnce(&mut PendingUserQuestion)) {
-        let entries = self.state.smart.pending_user_questions.iter_mut().flatten();
-        if let Some(entry) = entries.into_iter().find(|entry| entry.id == *id) {
+        let mut entries = self.state.smart.pending_user_questions.iter_mut().flatten();
+        if let Some(entry) = entries.find(|entry| entry.id == *id) {
             change(entry);
         }
         self.write_questions();
+    }
+
+    fn cancel_question(&mut self, id: &Name, why: &str) {
+        self.change_question(id, |entry| {
+            entry.status = UserQuestionStatus::Cancelled;
+            entry.cancelled = Some(true);
+            entry.notes = Some(why.into());
+        });
     }
 
     /// Writes the list of approvals, without settled entries of other runs.
@@ -329,4 +316,10 @@ impl Step {
         let list = json::array_of(&list.iter().map(PendingUserQuestion::json).collect::<Vec<_>>());
         self.set("pendingUserQuestions", list);
     }
+}
+
+/// Returns the time at which a request with this metadata expires.
+pub(crate) fn expiry(metadata: Option<&[(Name, Json)]>) -> Option<Timestamp> {
+    let (_, at) = metadata?.iter().find(|(name, _)| &**name == "expiresAt")?;
+    at.tree().root().text()?.parse().ok()
 }

@@ -1,10 +1,8 @@
 //! Handles the start of a run, its recovery, model switches and cancellation.
 
-use std::sync::Arc;
-
 use throughline_core::{Body, Item, ItemId, ItemPosition, Outcome, Role};
 use throughline_json::Name;
-use throughline_spec::{CancelledEvent, HandoffEvent, MessageEvent, RunEvent};
+use throughline_spec::{CancelledEvent, HandoffEvent, RunEvent};
 
 use crate::action::{Action, Refusal};
 use crate::compact;
@@ -16,9 +14,8 @@ impl Step {
     fn check_not_started(&self) -> StepResult {
         if self.state.progress.turn > 0 || self.state.progress.phase != Phase::Waiting {
             let run = &self.state.progress.run;
-            return Err(Refusal::conflict(format!(
-                "run {run} has already started; start another run"
-            )));
+            let problem = format!("run {run} has already started; start another run");
+            return Err(Refusal::conflict(problem));
         }
         Ok(())
     }
@@ -48,13 +45,11 @@ impl Step {
         let message = self.state.window.next;
         let mut items = Vec::with_capacity(bodies.len());
         for (part, body) in (0..).zip(bodies) {
-            let id = self.fresh_id("i");
+            let id = ItemId(self.fresh_id("i"));
             if let Body::Text(text) = &body {
-                let mut event = MessageEvent::new("user".into(), Arc::clone(text));
-                event.id = Some(id.clone());
-                self.emit(RunEvent::Message(event));
+                self.emit_message("user", text, Some(&id));
             }
-            items.push(Item::new(ItemId(id), ItemPosition { message, part }, Role::User, body));
+            items.push(Item::new(id, ItemPosition { message, part }, Role::User, body));
         }
         self.append_items(items);
         self.next();
@@ -62,7 +57,7 @@ impl Step {
     }
 
     /// Recovers a run after the process that drove it stopped.
-    pub(super) fn on_interrupted(&mut self) {
+    pub(super) fn on_interrupted(&mut self) -> StepResult {
         match self.state.progress.phase.clone() {
             Phase::Ended { .. } => self.act(Action::Rest),
             // The pending requests were already published.
@@ -79,23 +74,20 @@ impl Step {
                 self.continue_calls();
             }
         }
+        Ok(())
     }
 
     /// Returns whether every open call waits for a decision.
     fn is_only_waiting(&self) -> bool {
-        let calls = &self.state.progress.calls;
-        let is_settled = |stage: &Stage| *stage == Stage::Done || stage.pending().is_some();
-        calls.iter().any(|call| call.stage.pending().is_some())
-            && calls.iter().all(|call| is_settled(&call.stage))
+        let open = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
+        self.has_pending_call() && open.into_iter().all(|call| call.stage.pending().is_some())
     }
 
     /// Recovers a call that had started: an idempotent tool runs again; any other call has an
     /// unknown outcome.
     fn recover_call(&mut self, position: usize) {
-        let Some(call) = self.state.progress.calls.get(position).cloned() else { return };
-        if call.stage != Stage::Begun {
-            return;
-        }
+        let call = self.open_call(position).filter(|call| call.stage == Stage::Begun);
+        let Some(call) = call else { return };
         if self.state.cast.tool(&call.tool).is_none_or(|spec| spec.idempotent) {
             self.run_again(position);
         } else {
@@ -137,10 +129,11 @@ impl Step {
     /// Ends the run if its time limit is really exceeded while calls are running.
     pub(super) fn on_time_limit(&mut self) -> StepResult {
         self.check_open()?;
-        let is_at_work = self.state.progress.phase != Phase::Waiting;
-        let over =
-            self.exceeded_limit().filter(|(limit, ..)| is_at_work && *limit == "maxWallClockMs");
-        let Some((limit, allowed, actual)) = over else { return Ok(()) };
+        let exceeded = match self.state.progress.phase {
+            Phase::Waiting => None,
+            _ => self.exceeded_limit().filter(|(limit, ..)| *limit == "maxWallClockMs"),
+        };
+        let Some((limit, allowed, actual)) = exceeded else { return Ok(()) };
         if matches!(self.state.progress.phase, Phase::Asking { .. }) {
             self.discard_turn("the run reached its time limit");
         }
@@ -153,11 +146,11 @@ impl Step {
     /// later.
     fn close_calls(&mut self, why: &str, comment: &str) {
         for position in 0..self.state.progress.calls.len() {
-            let Some(call) = self.state.progress.calls.get(position).cloned() else { continue };
-            if let Some(id) = call.stage.pending() {
+            let Some(stage) = self.stage_of(position) else { continue };
+            if let Some(id) = stage.pending() {
                 self.act(Action::Take(id.clone()));
             }
-            let (outcome, when) = match call.stage {
+            let (outcome, when) = match stage {
                 Stage::Done => continue,
                 Stage::Begun => (Outcome::Unknown, "while this tool was running"),
                 _ => (Outcome::Denied, "before this tool was run"),

@@ -2,7 +2,7 @@
 
 use throughline_core::{ModelErrorKind, Role};
 use throughline_json::{self as json, Name, Number};
-use throughline_spec::{LimitEvent, MessageEvent, RunEvent, TurnEvent, TurnPhase};
+use throughline_spec::{LimitEvent, RunEvent, TurnEvent, TurnPhase};
 
 use crate::action::Action;
 use crate::compact;
@@ -21,9 +21,8 @@ impl Step {
         if compact::covered_end(&self.state).is_some() {
             return self.call_model(Purpose::Summary);
         }
-        let purpose =
-            if self.state.progress.breach.is_some() { Purpose::Final } else { Purpose::Turn };
-        self.call_model(purpose);
+        let is_over_limit = self.state.progress.breach.is_some();
+        self.call_model(if is_over_limit { Purpose::Final } else { Purpose::Turn });
     }
 
     /// Starts a model call, unless the circuit breaker is open.
@@ -33,17 +32,9 @@ impl Step {
                 self.state.progress.turn += 1;
             }
             if self.is_breaker_open() {
-                let message = format!(
-                    "{} failed repeatedly, and its circuit breaker is open",
-                    self.state.model()
-                );
-                return self.apply_gate(
-                    purpose,
-                    ModelErrorKind::CircuitOpen,
-                    &message,
-                    None,
-                    false,
-                );
+                let (model, kind) = (self.state.model(), ModelErrorKind::CircuitOpen);
+                let message = format!("{model} failed repeatedly, and its circuit breaker is open");
+                return self.apply_gate(purpose, kind, &message, None, false);
             }
         }
         self.state.progress.phase = Phase::Asking { purpose };
@@ -62,42 +53,30 @@ impl Step {
     /// Returns the first exceeded limit: its name, the allowed value and the actual value.
     pub(super) fn exceeded_limit(&self) -> Option<(&'static str, f64, f64)> {
         let limits = self.state.current_agent()?.limits;
-        let progress = &self.state.progress;
+        let (progress, spent) = (&self.state.progress, &self.state.progress.spent);
         let since = progress.since.parse().unwrap_or(self.at);
-        let wall = self.at.duration_since(since).as_millis();
-        let wall = u64::try_from(wall).unwrap_or(0);
-        let over = |limit: Option<u64>, actual: u64| {
-            let limit = limit.filter(|limit| actual > *limit)?;
-            Some((to_f64(limit), to_f64(actual)))
-        };
-        let cost = limits.max_cost_usd.filter(|limit| progress.spent.cost_usd > *limit);
-        let cost = cost.map(|limit| (limit, progress.spent.cost_usd));
-        let context = || {
-            let tokens = self.state.window.tokens().saturating_add(self.gate_tokens());
-            // The context limit applies only if compaction cannot reduce the conversation.
-            let limit =
-                limits.max_context_tokens.filter(|_| compact::covered_end(&self.state).is_none());
-            over(limit, tokens)
-        };
+        let wall = u64::try_from(self.at.duration_since(since).as_millis()).unwrap_or(0);
+        // The model sees the ephemeral messages of the gate besides the conversation.
+        let exchange = progress.gate.iter().flat_map(|gate| &gate.exchange);
+        let exchange: u64 = exchange.map(|message| self.state.cast.tokens(&message.text)).sum();
+        let context = self.state.window.tokens().saturating_add(exchange);
+        // The context limit applies only if compaction cannot reduce the conversation.
+        let can_compact = || compact::covered_end(&self.state).is_some();
+        let context_limit = limits.max_context_tokens.filter(|_| !can_compact());
         // A retry belongs to the same turn.
         let next_turn = progress.turn + u64::from(progress.gate.is_none());
-        let named =
-            |name, pair: Option<(f64, f64)>| pair.map(|(limit, actual)| (name, limit, actual));
-        named("maxWallClockMs", over(limits.max_wall_clock_ms, wall))
-            .or_else(|| named("maxCostUsd", cost))
-            .or_else(|| {
-                let limit = limits.max_total_output_tokens;
-                named("maxTotalOutputTokens", over(limit, progress.spent.output))
-            })
-            .or_else(|| named("maxContextTokens", context()))
-            .or_else(|| named("maxTurns", over(limits.max_turns(), next_turn)))
-    }
-
-    /// Returns the tokens of ephemeral gate messages, which the model sees besides the
-    /// conversation.
-    fn gate_tokens(&self) -> u64 {
-        let said = self.state.progress.gate.iter().flat_map(|gate| &gate.exchange);
-        said.map(|said| self.state.cast.tokens(&said.text)).sum()
+        let whole = |limit: Option<u64>, actual: u64| (limit.map(to_f64), to_f64(actual));
+        let limits = [
+            ("maxWallClockMs", whole(limits.max_wall_clock_ms, wall)),
+            ("maxCostUsd", (limits.max_cost_usd, spent.cost_usd)),
+            ("maxTotalOutputTokens", whole(limits.max_total_output_tokens, spent.output)),
+            ("maxContextTokens", whole(context_limit, context)),
+            ("maxTurns", whole(limits.max_turns(), next_turn)),
+        ];
+        let exceeded = |(name, (limit, actual)): (_, (Option<f64>, f64))| {
+            limit.filter(|limit| actual > *limit).map(|limit| (name, limit, actual))
+        };
+        limits.into_iter().find_map(exceeded)
     }
 
     /// Reports an exceeded limit. The model may give a final answer if the limit still allows one.
@@ -107,7 +86,7 @@ impl Step {
         if limit == "maxToolCalls" {
             let notice = "[System Notice] Tool-call limit reached. Answer now with what you have.";
             let item = self.text_item(Role::User, notice);
-            self.emit(RunEvent::Message(MessageEvent::new("user".into(), notice.into())));
+            self.emit_message("user", &notice.into(), None);
             self.append_items(vec![item]);
             self.next();
         } else {

@@ -46,9 +46,7 @@ impl Step {
     }
 
     fn is_reflection_due(&self) -> bool {
-        let Some(config) = self.state.current_agent().and_then(|part| part.reflection()) else {
-            return false;
-        };
+        let Some(config) = self.state.reflection() else { return false };
         let reflected = &self.state.progress.reflected;
         let is_called_for = match config.cadence {
             Cadence::Off => false,
@@ -56,28 +54,24 @@ impl Step {
             Cadence::OnBranch => reflected.tools != reflected.before,
         };
         let is_allowed = config.max_per_run.is_none_or(|most| reflected.count < most);
-        let since =
-            reflected.last.map_or(u64::MAX, |last| reflected.tool_turns.saturating_sub(last));
+        let turns = reflected.tool_turns;
+        let since = reflected.last.map_or(u64::MAX, |last| turns.saturating_sub(last));
         !reflected.seen && is_called_for && is_allowed && since >= config.every_n_turns.max(1)
     }
 
     /// Stores a reflection.
-    pub(super) fn on_reflection(&mut self, heard: &ModelAnswer) {
-        let Some(config) = self.state.current_agent().and_then(|part| part.reflection()).cloned()
-        else {
-            return self.next();
-        };
-        let text = truncate_note(text_of(&heard.reply).trim(), config.max_chars);
+    pub(super) fn on_reflection(&mut self, answer: &ModelAnswer) {
+        let Some(config) = self.state.reflection().cloned() else { return self.next() };
+        let text = truncate_note(text_of(&answer.reply).trim(), config.max_chars);
         let known = self.state.smart.reflections.iter().flatten().last();
         let is_new = known.is_none_or(|known| !is_similar(&known.text, &text));
         if !text.is_empty() && is_new {
-            let id = self.fresh_id("r");
-            let mut record =
-                ReflectionRecord::new(id, self.state.progress.turn, Name::from(text), self.now());
-            record.duration_ms = Some(Number::from(heard.took_ms));
+            let (id, turn, now) = (self.fresh_id("r"), self.state.progress.turn, self.now());
+            let mut record = ReflectionRecord::new(id, turn, Name::from(text), now);
+            record.duration_ms = Some(Number::from(answer.took_ms));
             record.anchor_message_index = u64::from(self.state.window.next).checked_sub(1);
             record.trigger = Some(config.cadence);
-            record.usage = Some(usage_record(&heard.reply.usage));
+            record.usage = Some(usage_record(&answer.reply.usage));
             record.tool_call_ids = Some(self.state.progress.reflected.calls.clone());
             if config.emit_events {
                 let mut event =

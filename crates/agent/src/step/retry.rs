@@ -6,17 +6,10 @@ use throughline_core::{ModelError, ModelErrorKind, Reply, Role};
 use throughline_json::Name;
 use throughline_spec::{FinalAnswerEvent, GateEvent, GatePhase, MessageEvent, RunEvent};
 
-use crate::gate::{Decision, Gate, GateFacts, MAX_ATTEMPTS};
+use crate::gate::{BreakerConfig, Decision, FEEDBACK, GateRule, MAX_ATTEMPTS};
 use crate::progress::{EphemeralMessage, Purpose, RunStatus};
 use crate::step::answer::text_of;
 use crate::step::{Step, StepResult};
-
-/// An answer that fails validation.
-pub(super) struct InvalidAnswer {
-    pub(super) reply: Reply,
-    /// Default feedback to the model.
-    pub(super) feedback: String,
-}
 
 impl Step {
     /// Handles a failed model call.
@@ -31,13 +24,13 @@ impl Step {
         Ok(())
     }
 
-    /// Applies the gate's decision for a failed call or an invalid answer.
+    /// Applies the gate's decision for a failed call, or for the `invalid` answer of a call.
     pub(super) fn apply_gate(
         &mut self,
         purpose: Purpose,
         kind: ModelErrorKind,
         message: &str,
-        misfit: Option<InvalidAnswer>,
+        invalid: Option<Reply>,
         streamed: bool,
     ) {
         // A failed reflection or summary does not fail a turn.
@@ -53,26 +46,21 @@ impl Step {
         trial.errors.push(message.into());
         let agent = self.state.current_agent();
         let gate = agent.map(|agent| agent.config.gate.clone()).unwrap_or_default();
-        let seen = GateFacts { kind, attempts: trial.attempts, errors: &trial.errors };
-        let (mut decision, rule) = gate.decide(&seen);
-        let (label, feedback) =
-            (rule.and_then(|rule| rule.label.clone()), rule.and_then(|rule| rule.feedback.clone()));
-        let mut why = Name::from(message);
-        let cannot = |decision: &mut Decision, why: &mut Name, reason: &str| {
-            *decision = Decision::FailFast;
-            *why = Name::from(format!("{reason}: {message}"));
+        let GateRule { then: mut decision, label, feedback, .. } = gate.decide(kind, &trial);
+        let obstacle = match decision {
+            Decision::Ok if invalid.is_none() => Some("no-response"),
+            Decision::Ok | Decision::FailFast => None,
+            _ if streamed => Some("mid-stream-not-retryable"),
+            _ if trial.attempts >= MAX_ATTEMPTS => Some("max-loop-exceeded"),
+            Decision::RetryOther if gate.other_models.len() <= trial.others => {
+                Some("no-more-providers")
+            }
+            Decision::Fallback if gate.fallback.is_none() => Some("fallback-not-configured"),
+            Decision::Retry | Decision::RetryOther | Decision::Fallback => None,
         };
-        let takes_again = !matches!(decision, Decision::Ok | Decision::FailFast);
-        if takes_again && streamed {
-            cannot(&mut decision, &mut why, "mid-stream-not-retryable");
-        } else if takes_again && trial.attempts >= MAX_ATTEMPTS {
-            cannot(&mut decision, &mut why, "max-loop-exceeded");
-        } else if decision == Decision::RetryOther && gate.other_models.len() <= trial.others {
-            cannot(&mut decision, &mut why, "no-more-providers");
-        } else if decision == Decision::Fallback && gate.fallback.is_none() {
-            cannot(&mut decision, &mut why, "fallback-not-configured");
-        } else if decision == Decision::Ok && misfit.is_none() {
-            cannot(&mut decision, &mut why, "no-response");
+        let mut why = Name::from(message);
+        if let Some(obstacle) = obstacle {
+            (decision, why) = (Decision::FailFast, format!("{obstacle}: {message}").into());
         }
         if decision != Decision::Ok {
             self.discard_turn(message);
@@ -86,10 +74,12 @@ impl Step {
         match decision {
             Decision::Retry | Decision::RetryOther => {
                 trial.others += usize::from(decision == Decision::RetryOther);
-                if let Some(misfit) = misfit {
-                    let told =
-                        feedback.map_or(misfit.feedback, |text| text.replace("{error}", message));
-                    self.emit_ephemeral(&mut trial.exchange, &text_of(&misfit.reply), &told);
+                if let Some(reply) = invalid {
+                    let feedback = feedback.map_or_else(
+                        || format!("{FEEDBACK} What was wrong: {message}"),
+                        |text| text.replace("{error}", message),
+                    );
+                    self.emit_ephemeral(&mut trial.exchange, &text_of(&reply), &feedback);
                 }
                 self.state.progress.gate = Some(trial);
                 event.to_model = Some(self.state.model());
@@ -103,8 +93,8 @@ impl Step {
                 // The failed attempt counts as accepted, regardless of earlier attempts.
                 trial.attempts -= 1;
                 self.state.progress.gate = (trial.attempts > 0).then_some(trial);
-                if let Some(misfit) = misfit {
-                    self.accept_answer(purpose, misfit.reply);
+                if let Some(reply) = invalid {
+                    self.accept_answer(purpose, reply);
                 }
             }
             Decision::Fallback => {
@@ -121,8 +111,13 @@ impl Step {
 
     /// Emits the invalid answer and the feedback as ephemeral messages. They reach the model and
     /// all logs, but not the Thread.
-    fn emit_ephemeral(&mut self, exchange: &mut Vec<EphemeralMessage>, said: &str, told: &str) {
-        for (by_model, role, text) in [(true, "assistant", said), (false, "user", told)] {
+    fn emit_ephemeral(
+        &mut self,
+        exchange: &mut Vec<EphemeralMessage>,
+        answer: &str,
+        feedback: &str,
+    ) {
+        for (by_model, role, text) in [(true, "assistant", answer), (false, "user", feedback)] {
             if text.is_empty() {
                 continue;
             }
@@ -134,13 +129,12 @@ impl Step {
     }
 
     /// Uses the configured fallback as the final answer.
-    fn use_fallback(&mut self, text: &str) {
+    fn use_fallback(&mut self, text: &Name) {
         let item = self.text_item(Role::Assistant, text);
-        let mut event = MessageEvent::new("assistant".into(), text.into());
-        event.id = Some(item.id.0.clone());
+        let id = item.id.clone();
         self.append_items(vec![item]);
-        self.emit(RunEvent::Message(event));
-        self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
+        self.emit_message("assistant", text, Some(&id));
+        self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.clone())));
         self.end(RunStatus::Completed, "answered with the fallback");
     }
 
@@ -166,9 +160,8 @@ impl Step {
         }
     }
 
-    fn breaker(&self) -> crate::gate::BreakerConfig {
-        let agent = self.state.current_agent();
-        agent.map_or_else(|| Gate::default().breaker, |agent| agent.config.gate.breaker)
+    fn breaker(&self) -> BreakerConfig {
+        self.state.current_agent().map(|agent| agent.config.gate.breaker).unwrap_or_default()
     }
 
     /// Counts a provider failure for the circuit breaker. Invalid answers do not count.

@@ -32,9 +32,9 @@ impl Step {
                 return Ok(());
             }
             Phase::Asking { .. } if !self.state.progress.calls.is_empty() => {
-                let problem =
-                    "progress.phase: a model call cannot be in progress while tool calls are open";
-                return Err(Refusal::invalid(problem));
+                return Err(Refusal::invalid(
+                    "progress.phase: a model call cannot be in progress while tool calls are open",
+                ));
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting => {}
         }
@@ -56,11 +56,8 @@ impl Step {
         self.retain_requests(&confirmed);
         let is_unchanged = again.is_empty();
         // A handoff runs last, because the current agent's rules apply to all calls of its answer.
-        let part = self.state.current_agent();
-        let is_handoff =
-            |call: &ToolCall| part.is_some_and(|part| part.handoff(&call.name).is_some());
         let (handoffs, others): (Vec<_>, Vec<_>) =
-            again.into_iter().partition(|(_, call, _)| is_handoff(call));
+            again.into_iter().partition(|(_, call, _)| self.is_handoff(call));
         for (position, call, stage) in others {
             self.decide_again(position, &call, &stage);
         }
@@ -79,8 +76,8 @@ impl Step {
         let spec = self.state.cast.tool(&call.name);
         let was_begun = matches!(stage, Stage::Begun | Stage::Approval { lost: true, .. });
         let fits = self.state.cast.check(&call.name, &call.args).is_ok();
-        let is_lost =
-            fits && was_begun && spec.is_some_and(|spec| !spec.idempotent && !spec.client);
+        let may_be_lost = spec.is_some_and(|spec| !spec.idempotent && !spec.client);
+        let is_lost = fits && was_begun && may_be_lost;
         let counts = spec.is_some();
         self.reset(position);
         if is_lost {
@@ -146,25 +143,20 @@ impl Step {
 
     /// Drops unconfirmed requests of open calls. Decisions about settled calls stay.
     fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
-        let open: HashSet<Name> = self
-            .state
-            .progress
-            .calls
-            .iter()
-            .filter(|call| call.stage != Stage::Done)
-            .map(|call| call.id.clone())
-            .collect();
+        let calls = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
+        let open: HashSet<&Name> = calls.map(|call| &call.id).collect();
+        let stays = |id: &Name, is_pending: bool, call: &Name| {
+            confirmed.contains(id) || !is_pending && !open.contains(call)
+        };
         if let Some(entries) = &mut self.state.smart.pending_approvals {
-            let is_decided = |entry: &PendingToolApproval| {
-                entry.status != ToolApprovalStatus::Pending && !open.contains(&entry.tool_call_id)
-            };
-            entries.retain(|entry| confirmed.contains(&entry.id) || is_decided(entry));
+            entries.retain(|entry| {
+                stays(&entry.id, entry.status == ToolApprovalStatus::Pending, &entry.tool_call_id)
+            });
         }
         if let Some(entries) = &mut self.state.smart.pending_user_questions {
-            let is_decided = |entry: &PendingUserQuestion| {
-                entry.status != UserQuestionStatus::Pending && !open.contains(&entry.tool_call_id)
-            };
-            entries.retain(|entry| confirmed.contains(&entry.id) || is_decided(entry));
+            entries.retain(|entry| {
+                stays(&entry.id, entry.status == UserQuestionStatus::Pending, &entry.tool_call_id)
+            });
         }
     }
 }

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use throughline_core::{Outcome, ToolCall};
-use throughline_json::{self as json, Json, Name, Node, Number};
+use throughline_core::{Body, ItemPosition, Outcome, ToolCall};
+use throughline_json::{self as json, Json, Name, Number};
 use throughline_spec::{
-    EventError, HandoffEvent, PendingToolApproval, RunEvent, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolApprovalStatus, ToolCallEvent, ToolCallPhase, ToolExecution,
-    ToolExecutionStatus, UserQuestionEvent, UserQuestionEventStatus,
+    EventError, HandoffEvent, PendingToolApproval, PendingUserQuestion, QuestionTool, RunEvent,
+    ToolApprovalEvent, ToolApprovalEventStatus, ToolApprovalStatus, ToolCallEvent, ToolCallPhase,
+    ToolExecution, ToolExecutionStatus, UserQuestionEvent, UserQuestionEventStatus,
+    UserQuestionStatus,
 };
 
 use crate::action::{Action, HumanRequest, HumanRequestKind, Refusal, ToolRun};
 use crate::config::UnknownOutcome;
 use crate::input::{OpenCalls, ToolCompletion};
 use crate::narrate::{OUTCOME, UNKNOWN};
-use crate::plan::{self, MANAGE_TODO_LIST};
-use crate::progress::{Phase, RunStatus, Stage};
+use crate::plan::{self, MANAGE_TODO_LIST, PlanOutcome};
+use crate::progress::{OpenCall, Phase, RunStatus, Stage};
 use crate::question::{self, ASK_USER_QUESTION};
 use crate::roster::GET_TOOL_RESPONSE;
-use crate::step::answer::result_place;
 use crate::step::{Step, StepResult};
-use crate::tool::{ToolAnswer, ToolSpec};
+use crate::tool::ToolAnswer;
 use crate::window::{WindowItem, result_item};
 
 /// Maximum number of archived results that one run may bring back.
@@ -30,15 +30,14 @@ const MAX_RESTORED: u64 = 8;
 const SHORT: usize = 256;
 
 impl Step {
-    /// Checks a call: the tool exists, the arguments fit, and approvals are requested.
+    /// Checks that the tool of a call exists and that the arguments match its schema, and requests
+    /// the approval that the call needs.
     pub(super) fn check_call(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         if let Err(problem) = self.state.cast.check(&call.name, &call.args) {
-            let answer = ToolAnswer::error(format!(
-                "The arguments do not fit the schema of {}: {problem}",
-                call.name
-            ));
-            return self.settle(position, &answer);
+            let tool = &call.name;
+            let error = format!("The arguments of {tool} do not match its schema: {problem}");
+            return self.settle_error(position, error);
         }
         match &*call.name {
             MANAGE_TODO_LIST => self.manage_plan(position, &call),
@@ -54,21 +53,20 @@ impl Step {
             return self.hand_over(position, call, &to);
         }
         let Some(spec) = self.state.cast.tool(&call.name).cloned() else {
-            let names: Vec<&str> =
-                self.state.cast.casting.tools.iter().map(|spec| &*spec.name).collect();
-            let known =
-                if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
-            let answer =
-                ToolAnswer::error(format!("There is no tool named {}: {known}.", call.name));
-            return self.settle(position, &answer);
+            let known = self.state.cast.casting.tools.iter().map(|spec| &*spec.name);
+            let known = match known.collect::<Vec<_>>().join(", ") {
+                names if names.is_empty() => "there are none".to_owned(),
+                names => names,
+            };
+            let error = format!("There is no tool named {}: {known}.", call.name);
+            return self.settle_error(position, error);
         };
         let limit = part.and_then(|part| part.limits.max_tool_calls);
+        let by_rule = part.is_some_and(|part| part.needs_approval(&spec));
         if limit.is_some_and(|limit| self.state.progress.tool_calls >= limit) {
-            let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
-            return self.skip(position, &answer);
+            return self.skip(position);
         }
         self.state.progress.tool_calls += 1;
-        let by_rule = self.state.current_agent().is_some_and(|part| part.needs_approval(&spec));
         if by_rule || self.open_calls == OpenCalls::NeedApproval {
             self.ask_approval(position, call, false);
         } else if spec.client {
@@ -79,108 +77,98 @@ impl Step {
     fn manage_plan(&mut self, position: usize, call: &ToolCall) {
         let tree = call.args.tree();
         let version = self.state.smart.plan_version.unwrap_or(0);
-        let managed = plan::manage(tree.root(), self.state.plan(), version, &self.now());
-        let answer = match managed.answer {
-            Ok(answer) => ToolAnswer::value(&answer),
+        let answer = match plan::manage(tree.root(), self.state.plan(), version, self.now()) {
+            Ok(PlanOutcome { answer, plan, event }) => {
+                if let Some(plan) = plan {
+                    self.set("plan", plan.json());
+                    self.set("planVersion", Json::from(plan.version));
+                    self.state.smart.plan_version = Some(plan.version);
+                    self.state.smart.plan = Some(json::Nullable::Value(plan));
+                }
+                self.emit(RunEvent::Plan(event));
+                ToolAnswer::value(&answer)
+            }
             Err(problem) => {
                 let answer = json::object(|out| {
-                    out.string("status", "error");
-                    out.string("message", problem);
+                    out.string("status", "error").string("message", problem);
                 });
                 ToolAnswer { outcome: Outcome::Error, ..ToolAnswer::value(&answer) }
             }
         };
-        if let Some(plan) = managed.plan {
-            self.set("plan", plan.json());
-            self.set("planVersion", Json::from(plan.version));
-            self.state.smart.plan_version = Some(plan.version);
-            self.state.smart.plan = Some(throughline_json::Nullable::Value(plan));
-        }
-        if let Some(event) = managed.event {
-            self.emit(RunEvent::Plan(event));
-        }
         self.settle(position, &answer);
     }
 
     fn ask_person(&mut self, position: usize, call: &ToolCall) {
-        let ask = self
-            .state
-            .current_agent()
-            .and_then(|part| part.config.human_in_the_loop.ask_user.clone());
-        let Some(ask) = ask else {
-            return self.settle(position, &ToolAnswer::error("This agent cannot ask questions."));
+        let part = self.state.current_agent();
+        let Some(ask) = part.and_then(|part| part.config.human_in_the_loop.ask_user.clone()) else {
+            return self.settle_error(position, "This agent cannot ask questions.");
         };
-        let (id, now) = (self.fresh_id("q"), self.now());
-        let args = call.args.tree();
-        let asked = question::parse_question(
-            id.clone(),
-            call.id.0.clone(),
-            args.root(),
-            ask.allow_free_text,
-            &now,
-        );
-        let mut question = match asked {
-            Ok(question) => question,
-            Err(problem) => return self.settle(position, &ToolAnswer::error(problem)),
+        let (id, call_id, now) = (self.fresh_id("q"), call.id.0.clone(), self.now());
+        let items = match question::parse_questions(&call.args, ask.allow_free_text) {
+            Ok(items) => items,
+            Err(problem) => return self.settle_error(position, problem),
         };
+        let status = UserQuestionEventStatus::Pending;
+        let mut event = UserQuestionEvent::new(status, id.clone(), call_id.clone());
+        event.questions = Some(items.clone());
+        event.allow_free_text = Some(ask.allow_free_text);
+        let (tool, status) = (QuestionTool::AskUserQuestion, UserQuestionStatus::Pending);
+        let mut question = PendingUserQuestion::new(id.clone(), call_id, tool, items, status, now);
+        question.allow_free_text = Some(ask.allow_free_text);
         let expires_in = ask.expires_ms.map(Duration::from_millis);
         question.metadata = self.metadata(expires_in);
-        let mut event =
-            UserQuestionEvent::new(UserQuestionEventStatus::Pending, id.clone(), call.id.0.clone());
-        event.questions = Some(question.questions.clone());
-        event.allow_free_text = Some(ask.allow_free_text);
         self.state.smart.pending_user_questions.get_or_insert_default().push(question);
         self.write_questions();
-        self.stage(position, Stage::Question { id: id.clone() });
-        self.mark_awaiting();
-        self.act(Action::Ask(HumanRequest { id, kind: HumanRequestKind::Question, expires_in }));
+        let kind = HumanRequestKind::Question;
+        self.await_request(position, Stage::Question { id }, kind, expires_in);
         self.emit(RunEvent::UserQuestion(event));
     }
 
     /// Requests an approval, or for a `lost` call a decision about its outcome.
     pub(super) fn ask_approval(&mut self, position: usize, call: &ToolCall, lost: bool) {
-        let (id, now) = (self.fresh_id("a"), self.now());
-        let expires_in = self
-            .state
-            .current_agent()
-            .and_then(|part| part.config.human_in_the_loop.approval_expires_ms);
+        let id = self.fresh_id("a");
+        let part = self.state.current_agent();
+        let expires_in = part.and_then(|part| part.config.human_in_the_loop.approval_expires_ms);
         let expires_in = expires_in.map(Duration::from_millis);
-        let mut approval = PendingToolApproval::new(
-            id.clone(),
-            call.id.0.clone(),
-            call.name.clone(),
-            call.args.clone(),
-            ToolApprovalStatus::Pending,
-            now,
-        );
+        let (call_id, tool, args) = (call.id.0.clone(), call.name.clone(), call.args.clone());
+        let (status, now) = (ToolApprovalStatus::Pending, self.now());
+        let mut approval = PendingToolApproval::new(id.clone(), call_id, tool, args, status, now);
         let mut metadata = self.metadata(expires_in).unwrap_or_default();
         metadata.push(("argsHash".into(), json::string(&args_hash(&call.args))));
         if lost {
             metadata.push(("outcome".into(), json::string("unknown")));
         }
         approval.metadata = Some(metadata);
-        let mut event =
-            ToolApprovalEvent::new(ToolApprovalEventStatus::Pending, id.clone(), call.name.clone());
+        let status = ToolApprovalEventStatus::Pending;
+        let mut event = ToolApprovalEvent::new(status, id.clone(), call.name.clone());
         event.tool_call_id = Some(call.id.0.clone());
         event.args = Some(call.args.clone());
         self.state.smart.pending_approvals.get_or_insert_default().push(approval);
         self.write_approvals();
-        self.stage(position, Stage::Approval { id: id.clone(), lost });
-        self.mark_awaiting();
-        self.act(Action::Ask(HumanRequest { id, kind: HumanRequestKind::Approval, expires_in }));
+        let kind = HumanRequestKind::Approval;
+        self.await_request(position, Stage::Approval { id, lost }, kind, expires_in);
         self.emit(RunEvent::ToolApproval(event));
     }
 
     /// Requests the result of a tool that the caller executes.
     pub(super) fn ask_client(&mut self, position: usize, call: &ToolCall) {
-        let id = self.fresh_id("t");
-        self.stage(position, Stage::Client { id: id.clone() });
-        self.act(Action::Ask(HumanRequest {
-            id,
-            kind: HumanRequestKind::Client,
-            expires_in: None,
-        }));
-        self.emit_tool_call(call, ToolCallPhase::Start, |_| {});
+        let stage = Stage::Client { id: self.fresh_id("t") };
+        self.await_request(position, stage, HumanRequestKind::Client, None);
+        self.emit(RunEvent::ToolCall(self.tool_call_event(call, ToolCallPhase::Start)));
+    }
+
+    /// Registers the request that a call waits for in `stage`.
+    fn await_request(
+        &mut self,
+        position: usize,
+        stage: Stage,
+        kind: HumanRequestKind,
+        expires_in: Option<Duration>,
+    ) {
+        let id = stage.pending().cloned().unwrap_or_default();
+        self.stage(position, stage);
+        self.mark_awaiting();
+        self.act(Action::Ask(HumanRequest { id, kind, expires_in }));
     }
 
     fn metadata(&self, expires_in: Option<Duration>) -> Option<Vec<(Name, Json)>> {
@@ -192,17 +180,12 @@ impl Step {
     fn restore_archived(&mut self, position: usize, call: &ToolCall) {
         self.state.progress.brought_back += 1;
         if self.state.progress.brought_back > MAX_RESTORED {
-            let answer =
-                format!("No more than {MAX_RESTORED} answers can be brought back in one run.");
-            return self.settle(position, &ToolAnswer::error(answer));
-        }
-        let args = call.args.tree();
-        let wanted = args.root().name_of("executionId").unwrap_or_default();
-        let archived = self.state.smart.tool_history_archived.as_deref().unwrap_or_default();
-        let found = archived.iter().find(|execution| execution.execution_id == wanted);
-        if found.is_none_or(|execution| execution.archive_id.is_none()) {
-            let answer = format!("No archived answer has the executionId {wanted}.");
-            self.settle(position, &ToolAnswer::error(answer));
+            let most = format!("No more than {MAX_RESTORED} answers");
+            self.settle_error(position, format!("{most} can be brought back in one run."));
+        } else if self.state.archive_id(&call.args).is_none() {
+            let wanted = call.args.tree().root().name_of("executionId").unwrap_or_default();
+            let error = format!("No archived answer has the executionId {wanted}.");
+            self.settle_error(position, error);
         }
     }
 
@@ -215,8 +198,7 @@ impl Step {
         // The new agent uses its own model.
         self.state.progress.model = None;
         let answer = json::object(|out| {
-            out.string("status", "handed over");
-            out.string("agent", to);
+            out.string("status", "handed over").string("agent", to);
         });
         self.settle_as(position, &ToolAnswer::value(&answer), ToolExecutionStatus::Handoff);
     }
@@ -225,18 +207,14 @@ impl Step {
     pub(super) fn on_tools_started(&mut self, calls: &[Name]) -> StepResult {
         self.check_open()?;
         for id in calls {
-            let position = self.position(id)?;
-            let is_next = self.open_call(position).is_some_and(|open| open.stage == Stage::Queued);
-            if is_next {
-                let now = self.now();
-                if let Some(open) = self.state.progress.calls.get_mut(position) {
-                    (open.stage, open.began) = (Stage::Begun, Some(now));
-                }
-                if let Some(call) = self.call_at(position) {
-                    self.emit_tool_call(&call, ToolCallPhase::Start, |_| {});
-                }
-                self.run_again(position);
+            let (position, now) = (self.position(id)?, self.now());
+            let open = self.state.progress.calls.get_mut(position);
+            let Some(open) = open.filter(|open| open.stage == Stage::Queued) else { continue };
+            (open.stage, open.began) = (Stage::Begun, Some(now));
+            if let Some(call) = self.call_at(position) {
+                self.emit(RunEvent::ToolCall(self.tool_call_event(&call, ToolCallPhase::Start)));
             }
+            self.run_again(position);
         }
         self.state.progress.phase = Phase::Working;
         Ok(())
@@ -269,9 +247,8 @@ impl Step {
     /// Handles the result of a tool.
     pub(super) fn on_tool_completed(&mut self, ended: &ToolCompletion) -> StepResult {
         let position = self.position(&ended.call)?;
-        if self.open_call(position).is_none_or(|open| open.stage != Stage::Begun) {
-            let call = &ended.call;
-            return Err(Refusal::conflict(format!("call {call} is not running")));
+        if self.stage_of(position) != Some(Stage::Begun) {
+            return Err(Refusal::conflict(format!("call {} is not running", ended.call)));
         }
         self.settle(position, &ended.answer);
         self.continue_calls();
@@ -284,21 +261,16 @@ impl Step {
         let mut places = Vec::with_capacity(returned.len());
         for ended in returned {
             let position = self.position(&ended.call)?;
-            let stage = self.open_call(position).map(|open| open.stage.clone());
-            let call = &ended.call;
-            match stage {
+            let problem = match self.stage_of(position) {
                 Some(Stage::Client { id }) if !places.contains(&position) => {
                     self.act(Action::Take(id));
                     places.push(position);
+                    continue;
                 }
-                Some(Stage::Done) => {
-                    return Err(Refusal::conflict(format!("call {call} already has a result")));
-                }
-                _ => {
-                    let problem = format!("call {call} waits for no answer of the caller's");
-                    return Err(Refusal::conflict(problem));
-                }
-            }
+                Some(Stage::Done) => "already has a result",
+                _ => "does not wait for a result from the caller",
+            };
+            return Err(Refusal::conflict(format!("call {} {problem}", ended.call)));
         }
         for (position, ended) in places.into_iter().zip(returned) {
             self.settle(position, &ended.answer);
@@ -315,15 +287,14 @@ impl Step {
         let most = self.state.current_agent().and_then(|part| part.limits.max_parallel_tools);
         let most = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let queued = calls.iter().filter(|call| call.stage == Stage::Queued);
-        let next: Vec<Name> =
-            queued.take(most.saturating_sub(at_work)).map(|call| call.id.clone()).collect();
-        let is_waiting = calls.iter().any(|call| call.stage.pending().is_some());
+        let next = queued.take(most.saturating_sub(at_work)).map(|call| call.id.clone());
+        let next: Vec<Name> = next.collect();
         if !next.is_empty() {
             self.state.progress.phase = Phase::Working;
             self.act(Action::Begin(next));
         } else if at_work > 0 {
             self.state.progress.phase = Phase::Working;
-        } else if is_waiting {
+        } else if self.has_pending_call() {
             self.state.progress.phase = Phase::Waiting;
             self.state.progress.waits_since = Some(self.now());
             self.set_status(RunStatus::Waiting, Some(self.wait_reason()));
@@ -356,77 +327,69 @@ impl Step {
         self.settle_as(position, answer, status);
     }
 
-    /// Marks a call as skipped because a limit was reached.
-    pub(super) fn skip(&mut self, position: usize, answer: &ToolAnswer) {
-        self.settle_as(position, answer, ToolExecutionStatus::Skipped);
+    /// Stores a failed result of a call.
+    fn settle_error(&mut self, position: usize, error: impl Into<Name>) {
+        self.settle(position, &ToolAnswer::error(error));
+    }
+
+    /// Skips a call because the limit of tool calls is reached.
+    pub(super) fn skip(&mut self, position: usize) {
+        let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
+        self.settle_as(position, &answer, ToolExecutionStatus::Skipped);
     }
 
     fn settle_as(&mut self, position: usize, answer: &ToolAnswer, status: ToolExecutionStatus) {
         let Some(call) = self.call_at(position) else { return };
-        let open = self.open_call(position);
-        let began = open.and_then(|open| open.began.clone());
-        let args = open.and_then(|open| open.args.clone());
+        let began = self.open_call(position).and_then(|open| open.began.clone());
         self.stage(position, Stage::Done);
-        let id = self.fresh_id("i");
-        let place = result_place(self.state.progress.answers_at, position);
+        let (id, now) = (self.fresh_id("i"), self.now());
+        let part = u32::try_from(position).unwrap_or(u32::MAX);
+        let place = ItemPosition { message: self.state.progress.answers_at, part };
         let item = result_item(id.clone(), place, &call, answer);
-        let now = self.now();
         // Without an observed end, the time until now is not the duration of the tool.
         let is_unknown = answer.outcome == Outcome::Unknown;
         let took = began.as_ref().filter(|_| !is_unknown).and_then(|began| {
             let began: jiff::Timestamp = began.parse().ok()?;
             u64::try_from(self.at.duration_since(began).as_millis()).ok()
         });
-        let said = answer.to_text();
-        let output = (said.len() <= SHORT).then(|| json::string(&said));
-        let error = (answer.outcome == Outcome::Error).then(|| Name::from(truncate_result(&said)));
-        let mut execution = ToolExecution::new(
-            call.id.0.clone(),
-            call.name.clone(),
-            args.unwrap_or_else(|| call.args.clone()),
-        );
-        execution.output.clone_from(&output);
-        execution.timestamp = Some(now.clone());
-        execution.message_id = Some(id);
-        execution.tool_call_id = Some(call.id.0.clone());
-        execution.status = Some(status);
-        execution.started_at = began;
-        execution.ended_at = Some(now);
-        execution.duration_ms = took.map(Number::from);
-        execution.error.clone_from(&error);
-        self.add("toolHistory", execution.json());
-        self.state.smart.tool_history.get_or_insert_default().push(execution);
-        self.append_items(vec![item]);
+        let text = answer.to_text();
+        let short: Name = text.get(..text.floor_char_boundary(500)).unwrap_or_default().into();
         let phase = match status {
             ToolExecutionStatus::Success | ToolExecutionStatus::Handoff => ToolCallPhase::Success,
             ToolExecutionStatus::Skipped => ToolCallPhase::Skipped,
             _ => ToolCallPhase::Error,
         };
-        self.emit_tool_call(&call, phase, |event| {
-            event.result = Some(json::string(&said));
-            event.error = (phase == ToolCallPhase::Error)
-                .then(|| EventError::new(truncate_result(&said).into()));
-            event.duration_ms = took.map(Number::from);
-            if is_unknown {
-                event.extras.push((OUTCOME.into(), json::string(UNKNOWN)));
-            }
-        });
+        let mut event = self.tool_call_event(&call, phase);
+        let args = event.args.clone().unwrap_or(call.args);
+        let mut execution = ToolExecution::new(call.id.0.clone(), call.name, args);
+        execution.output = (text.len() <= SHORT).then(|| json::string(&text));
+        execution.timestamp = Some(now.clone());
+        execution.message_id = Some(id);
+        execution.tool_call_id = Some(call.id.0);
+        execution.status = Some(status);
+        execution.started_at = began;
+        execution.ended_at = Some(now);
+        execution.duration_ms = took.map(Number::from);
+        execution.error = (answer.outcome == Outcome::Error).then(|| short.clone());
+        self.add("toolHistory", execution.json());
+        self.state.smart.tool_history.get_or_insert_default().push(execution);
+        self.append_items(vec![item]);
+        event.result = Some(json::string(&text));
+        event.error = (phase == ToolCallPhase::Error).then(|| EventError::new(short));
+        event.duration_ms = took.map(Number::from);
+        if is_unknown {
+            event.extras.push((OUTCOME.into(), json::string(UNKNOWN)));
+        }
+        self.emit(RunEvent::ToolCall(event));
     }
 
-    pub(super) fn emit_tool_call(
-        &mut self,
-        call: &ToolCall,
-        phase: ToolCallPhase,
-        fill: impl FnOnce(&mut ToolCallEvent),
-    ) {
-        // An approval may have changed the arguments.
+    /// Builds the event of a call, with the arguments that an approval may have changed.
+    fn tool_call_event(&self, call: &ToolCall, phase: ToolCallPhase) -> ToolCallEvent {
         let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
         let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());
         let mut event = ToolCallEvent::new(phase, call.name.clone());
-        event.id = Some(call.id.0.clone());
-        event.args = Some(args);
-        fill(&mut event);
-        self.emit(RunEvent::ToolCall(event));
+        (event.id, event.args) = (Some(call.id.0.clone()), Some(args));
+        event
     }
 
     /// Marks the results of covered calls as archived. The archive is the Thread itself.
@@ -434,9 +397,9 @@ impl Step {
         let history = self.state.smart.tool_history.get_or_insert_default();
         let mut archived = Vec::new();
         for kept in covered {
-            let throughline_core::Body::Result(result) = &kept.item.body else { continue };
-            let is_it =
-                |execution: &ToolExecution| execution.tool_call_id.as_ref() == Some(&result.call.0);
+            let Body::Result(result) = &kept.item.body else { continue };
+            let call = Some(&result.call.0);
+            let is_it = |execution: &ToolExecution| execution.tool_call_id.as_ref() == call;
             if let Some(position) = history.iter().position(is_it) {
                 let mut execution = history.remove(position);
                 execution.archive_id = Some(kept.seq.to_string().into());
@@ -454,8 +417,17 @@ impl Step {
         }
     }
 
-    pub(super) fn open_call(&self, position: usize) -> Option<&crate::progress::OpenCall> {
+    pub(super) fn open_call(&self, position: usize) -> Option<&OpenCall> {
         self.state.progress.calls.get(position)
+    }
+
+    pub(super) fn stage_of(&self, position: usize) -> Option<Stage> {
+        self.open_call(position).map(|open| open.stage.clone())
+    }
+
+    /// Returns whether a call waits for a person or for the caller.
+    pub(super) fn has_pending_call(&self) -> bool {
+        self.state.progress.calls.iter().any(|call| call.stage.pending().is_some())
     }
 
     pub(super) fn stage(&mut self, position: usize, stage: Stage) {
@@ -465,8 +437,7 @@ impl Step {
     }
 
     pub(super) fn call_at(&self, position: usize) -> Option<ToolCall> {
-        let open = self.state.progress.calls.get(position)?;
-        self.state.window.call(&open.id).cloned()
+        self.state.window.call(&self.open_call(position)?.id).cloned()
     }
 
     fn position(&self, call: &str) -> Result<usize, Refusal> {
@@ -488,17 +459,4 @@ pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
 /// Returns the digest of the exact arguments, to which an approval is bound.
 pub(crate) fn args_hash(args: &Json) -> String {
     blake3::hash(args.bytes()).to_hex().to_string()
-}
-
-fn truncate_result(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(500)).unwrap_or_default()
-}
-
-/// Checks the arguments against the schema of the tool.
-pub(super) fn check_arguments(step: &Step, spec: &ToolSpec, args: &Json) -> Result<(), String> {
-    let tree = args.tree();
-    if !Node::is_object(tree.root()) {
-        return Err("the arguments must be an object".to_owned());
-    }
-    step.state.cast.check(&spec.name, args)
 }

@@ -69,7 +69,7 @@ async fn invalid_arguments_never_reach_a_tool() {
     assert_eq!(status, RunStatus::Completed);
     assert!(scene.ran.lock().unwrap().is_empty());
     let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
-    assert!(told[0].contains("do not fit the schema of add: /a:"), "{told:?}");
+    assert!(told[0].contains("The arguments of add do not match its schema: /a:"), "{told:?}");
     assert!(told[1].contains("There is no tool named subtract: add."), "{told:?}");
 }
 

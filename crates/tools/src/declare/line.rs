@@ -20,7 +20,6 @@ use crate::suggest::{closest, did_you_mean};
 
 const ADVICE: &str = "write mcp:COMMAND, mcp:URL or http:NAME=URL, or put the tool into a file with `[mcp.…]` or `[http.…]`";
 
-/// Parses one line.
 pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<ToolDeclarations, Problems> {
     let mut notes = Diagnostics::new(text, &PHRASES, variables);
     let mut declared = ToolDeclarations::default();
@@ -44,10 +43,8 @@ fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
         return None;
     }
     let (reach, usually) = if rest.contains("://") && !rest.contains(char::is_whitespace) {
-        let url =
-            reqwest::Url::parse(&rest).map_err(|error| format!("is not a valid URL: {error}"));
-        let checked = url.and_then(|url| client::check(&url).map(|()| url));
-        let url = checked.map_err(|reason| notes.error(0, format!("the address {reason}"))).ok()?;
+        let url = client::parse(&rest);
+        let url = url.map_err(|reason| notes.error(0, format!("the address {reason}"))).ok()?;
         let host = url.host_str().unwrap_or_default().to_owned();
         (Transport::Http { url: rest, headers: Vec::new() }, host)
     } else {
@@ -62,7 +59,7 @@ fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
         (Transport::Process { command, args, env: Vec::new(), usual, directory: None }, program)
     };
     let name = name.map_or_else(|| sanitize_name(&usually), str::to_owned);
-    if !name::is_valid(&name) || name.len() > 32 || name.contains("__") {
+    if !name::is_valid_server(&name) {
         let message = format!(
             "`{name}` is not a valid server name: write mcp:NAME=…, with letters and digits, a letter first"
         );

@@ -5,7 +5,6 @@ use throughline_json::Node;
 
 use crate::client;
 
-/// A URL with placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     /// Literal text and arguments, in order.
@@ -14,7 +13,7 @@ pub(super) struct Template {
     origin: url::Origin,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Piece {
     Text(String),
     Argument(String),
@@ -35,27 +34,29 @@ impl Template {
         if rest.contains('#') {
             return Err("must not have a fragment (`#`), which would not be sent".to_owned());
         }
-        let filled: String = pieces.iter().map(|piece| piece.or("x")).collect();
-        let url = Url::parse(&filled).map_err(|error| format!("is not a valid URL: {error}"))?;
-        client::check(&url)?;
-        Ok(Self { pieces, origin: url.origin() })
+        let filled = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Argument(_) => "x",
+        });
+        let origin = client::parse(&filled.collect::<String>())?.origin();
+        Ok(Self { pieces, origin })
     }
 
     /// Lists the names of the arguments without duplicates.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
-        let name = |piece: &'_ Piece| matches!(piece, Piece::Argument(_));
-        self.pieces.iter().enumerate().filter_map(move |(position, piece)| match piece {
-            Piece::Argument(argument) => {
-                let before = self.pieces.iter().take(position).filter(|piece| name(piece));
-                let is_first = !before.into_iter().any(|earlier| earlier == piece);
-                is_first.then_some(argument.as_str())
+    pub(super) fn arguments(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for piece in &self.pieces {
+            if let Piece::Argument(name) = piece
+                && !names.contains(&name.as_str())
+            {
+                names.push(name.as_str());
             }
-            Piece::Text(_) => None,
-        })
+        }
+        names
     }
 
     pub(super) fn takes(&self, name: &str) -> bool {
-        self.arguments().any(|argument| argument == name)
+        self.arguments().contains(&name)
     }
 
     /// Fills in the arguments, each percent-encoded as a whole.
@@ -65,35 +66,23 @@ impl Template {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
                 Piece::Argument(name) => {
-                    let value = args.present(name);
-                    let value =
-                        value.ok_or_else(|| format!("The argument `{name}` is missing."))?;
-                    encode(&text(value), &mut filled);
+                    let missing = || format!("The argument `{name}` is missing.");
+                    encode(&text(args.present(name).ok_or_else(missing)?), &mut filled);
                 }
             }
         }
         let path = filled.split('?').next().unwrap_or_default();
         // A URL parser would resolve these segments to a parent path outside the template.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(
-                "An argument turns a part of the path into `.` or `..`, which is not sent."
-                    .to_owned(),
-            );
+            let problem =
+                "An argument turns a part of the path into `.` or `..`, which is not sent.";
+            return Err(problem.to_owned());
         }
         let url = Url::parse(&filled).map_err(|error| format!("The URL is not valid: {error}."))?;
         if url.origin() != self.origin {
             return Err("The arguments change the destination of the request.".to_owned());
         }
         Ok(url)
-    }
-}
-
-impl Piece {
-    fn or<'p>(&'p self, argument: &'p str) -> &'p str {
-        match self {
-            Piece::Text(text) => text,
-            Piece::Argument(_) => argument,
-        }
     }
 }
 
@@ -106,12 +95,10 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
         };
         let is_good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || !name.chars().all(is_good) {
-            return Err(format!(
-                "has `{{{name}}}`, which is not a valid argument name: write {{argument}}"
-            ));
+            let problem = "which is not a valid argument name: write {argument}";
+            return Err(format!("has `{{{name}}}`, {problem}"));
         }
-        pieces.push(Piece::Text(before.to_owned()));
-        pieces.push(Piece::Argument(name.to_owned()));
+        pieces.extend([Piece::Text(before.to_owned()), Piece::Argument(name.to_owned())]);
         rest = after;
     }
     if rest.contains('}') {
@@ -132,10 +119,7 @@ fn encode(text: &str, out: &mut String) {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             out.push(char::from(byte));
         } else {
-            let hex = |nibble: u8| {
-                char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
-            };
-            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+            out.push_str(&["%", &format!("{byte:02X}")].concat());
         }
     }
 }

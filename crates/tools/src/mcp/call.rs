@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, JsonObject, ServerResult, Tool as Listed};
 use throughline_agent::{Tool, ToolAnswer, ToolContext, ToolFuture, ToolSpec};
-use throughline_json::{self as json, Json, Name};
+use throughline_json::{Json, Name};
 use tokio::time::timeout;
 
 use crate::answer;
@@ -25,43 +25,32 @@ impl McpTool {
         Arc::new(Self { server: Arc::clone(server), name: Name::from(&*listed.name), spec })
     }
 
-    async fn call(&self, args: &Json, about: &ToolContext) -> ToolAnswer {
-        let arguments = match serde_json::from_slice::<JsonObject>(args.bytes()) {
-            Ok(arguments) => arguments,
-            Err(error) => {
-                return ToolAnswer::error(format!("The arguments are not an object: {error}"));
-            }
-        };
-        let session = match self.server.session().await {
-            Ok(session) => session,
-            Err(error) => return ToolAnswer::error(error.to_string()),
-        };
+    /// Calls the tool. The error describes a call that was not sent or was rejected.
+    async fn call(&self, args: &Json, about: &ToolContext) -> Result<ToolAnswer, String> {
+        let config = &self.server.config;
+        let arguments: JsonObject = serde_json::from_slice(args.bytes())
+            .map_err(|error| format!("The arguments are not an object: {error}"))?;
+        let session = self.server.session().await.map_err(|error| error.to_string())?;
         let params = CallToolRequestParams::new(self.name.to_string()).with_arguments(arguments);
-        let limit = self.server.config.timeout;
-        let called = timeout(limit, session.call(params, Arc::clone(&about.progress))).await;
-        match called {
-            Ok(Ok(ServerResult::CallToolResult(said))) => {
-                result::answer(said, self.server.config.largest_answer)
+        let called = session.call(params, Arc::clone(&about.progress));
+        let error = match timeout(config.timeout, called).await {
+            Ok(Ok(ServerResult::CallToolResult(result))) => {
+                return Ok(result::answer(result, config.largest_answer));
             }
-            Ok(Ok(_)) => ToolAnswer::error(format!(
-                "The MCP server `{}` requested input that this client does not support.",
-                self.server.config.name
-            )),
-            Ok(Err(error)) => {
-                let error = self.server.call_error(&session, &error).await;
-                match error.trouble {
-                    McpErrorKind::Lost | McpErrorKind::Slow => self.lost(&error.to_string()),
-                    McpErrorKind::Unreachable | McpErrorKind::Refused => {
-                        ToolAnswer::error(error.to_string())
-                    }
-                }
+            Ok(Ok(_)) => {
+                let server = &config.name;
+                let problem = "requested input that this client does not support";
+                return Err(format!("The MCP server `{server}` {problem}."));
             }
-            Err(_) => self.lost(&self.server.timeout_error("answer", limit).to_string()),
+            Ok(Err(error)) => self.server.call_error(&session, &error).await,
+            Err(_) => self.server.timeout_error("answer", config.timeout),
+        };
+        match error.trouble {
+            McpErrorKind::Lost | McpErrorKind::Slow => {
+                Ok(answer::lost_call(&format!("{error}."), self.spec.idempotent))
+            }
+            McpErrorKind::Unreachable | McpErrorKind::Refused => Err(error.to_string()),
         }
-    }
-
-    fn lost(&self, reason: &str) -> ToolAnswer {
-        answer::lost_call(&format!("{reason}."), self.spec.idempotent)
     }
 }
 
@@ -71,9 +60,10 @@ impl Tool for McpTool {
     }
 
     fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
-        Box::pin(
-            async move { answer::mask_errors(self.call(args, about).await, &self.server.mask) },
-        )
+        Box::pin(async move {
+            let answer = self.call(args, about).await.unwrap_or_else(ToolAnswer::error);
+            answer::mask_errors(answer, &self.server.mask)
+        })
     }
 }
 
@@ -97,21 +87,7 @@ fn spec(server: &ServerState, listed: &Listed) -> ToolSpec {
 }
 
 fn schema(schema: &JsonObject) -> Json {
-    let text = serde_json::to_vec(schema).unwrap_or_default();
-    // Some servers omit members that all providers require.
-    match Json::parse(text) {
-        Ok(written) if schema.contains_key("type") => written,
-        Ok(written) => {
-            let tree = written.tree();
-            json::object(|object| {
-                object.string("type", "object");
-                for (name, value) in tree.root().members() {
-                    object.node(&name.text().unwrap_or_default(), value);
-                }
-            })
-        }
-        Err(_) => json::object(|object| {
-            object.string("type", "object");
-        }),
-    }
+    // Some servers omit the type, which all providers require.
+    let usual = (!schema.contains_key("type")).then(|| ("type".to_owned(), "object".into()));
+    Json::from(&serde_json::Value::Object(usual.into_iter().chain(schema.clone()).collect()))
 }

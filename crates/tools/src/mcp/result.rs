@@ -7,22 +7,22 @@ use throughline_core::Outcome;
 use crate::answer::Parts;
 
 /// Converts a result, limited to a size in bytes.
-pub(super) fn answer(said: CallToolResult, limit: usize) -> ToolAnswer {
+pub(super) fn answer(result: CallToolResult, limit: usize) -> ToolAnswer {
     let mut parts = Parts::with_limit(limit);
-    for block in said.content {
+    for block in result.content {
         add(block, &mut parts);
     }
-    if let Some(value) = said.structured_content {
+    if let Some(value) = result.structured_content {
         // Servers should repeat structured content as text for older clients. Equal content is
         // added once.
         let same = |text: &str| {
-            serde_json::from_str(text).is_ok_and(|said: serde_json::Value| said == value)
+            serde_json::from_str(text).is_ok_and(|text: serde_json::Value| text == value)
         };
         if !parts.has_text(same) {
             parts.text(&value.to_string());
         }
     }
-    parts.into_answer(if said.is_error == Some(true) { Outcome::Error } else { Outcome::Ok })
+    parts.into_answer(if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok })
 }
 
 fn add(block: ContentBlock, parts: &mut Parts) {

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex as Lock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Client;
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientCapabilities,
     ClientConfig, ClientRequest, ErrorData, Implementation, ProgressNotificationParam,
@@ -33,13 +35,11 @@ const LAST_WORDS: usize = 2048;
 /// Maximum time to read the standard error of a process that exited.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Callback for progress messages.
 pub(super) type ProgressCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// An open connection.
 pub(super) struct Session {
     service: RunningService<RoleClient, ProgressHandler>,
-    complaints: Option<StderrTail>,
+    stderr: Option<watch::Receiver<Vec<u8>>>,
 }
 
 /// Opens a connection within the start timeout. The handshake first follows the widespread
@@ -49,9 +49,9 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
         match open_with(config, ClientLifecycleMode::Initialize).await {
             Err(error) if error.trouble == McpErrorKind::Refused => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
-                let newer =
-                    open_with(config, ClientLifecycleMode::Discover { preferred_versions }).await;
-                newer.map_err(|_| McpError { trouble: McpErrorKind::Unreachable, ..error })
+                let newer = ClientLifecycleMode::Discover { preferred_versions };
+                let opened = open_with(config, newer).await;
+                opened.map_err(|_| McpError { trouble: McpErrorKind::Unreachable, ..error })
             }
             greeted => greeted,
         }
@@ -65,71 +65,61 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
 }
 
 async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
-    match &config.reach {
-        Transport::Process { .. } => spawn(config, how).await,
-        Transport::Http { url, headers } => connect(config, url, headers, how).await,
-    }
-}
-
-async fn spawn(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
     let unreachable = |reason: &str| config.error(McpErrorKind::Unreachable, reason);
-    let Transport::Process { command: program, args, env, usual, directory } = &config.reach else {
-        return Err(unreachable("it is not a process"));
+    let mut tail = None;
+    let handler = ProgressHandler::default();
+    let served = match &config.reach {
+        Transport::Process { command: program, args, env, usual, directory } => {
+            let mut command = Command::new(program);
+            command.args(args).env_clear().kill_on_drop(true);
+            command.envs(usual.iter().map(|(name, value)| (&**name, &**value)));
+            command.envs(env.iter().map(|(name, value)| (&**name, value.reveal())));
+            if let Some(directory) = directory {
+                command.current_dir(directory);
+            }
+            // The process gets its own group: an interrupt at the terminal is for this program,
+            // which ends the process itself.
+            #[cfg(unix)]
+            command.process_group(0);
+            let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
+            let (process, stderr) = process.map_err(|error| {
+                let advice = "is it installed, and in PATH?";
+                unreachable(&format!("`{program}` does not start: {error}; {advice}"))
+            })?;
+            tail = stderr.map(capture_stderr);
+            handler.serve_with_lifecycle(process, how).await
+        }
+        Transport::Http { url, headers } => {
+            let (client, headers) = http_client(url, headers).map_err(|why| unreachable(&why))?;
+            let transport = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                .custom_headers(headers)
+                .max_sse_event_size(2 * config.largest_answer + (1 << 20))
+                .reinit_on_expired_session(true);
+            let transport = StreamableHttpClientTransport::with_client(client, transport);
+            handler.serve_with_lifecycle(transport, how).await
+        }
     };
-    let mut command = Command::new(program);
-    command.args(args).env_clear().kill_on_drop(true);
-    command.envs(usual.iter().map(|(name, value)| (&**name, &**value)));
-    command.envs(env.iter().map(|(name, value)| (&**name, value.reveal())));
-    if let Some(directory) = directory {
-        command.current_dir(directory);
-    }
-    // The process gets its own group: an interrupt at the terminal is for this program, which ends
-    // the process itself.
-    #[cfg(unix)]
-    command.process_group(0);
-    let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
-    let (process, stderr) = process.map_err(|error| {
-        unreachable(&format!("`{program}` does not start: {error}; is it installed, and in PATH?"))
-    })?;
-    let complaints = stderr.map(StderrTail::capture);
-    match ProgressHandler::default().serve_with_lifecycle(process, how).await {
-        Ok(service) => Ok(Session { service, complaints }),
+    match served {
+        Ok(service) => Ok(Session { service, stderr: tail }),
         Err(error @ ClientInitializeError::JsonRpcError(_)) => {
             Err(config.error(McpErrorKind::Refused, &open_error(&error)))
         }
         Err(error) => {
-            let said = last_output(complaints.as_ref()).await;
-            Err(unreachable(&format!("{}{said}", open_error(&error))))
+            let output = last_output(tail.as_ref()).await;
+            Err(unreachable(&format!("{}{output}", open_error(&error))))
         }
     }
 }
 
-async fn connect(
-    config: &McpConfig,
+/// Creates the client of an HTTP endpoint and its headers.
+fn http_client(
     url: &str,
     headers: &[(Name, Credential)],
-    how: ClientLifecycleMode,
-) -> Result<Session, McpError> {
-    let unreachable = |reason: &str| config.error(McpErrorKind::Unreachable, reason);
-    let parsed = reqwest::Url::parse(url).map_err(|error| error.to_string());
-    let checked = parsed.and_then(|url| client::check(&url).map_err(|why| format!("`url` {why}")));
-    checked.map_err(|reason| unreachable(&reason))?;
-    let client = client::client().map_err(|reason| unreachable(&reason))?;
-    let headers =
-        client::headers(headers).map_err(|why| unreachable(&format!("`headers` {why}")))?;
-    let headers = headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect();
-    let transport = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(headers)
-        .max_sse_event_size(2 * config.largest_answer + (1 << 20))
-        .reinit_on_expired_session(true);
-    let transport = StreamableHttpClientTransport::with_client(client, transport);
-    match ProgressHandler::default().serve_with_lifecycle(transport, how).await {
-        Ok(service) => Ok(Session { service, complaints: None }),
-        Err(error @ ClientInitializeError::JsonRpcError(_)) => {
-            Err(config.error(McpErrorKind::Refused, &open_error(&error)))
-        }
-        Err(error) => Err(unreachable(&open_error(&error))),
-    }
+) -> Result<(Client, HashMap<HeaderName, HeaderValue>), String> {
+    client::parse(url).map_err(|problem| format!("`url` {problem}"))?;
+    let headers = client::headers(headers).map_err(|problem| format!("`headers` {problem}"))?;
+    let headers = headers.into_iter().filter_map(|(name, value)| Some((name?, value)));
+    Ok((client::client()?, headers.collect()))
 }
 
 /// Returns the reason why a connection was not opened.
@@ -165,17 +155,17 @@ impl Session {
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
-        tell: ProgressCallback,
+        report: ProgressCallback,
     ) -> Result<ServerResult, ServiceError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let listener = self.service.service();
         let handle = {
             // Hold the lock until the callback is registered, so that early progress messages wait
             // for it.
-            let mut heard = listener.0.lock().await;
+            let mut callbacks = listener.0.lock().await;
             let options = PeerRequestOptions::no_options();
             let handle = self.peer().send_request_with_option(request, options).await?;
-            heard.insert(handle.progress_token.clone(), tell);
+            callbacks.insert(handle.progress_token.clone(), report);
             handle
         };
         let mut calling = PendingCall {
@@ -193,22 +183,21 @@ impl Session {
     pub(super) async fn classify(&self, error: &ServiceError) -> (McpErrorKind, String) {
         match error {
             ServiceError::McpError(error) => (McpErrorKind::Refused, refusal(error)),
-            ServiceError::TransportSend(error) if client::was_not_sent(&*error.error) => {
-                (McpErrorKind::Unreachable, client::error_message(&*error.error))
-            }
             ServiceError::TransportSend(error) => {
-                (McpErrorKind::Lost, client::error_message(&*error.error))
+                let is_lost = !client::was_not_sent(&*error.error);
+                let kind = if is_lost { McpErrorKind::Lost } else { McpErrorKind::Unreachable };
+                (kind, client::error_message(&*error.error))
             }
             ServiceError::TransportClosed => {
-                let said = last_output(self.complaints.as_ref()).await;
-                (McpErrorKind::Lost, format!("it ended before it answered{said}"))
+                let output = last_output(self.stderr.as_ref()).await;
+                (McpErrorKind::Lost, format!("it ended before it answered{output}"))
             }
             other => (McpErrorKind::Refused, other.to_string()),
         }
     }
 }
 
-/// A call in flight.
+/// Cancels its call at the server if it is dropped before the response.
 struct PendingCall {
     peer: Peer<RoleClient>,
     listener: ProgressHandler,
@@ -219,9 +208,8 @@ struct PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        let (peer, listener, token) =
-            (self.peer.clone(), self.listener.clone(), self.token.clone());
-        let id = self.id.take();
+        let (peer, listener) = (self.peer.clone(), self.listener.clone());
+        let (token, id) = (self.token.clone(), self.id.take());
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             listener.0.lock().await.remove(&token);
@@ -249,9 +237,9 @@ impl ClientHandler for ProgressHandler {
         about: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let tell = self.0.lock().await.get(&about.progress_token).cloned();
-        if let Some(tell) = tell {
-            tell(&progress(&about));
+        let report = self.0.lock().await.get(&about.progress_token).cloned();
+        if let Some(report) = report {
+            report(&progress(&about));
         }
     }
 }
@@ -267,40 +255,28 @@ fn progress(about: &ProgressNotificationParam) -> String {
 }
 
 /// Reads the standard error of a process, so that the process does not block, and keeps its end.
-struct StderrTail {
-    last: Arc<Lock<Vec<u8>>>,
-    ended: watch::Receiver<bool>,
-}
-
-impl StderrTail {
-    fn capture(mut stderr: ChildStderr) -> Self {
-        let last = Arc::new(Lock::new(Vec::new()));
-        let (end, ended) = watch::channel(false);
-        let kept = Arc::clone(&last);
-        // The task ends with the process.
-        tokio::spawn(async move {
-            let mut piece = [0; 1024];
-            while let Ok(length @ 1..) = stderr.read(&mut piece).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(piece.get(..length).unwrap_or_default());
-                let spare = kept.len().saturating_sub(LAST_WORDS);
-                kept.drain(..spare);
-            }
-            end.send_replace(true);
-        });
-        Self { last, ended }
-    }
+/// The channel closes when the process exits.
+fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
+    let (tail, receiver) = watch::channel(Vec::new());
+    tokio::spawn(async move {
+        let mut piece = [0; 1024];
+        while let Ok(length @ 1..) = stderr.read(&mut piece).await {
+            tail.send_modify(|tail| {
+                tail.extend_from_slice(piece.get(..length).unwrap_or_default());
+                tail.drain(..tail.len().saturating_sub(LAST_WORDS));
+            });
+        }
+    });
+    receiver
 }
 
 /// Returns the last error output of an exited process, as the end of a sentence.
-async fn last_output(complaints: Option<&StderrTail>) -> String {
-    let Some(complaints) = complaints else { return String::new() };
-    let mut ended = complaints.ended.clone();
-    drop(timeout(STDERR_TIMEOUT, ended.wait_for(|ended| *ended)).await);
-    let last = complaints.last.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = String::from_utf8_lossy(&last);
-    match said.trim() {
+async fn last_output(stderr: Option<&watch::Receiver<Vec<u8>>>) -> String {
+    let Some(mut stderr) = stderr.cloned() else { return String::new() };
+    // This ends when the channel closes.
+    drop(timeout(STDERR_TIMEOUT, stderr.wait_for(|_| false)).await);
+    match String::from_utf8_lossy(&stderr.borrow()).trim() {
         "" => String::new(),
-        said => format!("; its last error output was: {said}"),
+        output => format!("; its last error output was: {output}"),
     }
 }

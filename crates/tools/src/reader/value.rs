@@ -54,26 +54,17 @@ impl Value {
 
     /// Returns a string.
     pub fn text(&self) -> Option<&str> {
-        match &self.kind {
-            ValueKind::Text(text) => Some(text),
-            _ => None,
-        }
+        if let ValueKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
     /// Returns a Boolean.
     pub fn bool(&self) -> Option<bool> {
-        match self.kind {
-            ValueKind::Flag(flag) => Some(flag),
-            _ => None,
-        }
+        if let ValueKind::Flag(flag) = self.kind { Some(flag) } else { None }
     }
 
     /// Returns a number in JSON syntax.
     pub fn number(&self) -> Option<&str> {
-        match &self.kind {
-            ValueKind::Number(number) => Some(number),
-            _ => None,
-        }
+        if let ValueKind::Number(number) = &self.kind { Some(number) } else { None }
     }
 
     /// Returns an unsigned integer.
@@ -83,17 +74,11 @@ impl Value {
 
     /// Returns the values of a list.
     pub fn list(&self) -> Option<&[Value]> {
-        match &self.kind {
-            ValueKind::List(list) => Some(list),
-            _ => None,
-        }
+        if let ValueKind::List(list) = &self.kind { Some(list) } else { None }
     }
 
     pub(super) fn table(&self) -> Option<&[Member]> {
-        match &self.kind {
-            ValueKind::Table(members) => Some(members),
-            _ => None,
-        }
+        if let ValueKind::Table(members) = &self.kind { Some(members) } else { None }
     }
 
     /// Converts the value to JSON; an error contains its offset.

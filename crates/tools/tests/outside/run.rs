@@ -30,7 +30,7 @@ async fn agent_uses_mcp_and_http_tools_and_receives_their_outcomes() {
     let asked = scene.models.asked("claude-sonnet-4-5");
     let told = said_by_tools(asked.last().unwrap());
     assert_eq!(told[0], r#"{"sum": 3}"#);
-    assert!(told[1].contains("do not fit the schema of outside__add"), "{told:?}");
+    assert!(told[1].contains("The arguments of outside__add do not match its schema"), "{told:?}");
     assert_eq!(told[2], "a page");
     assert!(told[3].contains("`outside` was lost"), "{told:?}");
     assert_eq!(told[4], "back");

@@ -4,15 +4,14 @@ use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name, Number};
 use throughline_spec::{Attempt, AttemptEnd, ReflectionUsage, ReplayEvent, RunEvent, ThoughtPhase};
 
-use crate::fold::{TraceOptions, UsageTotal};
+use crate::fold::TraceOptions;
 use crate::span::{Span, Value};
 
-/// An attempt in progress.
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) attempt: Attempt,
     /// Time of the last event.
-    pub(super) heard: Timestamp,
+    pub(super) last_event: Timestamp,
     thoughts: Vec<Name>,
     sealed: u64,
     text: String,
@@ -25,7 +24,7 @@ impl OpenTurn {
     pub(super) fn new(attempt: &Attempt) -> Self {
         Self {
             attempt: attempt.clone(),
-            heard: attempt.start,
+            last_event: attempt.start,
             thoughts: Vec::new(),
             sealed: 0,
             text: String::new(),
@@ -45,7 +44,7 @@ impl OpenTurn {
 
     /// Records an event of the attempt.
     pub(super) fn record_event(&mut self, at: Timestamp, event: &RunEvent) {
-        self.heard = at;
+        self.last_event = at;
         match event {
             RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => {
                 self.thoughts.push(thought.text.clone().unwrap_or_default());
@@ -66,8 +65,8 @@ impl OpenTurn {
         self,
         end: AttemptEnd,
         reason: Option<&Name>,
-        telling: &TraceOptions,
-        said: &[(Name, Name)],
+        options: &TraceOptions,
+        messages: &[(Name, Name)],
         span: &mut Span,
     ) {
         span.add("gen_ai.operation.name", "chat");
@@ -80,52 +79,48 @@ impl OpenTurn {
         match end {
             AttemptEnd::Discarded => {
                 let reason = reason.map_or("discarded", |reason| &**reason);
-                span.problem = Some(Name::from(telling.redact(reason)));
+                span.problem = Some(options.redact(reason).into());
             }
             AttemptEnd::Left if self.usage.is_none() => {
                 span.problem = Some("the model did not answer".into());
             }
             AttemptEnd::Accepted | AttemptEnd::Left => {
                 let reasons = reason.map(|reason| Value::Texts(vec![reason.clone()]));
-                let named = reasons.map(|reasons| ("gen_ai.response.finish_reasons", reasons));
-                span.attributes.extend(named);
+                span.add_if_some("gen_ai.response.finish_reasons", reasons);
             }
         }
         put_usage(self.usage.as_ref(), self.cost, span);
         put_replay(self.replay.as_ref(), span);
         span.add("throughline.thoughts", self.thoughts.len() as u64);
         span.add("throughline.seals.bytes", self.sealed);
-        if telling.log_data {
-            self.put_content(telling, said, span);
+        if options.log_data {
+            self.put_content(options, messages, span);
         }
     }
 
     /// Adds messages and Thoughts that no earlier turn contained.
-    fn put_content(&self, telling: &TraceOptions, said: &[(Name, Name)], span: &mut Span) {
-        if !said.is_empty() {
-            span.add("gen_ai.input.messages", messages(said, telling).as_str());
+    fn put_content(&self, options: &TraceOptions, messages: &[(Name, Name)], span: &mut Span) {
+        if !messages.is_empty() {
+            span.add("gen_ai.input.messages", messages_json(messages, options).as_str());
         }
-        let thoughts = self.thoughts.iter().filter(|thought| !thought.is_empty());
-        let thoughts: Vec<Name> =
-            thoughts.map(|thought| Name::from(telling.redaction.redact_thought(thought))).collect();
-        if !thoughts.is_empty() {
-            span.attributes.push(("throughline.thinking", Value::Texts(thoughts)));
-        }
+        let redact = |thought: &Name| Name::from(options.redaction.redact_thought(thought));
+        let thoughts = self.thoughts.iter().filter(|thought| !thought.is_empty()).map(redact);
+        span.add_texts("throughline.thinking", thoughts.collect());
         if !self.text.is_empty() {
-            let said = [(Name::from("assistant"), Name::from(self.text.as_str()))];
-            span.add("gen_ai.output.messages", messages(&said, telling).as_str());
+            let answer = [(Name::from("assistant"), Name::from(self.text.as_str()))];
+            span.add("gen_ai.output.messages", messages_json(&answer, options).as_str());
         }
     }
 }
 
 /// Formats messages by OpenTelemetry's conventions.
-fn messages(said: &[(Name, Name)], telling: &TraceOptions) -> Json {
+fn messages_json(messages: &[(Name, Name)], options: &TraceOptions) -> Json {
     json::array(|list| {
-        for (role, content) in said {
+        for (role, content) in messages {
             list.object(|o| {
                 o.string("role", role).array("parts", |parts| {
                     parts.object(|o| {
-                        o.string("type", "text").string("content", &telling.redact(content));
+                        o.string("type", "text").string("content", &options.redact(content));
                     });
                 });
             });
@@ -140,9 +135,7 @@ fn put_usage(usage: Option<&ReflectionUsage>, cost: Option<f64>, span: &mut Span
         span.add_if_some("gen_ai.usage.cache_read.input_tokens", usage.cached_input_tokens);
         span.add_if_some("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens);
     }
-    if let Some(cost) = cost {
-        span.attributes.push(("throughline.cost_usd", Value::Decimal(cost)));
-    }
+    span.add_if_some("throughline.cost_usd", cost.map(Value::Decimal));
 }
 
 /// Adds the counts of replayed Thoughts and Seals.
@@ -162,22 +155,6 @@ fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
         };
         span.add_if_some(key, count.tree().root().u64());
     }
-    let why: Vec<Name> = replay.why.iter().flatten().map(|(why, _)| why.clone()).collect();
-    if !why.is_empty() {
-        span.attributes.push(("throughline.fates.why", Value::Texts(why)));
-    }
-}
-
-impl UsageTotal {
-    /// Adds the tokens and the cost of a usage event, inside or outside an attempt.
-    pub(super) fn add(&mut self, event: &RunEvent) {
-        let RunEvent::Usage(event) = event else { return };
-        if let Some(usage) = &event.usage {
-            self.input += usage.input_tokens.unwrap_or(0);
-            self.output += usage.output_tokens.unwrap_or(0);
-            self.cached += usage.cached_input_tokens.unwrap_or(0);
-            self.thought += usage.reasoning_tokens.unwrap_or(0);
-        }
-        self.cost_usd += event.cost_usd.as_ref().map_or(0.0, Number::value);
-    }
+    let why = replay.why.iter().flatten().map(|(why, _)| why.clone());
+    span.add_texts("throughline.fates.why", why.collect());
 }

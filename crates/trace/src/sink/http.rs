@@ -14,7 +14,7 @@ use crate::sink::{InvalidSink, Retry, SendFuture, Sink, SinkError};
 /// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Posts batches as JSON.
+/// Posts each batch as a JSON document to one URL.
 pub struct HttpSink {
     name: Name,
     post: PostTarget,
@@ -47,8 +47,8 @@ pub(super) struct PostTarget {
 
 impl PostTarget {
     pub(super) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
-        let url = Url::parse(url).map_err(|error| InvalidSink(error.to_string()))?;
-        web::check(&url).map_err(|problem| InvalidSink(format!("its address {problem}")))?;
+        let url =
+            web::parse(url).map_err(|problem| InvalidSink(format!("its address {problem}")))?;
         let headers = web::headers(headers).map_err(InvalidSink)?;
         let client = web::client().map_err(InvalidSink)?;
         Ok(Self { client, url, headers })

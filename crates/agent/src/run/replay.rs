@@ -1,0 +1,92 @@
+//! Counts what one model call did with the Thoughts and Seals of the conversation.
+
+use std::collections::HashSet;
+
+use throughline_core::{Disposition, Fate, ItemId};
+use throughline_json::{self as json, Json, Name};
+use throughline_spec::ReplayEvent;
+
+/// Number of values per Fate.
+#[derive(Default)]
+struct FateCounts {
+    kept: u64,
+    restored: u64,
+    reshaped: u64,
+    elided: u64,
+}
+
+impl FateCounts {
+    fn count(&mut self, did: &Disposition) {
+        match did {
+            Disposition::Kept => self.kept += 1,
+            Disposition::Restored(_) => self.restored += 1,
+            Disposition::Reshaped(_) => self.reshaped += 1,
+            Disposition::Elided(_) => self.elided += 1,
+        }
+    }
+}
+
+/// Builds the event with the Fates of one Call; `None` if it had no Thoughts and no Seals.
+/// `thoughts` lists the Items that are Thoughts.
+pub(crate) fn replay_event(
+    fates: &[Fate],
+    thoughts: &HashSet<ItemId>,
+    turn: u64,
+) -> Option<ReplayEvent> {
+    let (mut counts, mut seals) = (FateCounts::default(), FateCounts::default());
+    let mut why: Vec<(Name, u64)> = Vec::new();
+    // Consecutive Items with the same Fate: the first Item, the Fate and the number of Items.
+    let mut spans: Vec<(&Name, Name, u64)> = Vec::new();
+    for fate in fates {
+        let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
+        if let Some(did) = visible {
+            counts.count(did);
+        }
+        for did in &fate.seals {
+            seals.count(did);
+        }
+        for did in visible.into_iter().chain(&fate.seals) {
+            let Disposition::Elided(reason) = did else { continue };
+            let reason = Name::from(reason.to_string());
+            match why.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => why.push((reason, 1)),
+            }
+        }
+        // The Fate of a sealed Item is the Fate of its first Seal.
+        let Some(did) = fate.seals.first().or(visible) else { continue };
+        let did = Name::from(did.to_string());
+        match spans.last_mut() {
+            Some((_, last, count)) if *last == did => *count += 1,
+            _ => spans.push((&fate.item.0, did, 1)),
+        }
+    }
+    if spans.is_empty() {
+        return None;
+    }
+    let member = |(name, count): (&str, u64)| (Name::from(name), Json::from(count));
+    let some = |count: u64| (count > 0).then_some(count);
+    let FateCounts { kept, restored, reshaped, elided } = seals;
+    let seals =
+        [("kept", kept), ("restored", restored), ("reshaped", reshaped), ("elided", elided)];
+    let seals: Vec<_> = seals.into_iter().filter(|(_, count)| *count > 0).map(member).collect();
+    let why: Vec<_> = why.iter().map(|(why, count)| member((why, *count))).collect();
+    let spans = json::array(|list| {
+        for (first, did, count) in &spans {
+            list.array(|span| {
+                span.string(first).string(did).number(*count);
+            });
+        }
+    });
+    Some(ReplayEvent {
+        turn: Some(turn),
+        kept: Some(counts.kept),
+        restored: some(counts.restored),
+        reshaped: some(counts.reshaped),
+        elided: some(counts.elided),
+        why: (!why.is_empty()).then_some(why),
+        seals: (!seals.is_empty()).then_some(seals),
+        fates: Some(spans),
+        ..ReplayEvent::default()
+    })
+}
