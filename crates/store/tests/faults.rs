@@ -435,6 +435,32 @@ async fn open_rejects_non_store_files_untouched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn writes_report_a_destroyed_header_as_damage_and_recover() {
+    let path = file("header");
+    let journal = new_store(&path).await;
+    begin(&journal, "thread").await;
+    add(&journal, "thread", content(1)).await.unwrap();
+    // After the checkpoint, the writer reads the header from the file again.
+    let other = Connection::open(&path).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(other);
+    let write_header = |header: &[u8]| {
+        let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, header).unwrap();
+    };
+    let intact = std::fs::read(&path).unwrap();
+    write_header(&[0; 100]);
+    let error = add(&journal, "thread", content(2)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error:?}");
+    let error = journal.probe().await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error:?}");
+    write_header(&intact[..100]);
+    journal.probe().await.unwrap();
+    add(&journal, "thread", content(2)).await.unwrap();
+    assert_kept(&journal, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn missing_folder_is_created_or_reported() {
     let path = file("folders").with_file_name("new").join("newer").join("store.db");
     let looking = Options { create: false, ..Options::default() };

@@ -368,6 +368,16 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
+/// Maps an error of an open store. The file was a database when it was opened, so a file that is no
+/// database any more is damaged.
+pub(super) fn runtime_failure(error: rusqlite::Error, path: &Path) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        let problem = format!("the header of {} is damaged: open a backup", path.display());
+        return StoreError::Corrupt(problem.into());
+    }
+    failure(error, path)
+}
+
 fn display_name(path: &Path) -> Name {
     Name::from(path.display().to_string())
 }

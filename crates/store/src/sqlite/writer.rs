@@ -20,7 +20,7 @@ use crate::sqlite::admin::touch;
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::CommitError;
 use crate::sqlite::reserve;
-use crate::sqlite::schema::{failure, instant, wait_for};
+use crate::sqlite::schema::{instant, runtime_failure, wait_for};
 use crate::sqlite::statements::{Statements, now};
 use crate::sqlite::wait::Waiters;
 use crate::sqlite::{rows, tally};
@@ -321,7 +321,7 @@ impl SqliteWriter<'_> {
                 }
                 Ok(SqliteJob::Close(reply)) => {
                     let settled = self.try_sign_and_flush(Duration::ZERO);
-                    let settled = settled.map_err(|error| failure(error, &self.path));
+                    let settled = settled.map_err(|error| runtime_failure(error, &self.path));
                     // A closed file needs no WAL; active readers keep it.
                     wait_for(Duration::ZERO);
                     let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -401,7 +401,7 @@ impl SqliteWriter<'_> {
             self.chains.roll_back();
             // After an error the database may have rolled back already.
             drop(self.db.execute_batch("ROLLBACK"));
-            failure(error, &self.path)
+            runtime_failure(error, &self.path)
         })
     }
 
@@ -505,7 +505,7 @@ impl SqliteWriter<'_> {
         }
         done.map_err(|stop| match stop {
             CommitError::Rejected(error) => error,
-            CommitError::Failed(error) => failure(error, &self.path),
+            CommitError::Failed(error) => runtime_failure(error, &self.path),
         })
     }
 
