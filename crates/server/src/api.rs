@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `denied.rs` | errors in Letta's format |
+//! | `error.rs` | errors in Letta's format |
 //! | `responses.rs` | responses from serialized types and from channels; types for schemas |
 //! | `drives.rs`, `sweep.rs` | tasks that drive runs; recovery of runs without a driver |
 //! | `permits.rs` | check of a run's key before every model call |
@@ -10,8 +10,8 @@
 //! | `summary.rs` | cached summaries of runs |
 //! | `proofs.rs` | limits on concurrent proofs of the Journal |
 
-mod denied;
 mod drives;
+mod error;
 mod permits;
 mod proofs;
 mod responses;
@@ -22,23 +22,23 @@ mod sweep;
 use std::sync::Arc;
 use std::time::Duration;
 
-use throughline_agent::{RunSpec, Runner};
-use throughline_core::{LogId, Store, StoreFuture, Tenant};
+use throughline_agent::{Progress, RunSpec, Runner, State};
+use throughline_core::{LogHead, LogId, LogKind, Store, StoreFuture, Tenant};
 use throughline_json::{Json, Name, Tree};
 use throughline_spec::{Archive, RedactionPolicy};
 
 use crate::access::Caller;
-pub(crate) use crate::api::denied::{ApiError, ErrorBody};
 pub use crate::api::drives::RunCaps;
 pub(crate) use crate::api::drives::RunPool;
+pub(crate) use crate::api::error::{ApiError, ErrorBody};
 pub(crate) use crate::api::permits::Accounts;
 pub(crate) use crate::api::proofs::Verifications;
 pub(crate) use crate::api::responses::{
-    AnyObject, AnyValue, ReflectionRef, RunEventRef, SchemaDocument, SmartStateRef,
-    SnapshotDocument, StopReasonRef, UsageRef, json_response, schema_ref, stream_response, to_json,
+    AnyObject, AnyValue, ChunkSender, ReflectionRef, RunEventRef, SchemaDocument, SmartStateRef,
+    SnapshotDocument, StopReasonRef, UsageRef, json_response, schema_ref, stream_response,
 };
 pub(crate) use crate::api::run_note::RunNote;
-pub(crate) use crate::api::summary::{Summary, SummaryCache, first_words, parse_event};
+pub(crate) use crate::api::summary::{Summary, SummaryCache, first_words, parse_counted_event};
 use crate::gateway::Gateway;
 use crate::response::GatewayResponse;
 use crate::url::Query;
@@ -67,19 +67,16 @@ impl AgentApi {
     /// Creates the API for the agents of this runner.
     pub fn new(runner: Runner) -> Self {
         let caps = RunCaps::default();
-        let drives = Arc::new(RunPool::new(runner.clone(), caps));
-        let (summaries, proofs) = (SummaryCache::default(), Verifications::default());
-        let (archive, traces, policy) = (None, None, None);
         Self {
+            drives: Arc::new(RunPool::new(runner.clone(), caps)),
             runner,
-            drives,
             caps,
             ping: PING_INTERVAL,
-            archive,
-            traces,
-            summaries,
-            proofs,
-            policy,
+            archive: None,
+            traces: None,
+            summaries: SummaryCache::default(),
+            proofs: Verifications::default(),
+            policy: None,
         }
     }
 
@@ -129,22 +126,6 @@ impl AgentApi {
         let bare = id.strip_prefix(what).unwrap_or(&id);
         Name::from(format!("{what}-{}", bare.trim_start_matches(['_', '-'])))
     }
-
-    /// Charges the usage of runs to these accounts and checks run keys against them.
-    pub(crate) fn charge_to(&self, accounts: Accounts) {
-        self.drives.charge_to(Arc::new(accounts));
-    }
-
-    /// Takes over runs without a driver until the future is dropped.
-    pub(crate) async fn reclaim_stale_runs(self: Arc<Self>) {
-        Arc::clone(&self.drives).sweep().await;
-    }
-
-    /// Waits up to `patience` for the runs of this process to stop. Interrupted runs resume in
-    /// another process or after a restart.
-    pub(crate) async fn stop(&self, patience: Duration) {
-        self.drives.stop(patience).await;
-    }
 }
 
 /// One request to the agent API.
@@ -160,7 +141,7 @@ pub(crate) struct ApiRequest<'a> {
 }
 
 /// The result of a handler.
-pub(crate) type ApiResult = Result<GatewayResponse, ApiError>;
+pub(crate) type ApiResult<T = GatewayResponse> = Result<T, ApiError>;
 
 impl ApiRequest<'_> {
     /// The configured redaction policy, or the default one, which removes common secrets.
@@ -173,6 +154,44 @@ impl ApiRequest<'_> {
         self.ids.get(place).cloned().unwrap_or_default()
     }
 
+    /// The current head of a log of the caller's tenant.
+    pub(crate) async fn log(&self, log: &LogId) -> ApiResult<Option<LogHead>> {
+        Ok(self.api.store().log(&self.caller.tenant, log).await?)
+    }
+
+    /// The head of the run that the path names.
+    pub(crate) async fn run_head(&self) -> ApiResult<LogHead> {
+        self.head_of_run(&LogId(self.id(0))).await
+    }
+
+    /// The head of a run; 404 for other logs.
+    pub(crate) async fn head_of_run(&self, run: &LogId) -> ApiResult<LogHead> {
+        let head = self.log(run).await?.filter(is_run);
+        head.ok_or_else(|| ApiError::not_found("run", &run.0))
+    }
+
+    /// The head of a Thread; 404 for other logs.
+    pub(crate) async fn thread_head(&self, id: &Name) -> ApiResult<LogHead> {
+        let head = self.log(&LogId(id.clone())).await?;
+        let head = head.filter(|head| head.kind == LogKind::Thread);
+        head.ok_or_else(|| ApiError::not_found("thread", id))
+    }
+
+    /// The configuration and the progress of a run.
+    pub(crate) async fn progress(&self, run: &LogId) -> ApiResult<(RunSpec, Progress)> {
+        Ok(self.api.runner.progress(&self.caller.tenant, run).await?)
+    }
+
+    /// The state of a run.
+    pub(crate) async fn state(&self, run: &LogId) -> ApiResult<State> {
+        Ok(self.api.runner.state(&self.caller.tenant, run).await?)
+    }
+
+    /// The value of a numeric query parameter.
+    pub(crate) fn query_number(&self, name: &str) -> Option<u64> {
+        self.query.get(name)?.parse().ok()
+    }
+
     /// The tools that the run needs and this process lacks. Such a run cannot continue here.
     pub(crate) fn missing_tools<'c>(&self, casting: &'c RunSpec) -> Vec<&'c str> {
         let known = &self.api.runner.tools;
@@ -181,15 +200,19 @@ impl ApiRequest<'_> {
     }
 
     /// Resumes a run here, unless it needs tools that this process lacks.
-    pub(crate) async fn drive(&self, run: &LogId) -> Result<bool, ApiError> {
-        let tenant = &self.caller.tenant;
-        let (casting, _) = self.api.runner.progress(tenant, run).await?;
+    pub(crate) async fn drive(&self, run: &LogId) -> ApiResult<bool> {
+        let (casting, _) = self.progress(run).await?;
         let can_continue = self.missing_tools(&casting).is_empty();
         if can_continue {
-            self.api.drives.drive(tenant, run);
+            self.api.drives.drive(&self.caller.tenant, run);
         }
         Ok(can_continue)
     }
+}
+
+/// Whether a log belongs to a run.
+pub(crate) fn is_run(head: &LogHead) -> bool {
+    head.status.is_some() && head.of.is_some()
 }
 
 /// Creates the traces of runs.

@@ -6,13 +6,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `assets.rs` | the page, built from `ui/` and embedded in the binary |
-//! | `runs.rs` | the list of runs, and one run |
+//! | `runs.rs` | the list of runs, one run, and its trace |
 //! | `events.rs`, `stream_redactor.rs` | the events of a run as a resumable stream; redaction of its text |
 //! | `threads.rs`, `thought_map.rs` | threads; which model had which Thought, and where it was sent back |
 //! | `calls.rs` | the list of gateway calls, and one call |
 //! | `inbox.rs` | approvals and questions for a person, and decisions on them |
 //! | `journal.rs` | verification, manifest, export, keys, and usage by hour |
-//! | `trace.rs` | the trace of a run, as sinks receive it |
 //! | `doctor.rs` | audit, repair and translation of a pasted request |
 
 pub(crate) mod assets;
@@ -21,36 +20,73 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
-pub(crate) mod run_trace;
 pub(crate) mod runs;
 mod stream_redactor;
 pub(crate) mod thought_map;
 pub(crate) mod threads;
 
-use throughline_core::ErasureEpoch;
+use throughline_core::{ErasureEpoch, LogHead, LogId, LogKind};
 use throughline_json::{Json, Tree};
-use throughline_spec::{Archive, RedactionPolicy, ThoughtRedaction};
+use throughline_spec::Archive;
 
-pub(crate) use crate::api::{ApiError, ApiRequest};
+use crate::api::{ApiError, ApiRequest, ApiResult};
+
+/// The largest page of a list.
+const MAX_PAGE: usize = 200;
 
 /// The archive that the console reads.
-fn archive<'a>(asked: &'a ApiRequest<'_>) -> Result<&'a dyn Archive, ApiError> {
-    asked.api.archive.as_deref().ok_or_else(no_archive)
+fn archive<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn Archive> {
+    request.api.archive.as_deref().ok_or_else(no_archive)
 }
 
 fn no_archive() -> ApiError {
     ApiError::new(501, "the console is not available: this server has no archive")
 }
 
-/// The erasure epoch of the caller's tenant. Data cached in another epoch may have been erased
-/// since.
-async fn erasure_epoch(asked: &ApiRequest<'_>) -> Result<ErasureEpoch, ApiError> {
-    Ok(asked.api.store().find(&asked.caller.tenant, &[]).await?.era)
+/// Reads the tenant's logs of one kind, newest first, from the `after` of the query.
+struct LogList<'r> {
+    request: &'r ApiRequest<'r>,
+    kind: LogKind,
+    page: std::vec::IntoIter<LogHead>,
+    /// The cursor of the next page; `None` at the end.
+    next: Option<LogId>,
 }
 
-/// Redacts a value for display.
-fn redact(policy: &RedactionPolicy, value: &Json) -> Json {
-    policy.redact_json(value, ThoughtRedaction::Redact).into_owned()
+impl<'r> LogList<'r> {
+    fn new(request: &'r ApiRequest<'r>, kind: LogKind) -> Self {
+        let next = request.query.get("after").cloned().map(LogId);
+        Self { request, kind, page: Vec::new().into_iter(), next }
+    }
+
+    async fn next(&mut self) -> ApiResult<Option<LogHead>> {
+        if self.page.len() == 0 {
+            let (archive, tenant) = (archive(self.request)?, &self.request.caller.tenant);
+            let page = archive.logs(tenant, self.kind, self.next.as_ref(), 128).await?;
+            self.page = page.into_iter();
+        }
+        let head = self.page.next();
+        self.next = head.as_ref().map(|head| head.log.clone());
+        Ok(head)
+    }
+}
+
+/// The number of rows that the query requests.
+fn row_limit(request: &ApiRequest<'_>, default: usize) -> usize {
+    let limit = request.query.get("limit").and_then(|limit| limit.parse().ok());
+    limit.unwrap_or(default).min(MAX_PAGE)
+}
+
+/// Whether a text contains the `search` of the query, in any case.
+fn matches_search<'t>(request: &ApiRequest<'_>, texts: impl IntoIterator<Item = &'t str>) -> bool {
+    let Some(search) = request.query.get("search") else { return true };
+    let search = search.to_lowercase();
+    texts.into_iter().any(|text| text.to_lowercase().contains(&search))
+}
+
+/// The erasure epoch of the caller's tenant. Data cached in another epoch may have been erased
+/// since.
+async fn erasure_epoch(request: &ApiRequest<'_>) -> ApiResult<ErasureEpoch> {
+    Ok(request.api.store().find(&request.caller.tenant, &[]).await?.era)
 }
 
 /// A number with six decimal places.

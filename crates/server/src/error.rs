@@ -3,10 +3,17 @@
 use std::time::Duration;
 
 use throughline_codec::CodecError;
-use throughline_core::{UpstreamError, Wire};
-use throughline_json::{self as json, Json, Name};
+use throughline_core::{StoreError, UpstreamError, Wire};
+use throughline_json::Json;
 
+use crate::object::object;
 use crate::response::GatewayResponse;
+
+/// The retry delay for a caller that needs the store.
+pub(crate) const RETRY_STORE: Duration = Duration::from_secs(5);
+
+/// The result of a gateway operation.
+pub(crate) type GatewayResult<T = GatewayResponse> = Result<T, GatewayError>;
 
 /// The reason why a request fails, as the client receives it.
 #[derive(Debug)]
@@ -35,22 +42,44 @@ impl GatewayError {
     }
 
     /// Encodes the error in the caller's dialect.
-    pub(crate) fn told(&self, wire: &Wire) -> GatewayResponse {
-        let said = error_json_with_code(wire, self.status, &self.message, self.code);
-        let mut answered = GatewayResponse::json(self.status, &said);
-        if let Some(wait) = self.retry_after {
-            // `retry-after` takes whole seconds, so round up.
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            answered.headers.push((Name::from("retry-after"), seconds.to_string().into()));
-        }
-        answered
+    pub(crate) fn to_response(&self, wire: &Wire) -> GatewayResponse {
+        let response = GatewayResponse::json(self.status, &self.to_json(wire));
+        response.with_retry_after(self.retry_after)
     }
 
-    pub(crate) fn from_codec(error: &CodecError) -> Self {
+    /// The body of the error in a dialect.
+    pub(crate) fn to_json(&self, wire: &Wire) -> Json {
+        let Self { status, message, code, .. } = self;
+        match wire.as_str() {
+            "anthropic-messages" => {
+                let error = object! { "type": error_type(*status), "message": message };
+                object! { "type": "error", "error": error }
+            }
+            "gemini" => {
+                let name = gemini_status(*status);
+                let error = object! { "code": status, "message": message, "status": name };
+                object! { "error": error }
+            }
+            _ => {
+                // OpenAI's errors with a code always have this type.
+                let status = if code.is_some() { 400 } else { *status };
+                let (kind, (param, code)) = (error_type(status), code.unzip());
+                let error =
+                    object! { "message": message, "type": kind, "param": param, "code": code };
+                object! { "error": error }
+            }
+        }
+    }
+}
+
+impl From<CodecError> for GatewayError {
+    fn from(error: CodecError) -> Self {
         Self::new(400, error.to_string())
     }
+}
 
-    pub(crate) fn from_upstream(error: &UpstreamError) -> Self {
+impl From<&UpstreamError> for GatewayError {
+    fn from(error: &UpstreamError) -> Self {
         match error {
             UpstreamError::NoCredential { .. } => Self::new(401, error.to_string()),
             UpstreamError::TimedOut { .. } => Self::new(504, error.to_string()),
@@ -60,46 +89,14 @@ impl GatewayError {
     }
 }
 
-/// Encodes an error in the shape of a dialect.
-pub(crate) fn dialect_error(wire: &Wire, status: u16, message: &str) -> Json {
-    error_json_with_code(wire, status, message, None)
+impl From<StoreError> for GatewayError {
+    fn from(error: StoreError) -> Self {
+        let problem = Self::new(503, format!("the store cannot be read: {error}"));
+        Self { is_of_store: true, ..problem.after(RETRY_STORE) }
+    }
 }
 
-/// Encodes an error with the parameter at fault and a code, for dialects that have them.
-pub(crate) fn error_json_with_code(
-    wire: &Wire,
-    status: u16,
-    message: &str,
-    code: Option<(&str, &str)>,
-) -> Json {
-    let kind = kind_of(status);
-    json::object(|o| match wire.as_str() {
-        "anthropic-messages" => {
-            o.string("type", "error").object("error", |error| {
-                error.string("type", kind).string("message", message);
-            });
-        }
-        "gemini" => {
-            o.object("error", |error| {
-                error.number("code", status.into());
-                error.string("message", message).string("status", gemini_status(status));
-            });
-        }
-        _ => {
-            // OpenAI's errors with a code always have this type.
-            let kind = if code.is_some() { "invalid_request_error" } else { kind };
-            o.object("error", |error| {
-                error.string("message", message).string("type", kind);
-                match code {
-                    Some((param, code)) => error.string("param", param).string("code", code),
-                    None => error.null("param").null("code"),
-                };
-            });
-        }
-    })
-}
-
-fn kind_of(status: u16) -> &'static str {
+fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
         403 => "permission_error",

@@ -43,7 +43,7 @@ use throughline_replay::Replay;
 use throughline_spec::RedactionPolicy;
 
 use crate::access::{Caller, Keyring};
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 pub(crate) use crate::gateway::admission::authenticate;
 pub(crate) use crate::gateway::dialect::{GatewayRoute, classify};
 pub(crate) use crate::gateway::exchange::Exchange;
@@ -109,7 +109,7 @@ pub(crate) async fn receive(
     caller: &Caller,
     scope: &RequestScope,
     body: Body,
-) -> Result<(Bytes, Option<Tree>), GatewayError> {
+) -> GatewayResult<(Bytes, Option<Tree>)> {
     let operations = &gateway.operations;
     let mut room = operations.new_reservation(caller);
     let body = read_body(body, gateway.body_limit, operations.limits.body, &mut room).await?;
@@ -123,22 +123,18 @@ pub(crate) async fn receive(
 /// Minimum average size in bytes of an item in a request with many items.
 const ITEM: usize = 192;
 
-/// Scales the item limit to the length of a body. An item takes about the same memory however short
-/// it is. So a quarter of the limit is always allowed, and more items need some text each.
-fn scale_item_limit(sizes: &SizeLimits, length: usize) -> SizeLimits {
-    let items = sizes.items.min((sizes.items / 4).max(length / ITEM));
-    SizeLimits { items, ..*sizes }
-}
-
 /// Indexes a body if it is JSON. A large body is measured first, so that a body over the limits is
 /// never indexed.
 pub(crate) fn limited_tree(
     body: &Bytes,
     deepest: u32,
     sizes: &SizeLimits,
-) -> Result<Option<Tree>, GatewayError> {
+) -> GatewayResult<Option<Tree>> {
     let most = sizes.items;
-    let sizes = &scale_item_limit(sizes, body.len());
+    // An item takes about the same memory however short it is. So a quarter of the limit is always
+    // allowed, and more items need some text each.
+    let items = most.min((most / 4).max(body.len() / ITEM));
+    let sizes = &SizeLimits { items, ..*sizes };
     let too_many = |error: SizeLimitExceeded| {
         let is_short = matches!(error, SizeLimitExceeded::Items(limit) if limit < most);
         let hint = is_short

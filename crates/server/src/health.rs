@@ -1,128 +1,96 @@
 //! Serves the gateway's own endpoints: health, metrics, usage and the console's token.
 
-use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
-use throughline_json::{self as json, Json};
+use throughline_core::Usage;
+use throughline_json::Json;
 
-use crate::access::Admission;
-use crate::access::Caller;
+use crate::access::{Admission, Allowance, Caller};
 use crate::gateway::Gateway;
+use crate::object::object;
 use crate::openapi;
-use crate::response::plain;
-use crate::telemetry::UsageAmount;
+use crate::response::GatewayResponse;
+use crate::telemetry::{UsageAmount, UsageKey};
+
+/// The page uses inline styles and loads nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'";
 
 /// Serves endpoints that need no authentication: health, readiness and the docs of the agent API.
-pub(crate) async fn health(gateway: &Gateway, has_agents: bool, path: &str) -> Option<Response> {
-    let status = |status: &str| {
-        json::object(|o| {
-            o.string("status", status);
-        })
-    };
+pub(crate) async fn public_endpoint(
+    gateway: &Gateway,
+    has_agents: bool,
+    path: &str,
+) -> Option<GatewayResponse> {
+    let status = |code, status| GatewayResponse::json(code, &object! { "status": status });
     match path {
-        "/openapi.json" if has_agents => Some(plain(StatusCode::OK, &openapi::openapi())),
-        "/docs" | "/docs/" if has_agents => {
-            let mut response = Response::new(Body::from(openapi::html_page()));
-            let kind = HeaderValue::from_static("text/html; charset=utf-8");
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
-            // The page uses inline styles and loads nothing else.
-            let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-                          form-action 'none'; frame-ancestors 'none'";
-            let secured = [
-                (header::CONTENT_SECURITY_POLICY, policy),
-                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-                (header::REFERRER_POLICY, "no-referrer"),
-            ];
-            for (name, value) in secured {
-                response.headers_mut().insert(name, HeaderValue::from_static(value));
-            }
-            Some(response)
-        }
-        "/healthz" => Some(plain(StatusCode::OK, &status("ok"))),
+        "/openapi.json" if has_agents => Some(GatewayResponse::json(200, &openapi::openapi())),
+        "/docs" | "/docs/" if has_agents => Some(
+            GatewayResponse::text("text/html; charset=utf-8", openapi::html_page())
+                .with_header("content-security-policy", POLICY)
+                .with_header("x-content-type-options", "nosniff")
+                .with_header("referrer-policy", "no-referrer"),
+        ),
+        "/healthz" => Some(status(200, "ok")),
         "/readyz" => Some(match gateway.operations.check_ready().await {
-            Ok(()) => plain(StatusCode::OK, &status("ok")),
-            Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &status(reason)),
+            Ok(()) => status(200, "ok"),
+            Err(reason) => status(503, reason),
         }),
         _ => None,
     }
 }
 
 /// Serves endpoints that require an authenticated caller.
-pub(crate) async fn answer(
+pub(crate) async fn private_endpoint(
     gateway: &Gateway,
     caller: &Caller,
     method: &str,
     path: &str,
-) -> Option<Response> {
+) -> Option<GatewayResponse> {
     match (method, path.split('?').next().unwrap_or_default()) {
-        ("GET", "/metrics") => Some(metrics(gateway)),
+        ("GET", "/metrics") => {
+            let text = gateway.operations.metrics.render(gateway.upstream.retries());
+            Some(GatewayResponse::text("text/plain; version=0.0.4; charset=utf-8", text))
+        }
         ("GET", "/v1/throughline/usage") => Some(usage(gateway, caller).await),
-        ("GET", "/v1/throughline/token") => Some(plain(
-            StatusCode::OK,
-            &json::object(|o| {
-                o.string("token", gateway.operations.token());
-            }),
-        )),
+        ("GET", "/v1/throughline/token") => {
+            let token = object! { "token": gateway.operations.token() };
+            Some(GatewayResponse::json(200, &token))
+        }
         _ => None,
     }
 }
 
-fn metrics(gateway: &Gateway) -> Response {
-    let text = gateway.operations.metrics.render(gateway.upstream.retries());
-    let mut response = Response::new(Body::from(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-}
-
 /// Returns the usage and the limits of the caller's key.
-async fn usage(gateway: &Gateway, caller: &Caller) -> Response {
+async fn usage(gateway: &Gateway, caller: &Caller) -> GatewayResponse {
     let meter = &gateway.operations.meter;
     if let Err(error) = meter.settle().await {
-        let problem = json::object(|o| {
-            o.string("error", &format!("the usage cannot be read: {error}"));
-        });
-        return plain(StatusCode::SERVICE_UNAVAILABLE, &problem);
+        let problem = object! { "error": format!("the usage cannot be read: {error}") };
+        return GatewayResponse::json(503, &problem);
     }
     let (key, allowance) = match &caller.admission {
         Admission::Key { id, allowance, .. } => (Some(id), *allowance),
-        Admission::Open | Admission::Refused => (None, crate::access::Allowance::default()),
+        Admission::Open | Admission::Refused => (None, Allowance::default()),
     };
-    let lines = meter.rows(&caller.tenant, key);
+    let rows = meter.rows(&caller.tenant, key);
     let mut sum = UsageAmount::default();
-    for (_, used) in &lines {
-        sum.add(used);
-    }
-    let answer = json::object(|o| {
-        o.maybe_string("key", key.map(|key| &**key)).string("tenant", &caller.tenant.0);
-        o.string("prices", meter.prices()).object("limits", |o| {
-            let limits = [
-                ("micro_usd", allowance.micro_usd),
-                ("tokens", allowance.tokens),
-                ("requests_per_minute", allowance.per_minute.map(u64::from)),
-            ];
-            for (name, limit) in limits {
-                limit.map(|limit| o.number(name, limit));
-            }
-        });
-        o.raw("used", &told(&sum, |_| {})).array("models", |a| {
-            for (line, used) in &lines {
-                a.raw(&told(used, |o| {
-                    o.string("provider", &line.provider).string("model", &line.model);
-                }));
-            }
-        });
-    });
-    plain(StatusCode::OK, &answer)
+    rows.iter().for_each(|(_, used)| sum.add(used));
+    let limits = object! {
+        "micro_usd"? allowance.micro_usd, "tokens"? allowance.tokens,
+        "requests_per_minute"? allowance.per_minute,
+    };
+    let models: Vec<Json> = rows.iter().map(|(row, used)| usage_json(Some(row), used)).collect();
+    let body = object! {
+        "key"? key, "tenant": caller.tenant.0, "prices": meter.prices(), "limits": limits,
+        "used": usage_json(None, &sum), "models": models,
+    };
+    GatewayResponse::json(200, &body)
 }
 
-fn told(used: &UsageAmount, first: impl FnOnce(&mut json::Object<'_>)) -> Json {
-    json::object(|o| {
-        first(o);
-        o.number("calls", used.calls).number("tokens", used.tokens.total());
-        o.number("input", used.tokens.input).number("cached", used.tokens.cached);
-        o.number("written", used.tokens.written).number("output", used.tokens.output);
-        o.number("thought", used.tokens.thought).number("micro_usd", used.micro_usd());
-        o.number("unpriced", used.unpriced);
-    })
+fn usage_json(row: Option<&UsageKey>, used: &UsageAmount) -> Json {
+    let Usage { input, cached, written, output, thought } = used.tokens;
+    object! {
+        "provider"? row.map(|row| &row.provider), "model"? row.map(|row| &row.model),
+        "calls": used.calls, "tokens": used.tokens.total(), "input": input, "cached": cached,
+        "written": written, "output": output, "thought": thought,
+        "micro_usd": used.micro_usd(), "unpriced": used.unpriced,
+    }
 }

@@ -18,14 +18,15 @@ use throughline_json::{Name, Tree};
 use crate::access::Caller;
 use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
 use crate::console::assets;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::{
     Exchange, Gateway, GatewayRoute, METHODS, authenticate, classify, forwarded_headers,
     method_not_allowed, models, receive, without_key,
 };
+use crate::health;
+use crate::redact::redact_response;
 use crate::response::{GatewayResponse, ResponseBody};
 use crate::routes::{Op, RouteMatch, find, perform};
-use crate::{health, redact};
 
 /// The gateway and, if it is enabled, the agent API, on one port.
 pub struct Server {
@@ -39,7 +40,7 @@ impl Server {
     pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
         if let Some(agents) = &agents {
             gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());
-            agents.charge_to(Accounts {
+            agents.drives.charge_to(Accounts {
                 operations: Arc::clone(&gateway.operations),
                 keyring: Arc::clone(&gateway.keyring),
                 directory: Arc::clone(&gateway.directory),
@@ -55,26 +56,28 @@ impl Server {
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Response {
-    let gateway = &server.gateway;
     let (parts, body) = request.into_parts();
     let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
-    if !METHODS.contains(&parts.method.as_str()) {
-        return refuse_method(gateway, &parts, path);
+    respond(&server, &parts, path, body).await.into_response()
+}
+
+async fn respond(server: &Server, parts: &Parts, path: Name, body: Body) -> GatewayResponse {
+    let (gateway, method) = (&server.gateway, parts.method.as_str());
+    if !METHODS.contains(&method) {
+        return refuse_method(gateway, parts, path);
     }
-    if let Some(answered) = health::health(gateway, server.agents.is_some(), &path).await {
-        return answered;
+    let has_agents = server.agents.is_some();
+    if let Some(response) = health::public_endpoint(gateway, has_agents, &path).await {
+        return response;
     }
-    let method = parts.method.as_str().to_owned();
-    if server.agents.is_some()
-        && let Some(file) = assets::serve(&method, &path, &parts.headers)
-    {
+    if has_agents && let Some(file) = assets::serve(method, &path, &parts.headers) {
         return file;
     }
-    if let Some(agents) = server.agents.clone()
-        && let Some(found) = find(&method, &path)
+    if let Some(agents) = &server.agents
+        && let Some(found) = find(method, &path)
     {
-        let caller = authenticate(gateway, &method, &parts.headers, &parts.uri).await;
-        return Box::pin(handle_agent_request(gateway, &agents, caller, found, body)).await;
+        let caller = authenticate(gateway, method, &parts.headers, &parts.uri).await;
+        return Box::pin(handle_agent_request(gateway, agents, caller, found, body)).await;
     }
     if parts.version == Version::HTTP_2 {
         // HTTP/2 clients can cancel a request without closing the connection, so the delay after
@@ -83,40 +86,38 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     }
     let headers = forwarded_headers(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
-    let door = classify(&method, &request);
-    let wire = door.wire();
-    let caller = match authenticate(gateway, &method, &parts.headers, &parts.uri).await {
+    let (wire, route) = classify(method, &request);
+    let caller = match authenticate(gateway, method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
-        Err(problem) if door == GatewayRoute::NoAgentPath => {
+        Err(problem) if route == GatewayRoute::NoAgentPath => {
             return reject_agent_request(gateway, &wire, problem);
         }
         Err(problem) => return reject(gateway, &wire, &problem),
     };
-    if let Some(answered) = health::answer(gateway, &caller, &method, &request.path).await {
-        return answered;
+    if let Some(response) = health::private_endpoint(gateway, &caller, method, &request.path).await
+    {
+        return response;
     }
-    match door {
-        GatewayRoute::Models(wire) => return models::list(gateway, &caller, &wire).into_response(),
-        GatewayRoute::Model(_, name) => {
-            return match models::one(gateway, &caller, &wire, &name) {
-                Ok(answered) => answered.into_response(),
-                Err(problem) => reject(gateway, &wire, &problem),
-            };
+    let path = parts.uri.path();
+    match &route {
+        GatewayRoute::Models => return models::list(gateway, &caller, &wire),
+        GatewayRoute::Model(name) => {
+            return models::one(gateway, &caller, &wire, name)
+                .unwrap_or_else(|problem| reject(gateway, &wire, &problem));
         }
-        GatewayRoute::Nowhere(_) => {
-            let message = format!("no endpoint at {}: see docs/gateway.md", parts.uri.path());
+        GatewayRoute::Nowhere => {
+            let message = format!("no endpoint at {path}: see docs/gateway.md");
             return reject(gateway, &wire, &GatewayError::new(404, message));
         }
         GatewayRoute::NoAgentPath => {
-            let path = parts.uri.path();
             let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
             return reject_agent_request(gateway, &wire, GatewayError::new(404, message));
         }
-        GatewayRoute::Call(_)
-        | GatewayRoute::Count(_)
+        GatewayRoute::Call
+        | GatewayRoute::Count
         | GatewayRoute::CallRecord(_)
         | GatewayRoute::Response(..)
-        | GatewayRoute::Other(_) => {}
+        | GatewayRoute::Other => {}
     }
     let scope = match gateway.operations.begin_request(&caller, &wire).await {
         Ok(scope) => scope,
@@ -124,33 +125,33 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
     };
     scope.start_span(&mut request.headers);
     let answered = async {
-        let (bytes, json) = Box::pin(receive(gateway, &caller, &scope, body)).await?;
+        let (bytes, body) = Box::pin(receive(gateway, &caller, &scope, body)).await?;
         request.body = bytes;
-        let exchange = Exchange::new(gateway, caller, wire.clone(), Arc::clone(&scope), json);
+        let exchange = Exchange::new(gateway, caller, &wire, &scope, &request, body);
         // Most requests are model calls, and thousands run at once. The other futures are boxed, so
         // they do not enlarge the future of a model call.
-        match door {
-            GatewayRoute::Call(_) => exchange.call(request).await,
-            GatewayRoute::Count(_) => Box::pin(exchange.count(request)).await,
+        match route {
+            GatewayRoute::Call => exchange.call(request).await,
+            GatewayRoute::Count => Box::pin(exchange.count(request)).await,
             GatewayRoute::CallRecord(call) => Box::pin(exchange.call_record(call)).await,
-            GatewayRoute::Response(id, wanted) => {
-                Box::pin(exchange.serve_response_op(&id, wanted, &method, request)).await
+            GatewayRoute::Response(id, op) => {
+                Box::pin(exchange.serve_response_op(&id, op, method, request)).await
             }
-            GatewayRoute::Models(_)
-            | GatewayRoute::Model(..)
-            | GatewayRoute::Other(_)
-            | GatewayRoute::Nowhere(_)
-            | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(&method, request)).await,
+            GatewayRoute::Models
+            | GatewayRoute::Model(_)
+            | GatewayRoute::Other
+            | GatewayRoute::Nowhere
+            | GatewayRoute::NoAgentPath => Box::pin(exchange.forward_other(method, request)).await,
         }
     };
     let response = match answered.await {
-        Ok(answered) => {
-            scope.record().status = Some(answered.status);
-            answered.into_response()
+        Ok(response) => {
+            scope.record().status = Some(response.status);
+            response
         }
         Err(problem) => {
             scope.record_error(&problem);
-            refused(&wire, &problem)
+            problem.to_response(&wire)
         }
     };
     scope.end();
@@ -158,33 +159,33 @@ async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Resp
 }
 
 /// Rejects a request to the agent API in the shape of its errors.
-fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> Response {
+fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> GatewayResponse {
     gateway.operations.record_rejection(wire, &problem);
-    ApiError::from(problem).told().into_response()
+    ApiError::from(problem).to_response()
 }
 
 /// Rejects a method that the gateway never forwards.
-fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> Response {
+fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayResponse {
     let request = Request { path, headers: forwarded_headers(&parts.headers), body: Bytes::new() };
-    let wire = classify("GET", &request).wire();
+    let (wire, _) = classify("GET", &request);
     gateway.operations.record_rejection(&wire, &GatewayError::new(405, "method not allowed"));
-    method_not_allowed(&wire, parts.method.as_str(), &METHODS).into_response()
+    method_not_allowed(&wire, parts.method.as_str(), &METHODS)
 }
 
 /// Serves a request to the agent API.
 async fn handle_agent_request(
     gateway: &Gateway,
     agents: &AgentApi,
-    caller: Result<Caller, GatewayError>,
+    caller: GatewayResult<Caller>,
     found: RouteMatch,
     body: Body,
-) -> Response {
+) -> GatewayResponse {
     let answered = async {
         let caller = caller?;
         let scope = gateway.operations.begin_request(&caller, &Wire::borrowed("letta")).await?;
         let body = receive(gateway, &caller, &scope, body).await?;
         let answered = dispatch(gateway, agents, &caller, found, body).await;
-        let status = answered.as_ref().map_or_else(|denied| denied.status, |said| said.status);
+        let status = answered.as_ref().map_or_else(|error| error.status, |answer| answer.status);
         scope.record().status = Some(status);
         match answered {
             Ok(GatewayResponse { status, headers, body: ResponseBody::Stream(stream) }) => {
@@ -198,20 +199,13 @@ async fn handle_agent_request(
             }
         }
     };
-    match answered.await {
-        Ok(answered) => answered.into_response(),
-        Err(denied) => denied.told().into_response(),
-    }
+    answered.await.unwrap_or_else(|error: ApiError| error.to_response())
 }
 
 /// Records and answers a request that was not admitted.
-fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> Response {
+fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> GatewayResponse {
     gateway.operations.record_rejection(wire, problem);
-    refused(wire, problem)
-}
-
-fn refused(wire: &Wire, problem: &GatewayError) -> Response {
-    problem.told(wire).into_response()
+    problem.to_response(wire)
 }
 
 /// Handles a request that matched a route.
@@ -231,11 +225,11 @@ async fn dispatch(
         }
     };
     let RouteMatch { op, ids, query } = found;
-    let asked = ApiRequest { api, gateway, caller, ids, query, body };
-    let told = perform(&asked, op).await?;
+    let request = ApiRequest { api, gateway, caller, ids, query, body };
+    let response = perform(&request, op).await?;
     Ok(match &api.policy {
         // A snapshot must return to each provider exactly what that provider issued.
-        Some(policy) if op != Op::Snapshot => redact::answered(policy, told),
-        Some(_) | None => told,
+        Some(policy) if op != Op::Snapshot => redact_response(policy, response),
+        Some(_) | None => response,
     })
 }

@@ -42,11 +42,11 @@ pub(crate) mod runs;
 
 use throughline_core::{LogHead, LogId};
 
-use crate::api::{ApiError, ApiRequest};
+use crate::api::{ApiRequest, ApiResult};
 
 impl ApiRequest<'_> {
     /// The newest run of a Thread.
-    async fn newest_run(&self, thread: &LogId) -> Result<Option<LogHead>, ApiError> {
+    async fn newest_run(&self, thread: &LogId) -> ApiResult<Option<LogHead>> {
         let found = runs::run_heads(self, thread, None, 1).await?;
         Ok(found.into_iter().next())
     }

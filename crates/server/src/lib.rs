@@ -12,7 +12,7 @@
 //! | `openapi` | the `OpenAPI` document of all routes |
 //! | `health` | `/healthz`, `/readyz`, `/metrics` and the caller's usage |
 //! | `listen` | the TCP listener and graceful shutdown |
-//! | `access`, `error`, `redact`, `response`, `routing`, `url` | shared types without further imports |
+//! | `access`, `error`, `object`, `records`, `redact`, `response`, `routing`, `sync`, `url` | shared types and functions without further imports |
 
 mod access;
 mod api;
@@ -23,11 +23,14 @@ mod health;
 mod http;
 mod letta;
 mod listen;
+mod object;
 mod openapi;
+mod records;
 mod redact;
 mod response;
 mod routes;
 mod routing;
+mod sync;
 mod telemetry;
 mod url;
 

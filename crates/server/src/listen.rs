@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use futures_util::future::OptionFuture;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -51,8 +51,8 @@ pub async fn serve(
     let mut stop = pin!(stop);
     let mut settling = JoinSet::new();
     settling.spawn(settle_periodically(Arc::clone(&operations)));
-    if let Some(agents) = agents.clone() {
-        settling.spawn(agents.reclaim_stale_runs());
+    if let Some(agents) = &agents {
+        settling.spawn(Arc::clone(&agents.drives).sweep());
     }
     // The gateway also runs without a watchdog, but then probes get no answer while all workers are
     // blocked.
@@ -63,14 +63,22 @@ pub async fn serve(
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted.map(|(stream, _)| stream),
-            Some(stream) = next_handed_over(&mut handed) => TcpStream::from_std(stream),
+            // Without a watchdog, this branch never completes.
+            Some(Some(stream)) = OptionFuture::from(handed.as_mut().map(UnboundedReceiver::recv)) => {
+                TcpStream::from_std(stream)
+            }
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
         match accepted {
             Ok(stream) => {
-                let connection = connection(&builder, stream, &router, &limits);
-                let connection = open.watch(connection);
+                // A stream is many small writes, and each would wait for the acknowledgement of
+                // the previous one.
+                drop(stream.set_nodelay(true));
+                let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
+                let service = TowerToHyperService::new(router.clone());
+                let connection = builder.serve_connection(TokioIo::new(socket), service);
+                let connection = open.watch(connection.into_owned());
                 let replay = Arc::clone(&replay);
                 connections.spawn(async move {
                     replay.calls().disconnects().wait_until_drained().await;
@@ -92,21 +100,11 @@ pub async fn serve(
     if let Some(agents) = agents {
         // No client waits for a response any more. A running run continues in another process, or
         // later.
-        agents.stop(limits.capture).await;
+        agents.drives.stop(limits.capture).await;
     }
     settling.shutdown().await;
     drop(timeout(limits.shutdown, replay.all_settled()).await);
     operations.finish().await;
-}
-
-/// The next connection that the watchdog accepted; pending forever without a watchdog.
-async fn next_handed_over(
-    handed: &mut Option<UnboundedReceiver<std::net::TcpStream>>,
-) -> Option<std::net::TcpStream> {
-    match handed {
-        Some(handed) => handed.recv().await,
-        None => std::future::pending().await,
-    }
 }
 
 fn builder(limits: &Limits) -> Builder<TokioExecutor> {
@@ -119,27 +117,6 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .keep_alive_timeout(SIGN_OF_LIFE)
         .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION);
     builder
-}
-
-type HttpConnection = hyper_util::server::conn::auto::Connection<
-    'static,
-    TokioIo<ClientSocket>,
-    TowerToHyperService<Router>,
-    TokioExecutor,
->;
-
-fn connection(
-    builder: &Builder<TokioExecutor>,
-    stream: TcpStream,
-    router: &Router,
-    limits: &Limits,
-) -> HttpConnection {
-    // A stream is many small writes, and each would wait for the acknowledgement of the previous
-    // one.
-    drop(stream.set_nodelay(true));
-    let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
-    let service = TowerToHyperService::new(router.clone());
-    builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }
 
 /// Whether only one connection failed. Its client has already noticed.

@@ -6,7 +6,6 @@
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use throughline_json::Json;
 use throughline_spec::{RunEvent, SmartState};
@@ -22,10 +21,10 @@ pub fn openapi() -> Json {
         .with_transform(RecursiveTransform(remove_null))
         .into_generator();
     let mut paths: Map<String, Value> = Map::new();
-    let mut add = |method: &str, path: &str, operation: OperationObject<'_>| {
+    let mut add = |method: &str, path: &str, operation: Value| {
         if let Value::Object(item) = paths.entry(path).or_insert_with(|| json!({})) {
             // Where two dialects share a path and a method, the first entry describes both.
-            item.entry(method.to_lowercase()).or_insert_with(|| json!(operation));
+            item.entry(method.to_lowercase()).or_insert(operation);
         }
     };
     for route in routes() {
@@ -67,80 +66,66 @@ fn remove_null(schema: &mut Schema) {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OperationObject<'r> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    operation_id: Option<String>,
-    summary: &'r str,
-    tags: [&'r str; 1],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    servers: Option<Value>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    parameters: Vec<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_body: Option<Value>,
-    responses: Map<String, Value>,
-}
-
-fn operation<'r>(route: &'r Route, schemas: &mut SchemaGenerator) -> OperationObject<'r> {
+fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     let mut parameters = path_parameters(route.path);
-    for (name, kind, says) in route.query.iter().copied().flatten() {
+    for (name, kind, about) in route.query.iter().copied().flatten() {
         let schema = schema(kind, None);
         parameters
-            .push(json!({ "name": name, "in": "query", "description": says, "schema": schema }));
+            .push(json!({ "name": name, "in": "query", "description": about, "schema": schema }));
     }
     let request_body = matches!(route.method, "POST" | "PATCH").then(|| {
         let members = route.body.iter().copied().flatten();
         let members =
-            members.map(|(name, kind, says)| ((*name).to_owned(), schema(kind, Some(says))));
+            members.map(|(name, kind, about)| ((*name).to_owned(), schema(kind, Some(about))));
         let members: Map<String, Value> = members.collect();
         let schema = json!({ "type": "object", "properties": members });
         json!({ "content": content(Some(schema), None) })
     });
-    let content_of_all = content(
-        route.response.map(|schema_of| schema_of(schemas).to_value()),
-        route.event.map(|schema_of| schema_of(schemas).to_value()),
+    let answer = content(
+        route.response.first().map(|schema_of| schema_of(schemas).to_value()),
+        route.event.first().map(|schema_of| schema_of(schemas).to_value()),
     );
     let error = content(Some(schemas.subschema_for::<ErrorBody<'_>>().to_value()), None);
-    let responses = [
-        ("200", route.says, &content_of_all),
-        ("404", "The object does not exist in this tenant.", &error),
-        ("409", "A conflicting run or request, named in the detail.", &error),
-        ("422", "The request is invalid.", &error),
-    ];
-    let response = |(status, says, content): (&str, &str, &Value)| {
-        (status.to_owned(), json!({ "description": says, "content": content }))
-    };
-    OperationObject {
-        operation_id: Some(format!("{:?}", route.op)),
-        summary: route.says,
-        tags: [route.path.split('/').nth(2).unwrap_or_default()],
-        servers: None,
-        parameters,
-        request_body,
-        responses: responses.into_iter().map(response).collect(),
-    }
+    without_null(json!({
+        "operationId": format!("{:?}", route.op),
+        "summary": route.summary,
+        "tags": [route.path.split('/').nth(2).unwrap_or_default()],
+        "parameters": (!parameters.is_empty()).then_some(parameters),
+        "requestBody": request_body,
+        "responses": {
+            "200": { "description": route.summary, "content": answer },
+            "404": { "description": "The object does not exist in this tenant.", "content": error },
+            "409": {
+                "description": "A conflicting run or request, named in the detail.",
+                "content": error,
+            },
+            "422": { "description": "The request is invalid.", "content": error },
+        },
+    }))
 }
 
 /// An operation whose request and response have a provider's format.
-fn dialect_operation(route: &DialectRoute) -> OperationObject<'_> {
-    let any = json!({ "content": content(Some(json!({ "type": "object" })), None) });
-    let responses = [
-        ("200", "The response in the dialect's format."),
-        ("default", "An error in the dialect's format."),
-    ];
-    let response =
-        |(status, says): (&str, &str)| (status.to_owned(), json!({ "description": says }));
-    OperationObject {
-        operation_id: None,
-        summary: route.says,
-        tags: [route.dialect],
-        servers: Some(json!([{ "url": "/" }])),
-        parameters: path_parameters(&route.path),
-        request_body: matches!(route.method, "POST" | "PUT" | "PATCH").then_some(any),
-        responses: responses.into_iter().map(response).collect(),
-    }
+fn dialect_operation(route: &DialectRoute) -> Value {
+    let parameters = path_parameters(&route.path);
+    let has_body = matches!(route.method, "POST" | "PUT" | "PATCH");
+    let body = || json!({ "content": content(Some(json!({ "type": "object" })), None) });
+    without_null(json!({
+        "summary": route.summary,
+        "tags": [route.dialect],
+        "servers": [{ "url": "/" }],
+        "parameters": (!parameters.is_empty()).then_some(parameters),
+        "requestBody": has_body.then(body),
+        "responses": {
+            "200": { "description": "The response in the dialect's format." },
+            "default": { "description": "An error in the dialect's format." },
+        },
+    }))
+}
+
+/// Leaves out the members that are null.
+fn without_null(mut operation: Value) -> Value {
+    operation.as_object_mut().into_iter().for_each(|members| members.retain(|_, it| !it.is_null()));
+    operation
 }
 
 /// The content of a request or response, by media type.
@@ -160,14 +145,9 @@ fn path_parameters(path: &str) -> Vec<Value> {
 }
 
 /// The schema of a JSON type.
-fn schema(kind: &str, says: Option<&str>) -> Value {
-    let mut schema = Map::new();
-    schema.insert("type".to_owned(), kind.into());
-    schema.extend(says.map(|says| ("description".to_owned(), says.into())));
-    if kind == "array" {
-        schema.insert("items".to_owned(), json!({}));
-    }
-    schema.into()
+fn schema(kind: &str, about: Option<&str>) -> Value {
+    let items = (kind == "array").then(|| json!({}));
+    without_null(json!({ "type": kind, "description": about, "items": items }))
 }
 
 /// The schemas of the documented types, by name.
@@ -189,8 +169,8 @@ fn documented_schemas() -> Vec<(String, Value)> {
 /// The route table as an HTML page.
 pub(crate) fn html_page() -> String {
     let row = |route: &Route| {
-        let Route { method, path, says, .. } = route;
-        format!("<tr><td>{method}</td><td><code>{path}</code></td><td>{says}</td></tr>\n")
+        let Route { method, path, summary, .. } = route;
+        format!("<tr><td>{method}</td><td><code>{path}</code></td><td>{summary}</td></tr>\n")
     };
     let rows: String = routes().iter().map(row).collect();
     [

@@ -6,17 +6,17 @@ use throughline_spec::{RedactionPolicy, ThoughtRedaction};
 use crate::response::{GatewayResponse, ResponseBody};
 
 /// Redacts a whole response. Streams are redacted frame by frame where they are produced.
-pub(crate) fn answered(policy: &RedactionPolicy, told: GatewayResponse) -> GatewayResponse {
-    let ResponseBody::Whole(body) = &told.body else { return told };
-    let Ok(said) = Json::parse(body.clone()) else { return told };
-    let body = ResponseBody::Whole(shown(Some(policy), said).bytes().clone());
-    GatewayResponse { body, ..told }
+pub(crate) fn redact_response(
+    policy: &RedactionPolicy,
+    response: GatewayResponse,
+) -> GatewayResponse {
+    let ResponseBody::Whole(body) = &response.body else { return response };
+    let Ok(document) = Json::parse(body.clone()) else { return response };
+    let body = ResponseBody::Whole(redact_json(policy, &document).bytes().clone());
+    GatewayResponse { body, ..response }
 }
 
-/// Redacts a document, if there is a policy.
-pub(crate) fn shown(policy: Option<&RedactionPolicy>, said: Json) -> Json {
-    match policy {
-        Some(policy) => policy.redact_json(&said, ThoughtRedaction::Redact).into_owned(),
-        None => said,
-    }
+/// Redacts a document.
+pub(crate) fn redact_json(policy: &RedactionPolicy, document: &Json) -> Json {
+    policy.redact_json(document, ThoughtRedaction::Redact).into_owned()
 }

@@ -1,9 +1,9 @@
 //! A response on its way to the client.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -23,9 +23,26 @@ pub(crate) enum ResponseBody {
 }
 
 impl GatewayResponse {
-    pub(crate) fn json(status: u16, said: &Json) -> Self {
-        let headers = vec![(Name::from("content-type"), Name::from("application/json"))];
-        Self { status, headers, body: ResponseBody::Whole(said.bytes().clone()) }
+    pub(crate) fn json(status: u16, body: &Json) -> Self {
+        Self { status, ..Self::text("application/json", body.bytes().clone()) }
+    }
+
+    /// A response with status 200 and a body of this type.
+    pub(crate) fn text(content_type: &str, body: impl Into<Bytes>) -> Self {
+        let body = ResponseBody::Whole(body.into());
+        Self { status: 200, headers: Vec::new(), body }.with_header("content-type", content_type)
+    }
+
+    pub(crate) fn with_header(mut self, name: &str, value: impl Into<Name>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds `retry-after`, which takes whole seconds, so the delay is rounded up.
+    pub(crate) fn with_retry_after(self, delay: Option<Duration>) -> Self {
+        let Some(delay) = delay else { return self };
+        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+        self.with_header("retry-after", seconds.to_string())
     }
 
     pub(crate) fn into_response(self) -> Response {
@@ -46,22 +63,7 @@ impl GatewayResponse {
     }
 }
 
-pub(crate) fn plain(status: StatusCode, said: &Json) -> Response {
-    let mut response = Response::new(Body::from(said.bytes().clone()));
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
-}
-
 /// A stream that ended early. The caller's connection breaks, as the provider's did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct StreamAborted(pub(crate) String);
-
-impl std::fmt::Display for StreamAborted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StreamAborted {}

@@ -43,14 +43,14 @@ pub struct Route {
     /// The path; names in braces are ids.
     pub path: &'static str,
     /// A one-sentence summary for the `OpenAPI` document.
-    pub says: &'static str,
+    pub summary: &'static str,
     pub(crate) op: Op,
     pub(crate) query: &'static [&'static [ParameterSpec]],
     pub(crate) body: &'static [&'static [ParameterSpec]],
     /// The schema of the JSON response, if the route has one.
-    pub(crate) response: Option<SchemaOf>,
+    pub(crate) response: &'static [SchemaOf],
     /// The schema of an event, if the route can stream.
-    pub(crate) event: Option<SchemaOf>,
+    pub(crate) event: &'static [SchemaOf],
 }
 
 /// Adds the schema of a type to a document and returns a reference to it.
@@ -64,8 +64,8 @@ fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 /// method, path and summary; then `[query parameters]`, `{body members}`, `-> response` and
 /// `| event of a stream`, as far as the route has them; then the handler.
 macro_rules! routes {
-    ($asked:ident; $(
-        $op:ident $method:literal $path:literal $says:literal
+    ($request:ident; $(
+        $op:ident $method:literal $path:literal $summary:literal
         $([$($query:expr),*])? $({$($body:expr),*})? $(-> $response:ty)? $(| $event:ty)?
         => $handler:expr;
     )*) => {
@@ -76,169 +76,162 @@ macro_rules! routes {
         const ROUTES: &[Route] = &[$(Route {
             method: $method,
             path: $path,
-            says: $says,
+            summary: $summary,
             op: Op::$op,
             query: &[$($($query),*)?],
             body: &[$($($body),*)?],
-            response: first(&[$(schema_of::<$response>)?]),
-            event: first(&[$(schema_of::<$event>)?]),
+            response: &[$(schema_of::<$response>)?],
+            event: &[$(schema_of::<$event>)?],
         },)*];
 
         /// Runs the handler of an operation.
-        pub(crate) async fn perform($asked: &ApiRequest<'_>, op: Op) -> ApiResult {
+        pub(crate) async fn perform($request: &ApiRequest<'_>, op: Op) -> ApiResult {
             match op { $(Op::$op => $handler,)* }
         }
     };
 }
 
-const fn first(types: &[SchemaOf]) -> Option<SchemaOf> {
-    match types {
-        [first, ..] => Some(*first),
-        [] => None,
-    }
-}
-
-routes! { asked;
+routes! { request;
     Health "GET" "/v1/health/" "Report that the API is available."
         -> Health => Ok(letta::resource_json::health());
     Models "GET" "/v1/models/" "List the models that agents can use."
-        -> Vec<ModelEntry<'static>> => Ok(letta::resource_json::models(asked));
+        -> Vec<ModelEntry<'static>> => Ok(letta::resource_json::models(request));
     Tools "GET" "/v1/tools/" "List the tools that agents can use."
-        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::all_tools(asked);
+        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::all_tools(request);
     CreateAgent "POST" "/v1/agents/" "Create an agent."
-        {AGENT} -> AgentState => letta::agents::create(asked).await;
+        {AGENT} -> AgentState => letta::agents::create(request).await;
     ListAgents "GET" "/v1/agents/" "List agents, page by page."
-        [PAGE, AGENT_FILTER] -> Vec<AgentState> => letta::agents::list(asked).await;
+        [PAGE, AGENT_FILTER] -> Vec<AgentState> => letta::agents::list(request).await;
     CountAgents "GET" "/v1/agents/count" "Count the agents."
-        -> u64 => letta::agents::count(asked).await;
+        -> u64 => letta::agents::count(request).await;
     Agent "GET" "/v1/agents/{agent}" "Return an agent."
-        -> AgentState => letta::agents::retrieve(asked).await;
+        -> AgentState => letta::agents::retrieve(request).await;
     UpdateAgent "PATCH" "/v1/agents/{agent}" "Update an agent."
-        {AGENT} -> AgentState => letta::agents::update(asked).await;
+        {AGENT} -> AgentState => letta::agents::update(request).await;
     DeleteAgent "DELETE" "/v1/agents/{agent}" "Delete an agent."
-        -> () => letta::agents::delete(asked).await;
+        -> () => letta::agents::delete(request).await;
     AgentTools "GET" "/v1/agents/{agent}/tools" "List the tools of an agent."
-        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::tools(asked).await;
+        [PAGE, TOOL_FILTER] -> Vec<ToolEntry> => letta::agents::tools(request).await;
     ToolApproval "PATCH" "/v1/agents/{agent}/tools/approval/{tool}" "Set whether a tool of an agent requires approval."
-        {REQUIRES_APPROVAL} -> AgentState => letta::agents::tool_approval(asked).await;
+        {REQUIRES_APPROVAL} -> AgentState => letta::agents::tool_approval(request).await;
     AgentBlocks "GET" "/v1/agents/{agent}/core-memory/blocks" "List the memory blocks of an agent."
-        [PAGE] -> Vec<MemoryBlock> => letta::agents::blocks(asked).await;
+        [PAGE] -> Vec<MemoryBlock> => letta::agents::blocks(request).await;
     AgentBlock "GET" "/v1/agents/{agent}/core-memory/blocks/{block}" "Return a memory block of an agent by its label."
-        -> MemoryBlock => letta::agents::block(asked).await;
+        -> MemoryBlock => letta::agents::block(request).await;
     UpdateBlock "PATCH" "/v1/agents/{agent}/core-memory/blocks/{block}" "Update a memory block of an agent."
-        {BLOCK_VALUE} -> MemoryBlock => letta::agents::update_block(asked).await;
+        {BLOCK_VALUE} -> MemoryBlock => letta::agents::update_block(request).await;
     ClientDialect "POST" "/v1/agents/{agent}/messages" "Send messages to an agent, or decide its pending requests."
-        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Whole).await;
+        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(request, ResponseMode::Whole).await;
     SayStream "POST" "/v1/agents/{agent}/messages/stream" "Send messages to an agent and stream the answer."
-        {SAID} | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Stream).await;
+        {SAID} | LettaMessage => letta::messages::send_messages(request, ResponseMode::Stream).await;
     SayAsync "POST" "/v1/agents/{agent}/messages/async" "Send messages to an agent and return the run at once."
-        {SAID} -> RunState => letta::messages::send_messages(asked, ResponseMode::Later).await;
+        {SAID} -> RunState => letta::messages::send_messages(request, ResponseMode::Later).await;
     Messages "GET" "/v1/agents/{agent}/messages" "List the messages of an agent, page by page."
-        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(asked).await;
+        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(request).await;
     Cancel "POST" "/v1/agents/{agent}/messages/cancel" "Cancel the runs of an agent."
-        {RUN_IDS} -> CancelledRuns => letta::messages::cancel(asked).await;
+        {RUN_IDS} -> CancelledRuns => letta::messages::cancel(request).await;
     Reset "PATCH" "/v1/agents/{agent}/reset-messages" "Reset an agent's messages. The history keeps them."
-        -> AgentState => letta::messages::reset(asked).await;
+        -> AgentState => letta::messages::reset(request).await;
     Summarize "POST" "/v1/agents/{agent}/summarize" "Summarise the older messages of an agent."
-        -> Compaction => letta::conversations::compact(asked).await;
+        -> Compaction => letta::conversations::compact(request).await;
     Runs "GET" "/v1/runs/" "List runs, page by page."
-        [PAGE, RUN_FILTER] -> Vec<RunState> => letta::runs::list(asked).await;
+        [PAGE, RUN_FILTER] -> Vec<RunState> => letta::runs::list(request).await;
     Run "GET" "/v1/runs/{run}" "Return a run."
-        -> RunState => letta::runs::retrieve(asked).await;
+        -> RunState => letta::runs::retrieve(request).await;
     RunMessages "GET" "/v1/runs/{run}/messages" "List the messages of a run."
-        [PAGE] -> Vec<LettaMessage> => letta::runs::messages(asked).await;
+        [PAGE] -> Vec<LettaMessage> => letta::runs::messages(request).await;
     RunSteps "GET" "/v1/runs/{run}/steps" "List the steps of a run."
-        [PAGE] -> Vec<StepState> => letta::runs::steps(asked).await;
+        [PAGE] -> Vec<StepState> => letta::runs::steps(request).await;
     RunUsage "GET" "/v1/runs/{run}/usage" "Return the token usage of a run."
-        -> RunUsage => letta::runs::usage(asked).await;
+        -> RunUsage => letta::runs::usage(request).await;
     RunStream "POST" "/v1/runs/{run}/stream" "Stream a run, starting after any message."
-        {STREAM_MEMBERS} | LettaMessage => letta::runs::stream(asked).await;
+        {STREAM_MEMBERS} | LettaMessage => letta::runs::stream(request).await;
     CreateConversation "POST" "/v1/conversations/" "Create a conversation with an agent."
-        {CONVERSATION} -> ConversationState<'static> => letta::conversations::create(asked).await;
+        {CONVERSATION} -> ConversationState<'static> => letta::conversations::create(request).await;
     ListConversations "GET" "/v1/conversations/" "List the conversations of an agent."
-        [PAGE, CONVERSATION_FILTER] -> Vec<ConversationState<'static>> => letta::conversations::list(asked).await;
+        [PAGE, CONVERSATION_FILTER] -> Vec<ConversationState<'static>> => letta::conversations::list(request).await;
     Conversation "GET" "/v1/conversations/{conversation}" "Return a conversation."
-        -> ConversationState<'static> => letta::conversations::retrieve(asked).await;
+        -> ConversationState<'static> => letta::conversations::retrieve(request).await;
     UpdateConversation "PATCH" "/v1/conversations/{conversation}" "Update a conversation."
-        {CONVERSATION} -> ConversationState<'static> => letta::conversations::update(asked).await;
+        {CONVERSATION} -> ConversationState<'static> => letta::conversations::update(request).await;
     DeleteConversation "DELETE" "/v1/conversations/{conversation}" "Delete a conversation."
-        -> () => letta::conversations::delete(asked).await;
+        -> () => letta::conversations::delete(request).await;
     SayInConversation "POST" "/v1/conversations/{conversation}/messages" "Send messages in a conversation."
-        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(asked, ResponseMode::Conversation).await;
+        {SAID} -> WholeAnswer | LettaMessage => letta::messages::send_messages(request, ResponseMode::Conversation).await;
     ConversationMessages "GET" "/v1/conversations/{conversation}/messages" "List the messages of a conversation, page by page."
-        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(asked).await;
+        [PAGE, MESSAGE_TYPES] -> Vec<LettaMessage> => letta::messages::list(request).await;
     ConversationStream "POST" "/v1/conversations/{conversation}/stream" "Stream the active run of a conversation."
-        {STREAM_MEMBERS} | LettaMessage => letta::conversations::stream(asked).await;
+        {STREAM_MEMBERS} | LettaMessage => letta::conversations::stream(request).await;
     Fork "POST" "/v1/conversations/{conversation}/fork" "Create a conversation that shares another one's history."
-        [FORK] -> ConversationState<'static> => letta::conversations::fork(asked).await;
+        [FORK] -> ConversationState<'static> => letta::conversations::fork(request).await;
     Compact "POST" "/v1/conversations/{conversation}/compact" "Summarise the older messages of a conversation."
-        -> Compaction => letta::conversations::compact(asked).await;
+        -> Compaction => letta::conversations::compact(request).await;
     CancelConversation "POST" "/v1/conversations/{conversation}/cancel" "Cancel the runs of a conversation."
-        -> CancelledRuns => letta::messages::cancel(asked).await;
+        -> CancelledRuns => letta::messages::cancel(request).await;
     State "GET" "/v1/throughline/runs/{run}/state" "Return the documented state of a run."
-        -> SmartStateRef => letta::extensions::state(asked).await;
+        -> SmartStateRef => letta::extensions::state(request).await;
     Snapshot "GET" "/v1/throughline/runs/{run}/snapshot" "Return a run as one document that can be restored elsewhere."
-        [TAG] -> SnapshotDocument => letta::extensions::snapshot(asked).await;
+        [TAG] -> SnapshotDocument => letta::extensions::snapshot(request).await;
     Restore "POST" "/v1/throughline/snapshots" "Restore a snapshot as a new run."
-        -> RunState => letta::extensions::restore(asked).await;
+        -> RunState => letta::extensions::restore(request).await;
     Resume "POST" "/v1/throughline/runs/{run}/resume" "Resume a run."
-        -> RunState => letta::extensions::resume(asked).await;
+        -> RunState => letta::extensions::resume(request).await;
     Plan "GET" "/v1/throughline/runs/{run}/plan" "Return the plan of a run."
-        -> RunPlan => letta::extensions::plan(asked).await;
+        -> RunPlan => letta::extensions::plan(request).await;
     Reflections "GET" "/v1/throughline/runs/{run}/reflections" "List the agent's reflections in a run."
-        -> Vec<ReflectionRef> => letta::extensions::reflections(asked).await;
+        -> Vec<ReflectionRef> => letta::extensions::reflections(request).await;
     Journal "GET" "/v1/throughline/runs/{run}/journal" "List the events of a run, page by page."
-        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::journal(asked).await;
+        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::journal(request).await;
     FateCounts "GET" "/v1/throughline/runs/{run}/fates" "List the fates of thoughts and seals in each call of a run."
-        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::fates(asked).await;
+        [EVENT_PAGE] -> Vec<JournalEntry> => letta::extensions::fates(request).await;
     Narrative "GET" "/v1/throughline/runs/{run}/narrative" "Describe in sentences what happened in a run and why."
-        -> Narrative => letta::extensions::narrative(asked).await;
+        -> Narrative => letta::extensions::narrative(request).await;
     Questions "GET" "/v1/throughline/questions" "List the open questions for people."
-        [RUN_ID] -> Vec<Question> => letta::extensions::questions(asked).await;
+        [RUN_ID] -> Vec<Question> => letta::extensions::questions(request).await;
     AnswerQuestion "POST" "/v1/throughline/questions/{question}" "Answer a question."
-        {ANSWER} -> Question => letta::extensions::answer(asked).await;
+        {ANSWER} -> Question => letta::extensions::answer(request).await;
     Schema "GET" "/v1/throughline/schemas/{schema}" "Return the JSON Schema of a document: run-event or smart-state."
-        -> SchemaDocument => letta::extensions::schema(asked);
+        -> SchemaDocument => letta::extensions::schema(request);
     ForkThread "POST" "/v1/throughline/threads/{thread}/fork" "Create a thread that shares another one's history up to a record."
-        {FORK_RECORD} -> ForkedThread => letta::extensions::fork(asked).await;
+        {FORK_RECORD} -> ForkedThread => letta::extensions::fork(request).await;
     Rewind "POST" "/v1/throughline/threads/{thread}/rewind" "Rewind a thread to an earlier record."
-        {REWIND_RECORD} -> RewoundThread => letta::extensions::rewind(asked).await;
+        {REWIND_RECORD} -> RewoundThread => letta::extensions::rewind(request).await;
     ShowRuns "GET" "/v1/throughline/runs" "Summarise the runs, newest first."
-        [SHOW_RUNS] -> AnyObject => console::runs::list(asked).await;
+        [SHOW_RUNS] -> AnyObject => console::runs::list(request).await;
     ShowRun "GET" "/v1/throughline/runs/{run}" "Return the status of a run and its distance to its limits."
-        -> AnyObject => console::runs::show(asked).await;
+        -> AnyObject => console::runs::show(request).await;
     FollowRun "GET" "/v1/throughline/runs/{run}/events/stream" "Stream the events of a run, starting after any event."
-        [FOLLOW] | RunEventRef => console::events::follow(asked).await;
+        [FOLLOW] | RunEventRef => console::events::follow(request).await;
     ShowTrace "GET" "/v1/throughline/runs/{run}/trace" "Return the trace of a run as one document."
-        -> AnyValue => console::run_trace::one(asked).await;
+        -> AnyValue => console::runs::trace(request).await;
     ShowThreads "GET" "/v1/throughline/threads" "List the threads, newest first."
-        [SHOW_THREADS] -> AnyObject => console::threads::list(asked).await;
+        [SHOW_THREADS] -> AnyObject => console::threads::list(request).await;
     ShowThread "GET" "/v1/throughline/threads/{thread}" "Return a thread with its runs and calls."
-        -> AnyObject => console::threads::show(asked).await;
+        -> AnyObject => console::threads::show(request).await;
     ThoughtMap "GET" "/v1/throughline/threads/{thread}/map" "Return the thoughts of a thread by model, with their replays."
-        -> ThoughtMap => console::thought_map::map(asked).await;
+        -> ThoughtMap => console::thought_map::map(request).await;
     ShowCalls "GET" "/v1/throughline/calls" "List the gateway's calls, page by page; the most recently written threads come first."
-        [SHOW_CALLS] -> AnyObject => console::calls::list(asked).await;
+        [SHOW_CALLS] -> AnyObject => console::calls::list(request).await;
     ShowCall "GET" "/v1/throughline/calls/{call}/view" "Return the record of a call, with common secrets redacted."
-        -> AnyObject => console::calls::show(asked).await;
+        -> AnyObject => console::calls::show(request).await;
     Inbox "GET" "/v1/throughline/inbox" "List everything that waits for a person."
-        [RUN] -> AnyObject => console::inbox::list(asked).await;
+        [RUN] -> AnyObject => console::inbox::list(request).await;
     Decide "POST" "/v1/throughline/approvals/{approval}" "Approve or reject a tool call."
-        {DECISION} -> AnyObject => console::inbox::decide(asked).await;
+        {DECISION} -> AnyObject => console::inbox::decide(request).await;
     ShowJournal "GET" "/v1/throughline/journal" "Return the journal's signer and the signed heads of its chains."
-        -> AnyObject => console::journal::manifest(asked).await;
+        -> AnyObject => console::journal::manifest(request).await;
     VerifyJournal "POST" "/v1/throughline/journal/verify" "Verify the chains of the caller's tenant; on a gateway without keys, the whole journal."
-        -> AnyObject => console::journal::verify(asked).await;
+        -> AnyObject => console::journal::verify(request).await;
     ExportJournal "GET" "/v1/throughline/journal/export" "Export threads as JSON lines, with common secrets redacted."
-        [THREADS] -> AnyValue => console::journal::export(asked).await;
+        [THREADS] -> AnyValue => console::journal::export(request).await;
     ShowKeys "GET" "/v1/throughline/keys" "List the keys and their permissions."
-        -> AnyObject => console::journal::keys(asked).await;
+        -> AnyObject => console::journal::keys(request).await;
     UsedByHour "GET" "/v1/throughline/usage/hours" "Return the usage by hour."
-        -> AnyObject => console::journal::usage(asked).await;
+        -> AnyObject => console::journal::usage(request).await;
     DoctorRows "GET" "/v1/throughline/doctor" "List the wires and providers that the doctor supports."
-        -> AnyObject => Ok(console::doctor::list_targets(asked));
+        -> AnyObject => Ok(console::doctor::list_targets(request));
     Doctor "POST" "/v1/throughline/doctor" "Audit, repair and translate a request."
-        {DOCTOR} -> AnyObject => console::doctor::diagnose(asked).await;
+        {DOCTOR} -> AnyObject => console::doctor::diagnose(request).await;
 }
 
 /// Returns all routes.
@@ -257,7 +250,7 @@ pub struct DialectRoute {
     /// The path; names in braces are ids or models.
     pub path: String,
     /// A one-sentence summary for the `OpenAPI` document.
-    pub says: &'static str,
+    pub summary: &'static str,
 }
 
 /// The dialect, method, path and summary of each path that the gateway itself serves.
@@ -285,11 +278,11 @@ pub fn dialect_routes() -> impl Iterator<Item = DialectRoute> {
     let forwarded = object_routes().map(|(dialect, method, path)| {
         (dialect, method, path, "Forward to the provider; ids must belong to the caller.")
     });
-    served.chain(forwarded).map(|(dialect, method, path, says)| DialectRoute {
+    served.chain(forwarded).map(|(dialect, method, path, summary)| DialectRoute {
         dialect,
         method,
         path: path.replace("{**}", "{model}").replace("{*}", "{file}"),
-        says,
+        summary,
     })
 }
 
@@ -383,8 +376,8 @@ mod tests {
             let path = Name::from(route.path.replace("{conversation}", "conv_68"));
             let headers = Vec::new();
             let request = Request { path, headers, body: bytes::Bytes::new() };
-            let found = classify(route.method, &request);
-            let is_unknown = matches!(found, GatewayRoute::Nowhere(_) | GatewayRoute::NoAgentPath);
+            let (_, found) = classify(route.method, &request);
+            let is_unknown = matches!(found, GatewayRoute::Nowhere | GatewayRoute::NoAgentPath);
             assert!(!is_unknown && find(route.method, &request.path).is_none(), "{route:?}");
         }
     }

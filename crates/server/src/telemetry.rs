@@ -49,8 +49,8 @@ pub use crate::telemetry::log::{Level, Log, NullLog};
 pub(crate) use crate::telemetry::memory::MemoryReservation;
 pub(crate) use crate::telemetry::meter::Meter;
 pub(crate) use crate::telemetry::metrics::Metrics;
+pub(crate) use crate::telemetry::outage::store_timeout;
 pub use crate::telemetry::outage::{OnStoreFailure, StorePolicy};
-pub(crate) use crate::telemetry::outage::{RETRY_STORE, store_timeout};
 pub(crate) use crate::telemetry::scope::RequestScope;
 pub use crate::telemetry::trace::CallTraces;
 pub use crate::telemetry::usage::{
@@ -58,7 +58,7 @@ pub use crate::telemetry::usage::{
 };
 
 use crate::access::Caller;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::outage::StoreHealth;
 use crate::telemetry::scope::CallReport;
 use throughline_replay::{Claims, RandomnessError};
@@ -176,10 +176,10 @@ impl Telemetry {
         self: &Arc<Self>,
         caller: &Caller,
         dialect: &Wire,
-    ) -> Result<Arc<RequestScope>, GatewayError> {
+    ) -> GatewayResult<Arc<RequestScope>> {
         self.check_budget(&caller.admission)?;
         self.meter.count_request(&caller.admission)?;
-        let is_shared = caller.admission.key_id().is_some();
+        let is_shared = caller.admission.is_key();
         let slot = self.slots.acquire(&caller.tenant, is_shared, 1, self.limits.queue);
         let slot = slot.await.map_err(|_| {
             let most = self.limits.streams;
@@ -199,8 +199,7 @@ impl Telemetry {
 
     /// Starts the memory reservation for a request of this caller.
     pub(crate) fn new_reservation(&self, caller: &Caller) -> MemoryReservation {
-        let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.key_id().is_some());
-        MemoryReservation::new(Arc::clone(&self.memory), tenant, is_shared, self.limits.queue)
+        MemoryReservation::new(&self.memory, caller, self.limits.queue)
     }
 
     /// Counts and logs a request that was not admitted, with the reason if it is a server error.

@@ -1,5 +1,6 @@
 //! Query strings and percent-decoding.
 
+use percent_encoding::percent_decode_str;
 use throughline_json::Name;
 
 /// The decoded parameters of a query string.
@@ -36,31 +37,12 @@ impl Query {
 
 /// Decodes a path segment, in which a plus sign is literal.
 pub(crate) fn decode_segment(text: &str) -> Name {
-    decode(text, false)
+    percent_decode_str(text).decode_utf8_lossy().into()
 }
 
 /// Decodes a name or value of a query, in which a plus sign is a space.
 pub(crate) fn decode_query(text: &str) -> Name {
-    decode(text, true)
-}
-
-fn decode(text: &str, plus_is_space: bool) -> Name {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let value = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (byte, value) {
-            (b'%', Some(value)) => {
-                bytes.push(value);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            (b'+', _) if plus_is_space => bytes.push(b' '),
-            (other, _) => bytes.push(*other),
-        }
-    }
-    Name::from(String::from_utf8_lossy(&bytes))
+    decode_segment(&text.replace('+', " "))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use throughline_agent::{AgentConfig, CallPermit, Listener, Runner};
@@ -19,9 +19,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::api::ApiResult;
 use crate::api::RunNote;
-use crate::api::denied::ApiError;
+use crate::api::error::ApiError;
 use crate::api::permits::{Accounts, RunPermit};
+use crate::sync::lock;
 use crate::telemetry::{Telemetry, UsageAmount, UsageKey};
 
 /// The `retry-after` for a tenant with too many runs.
@@ -103,7 +105,7 @@ pub(crate) struct RunReservation {
 
 impl Drop for RunReservation {
     fn drop(&mut self) {
-        self.drives.lock_active().release_slot(&self.tenant);
+        lock(&self.drives.at_work).release_slot(&self.tenant);
     }
 }
 
@@ -118,7 +120,7 @@ impl DrivenRun {
     /// Whether another pass was requested while the run was driven. If not, the run is released.
     fn take_rerun(&mut self) -> bool {
         let drives = Arc::clone(&self.drives);
-        let mut at_work = drives.lock_active();
+        let mut at_work = lock(&drives.at_work);
         if let Some(again) = at_work.runs.get_mut(&self.key).filter(|again| **again) {
             *again = false;
             return true;
@@ -138,7 +140,7 @@ impl DrivenRun {
 impl Drop for DrivenRun {
     fn drop(&mut self) {
         let drives = Arc::clone(&self.drives);
-        self.release(&mut drives.lock_active());
+        self.release(&mut lock(&drives.at_work));
     }
 }
 
@@ -149,9 +151,9 @@ impl RunPool {
     }
 
     /// Sets the accounts for charging runs and checking their keys.
-    pub(crate) fn charge_to(&self, accounts: Arc<Accounts>) {
+    pub(crate) fn charge_to(&self, accounts: Accounts) {
         // There is one gateway, so a second call never carries other accounts.
-        drop(self.accounts.set(accounts));
+        drop(self.accounts.set(Arc::new(accounts)));
     }
 
     /// A runner with its own owner name: two tasks of one process must not share leases.
@@ -163,12 +165,9 @@ impl RunPool {
     }
 
     /// Reserves a slot for a run that is about to start. Fails if the tenant's share is full.
-    pub(crate) fn reserve_run(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-    ) -> Result<RunReservation, ApiError> {
+    pub(crate) fn reserve_run(self: &Arc<Self>, tenant: &Tenant) -> ApiResult<RunReservation> {
         let most = self.caps.max_runs_per_tenant.max(1);
-        let mut at_work = self.lock_active();
+        let mut at_work = lock(&self.at_work);
         let share = at_work.tenant_share(tenant, most);
         if share.runs >= most {
             let message = format!(
@@ -185,13 +184,13 @@ impl RunPool {
     /// Whether the tenant's share has a free slot.
     pub(super) fn has_room(&self, tenant: &Tenant) -> bool {
         let most = self.caps.max_runs_per_tenant.max(1);
-        self.lock_active().shares.get(tenant).is_none_or(|share| share.runs < most)
+        lock(&self.at_work).shares.get(tenant).is_none_or(|share| share.runs < most)
     }
 
     /// Drives a run in a task of this process, unless another process owns it. The task first waits
     /// for a slot in the tenant's share.
     pub(crate) fn drive(self: &Arc<Self>, tenant: &Tenant, run: &LogId) {
-        let mut at_work = self.lock_active();
+        let mut at_work = lock(&self.at_work);
         while at_work.tasks.try_join_next().is_some() {}
         let key = (tenant.clone(), run.clone());
         if at_work.is_closed {
@@ -222,7 +221,7 @@ impl RunPool {
         if let Some(accounts) = self.accounts.get() {
             // A run whose key cannot be read is not driven: it could exceed the limits of that key.
             let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return };
-            let key = RunNote::of(&casting).key;
+            let key = RunNote::parse(&casting).key;
             hand.permit = key.clone().map(|key| {
                 let (accounts, tenant) = (Arc::clone(accounts), tenant.clone());
                 Arc::new(RunPermit { accounts, tenant, key }) as Arc<dyn CallPermit>
@@ -241,17 +240,13 @@ impl RunPool {
     /// Refuses new runs and waits up to `patience` for the active ones to stop.
     pub(crate) async fn stop(&self, patience: Duration) {
         let mut tasks = {
-            let mut at_work = self.lock_active();
+            let mut at_work = lock(&self.at_work);
             at_work.is_closed = true;
             std::mem::take(&mut at_work.tasks)
         };
         let rest = async { while tasks.join_next().await.is_some() {} };
         drop(timeout(patience, rest).await);
         tasks.shutdown().await;
-    }
-
-    fn lock_active(&self) -> MutexGuard<'_, ActiveRuns> {
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -280,7 +275,7 @@ impl UsageCharger {
             thought: used.reasoning_tokens.unwrap_or(0),
         };
         let meter = &self.book.meter;
-        let used = UsageAmount::of(1, usage, meter.price(provider, model));
+        let used = UsageAmount::for_one_call(usage, meter.price(provider, model));
         let (provider, model) = (provider.clone(), model.clone());
         let (tenant, key) = (self.tenant.clone(), self.key.clone());
         meter.charge(UsageKey { tenant, key, provider, model }, &used);

@@ -1,10 +1,12 @@
 //! Limits how many proofs of the Journal run at once.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use throughline_core::Tenant;
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::sync::lock;
 
 /// The verifications in progress: one for each tenant, and few at once. Tenants take turns in the
 /// order of their requests.
@@ -31,9 +33,7 @@ pub(crate) struct VerificationPermit<'p> {
 impl Verifications {
     /// Waits for a slot; `None` if the tenant already has a verification in progress.
     pub(crate) async fn acquire(&self, tenant: &Tenant) -> Option<VerificationPermit<'_>> {
-        let begun =
-            self.tenants.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone());
-        if !begun {
+        if !lock(&self.tenants).insert(tenant.clone()) {
             return None;
         }
         let (tenants, tenant) = (Arc::clone(&self.tenants), tenant.clone());
@@ -46,7 +46,7 @@ impl Verifications {
 
 impl Drop for VerificationPermit<'_> {
     fn drop(&mut self) {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.tenant);
+        lock(&self.tenants).remove(&self.tenant);
     }
 }
 

@@ -6,29 +6,40 @@ use bytes::Bytes;
 use futures_util::stream;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use throughline_json::{Json, Name};
-use tokio::sync::mpsc::Receiver;
+use throughline_json::Name;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::object::to_json;
+use crate::records::StoreResult;
 use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
-
-/// Serializes a value.
-pub(crate) fn to_json(value: &impl Serialize) -> Json {
-    // Only a map whose keys are not strings cannot be serialized, and no response has one.
-    let text = serde_json::to_vec(value).unwrap_or_default();
-    Json::parse(text).unwrap_or_else(|_| Json::null())
-}
 
 /// A response with status 200 and this body.
 pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
     GatewayResponse::json(200, &to_json(body))
 }
 
-/// A response with status 200 whose body is received from a channel.
-pub(crate) fn stream_response(
+/// The sending side of a streamed response.
+pub(crate) type ChunkSender = Sender<Result<Bytes, StreamAborted>>;
+
+/// A response with status 200 whose body a task sends. The connection breaks if the task fails, so
+/// that a reader does not mistake a part for the whole. The task has to end if its reader
+/// disconnects.
+pub(crate) fn stream_response<F>(
     headers: [(&str, &str); 2],
-    receiver: Receiver<Result<Bytes, StreamAborted>>,
-) -> GatewayResponse {
-    let chunks = stream::unfold(receiver, |mut receiver| async move {
+    capacity: usize,
+    task: impl FnOnce(ChunkSender) -> F,
+) -> GatewayResponse
+where
+    F: Future<Output = StoreResult<()>> + Send + 'static,
+{
+    let (sender, receiver) = channel(capacity);
+    let sending = task(sender.clone());
+    tokio::spawn(async move {
+        if let Err(error) = sending.await {
+            drop(sender.send(Err(StreamAborted(error.to_string()))).await);
+        }
+    });
+    let chunks = stream::unfold(receiver, |mut receiver: Receiver<_>| async move {
         receiver.recv().await.map(|chunk| (chunk, receiver))
     });
     let headers = headers.map(|(name, value)| (Name::from(name), Name::from(value)));

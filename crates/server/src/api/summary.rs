@@ -3,19 +3,18 @@
 //! the cached title may be erased text.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use throughline_core::{
-    ErasureEpoch, LogHead, LogId, Record, Store, StoreError, Tenant, unpack_events,
-};
-use throughline_json::{self as json, Json, Name};
-use throughline_spec::{RedactionPolicy, RunCounts, RunEvent, RunFold};
+use throughline_core::{ErasureEpoch, LogHead, LogId, Record, Store, Tenant, unpack_events};
+use throughline_json::{Json, Name, Number, Object};
+use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, RunFold};
+
+use crate::records::{RecordPages, StoreResult, parse_event};
+use crate::sync::lock;
 
 /// How many runs are cached.
 const MOST: usize = 4096;
-/// How many records are read at a time.
-const PAGE: u32 = 256;
 /// Maximum length of a title in characters.
 const MAX_TITLE: usize = 140;
 
@@ -43,7 +42,7 @@ impl Summary {
     }
 
     /// Writes the counts, tokens and cost.
-    pub(crate) fn put(&self, o: &mut json::Object<'_>) {
+    pub(crate) fn put(&self, o: &mut Object<'_>) {
         self.counts().write_members(o);
         o.raw("tokens", self.tokens.as_ref().unwrap_or(&Json::null()));
         o.raw("cost_usd", self.cost.as_ref().unwrap_or(&Json::null()));
@@ -55,7 +54,7 @@ impl Summary {
             return;
         };
         for (_, event) in events {
-            let Some(event) = parse_event(event) else { continue };
+            let Some(event) = parse_counted_event(event) else { continue };
             self.fold.push(record.at, &event);
             match &event {
                 RunEvent::Message(event) if self.title.is_none() && &*event.role == "user" => {
@@ -63,9 +62,9 @@ impl Summary {
                     self.title = Some(first_words(&words, MAX_TITLE).into());
                 }
                 RunEvent::Usage(event) => {
-                    let tokens = event.total.as_ref().map(throughline_spec::ReflectionUsage::json);
+                    let tokens = event.total.as_ref().map(ReflectionUsage::json);
                     self.tokens = tokens.or(self.tokens.take());
-                    let cost = event.total_cost_usd.as_ref().map(throughline_json::Number::json);
+                    let cost = event.total_cost_usd.as_ref().map(Number::json);
                     self.cost = cost.or(self.cost.take());
                 }
                 _ => {}
@@ -76,11 +75,11 @@ impl Summary {
 
 /// Parses an event that can change a summary. Most events of a journal are pieces of text, which
 /// change nothing.
-pub(crate) fn parse_event(event: Bytes) -> Option<RunEvent> {
+pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
     if event.starts_with(br#"{"type":"stream""#) {
         return None;
     }
-    RunEvent::parse(&Json::parse(event).ok()?).ok()
+    parse_event(event)
 }
 
 /// A cache of summaries of runs.
@@ -96,25 +95,22 @@ impl SummaryCache {
         head: &LogHead,
         era: ErasureEpoch,
         policy: &RedactionPolicy,
-    ) -> Result<Arc<Summary>, StoreError> {
+    ) -> StoreResult<Arc<Summary>> {
         let key = (tenant.clone(), head.log.clone());
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = lock(&self.0).get(&key).cloned();
         let known = known.filter(|known| known.era == era);
         if let Some(known) = known.as_ref().filter(|known| known.read >= head.last) {
             return Ok(Arc::clone(known));
         }
         let fresh = || Summary { era, ..Summary::default() };
         let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
-        loop {
-            let records = store.read(tenant, &head.log, summary.read, PAGE).await?;
-            let Some(last) = records.last() else { break };
-            summary.read = last.seq;
-            for record in &records {
-                summary.take(record, policy);
-            }
+        let mut pages = RecordPages::new(store, tenant, &head.log, summary.read);
+        while let Some(records) = pages.next().await? {
+            records.iter().for_each(|record| summary.take(record, policy));
         }
+        summary.read = pages.after;
         let summary = Arc::new(summary);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if all.len() >= MOST {
             all.clear();
         }

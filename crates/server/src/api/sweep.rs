@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use throughline_core::{LogId, StoreError, Tenant};
+use throughline_core::{LogId, Tenant};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::api::RunNote;
 use crate::api::drives::RunPool;
+use crate::records::StoreResult;
 
 /// Number of runs per store query.
 const PAGE: u32 = 64;
@@ -41,10 +42,7 @@ impl RunPool {
     }
 
     /// Takes over the runs without a driver. Failed attempts back off exponentially.
-    async fn reclaim_stale_runs(
-        self: &Arc<Self>,
-        seen: &StaleRuns,
-    ) -> Result<StaleRuns, StoreError> {
+    async fn reclaim_stale_runs(self: &Arc<Self>, seen: &StaleRuns) -> StoreResult<StaleRuns> {
         let (mut now, mut after) = (StaleRuns::new(), 0);
         loop {
             let page = self.runner.store.stale_runs(self.runner.lease, after, PAGE).await?;

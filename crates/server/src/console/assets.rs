@@ -1,13 +1,11 @@
 //! Serves the page that `scripts/ui` built from `ui/`. The page is embedded in the binary and loads
 //! nothing from other servers.
 
-use axum::body::Body;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::http::HeaderMap;
+use axum::http::header::IF_NONE_MATCH;
+use bytes::Bytes;
+
+use crate::response::GatewayResponse;
 
 /// The files by path.
 const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
@@ -17,7 +15,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Returns a file of the page, if the path names one.
-pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<Response> {
+pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<GatewayResponse> {
     if !matches!(method, "GET" | "HEAD") {
         return None;
     }
@@ -27,29 +25,20 @@ pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<Res
     let tag = format!("\"{}\"", blake3::hash(bytes).to_hex().get(..32).unwrap_or_default());
     let is_known =
         headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let body = if is_known || method == "HEAD" { Body::empty() } else { Body::from(*bytes) };
-    let mut response = Response::new(body);
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
     // A name with a digest always has the same bytes. The page itself is requested each time.
     let lasting = if name.starts_with("assets/") {
         "public, max-age=31536000, immutable"
     } else {
         "no-cache"
     };
-    let mut put = |name: HeaderName, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(name, value);
-        }
-    };
-    put(CONTENT_TYPE, content_type(name));
-    put(ETAG, &tag);
-    put(CACHE_CONTROL, lasting);
-    put(CONTENT_SECURITY_POLICY, POLICY);
-    put(X_CONTENT_TYPE_OPTIONS, "nosniff");
-    put(REFERRER_POLICY, "no-referrer");
-    Some(response)
+    let body = if is_known || method == "HEAD" { Bytes::new() } else { Bytes::from_static(bytes) };
+    let response = GatewayResponse::text(content_type(name), body)
+        .with_header("etag", tag)
+        .with_header("cache-control", lasting)
+        .with_header("content-security-policy", POLICY)
+        .with_header("x-content-type-options", "nosniff")
+        .with_header("referrer-policy", "no-referrer");
+    Some(GatewayResponse { status: if is_known { 304 } else { 200 }, ..response })
 }
 
 fn content_type(name: &str) -> &'static str {
@@ -64,7 +53,15 @@ fn content_type(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+    use axum::http::header::{CONTENT_SECURITY_POLICY, ETAG};
+    use axum::response::Response;
+
     use super::*;
+
+    fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<Response> {
+        super::serve(method, path, headers).map(GatewayResponse::into_response)
+    }
 
     #[test]
     fn page_is_served_and_loads_nothing_external() {

@@ -5,20 +5,20 @@ use throughline_codec::{CODECS, put_evidence};
 use throughline_core::{LogHead, LogId, LogKind, Record, Tenant, TurnId};
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
-use crate::api::{ApiError, ApiRequest, ApiResult};
-use crate::console::{archive, parse_stored, redact};
+use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
+use crate::console::{LogList, matches_search, parse_stored, row_limit};
+use crate::object::{join_objects, object};
+use crate::records::RecordPages;
+use crate::redact::redact_json;
 use crate::response::GatewayResponse;
-use throughline_replay::CALL_RECORD;
-use throughline_replay::TURN;
+use throughline_replay::{CALL_RECORD, TURN};
 
 /// How many of a thread's last records are read.
 const RECORDS_PER_THREAD: u64 = 2000;
-/// How many threads are read at a time, and at most for one page of the list.
-const THREADS: u32 = 64;
+/// How many threads are read at most for one page of the list.
 const MOST_LOOKED: usize = 2000;
-/// The most calls of one thread in the list, and about how many are on a page.
+/// The most calls of one thread in the list.
 const MAX_CALLS_PER_THREAD: usize = 200;
-const MOST: usize = 200;
 
 /// Prefix of the name of a conversation's thread, before the id of its first call.
 const CONVERSATION: &str = "conversation-";
@@ -67,57 +67,47 @@ impl RecordedCall {
     pub(crate) fn row(&self) -> Json {
         let tree = self.account.tree();
         let root = tree.root();
-        json::object(|o| {
-            o.string("id", &self.id.0).string("thread", &self.thread.0);
-            o.string("at", &self.at.to_string());
+        let head = object! {
+            "id": self.id.0, "thread": self.thread.0, "at": self.at.to_string(),
+        };
+        let target = root.get("target").map(|target| {
+            let text = |key| target.name_of(key);
+            object! {
+                "provider"? text("provider"), "endpoint"? text("endpoint"), "wire"? text("wire"),
+                "model"? text("model"),
+            }
+        });
+        let rest = json::object(|o| {
             for key in ["dialect", "model", "status", "error", "audit", "usage", "cost", "answer"] {
-                if let Some(value) = root.get(key) {
-                    o.node(key, value);
-                }
+                root.get(key).map(|value| o.node(key, value));
             }
-            if let Some(target) = root.get("target") {
-                o.object("target", |o| {
-                    for key in ["provider", "endpoint", "wire", "model"] {
-                        o.maybe_string(key, target.text_of(key).as_deref());
-                    }
-                });
-            }
-            let end = root.get("microseconds").and_then(|times| times.get("end"));
-            if let Some(end) = end {
-                o.node("microseconds", end);
-            }
-        })
+            target.as_ref().map(|target| o.raw("target", target));
+            root.at("/microseconds/end").map(|end| o.node("microseconds", end));
+        });
+        join_objects(&head, &rest)
     }
 }
 
 /// The newest calls of a thread, newest first.
 pub(crate) async fn calls_of_thread(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     thread: &LogHead,
     most: usize,
-) -> Result<Vec<RecordedCall>, ApiError> {
-    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let (mut after, mut calls) = (thread.last.saturating_sub(RECORDS_PER_THREAD), Vec::new());
+) -> ApiResult<Vec<RecordedCall>> {
+    let (store, tenant) = (request.api.store(), &request.caller.tenant);
+    let (after, mut calls) = (thread.last.saturating_sub(RECORDS_PER_THREAD), Vec::new());
     if is_conversation(&thread.log.0) {
-        loop {
-            let records = store.read(tenant, &thread.log, after, 512).await?;
-            let Some(last) = records.last() else { break };
-            after = last.seq;
-            calls.extend(
-                records
-                    .iter()
-                    .filter_map(|one| RecordedCall::from_record(one, &thread.log, &thread.log)),
-            );
+        let call_in =
+            |record: &Record, log: &LogId| RecordedCall::from_record(record, log, &thread.log);
+        let mut pages = RecordPages::new(store, tenant, &thread.log, after);
+        while let Some(records) = pages.next().await? {
+            calls.extend(records.iter().filter_map(|record| call_in(record, &thread.log)));
         }
         // Calls without a reply have a log each.
         for head in store.runs_of(tenant, &thread.log, None, 128).await? {
             if head.log.0.starts_with(UNANSWERED_PREFIX) {
                 let records = store.read(tenant, &head.log, 0, 1).await?;
-                calls.extend(
-                    records
-                        .iter()
-                        .filter_map(|one| RecordedCall::from_record(one, &head.log, &thread.log)),
-                );
+                calls.extend(records.iter().filter_map(|record| call_in(record, &head.log)));
             }
         }
     }
@@ -128,100 +118,79 @@ pub(crate) async fn calls_of_thread(
 
 /// Lists the calls of the tenant's threads. Threads that were written to last come first, and a
 /// page ends with a thread.
-pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
-    let (tenant, query) = (&asked.caller.tenant, &asked.query);
-    let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(100).min(MOST);
-    let sought = query.get("search").map(|sought| sought.to_lowercase());
-    let is_sought = |row: &Json| {
-        sought.as_ref().is_none_or(|sought| row.as_str().to_lowercase().contains(sought))
-    };
-    let mut after = query.get("after").cloned().map(LogId);
+pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
+    let limit = row_limit(request, 100);
+    let mut threads = LogList::new(request, LogKind::Thread);
     let (mut found, mut looked) = (Vec::new(), 0);
-    let next = 'pages: loop {
-        let page = archive(asked)?.logs(tenant, LogKind::Thread, after.as_ref(), THREADS).await?;
-        if page.is_empty() {
-            break None;
-        }
-        for thread in &page {
-            for call in calls_of_thread(asked, thread, MAX_CALLS_PER_THREAD).await? {
-                let row = call.row();
-                if is_sought(&row) {
-                    found.push(((call.at, call.seq), row));
-                }
-            }
-            after = Some(thread.log.clone());
-            looked += 1;
-            if found.len() >= limit || looked >= MOST_LOOKED {
-                break 'pages after;
+    while let Some(thread) = threads.next().await? {
+        for call in calls_of_thread(request, &thread, MAX_CALLS_PER_THREAD).await? {
+            let row = call.row();
+            if matches_search(request, [row.as_str()]) {
+                found.push(((call.at, call.seq), row));
             }
         }
-    };
+        looked += 1;
+        if found.len() >= limit || looked >= MOST_LOOKED {
+            break;
+        }
+    }
     found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
     let rows: Vec<Json> = found.into_iter().map(|(_, row)| row).collect();
-    let told = json::object(|o| {
-        o.raw("calls", &json::array_of(&rows));
-        o.maybe_string("next", next.as_ref().map(|next| &*next.0));
-    });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(json_response(&object! { "calls": rows, "next"? threads.next.map(|next| next.0) }))
 }
 
 /// The tenants whose calls the caller may see: its key's, and that of its own provider key.
-fn tenants(asked: &ApiRequest<'_>) -> Vec<Tenant> {
-    let claims = asked.gateway.replay.claims();
-    let own = asked.caller.credential.as_ref();
+fn tenants(request: &ApiRequest<'_>) -> Vec<Tenant> {
+    let claims = request.gateway.replay.claims();
+    let own = request.caller.credential.as_ref();
     let own = own.map(|key| Tenant(claims.caller_tenant(key.reveal())));
-    std::iter::once(asked.caller.tenant.clone()).chain(own).collect()
+    std::iter::once(request.caller.tenant.clone()).chain(own).collect()
 }
 
 /// Shows a call with secrets redacted, and with the rules it met.
-pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
-    let node = TurnId(asked.id(0));
-    let policy = asked.policy();
-    for tenant in tenants(asked) {
-        if let Some(found) = asked.gateway.replay.calls().find(&tenant, &node).await? {
-            let told = redact(&policy, &throughline_replay::call_json(&node, &found));
-            return Ok(GatewayResponse::json(200, &with_rules(&told)));
+pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
+    let node = TurnId(request.id(0));
+    let policy = request.policy();
+    for tenant in tenants(request) {
+        if let Some(found) = request.gateway.replay.calls().find(&tenant, &node).await? {
+            let record = redact_json(&policy, &throughline_replay::call_json(&node, &found));
+            let rules = object! { "rules": rules_of(&record) };
+            return Ok(GatewayResponse::json(200, &join_objects(&record, &rules)));
         }
     }
     Err(ApiError::not_found("call", &node.0))
 }
 
-/// Adds each rule that a call record names.
-fn with_rules(told: &Json) -> Json {
-    let tree = told.tree();
-    let root = tree.root();
+/// The rules that a call record names, by id.
+fn rules_of(record: &Json) -> Json {
+    let tree = record.tree();
     let named = |list: &str, id: &str| {
-        let mut met = root.get(list).into_iter().flat_map(Node::elements);
+        let mut met = tree.root().get(list).into_iter().flat_map(Node::elements);
         met.any(|one| one.get("rule").is_some_and(|rule| rule.is(id)))
     };
+    let rules = CODECS.iter().flat_map(|codec| codec.rules());
+    let rules = rules.filter(|rule| named("findings", rule.id) || named("repaired", rule.id));
     json::object(|o| {
-        for (name, value) in root.members() {
-            o.node(&name.text().unwrap_or_default(), value);
+        for rule in rules {
+            let rule_json = object! {
+                "title": rule.title, "why": rule.why, "fix": rule.fix,
+                "provider_error"? rule.provider_error,
+                "evidence": json::array(|a| put_evidence(a, rule)),
+            };
+            o.raw(rule.id, &rule_json);
         }
-        o.object("rules", |o| {
-            let rules = CODECS.iter().flat_map(|codec| codec.rules());
-            for rule in
-                rules.filter(|rule| named("findings", rule.id) || named("repaired", rule.id))
-            {
-                o.object(rule.id, |o| {
-                    o.string("title", rule.title).string("why", rule.why).string("fix", rule.fix);
-                    o.maybe_string("provider_error", rule.provider_error);
-                    o.array("evidence", |a| put_evidence(a, rule));
-                });
-            }
-        });
     })
 }
 
 /// The first question of a conversation.
 pub(crate) async fn first_question(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     log: &LogId,
-) -> Result<Option<String>, ApiError> {
+) -> ApiResult<Option<String>> {
     let name = log.0.strip_prefix(CONVERSATION).or_else(|| log.0.strip_prefix(UNANSWERED_PREFIX));
     let Some(name) = name else { return Ok(None) };
     let node = TurnId(Name::from(name));
-    let found = asked.gateway.replay.calls().find(&asked.caller.tenant, &node).await?;
+    let found = request.gateway.replay.calls().find(&request.caller.tenant, &node).await?;
     let texts = found.and_then(|found| found.texts.ok());
     Ok(texts
         .and_then(|texts| Tree::parse(texts.came).ok())
@@ -230,12 +199,12 @@ pub(crate) async fn first_question(
 
 /// The first user message of a request on any wire.
 fn first_user_text(request: Node<'_>) -> Option<String> {
-    let said = ["messages", "input", "contents"].iter().find_map(|key| request.get(key))?;
-    if let Some(text) = said.text() {
+    let messages = ["messages", "input", "contents"].iter().find_map(|key| request.get(key))?;
+    if let Some(text) = messages.text() {
         return Some(text.into_owned());
     }
     let is_user = |message: &Node<'_>| message.get("role").is_none_or(|role| role.is("user"));
-    let message = said.elements().find(is_user)?;
+    let message = messages.elements().find(is_user)?;
     let parts = message.get("content").or_else(|| message.get("parts"))?;
     match parts.text() {
         Some(text) => Some(text.into_owned()),

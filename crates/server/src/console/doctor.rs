@@ -1,35 +1,27 @@
 //! The doctor over HTTP: audits, repairs and translates a pasted request. It uses the same code as
 //! the commands `audit`, `repair` and `translate`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use throughline_codec::{
-    CODECS, Codec, CodecError, DecodeContext as AskedOf, Document, RepairLevel, Transcript,
-    applied_fixes_json, audit, audit_json, codec, detect, fates_json, repair,
+    CODECS, Codec, DecodeContext, Document, RepairLevel, Transcript, applied_fixes_json, audit,
+    audit_json, codec, detect, fates_json, repair,
 };
-use throughline_core::{Request, Target, Wire};
-use throughline_json::{self as json, Json, Name};
+use throughline_core::{Provider, Request, Target, Wire};
+use throughline_json::{Json, Name};
 
-use crate::api::{ApiError, ApiRequest, ApiResult};
+use crate::api::{ApiError, ApiRequest, ApiResult, json_response};
 use crate::gateway::limited_tree;
+use crate::object::{join_objects, object};
 use crate::response::GatewayResponse;
 
 /// Lists the wires and the providers that a request can be for.
-pub(crate) fn list_targets(asked: &ApiRequest<'_>) -> GatewayResponse {
-    let told = json::object(|o| {
-        o.array("wires", |list| {
-            for codec in CODECS {
-                list.string(codec.wire().as_str());
-            }
-        });
-        o.array("providers", |list| {
-            for row in asked.gateway.catalog.providers() {
-                list.object(|o| {
-                    o.string("name", &row.name).string("wire", row.wire.as_str());
-                });
-            }
-        });
-    });
-    GatewayResponse::json(200, &told)
+pub(crate) fn list_targets(request: &ApiRequest<'_>) -> GatewayResponse {
+    let wires: Vec<Name> = CODECS.iter().map(|codec| codec.wire().as_str().into()).collect();
+    let row = |row: &Arc<Provider>| object! { "name": row.name, "wire": row.wire.as_str() };
+    let providers: Vec<Json> = request.gateway.catalog.providers().iter().map(row).collect();
+    json_response(&object! { "wires": wires, "providers": providers })
 }
 
 /// A request and its target.
@@ -40,39 +32,34 @@ struct DoctorInput {
 }
 
 /// Audits and repairs a request, and translates it if another provider is named.
-pub(crate) async fn diagnose(asked: &ApiRequest<'_>) -> ApiResult {
-    let length = asked.body.bytes().len();
-    let heavy = &asked.gateway.operations.heavy;
-    heavy.run(asked.caller, length, async { diagnosis(asked) }).await?
+pub(crate) async fn diagnose(request: &ApiRequest<'_>) -> ApiResult {
+    let length = request.body.bytes().len();
+    let heavy = &request.gateway.operations.heavy;
+    heavy.run(request.caller, length, async { diagnosis(request) }).await?
 }
 
-fn diagnosis(asked: &ApiRequest<'_>) -> ApiResult {
-    let patient = parse_input(asked)?;
+fn diagnosis(request: &ApiRequest<'_>) -> ApiResult {
+    let patient = parse_input(request)?;
     let transcript = Transcript::new(patient.codec, &patient.request);
-    let audited = audit(&transcript, &patient.target).map_err(|error| codec_error(&error))?;
-    let repaired = repair(&transcript, &patient.target, RepairLevel::Refused);
-    let repaired = repaired.map_err(|error| codec_error(&error))?;
-    let translated = translation(asked, &patient)?;
-    let told = json::object(|o| {
-        o.string("wire", patient.codec.wire().as_str());
-        o.string("provider", &patient.target.origin.provider);
-        o.string("model", patient.target.model());
-        o.raw("audit", &audit_json(&audited));
-        o.object("repair", |o| {
-            o.string("verdict", repaired.audit.verdict().as_str());
-            o.raw("repaired", &applied_fixes_json(&repaired.fixes));
-            o.raw("left", &audit_json(&repaired.audit));
-            o.string("request", text(&repaired.request.body));
-        });
-        if let Some(translated) = &translated {
-            o.raw("translation", translated);
-        }
-    });
-    Ok(GatewayResponse::json(200, &told))
+    let audited = audit(&transcript, &patient.target)?;
+    let repaired = repair(&transcript, &patient.target, RepairLevel::Refused)?;
+    Ok(json_response(&object! {
+        "wire": patient.codec.wire().as_str(),
+        "provider": patient.target.origin.provider,
+        "model": patient.target.model(),
+        "audit": audit_json(&audited),
+        "repair": object! {
+            "verdict": repaired.audit.verdict().as_str(),
+            "repaired": applied_fixes_json(&repaired.fixes),
+            "left": audit_json(&repaired.audit),
+            "request": text(&repaired.request.body),
+        },
+        "translation"? translation(request, &patient)?,
+    }))
 }
 
-fn parse_input(asked: &ApiRequest<'_>) -> Result<DoctorInput, ApiError> {
-    let (body, catalog) = (asked.body.root(), &asked.gateway.catalog);
+fn parse_input(request: &ApiRequest<'_>) -> ApiResult<DoctorInput> {
+    let (body, catalog) = (request.body.root(), &request.gateway.catalog);
     let wrong = |message: String| ApiError::new(422, message);
     let pasted = body.present("request");
     let pasted = pasted.ok_or_else(|| wrong("request: paste one".to_owned()))?;
@@ -82,7 +69,7 @@ fn parse_input(asked: &ApiRequest<'_>) -> Result<DoctorInput, ApiError> {
     };
     // The limits on the outer body do not cover the pasted request, so the request is measured
     // here.
-    let gateway = asked.gateway;
+    let gateway = request.gateway;
     limited_tree(&bytes, gateway.depth_limit, &gateway.operations.limits.sizes)?;
     let wire = match body.name_of("wire").filter(|wire| !wire.is_empty()) {
         Some(wire) => Wire::new(wire.to_string()),
@@ -104,7 +91,7 @@ fn parse_input(asked: &ApiRequest<'_>) -> Result<DoctorInput, ApiError> {
     Ok(DoctorInput { codec, request, target })
 }
 
-fn detect_wire(bytes: &Bytes) -> Result<Wire, ApiError> {
+fn detect_wire(bytes: &Bytes) -> ApiResult<Wire> {
     let wrong = |message: &str| ApiError::new(422, message);
     let guess = detect(bytes).ok_or_else(|| {
         wrong("this is not a request of a known provider: check that it is complete and JSON")
@@ -116,8 +103,8 @@ fn detect_wire(bytes: &Bytes) -> Result<Wire, ApiError> {
 }
 
 /// Translates the request for another provider, if one is named.
-fn translation(asked: &ApiRequest<'_>, patient: &DoctorInput) -> Result<Option<Json>, ApiError> {
-    let (body, catalog) = (asked.body.root(), &asked.gateway.catalog);
+fn translation(request: &ApiRequest<'_>, patient: &DoctorInput) -> ApiResult<Option<Json>> {
+    let (body, catalog) = (request.body.root(), &request.gateway.catalog);
     let Some(name) = body.name_of("to_provider").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
@@ -126,24 +113,14 @@ fn translation(asked: &ApiRequest<'_>, patient: &DoctorInput) -> Result<Option<J
     let to = codec(&row.wire).ok_or_else(unknown)?;
     let model = body.name_of("to_model").filter(|model| !model.is_empty());
     let model = model.unwrap_or_else(|| Name::from(patient.target.model()));
-    let source = AskedOf::of(patient.target.clone());
-    let call = patient.codec.decode_request(&patient.request, &source);
-    let mut call = call.map_err(|error| codec_error(&error))?;
+    let source = DecodeContext::of(patient.target.clone());
+    let mut call = patient.codec.decode_request(&patient.request, &source)?;
     call.target = catalog.target(&row, &model, "default");
-    let encoded = to.encode(&call).map_err(|error| codec_error(&error))?;
-    let fates = fates_json(&call, &encoded);
-    Ok(Some(json::object(|o| {
-        for (name, value) in fates.tree().root().members() {
-            o.node(&name.text().unwrap_or_default(), value);
-        }
-        o.string("request", text(&encoded.request.body));
-    })))
+    let encoded = to.encode(&call)?;
+    let request = object! { "request": text(&encoded.request.body) };
+    Ok(Some(join_objects(&fates_json(&call, &encoded), &request)))
 }
 
 fn text(bytes: &Bytes) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
-}
-
-fn codec_error(error: &CodecError) -> ApiError {
-    ApiError::new(422, error.to_string())
 }

@@ -3,22 +3,22 @@
 //!
 //! Consecutive pieces of one text are sent together, under the number of the last piece.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use throughline_agent::Runner;
-use throughline_core::{LogId, Record, StoreError, Tenant, unpack_events};
-use throughline_json::{self as json, Json, Name};
+use throughline_core::{LogId, Record, Store, Tenant, unpack_events};
+use throughline_json::{Json, Name, Node};
 use throughline_spec::RedactionPolicy;
-use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
-use crate::api::{ApiError, ApiRequest, ApiResult, stream_response};
+use crate::api::{ApiRequest, ApiResult, ChunkSender, stream_response};
 use crate::console::parse_stored;
 use crate::console::stream_redactor::StreamRedactor;
-use crate::letta::runs::{is_open, is_run};
-use crate::response::StreamAborted;
+use crate::letta::runs::is_open;
+use crate::object::object;
+use crate::records::StoreResult;
 
 /// How many events before the first one are read as context, so that a text in progress is redacted
 /// as before.
@@ -31,59 +31,42 @@ const MOST: u32 = 256;
 const CHUNK: usize = 64 << 10;
 
 /// Follows a run from any event until the run ends.
-pub(crate) async fn follow(asked: &ApiRequest<'_>) -> ApiResult {
-    let (tenant, run) = (asked.caller.tenant.clone(), LogId(asked.id(0)));
-    let head = asked.api.store().log(&tenant, &run).await?.filter(is_run);
-    head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
-    let number = |name: &str| asked.query.get(name).and_then(|number| number.parse::<u64>().ok());
-    let after = number("after").unwrap_or(0);
-    let stretch = EventRange {
-        after,
-        until: number("limit").map(|limit| after.saturating_add(limit.max(1))),
-    };
-    let (runner, ping, policy) = (asked.api.runner.clone(), asked.api.ping, asked.policy());
-    let (sender, receiver) = channel::<Result<Bytes, StreamAborted>>(16);
-    // The task ends with its reader, or with the run.
-    tokio::spawn(async move {
-        if let Err(error) =
-            stream_events(&runner, (tenant, run), stretch, ping, &sender, policy).await
-        {
-            drop(sender.send(Err(StreamAborted(error.to_string()))).await);
-        }
-    });
+pub(crate) async fn follow(request: &ApiRequest<'_>) -> ApiResult {
+    let (tenant, run) = (request.caller.tenant.clone(), request.run_head().await?.log);
+    let after = request.query_number("after").unwrap_or(0);
+    let until = request.query_number("limit").map(|limit| after.saturating_add(limit.max(1)));
+    let (store, ping) = (Arc::clone(&request.api.runner.store), request.api.ping);
+    let feed = EventFeed::after(after, request.policy());
     let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
-    Ok(stream_response(headers, receiver))
+    // The task ends with its reader, or with the run.
+    Ok(stream_response(headers, 16, |sender| async move {
+        stream_events(&*store, (&tenant, &run), feed, until, ping, &sender).await
+    }))
 }
 
-/// The requested events: those after one, up to another or to the end.
-#[derive(Clone, Copy)]
-struct EventRange {
-    after: u64,
-    until: Option<u64>,
-}
-
+/// Sends the events of a run, up to `until` or to the end of the run.
 async fn stream_events(
-    runner: &Runner,
-    (tenant, run): (Tenant, LogId),
-    EventRange { after, until }: EventRange,
+    store: &dyn Store,
+    (tenant, run): (&Tenant, &LogId),
+    mut feed: EventFeed,
+    until: Option<u64>,
     ping: Duration,
-    sender: &Sender<Result<Bytes, StreamAborted>>,
-    policy: RedactionPolicy,
-) -> Result<(), StoreError> {
-    let (store, from) = (&*runner.store, after.saturating_sub(CONTEXT));
-    let mut place = store.seq_before_event(&tenant, &run, from).await?;
-    let (mut telling, mut page) = (EventFeed::after(after, policy), FIRST);
+    sender: &ChunkSender,
+) -> StoreResult<()> {
+    let from = feed.after.saturating_sub(CONTEXT);
+    let mut place = store.seq_before_event(tenant, run, from).await?;
+    let mut page = FIRST;
     loop {
         // The head is read before the records, so that no event in between is missed.
-        let head = store.log(&tenant, &run).await?;
-        if head.is_none_or(|head| !is_open(&head) && head.events <= telling.heard) {
+        let head = store.log(tenant, run).await?;
+        if head.is_none_or(|head| !is_open(&head) && head.events <= feed.read) {
             drop(sender.send(Ok(Bytes::from_static(b"event: end\ndata: {}\n\n"))).await);
             return Ok(());
         }
-        let records = store.read(&tenant, &run, place, page).await?;
+        let records = store.read(tenant, run, place, page).await?;
         let Some(last) = records.last() else {
             let more = tokio::select! {
-                more = timeout(ping, store.wait(&tenant, &run, place)) => more,
+                more = timeout(ping, store.wait(tenant, run, place)) => more,
                 () = sender.closed() => return Ok(()),
             };
             let quiet = Bytes::from_static(b": still here\n\n");
@@ -95,19 +78,19 @@ async fn stream_events(
         };
         (place, page) = (last.seq, (4 * page).min(MOST));
         for record in &records {
-            telling.push_record(record);
-            if telling.out.len() >= CHUNK && !telling.send(sender).await {
+            feed.push_record(record);
+            if feed.out.len() >= CHUNK && !feed.send(sender).await {
                 return Ok(());
             }
-            if until.is_some_and(|until| telling.heard >= until) {
+            if until.is_some_and(|until| feed.read >= until) {
                 break;
             }
         }
-        if !telling.send(sender).await {
+        if !feed.send(sender).await {
             return Ok(());
         }
-        if until.is_some_and(|until| telling.heard >= until) {
-            let more = format!("event: more\ndata: {{\"n\":{}}}\n\n", telling.heard);
+        if until.is_some_and(|until| feed.read >= until) {
+            let more = format!("event: more\ndata: {{\"n\":{}}}\n\n", feed.read);
             drop(sender.send(Ok(more.into())).await);
             return Ok(());
         }
@@ -120,7 +103,7 @@ struct EventFeed {
     /// The last event that the client has.
     after: u64,
     /// The last event that was read.
-    heard: u64,
+    read: u64,
     /// The text in progress.
     text: Option<OpenText>,
     out: Vec<u8>,
@@ -146,18 +129,18 @@ struct TextKey {
 
 impl EventFeed {
     fn after(after: u64, policy: RedactionPolicy) -> Self {
-        Self { policy, after, heard: after, text: None, out: Vec::new() }
+        Self { policy, after, read: after, text: None, out: Vec::new() }
     }
 
     /// Sends the ready bytes; returns whether the client is still connected.
-    async fn send(&mut self, sender: &Sender<Result<Bytes, StreamAborted>>) -> bool {
+    async fn send(&mut self, sender: &ChunkSender) -> bool {
         self.flush();
         let out = std::mem::take(&mut self.out);
         out.is_empty() || sender.send(Ok(Bytes::from(out))).await.is_ok()
     }
 
     fn push_record(&mut self, record: &Record) {
-        self.heard = self.heard.max(record.events.map_or(0, |(_, last)| last));
+        self.read = self.read.max(record.events.map_or(0, |(_, last)| last));
         match unpack_events(record) {
             Ok(events) => {
                 for (number, event) in events {
@@ -169,12 +152,10 @@ impl EventFeed {
                 else {
                     return;
                 };
-                let said = json::object(|o| {
-                    o.string("type", "forgotten").number("count", last - first + 1);
-                    o.string("why", &why.to_string());
-                });
                 self.flush();
-                self.write_event(last, record.at, &said);
+                let (count, why) = (last - first + 1, why.to_string());
+                let event = object! { "type": "forgotten", "count": count, "why": why };
+                self.write_event(last, record.at, &event);
             }
         }
     }
@@ -193,8 +174,8 @@ impl EventFeed {
         }
         let Ok(event) = Json::parse(event) else { return };
         let name = event.tree().root().text_of("type").unwrap_or_default().into_owned();
-        let said = self.policy.redact_event(&name, &event).into_owned();
-        self.write_event(number, at, &said);
+        let event = self.policy.redact_event(&name, &event).into_owned();
+        self.write_event(number, at, &event);
     }
 
     /// Whether pieces of this text are left out, because a configured pattern may match across any
@@ -228,41 +209,29 @@ impl EventFeed {
             return;
         }
         let TextKey { kind, turn, id } = &text.of;
-        let said = json::object(|o| {
-            o.string("type", kind);
-            if &**kind == "thought" {
-                o.string("phase", "delta");
-            }
-            if let Some(turn) = turn {
-                o.raw("turn", turn);
-            }
-            o.maybe_string("id", id.as_deref()).string("text", &ready);
-        });
+        let phase = (&**kind == "thought").then_some("delta");
+        let event = object! { "type": kind, "phase"? phase, "turn"? turn, "id"? id, "text": ready };
         let (number, at) = (text.number, text.at);
-        self.write_event(number, at, &said);
+        self.write_event(number, at, &event);
     }
 
-    fn write_event(&mut self, number: u64, at: Timestamp, said: &Json) {
-        let data = json::object(|o| {
-            o.number("n", number).string("at", &at.to_string()).raw("said", said);
-        });
-        self.out.extend_from_slice(b"data: ");
-        self.out.extend_from_slice(data.bytes());
-        self.out.extend_from_slice(b"\n\n");
+    fn write_event(&mut self, number: u64, at: Timestamp, event: &Json) {
+        let data = object! { "n": number, "at": at.to_string(), "said": event };
+        self.out.extend([b"data: ", &**data.bytes(), b"\n\n"].concat());
     }
 }
 
 /// Reads an event as a piece of a text, if it is one.
 fn text_piece(event: &Bytes) -> Option<(TextKey, String)> {
     let tree = parse_stored(event)?;
-    let said = tree.root();
-    let kind = said.name_of("type")?;
+    let event = tree.root();
+    let kind = event.name_of("type")?;
     let is_piece = match &*kind {
         "stream" => true,
-        "thought" => said.get("phase")?.is("delta"),
+        "thought" => event.get("phase")?.is("delta"),
         _ => false,
     };
-    let text = is_piece.then(|| said.text_of("text").unwrap_or_default().into_owned())?;
-    let turn = said.get("turn").map(throughline_json::Node::json);
-    Some((TextKey { kind, turn, id: said.name_of("id") }, text))
+    let text = is_piece.then(|| event.text_of("text").unwrap_or_default().into_owned())?;
+    let turn = event.get("turn").map(Node::json);
+    Some((TextKey { kind, turn, id: event.name_of("id") }, text))
 }

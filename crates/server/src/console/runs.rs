@@ -1,106 +1,78 @@
-//! Lists runs, and shows one.
+//! Lists runs, and shows one with its trace.
 
 use std::sync::Arc;
 
-use throughline_agent::{AgentConfig, Phase, Progress};
-use throughline_core::{ErasureEpoch, LogHead, LogId, LogKind};
-use throughline_json::{self as json, Json};
+use throughline_agent::{AgentConfig, Phase, Progress, is_inbox};
+use throughline_core::{ErasureEpoch, LogHead, LogKind};
+use throughline_json::{Json, Object};
 
-use crate::api::{ApiError, ApiRequest, ApiResult, Summary};
-use crate::console::{archive, decimal, erasure_epoch};
-use crate::letta::runs::is_run;
+use crate::api::{ApiError, ApiRequest, ApiResult, Summary, is_run, json_response};
+use crate::console::{LogList, decimal, erasure_epoch, matches_search, row_limit};
+use crate::object::{object, to_json};
 use crate::response::GatewayResponse;
 
 /// How many logs are read for one page.
 const MOST_LOOKED: usize = 2000;
-/// The largest page.
-const MOST: usize = 200;
 
 /// Lists the tenant's runs, newest first. A search matches titles, ids and models.
-pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
-    let query = &asked.query;
-    let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(50);
-    let sought = query.get("search").map(|sought| sought.to_lowercase());
-    let (status, model) = (query.get("status"), query.get("model"));
-    let mut after = query.get("after").cloned().map(LogId);
-    let era = erasure_epoch(asked).await?;
+pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
+    let (limit, era) = (row_limit(request, 50), erasure_epoch(request).await?);
+    let mut logs = LogList::new(request, LogKind::Run);
     let (mut found, mut looked) = (Vec::new(), 0);
-    let next = loop {
-        let tenant = &asked.caller.tenant;
-        let page = archive(asked)?.logs(tenant, LogKind::Run, after.as_ref(), 128).await?;
-        let Some(last) = page.last().map(|head| head.log.clone()) else { break None };
-        let mut place = None;
-        for head in page.iter().filter(|head| is_run(head) && !is_inbox(head)) {
-            place = Some(head.log.clone());
-            if status.is_some_and(|wanted| head.status.as_ref() != Some(wanted)) {
-                continue;
-            }
-            let summary = summary(asked, head, era).await?;
-            let is_model = |wanted: &str| summary.models().iter().any(|model| **model == *wanted);
-            if model.is_some_and(|model| !is_model(model)) {
-                continue;
-            }
-            let thread = head.of.as_ref().map_or("", |of| &*of.0);
-            let words = [summary.title.as_deref().unwrap_or_default(), &*head.log.0, thread];
-            let words = words.into_iter().chain(summary.models().iter().map(|model| &**model));
-            let has = |sought: &str| words.clone().any(|word| word.to_lowercase().contains(sought));
-            if sought.as_ref().is_some_and(|sought| !has(sought)) {
-                continue;
-            }
-            found.push(row_json(head, &summary));
-            if found.len() >= limit.min(MOST) {
-                break;
-            }
+    while let Some(head) = logs.next().await? {
+        if let Some(row) = matching_row(request, &head, era).await? {
+            found.push(row);
         }
-        looked += page.len();
-        if found.len() >= limit.min(MOST) || looked >= MOST_LOOKED {
-            break place.or(Some(last));
+        looked += 1;
+        if found.len() >= limit || looked >= MOST_LOOKED {
+            break;
         }
-        after = Some(last);
-    };
-    let told = json::object(|o| {
-        o.raw("runs", &json::array_of(&found));
-        o.maybe_string("next", next.as_ref().map(|next| &*next.0));
-    });
-    Ok(GatewayResponse::json(200, &told))
+    }
+    Ok(json_response(&object! { "runs": found, "next"? logs.next.map(|next| next.0) }))
 }
 
-fn is_inbox(head: &LogHead) -> bool {
-    throughline_agent::is_inbox(&head.log)
+/// The row of a run that matches the query.
+async fn matching_row(
+    request: &ApiRequest<'_>,
+    head: &LogHead,
+    era: ErasureEpoch,
+) -> ApiResult<Option<Json>> {
+    let status = request.query.get("status");
+    let is_status = status.is_none_or(|status| head.status.as_ref() == Some(status));
+    if !is_run(head) || is_inbox(&head.log) || !is_status {
+        return Ok(None);
+    }
+    let summary = summary(request, head, era).await?;
+    let model = request.query.get("model");
+    let thread = head.of.as_ref().map_or("", |of| &*of.0);
+    let words = [summary.title.as_deref().unwrap_or_default(), &*head.log.0, thread];
+    let words = words.into_iter().chain(summary.models().iter().map(|model| &**model));
+    let matches = model.is_none_or(|model| summary.models().contains(model))
+        && matches_search(request, words);
+    Ok(matches.then(|| row_json(head, &summary)))
 }
 
 /// The summary of a run, with its title redacted by the policy of the server.
 pub(crate) async fn summary(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     head: &LogHead,
     era: ErasureEpoch,
-) -> Result<Arc<Summary>, ApiError> {
-    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    Ok(asked.api.summaries.get(store, tenant, head, era, &asked.policy()).await?)
+) -> ApiResult<Arc<Summary>> {
+    let (store, tenant) = (request.api.store(), &request.caller.tenant);
+    Ok(request.api.summaries.get(store, tenant, head, era, &request.policy()).await?)
 }
 
 /// A run as a row of a list.
-pub(crate) async fn row(
-    asked: &ApiRequest<'_>,
-    head: &LogHead,
-    era: ErasureEpoch,
-) -> Result<Json, ApiError> {
-    Ok(row_json(head, &*summary(asked, head, era).await?))
-}
-
-fn row_json(head: &LogHead, summary: &Summary) -> Json {
-    json::object(|o| {
+pub(crate) fn row_json(head: &LogHead, summary: &Summary) -> Json {
+    throughline_json::object(|o| {
         put_head(o, head);
-        o.maybe_string("title", summary.title.as_deref()).array("models", |list| {
-            for model in summary.models() {
-                list.string(model);
-            }
-        });
+        o.maybe_string("title", summary.title.as_deref());
+        o.raw("models", &to_json(&summary.models()));
         summary.put(o);
     })
 }
 
-fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
+fn put_head(o: &mut Object<'_>, head: &LogHead) {
     o.string("id", &head.log.0).maybe_string("thread", head.of.as_ref().map(|of| &*of.0));
     o.maybe_string("status", head.status.as_deref()).number("events", head.events);
     o.string("created", &head.created.to_string()).string("updated", &head.updated.to_string());
@@ -108,58 +80,64 @@ fn put_head(o: &mut json::Object<'_>, head: &LogHead) {
 }
 
 /// Shows one run: its status, its agent, its counts, and how much of its limits it has used.
-pub(crate) async fn show(asked: &ApiRequest<'_>) -> ApiResult {
-    let (tenant, run) = (&asked.caller.tenant, LogId(asked.id(0)));
-    let head = asked.api.store().log(tenant, &run).await?.filter(is_run);
-    let head = head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
+pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
+    let head = request.run_head().await?;
     if head.gone.is_some() {
         // The agents of an erased run were erased, too.
-        return Ok(GatewayResponse::json(200, &json::object(|o| put_head(o, &head))));
+        let body = throughline_json::object(|o| put_head(o, &head));
+        return Ok(GatewayResponse::json(200, &body));
     }
-    let (casting, progress) = asked.api.runner.progress(tenant, &run).await?;
-    let counts = summary(asked, &head, erasure_epoch(asked).await?).await?.counts();
+    let (casting, progress) = request.progress(&head.log).await?;
+    let counts = summary(request, &head, erasure_epoch(request).await?).await?.counts();
     let agent = casting.agents.get(&progress.agent);
     let reason = match &progress.phase {
         Phase::Ended { reason, .. } => Some(&**reason),
         Phase::Asking { .. } | Phase::Working | Phase::Waiting => None,
     };
-    let told = json::object(|o| {
+    let spent = &progress.spent;
+    let tokens = object! {
+        "inputTokens": spent.input, "cachedInputTokens": spent.cached,
+        "outputTokens": spent.output, "reasoningTokens": spent.thought,
+    };
+    let body = throughline_json::object(|o| {
         put_head(o, &head);
         o.string("agent", &progress.agent).maybe_string("reason", reason);
         let model = progress.model.as_ref().or(agent.map(|agent| &agent.model));
         o.maybe_string("model", model.map(|model| &**model));
         counts.write_members(o);
-        o.object("tokens", |o| {
-            let spent = &progress.spent;
-            o.number("inputTokens", spent.input).number("cachedInputTokens", spent.cached);
-            o.number("outputTokens", spent.output).number("reasoningTokens", spent.thought);
-        });
-        o.raw("cost_usd", &decimal(progress.spent.cost_usd));
-        o.raw("limits", &limits(agent, &progress));
-        o.array("missing_tools", |list| {
-            for tool in asked.missing_tools(&casting) {
-                list.string(tool);
-            }
-        });
+        o.raw("tokens", &tokens).raw("cost_usd", &decimal(spent.cost_usd));
+        o.raw("limits", &to_json(&limits(agent, &progress)));
+        o.raw("missing_tools", &to_json(&request.missing_tools(&casting)));
     });
-    Ok(GatewayResponse::json(200, &told))
+    Ok(GatewayResponse::json(200, &body))
 }
 
 /// Each limit of the run, and how much of it is used.
-fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Json {
-    json::array(|list| {
-        let Some(agent) = agent else { return };
-        let limits = agent.limits.with_defaults_from(agent.profile);
-        let mut limit = |name: &str, used: &Json, allowed: Option<Json>| {
-            let Some(allowed) = allowed else { return };
-            list.object(|o| {
-                o.string("name", name).raw("used", used).raw("allowed", &allowed);
-            });
-        };
-        let spent = &progress.spent;
-        limit("maxToolCalls", &progress.tool_calls.into(), limits.max_tool_calls.map(Json::from));
-        let tokens = limits.max_total_output_tokens.map(Json::from);
-        limit("maxTotalOutputTokens", &spent.output.into(), tokens);
-        limit("maxCostUsd", &decimal(spent.cost_usd), limits.max_cost_usd.map(decimal));
-    })
+fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Vec<Json> {
+    let Some(agent) = agent else { return Vec::new() };
+    let limits = agent.limits.with_defaults_from(agent.profile);
+    let spent = &progress.spent;
+    let rows = [
+        ("maxToolCalls", progress.tool_calls.into(), limits.max_tool_calls.map(Json::from)),
+        (
+            "maxTotalOutputTokens",
+            spent.output.into(),
+            limits.max_total_output_tokens.map(Json::from),
+        ),
+        ("maxCostUsd", decimal(spent.cost_usd), limits.max_cost_usd.map(decimal)),
+    ];
+    let row = |(name, used, allowed): (&str, Json, Option<Json>)| {
+        Some(object! { "name": name, "used": used, "allowed": allowed? })
+    };
+    rows.into_iter().filter_map(row).collect()
+}
+
+/// Returns the trace of a run, as sinks receive it. The gateway has no sinks, so a port creates the
+/// trace.
+pub(crate) async fn trace(request: &ApiRequest<'_>) -> ApiResult {
+    let head = request.run_head().await?;
+    let traces = request.api.traces.as_deref();
+    let traces = traces.ok_or_else(|| ApiError::new(501, "this server creates no traces"))?;
+    let trace = traces.trace(&request.caller.tenant, &head.log, request.policy()).await?;
+    Ok(GatewayResponse::json(200, &trace))
 }

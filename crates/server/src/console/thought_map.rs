@@ -21,11 +21,12 @@ use throughline_json::{self as json, Json, Name, Node, Tree};
 use throughline_spec::{Attempt, AttemptEnd, ReplayEvent, RunEvent, RunFold};
 
 use crate::api::{
-    AnyObject, ApiError, ApiRequest, ApiResult, first_words, json_response, parse_event,
+    AnyObject, ApiRequest, ApiResult, first_words, json_response, parse_counted_event,
 };
-use crate::console::{calls, parse_stored, threads};
-use crate::letta::item_reader::seen;
+use crate::console::{calls, parse_stored};
+use crate::letta::item_reader::stored_items;
 use crate::letta::runs;
+use crate::records::RecordPages;
 use throughline_replay::Bodies;
 
 /// The most calls of a map.
@@ -64,7 +65,7 @@ struct MapItem {
 }
 
 /// A model call.
-#[derive(Serialize, JsonSchema)]
+#[derive(Default, Serialize, JsonSchema)]
 struct MapCall {
     id: Name,
     /// The run, if an agent made the call.
@@ -87,14 +88,14 @@ struct MapCall {
 }
 
 /// Returns the map of the thread that the path names.
-pub(crate) async fn map(asked: &ApiRequest<'_>) -> ApiResult {
-    let thread = threads::requested_thread(asked).await?;
+pub(crate) async fn map(request: &ApiRequest<'_>) -> ApiResult {
+    let thread = request.thread_head(&request.id(0)).await?;
     let is_gateway = calls::is_conversation(&thread.log.0);
-    let (items, forgotten) = load_items(asked, &thread.log, is_gateway).await?;
+    let (items, forgotten) = load_items(request, &thread.log, is_gateway).await?;
     let (calls, runs) = if is_gateway {
-        (gateway_calls(asked, &thread, &items).await?, Vec::new())
+        (gateway_calls(request, &thread, &items).await?, Vec::new())
     } else {
-        agent_calls(asked, &thread.log, &items).await?
+        agent_calls(request, &thread.log, &items).await?
     };
     let (thread, kind) = (thread.log.0, if is_gateway { "gateway" } else { "agent" });
     Ok(json_response(&ThoughtMap { thread, forgotten, kind, items, calls, runs }))
@@ -102,20 +103,18 @@ pub(crate) async fn map(asked: &ApiRequest<'_>) -> ApiResult {
 
 /// The Thoughts and sealed Items of a thread, and how many Items were erased.
 async fn load_items(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     thread: &LogId,
     only_sealed: bool,
-) -> Result<(Vec<MapItem>, u64), ApiError> {
-    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let policy = asked.policy();
-    let (mut held, mut forgotten, mut after) = (Vec::new(), 0, 0);
-    loop {
-        let records = store.read(tenant, thread, after, 256).await?;
-        let Some(last) = records.last() else { break };
-        after = last.seq;
+) -> ApiResult<(Vec<MapItem>, u64)> {
+    let (store, tenant) = (request.api.store(), &request.caller.tenant);
+    let policy = request.policy();
+    let (mut held, mut forgotten) = (Vec::new(), 0);
+    let mut pages = RecordPages::new(store, tenant, thread, 0);
+    while let Some(records) = pages.next().await? {
         let items = records.iter().filter(|record| &*record.kind == record_kind::ITEM);
         forgotten += items.filter(|record| record.content.bytes().is_none()).count() as u64;
-        for seen in seen(&records)? {
+        for seen in stored_items(&records)? {
             let bytes: usize = seen.item.seals.iter().map(throughline_core::Seal::len).sum();
             let (kind, text) = match &seen.item.body {
                 Body::Thought(thought) if thought.kind == ThoughtKind::Summary => {
@@ -151,27 +150,23 @@ async fn load_items(
 
 /// The model calls of the runs on a thread, and the counts of each run.
 async fn agent_calls(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     thread: &LogId,
     held: &[MapItem],
-) -> Result<(Vec<MapCall>, Vec<Json>), ApiError> {
+) -> ApiResult<(Vec<MapCall>, Vec<Json>)> {
     let places: HashMap<&str, usize> =
         held.iter().enumerate().map(|(place, held)| (&*held.id, place)).collect();
-    let (store, tenant) = (asked.api.store(), &asked.caller.tenant);
-    let mut heads = runs::run_heads(asked, thread, None, RUNS).await?;
+    let (store, tenant) = (request.api.store(), &request.caller.tenant);
+    let mut heads = runs::run_heads(request, thread, None, RUNS).await?;
     heads.retain(|head| !throughline_agent::is_inbox(&head.log));
     heads.reverse();
     let (mut called, mut counted) = (Vec::new(), Vec::new());
     for head in &heads {
-        let mut run = RunCalls::new(head, &places);
-        let mut after = 0;
-        loop {
-            let records = store.read(tenant, &head.log, after, 256).await?;
-            let Some(last) = records.last() else { break };
-            after = last.seq;
-            for record in &records {
-                run.push_record(record);
-            }
+        let (fold, called_by_run) = (RunFold::default(), Vec::new());
+        let mut run = RunCalls { run: &head.log.0, places: &places, fold, called: called_by_run };
+        let mut pages = RecordPages::new(store, tenant, &head.log, 0);
+        while let Some(records) = pages.next().await? {
+            records.iter().for_each(|record| run.push_record(record));
         }
         counted.push(json::object(|o| {
             o.string("id", &head.log.0);
@@ -192,15 +187,12 @@ struct RunCalls<'m> {
     called: Vec<MapCall>,
 }
 
-impl<'m> RunCalls<'m> {
-    fn new(head: &'m LogHead, places: &'m HashMap<&'m str, usize>) -> Self {
-        Self { run: &head.log.0, places, fold: RunFold::default(), called: Vec::new() }
-    }
-
+impl RunCalls<'_> {
     fn push_record(&mut self, record: &Record) {
         match unpack_events(record) {
             Ok(events) => {
-                for event in events.into_iter().filter_map(|(_, event)| parse_event(event)) {
+                for event in events.into_iter().filter_map(|(_, event)| parse_counted_event(event))
+                {
                     self.push_event(record.at, &event);
                 }
             }
@@ -236,20 +228,17 @@ impl<'m> RunCalls<'m> {
             run: Some(self.run.clone()),
             turn: *turn,
             attempt: *number,
-            is_discarded: false,
             purpose: purpose.clone(),
             model: model.clone().unwrap_or_default(),
-            provider: Name::default(),
             at: start.to_string(),
-            gave: Vec::new(),
-            spans: Vec::new(),
+            ..MapCall::default()
         });
     }
 }
 
 /// The Fates of Thoughts and sealed Items in a model call of a run, by their places in the map.
 fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
-    let tree = event.fates.as_ref().map(throughline_json::Json::tree);
+    let tree = event.fates.as_ref().map(Json::tree);
     let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
     let span = |span: Node<'_>| {
         let mut parts = span.elements();
@@ -262,11 +251,11 @@ fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usiz
 
 /// The calls of a client through the gateway, from their records.
 async fn gateway_calls(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     thread: &LogHead,
     held: &[MapItem],
-) -> Result<Vec<MapCall>, ApiError> {
-    let mut kept = calls::calls_of_thread(asked, thread, MOST).await?;
+) -> ApiResult<Vec<MapCall>> {
+    let mut kept = calls::calls_of_thread(request, thread, MOST).await?;
     kept.reverse();
     let mut called = Vec::new();
     for (number, call) in kept.iter().enumerate() {
@@ -277,26 +266,22 @@ async fn gateway_calls(
         let places = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
         let gave: Vec<usize> = places.map(|(place, _)| place).collect();
         let before = gave.first().copied().unwrap_or(held.len());
-        let found = asked.gateway.replay.calls().find(&asked.caller.tenant, &call.id).await?;
+        let found = request.gateway.replay.calls().find(&request.caller.tenant, &call.id).await?;
         let texts = found.and_then(|found| found.texts.ok());
         let (model, provider) = call.model();
         let before = held.get(..before).unwrap_or_default();
         let spans = texts.and_then(|texts| gateway_spans(&texts, before, &provider));
         let spans = spans.unwrap_or_default();
-        let (turn, at) = (number as u64 + 1, call.at.to_string());
-        let id = call.id.0.clone();
         called.push(MapCall {
-            id,
-            run: None,
-            turn,
+            id: call.id.0.clone(),
+            turn: number as u64 + 1,
             attempt: 1,
-            is_discarded: false,
-            purpose: None,
             model,
             provider,
-            at,
+            at: call.at.to_string(),
             gave,
             spans,
+            ..MapCall::default()
         });
     }
     Ok(called)

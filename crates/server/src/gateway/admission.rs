@@ -5,7 +5,7 @@ use throughline_core::{Credential, Tenant};
 use throughline_json::Name;
 
 use crate::access::{self, Admission, Caller};
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, TOKEN};
 
@@ -15,67 +15,68 @@ pub(crate) async fn authenticate(
     method: &str,
     headers: &HeaderMap,
     uri: &Uri,
-) -> Result<Caller, GatewayError> {
-    let (key, credential) = credentials(headers, uri.query());
+) -> GatewayResult<Caller> {
+    let (key, credential) = sent_keys(headers, uri.query());
     let shown = key.as_ref().map(Credential::reveal);
     let admission = gateway.operations.admit(&*gateway.keyring, shown).await?;
-    let refused = |status, message: &str| Err(GatewayError::new(status, message));
-    let has_token = || {
-        let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
-        token.is_some_and(|token| gateway.operations.is_token(token))
+    let tenant = match &admission {
+        Admission::Key { tenant, .. } => tenant.clone(),
+        Admission::Refused if key.is_some() => {
+            let message = "this key is unknown or was revoked: see `throughline keys list`";
+            return Err(GatewayError::new(401, message));
+        }
+        Admission::Refused => {
+            let message = "this gateway requires a key: create one with `throughline keys create`";
+            return Err(GatewayError::new(401, message));
+        }
+        Admission::Open => {
+            if let Some(message) = open_refusal(gateway, method, headers, uri) {
+                return Err(GatewayError::new(403, message));
+            }
+            Tenant::from("default")
+        }
     };
     let end_user =
         headers.get(END_USER_HEADER).and_then(|user| Some(Name::from(user.to_str().ok()?)));
     let address = access::address(headers, uri.authority());
-    match &admission {
-        Admission::Refused if key.is_some() => {
-            refused(401, "this key is unknown or was revoked: see `throughline keys list`")
-        }
-        Admission::Refused => {
-            refused(401, "this gateway requires a key: create one with `throughline keys create`")
-        }
-        Admission::Open if !gateway.allow_open && !access::is_local(headers, uri.authority()) => {
-            refused(
-                403,
-                "this gateway has no keys, so it serves this machine only: connect to localhost, \
-             or create a key with `throughline keys create`",
-            )
-        }
-        Admission::Open
-            if gateway.allow_open
-                && !access::is_known_host(headers, uri.authority(), &gateway.hosts) =>
-        {
-            refused(
-                403,
-                "this gateway has no keys, and this host name is not listed: add it to `hosts` of \
-                 [server], connect by IP address, or create a key with `throughline keys create`",
-            )
-        }
-        Admission::Open if access::is_from_other_site(headers) => {
-            refused(403, "this gateway has no keys, so it does not serve pages of other sites")
-        }
-        Admission::Open if access::is_page_write(method, headers) && !has_token() => refused(
-            403,
+    Ok(Caller { tenant, end_user, credential, admission, address })
+}
+
+/// Why a gateway without keys does not serve this request.
+fn open_refusal(
+    gateway: &Gateway,
+    method: &str,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Option<&'static str> {
+    let token = headers.get(TOKEN).and_then(|token| token.to_str().ok());
+    let has_token = token.is_some_and(|token| gateway.operations.is_token(token));
+    if !gateway.allow_open && !access::is_local(headers, uri.authority()) {
+        Some(
+            "this gateway has no keys, so it serves this machine only: connect to localhost, or \
+             create a key with `throughline keys create`",
+        )
+    } else if gateway.allow_open && !access::is_known_host(headers, uri.authority(), &gateway.hosts)
+    {
+        Some(
+            "this gateway has no keys, and this host name is not listed: add it to `hosts` of \
+             [server], connect by IP address, or create a key with `throughline keys create`",
+        )
+    } else if access::is_from_other_site(headers) {
+        Some("this gateway has no keys, so it does not serve pages of other sites")
+    } else if access::is_page_write(method, headers) && !has_token {
+        Some(
             "a page that changes data must send the token from GET /v1/throughline/token in the \
              header x-throughline-token",
-        ),
-        Admission::Key { tenant, .. } => {
-            let tenant = tenant.clone();
-            Ok(Caller { tenant, end_user, credential, admission, address })
-        }
-        Admission::Open => {
-            let tenant = Tenant::from("default");
-            Ok(Caller { tenant, end_user, credential, admission, address })
-        }
+        )
+    } else {
+        None
     }
 }
 
 /// Returns the gateway key and the provider key that a caller sends. Each dialect sends its key in
 /// a different place.
-fn credentials(
-    headers: &HeaderMap,
-    query: Option<&str>,
-) -> (Option<Credential>, Option<Credential>) {
+fn sent_keys(headers: &HeaderMap, query: Option<&str>) -> (Option<Credential>, Option<Credential>) {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text("authorization").and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;

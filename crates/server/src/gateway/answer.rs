@@ -8,8 +8,7 @@ use throughline_codec::{DecodeContext, Framing};
 use throughline_core::{Request, TurnId, UpstreamResponse};
 use throughline_json::{Name, Node};
 
-use crate::error::GatewayError;
-use crate::error::dialect_error;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::capture::{CaptureHandle, IdOwner};
 use crate::gateway::compression;
 use crate::gateway::dialect;
@@ -34,8 +33,8 @@ impl Exchange<'_> {
         ready: PreparedRequest,
         reached: &RouteTarget,
         answer: UpstreamResponse,
-        asked: &Request,
-    ) -> Result<GatewayResponse, GatewayError> {
+        request: &Request,
+    ) -> GatewayResult {
         let is_same = ready.target.origin.wire == self.wire;
         let fates = FateCounts::of(&ready.encoded.fates).to_string();
         let mut headers = vec![
@@ -51,9 +50,8 @@ impl Exchange<'_> {
         let status = answer.status;
         let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, is_same));
         headers.extend(passed.cloned());
-        let asked_model = dialect::names(&self.wire, &asked.path, self.body.as_ref()).model;
-        let model = asked_model.filter(|name| *name != reached.model);
-        let dresser = (!is_same).then(|| {
+        let model = self.model.clone().filter(|name| *name != reached.model);
+        let rewriter = (!is_same).then(|| {
             let claims = self.gateway.replay.claims().clone();
             let (tenant, model) = (ready.tenant.clone(), model.clone());
             ClaimRewriter::new(self.wire.clone(), claims, tenant, node.clone(), model)
@@ -68,16 +66,16 @@ impl Exchange<'_> {
             prefix: ready.encoded.prefix,
             longest: self.gateway.operations.limits.capture,
             scope: Arc::clone(&self.scope),
-            owner: self.id_owner(asked),
+            owner: self.id_owner(request),
         };
         if let Err(problem) = refuse_redirect(&answer, reached) {
             keeper.record_failure(problem.status, &problem.message).await;
             return Err(problem);
         }
-        let said = DecodeContext { target: ready.target, prefix: keeper.prefix };
+        let context = DecodeContext { target: ready.target, prefix: keeper.prefix };
         if status < 400 && ready.stream {
-            let framing = dialect::framing(&self.wire, asked);
-            let from = codec_for(&said.target.origin.wire)?;
+            let framing = dialect::framing(&self.wire, request);
+            let from = codec_for(&context.target.origin.wire)?;
             let to = codec_for(&self.wire)?;
             self.scope.record_stream();
             let slow_reader = self.gateway.operations.limits.slow_reader;
@@ -88,9 +86,9 @@ impl Exchange<'_> {
                 answer,
                 from,
                 to,
-                said,
+                context,
                 framing,
-                dresser,
+                rewriter,
                 model,
                 keeper,
                 slow_reader,
@@ -111,7 +109,7 @@ impl Exchange<'_> {
             self.error_body(reached, answer, is_same, &mut keeper).await
         } else {
             let answered =
-                self.complete_response(answer, &said, dresser, model, asked, &mut keeper);
+                self.complete_response(answer, &context, rewriter, model, request, &mut keeper);
             answered.await.map(|(body, is_inflated)| {
                 headers.retain(|(name, _)| !is_inflated || !is_content_encoding(name));
                 body
@@ -127,10 +125,10 @@ impl Exchange<'_> {
     }
 
     /// The tenant that owns the ids in the response to a request.
-    fn id_owner(&self, asked: &Request) -> Option<IdOwner> {
+    fn id_owner(&self, request: &Request) -> Option<IdOwner> {
         self.caller.admission.is_key().then(|| IdOwner {
             tenant: self.caller.tenant.clone(),
-            asked: asked.body.clone(),
+            request: request.body.clone(),
             is_early: self.body.as_ref().is_some_and(|body| {
                 body.root().get("background").and_then(Node::bool).unwrap_or(false)
             }),
@@ -144,40 +142,40 @@ impl Exchange<'_> {
         answer: UpstreamResponse,
         is_same: bool,
         keeper: &mut CaptureHandle,
-    ) -> Result<Bytes, GatewayError> {
+    ) -> GatewayResult<Bytes> {
         let status = answer.status;
         let encoding = answer.header("content-encoding").map(Name::from);
         let body = whole(answer).await?;
+        let readable = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
         let unnamed = || format!("{} answered {status}", reached.endpoint);
-        let said = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
-        let message = dialect::error_message(&said).unwrap_or_else(unnamed);
+        let message = dialect::error_message(&readable).unwrap_or_else(unnamed);
         keeper.record_failure(status, &message).await;
         if is_same {
             return Ok(body);
         }
-        Ok(dialect_error(&self.wire, status, &message).bytes().clone())
+        Ok(GatewayError::new(status, message).to_json(&self.wire).bytes().clone())
     }
 
     /// Returns a response that is not streamed, and whether the gateway inflated it.
     async fn complete_response(
         &self,
         answer: UpstreamResponse,
-        said: &DecodeContext,
-        dresser: Option<ClaimRewriter>,
+        context: &DecodeContext,
+        rewriter: Option<ClaimRewriter>,
         model: Option<ModelName>,
-        asked: &Request,
+        request: &Request,
         keeper: &mut CaptureHandle,
-    ) -> Result<(Bytes, bool), GatewayError> {
+    ) -> GatewayResult<(Bytes, bool)> {
         let encoding = answer.header("content-encoding").map(Name::from);
         let body = whole(answer).await?;
-        let from = codec_for(&said.target.origin.wire)?;
+        let from = codec_for(&context.target.origin.wire)?;
         let readable = compression::inflate(encoding.as_deref(), &body);
         let readable = readable.map_err(|error| error.to_string());
         let reply = readable.and_then(|readable| {
-            let reply = from.decode_reply(&readable, said).map_err(|error| error.to_string());
+            let reply = from.decode_reply(&readable, context).map_err(|error| error.to_string());
             reply.map(|reply| (reply, readable))
         });
-        match (reply, dresser) {
+        match (reply, rewriter) {
             (Ok((reply, readable)), None) => match model {
                 Some(model) => {
                     let shown = model.rewrite(&readable);
@@ -189,10 +187,10 @@ impl Exchange<'_> {
                     Ok((body, false))
                 }
             },
-            (Ok((reply, _)), Some(mut dresser)) => {
-                let shown = codec_for(&self.wire)?.encode_reply(&dresser.reply(reply.clone()));
+            (Ok((reply, _)), Some(mut rewriter)) => {
+                let shown = codec_for(&self.wire)?.encode_reply(&rewriter.reply(reply.clone()));
                 let shown = shown.map_err(|error| GatewayError::new(502, error.to_string()))?;
-                let shown = self.with_request_echo(shown, asked);
+                let shown = self.with_request_echo(shown, request);
                 keeper.capture(reply, Some(shown.clone())).await;
                 Ok((shown, false))
             }
@@ -213,23 +211,26 @@ impl Exchange<'_> {
 }
 
 /// Reads the complete body of a response.
-pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Bytes, GatewayError> {
+pub(crate) async fn whole(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     let mut chunks = answer.body;
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
-        body.extend_from_slice(&chunk.map_err(|error| GatewayError::from_upstream(&error))?);
+        body.extend_from_slice(&chunk.map_err(|error| GatewayError::from(&error))?);
         if body.len() > LARGEST_ANSWER {
-            return Err(GatewayError::new(
-                502,
-                "the answer is larger than 64 MiB, the largest size accepted",
-            ));
+            let message = "the answer is larger than 64 MiB, the largest size accepted";
+            return Err(GatewayError::new(502, message));
         }
     }
     Ok(body.freeze())
 }
 
+/// The headers of the provider's response that a caller of the same dialect receives.
+pub(crate) fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> {
+    answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true)).cloned().collect()
+}
+
 /// Whether a header of the provider's response is forwarded to the caller.
-pub(crate) fn is_forwarded_header(name: &str, is_same: bool) -> bool {
+fn is_forwarded_header(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
     const OF_BODY: &[&str] = &["content-type", "content-encoding"];
@@ -246,15 +247,13 @@ fn is_content_encoding(name: &str) -> bool {
 pub(crate) fn refuse_redirect(
     answer: &UpstreamResponse,
     reached: &RouteTarget,
-) -> Result<(), GatewayError> {
+) -> GatewayResult<()> {
     if !matches!(answer.status, 300..=303 | 305..=399) {
         return Ok(());
     }
     let (endpoint, status) = (&reached.endpoint, answer.status);
-    Err(GatewayError::new(
-        502,
-        format!(
-            "{endpoint} answered {status}, and redirects are not followed: correct its base_url"
-        ),
-    ))
+    let message = format!(
+        "{endpoint} answered {status}, and redirects are not followed: correct its base_url"
+    );
+    Err(GatewayError::new(502, message))
 }

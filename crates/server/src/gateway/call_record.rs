@@ -1,26 +1,25 @@
 //! The gateway route that returns the record of one call.
 
-use throughline_core::{StoreError, Tenant, TurnId, VaultKey};
+use throughline_core::{Tenant, TurnId, VaultKey};
 use throughline_json::Name;
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::exchange::Exchange;
-use crate::redact;
+use crate::redact::redact_json;
 use crate::response::GatewayResponse;
-use crate::telemetry::RETRY_STORE;
 
 impl Exchange<'_> {
     /// Returns the record of one call of the caller's tenant, redacted if a policy is configured.
-    pub(crate) async fn call_record(&self, call: Name) -> Result<GatewayResponse, GatewayError> {
+    pub(crate) async fn call_record(&self, call: Name) -> GatewayResult {
         let node = TurnId(call);
         for tenant in self.readable_tenants() {
             let replay = &self.gateway.replay;
             replay.settled(&tenant, &[VaultKey::Claim(node.0.clone())]).await;
-            let found = replay.calls().find(&tenant, &node).await;
-            if let Some(found) = found.map_err(|error| store_unreadable(&error))? {
-                let told = throughline_replay::call_json(&node, &found);
+            if let Some(found) = replay.calls().find(&tenant, &node).await? {
+                let record = throughline_replay::call_json(&node, &found);
                 let policy = self.gateway.redaction.as_deref();
-                return Ok(GatewayResponse::json(200, &redact::shown(policy, told)));
+                let shown = policy.map(|policy| redact_json(policy, &record));
+                return Ok(GatewayResponse::json(200, &shown.unwrap_or(record)));
             }
         }
         Err(GatewayError::new(404, format!("there is no call {node}")))
@@ -36,9 +35,4 @@ impl Exchange<'_> {
         let own = own.map(|key| Tenant(claims.caller_tenant(key.reveal())));
         std::iter::once(self.caller.tenant.clone()).chain(own).collect()
     }
-}
-
-pub(crate) fn store_unreadable(error: &StoreError) -> GatewayError {
-    let problem = GatewayError::new(503, format!("the store cannot be read: {error}"));
-    GatewayError { is_of_store: true, ..problem.after(RETRY_STORE) }
 }

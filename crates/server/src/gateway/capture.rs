@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throughline_core::{
-    Digest, Origin, Reply, StopReason, StoreError, Tenant, TurnId, Usage, Wire,
-};
+use throughline_core::{Digest, Origin, Reply, StopReason, Tenant, TurnId, Usage, Wire};
 use throughline_json::{Json, Name};
 use tokio::time::timeout;
 
+use crate::records::StoreResult;
 use crate::telemetry::{RequestScope, store_timeout};
 use throughline_replay::{Conversation, OwnedTurn, Replay};
 
@@ -36,7 +35,7 @@ pub(crate) struct CaptureHandle {
 pub(crate) struct IdOwner {
     pub(crate) tenant: Tenant,
     /// The body of the request.
-    pub(crate) asked: Bytes,
+    pub(crate) request: Bytes,
     /// Whether the caller may use the id before the response ends, as with a background response.
     pub(crate) is_early: bool,
 }
@@ -82,18 +81,18 @@ impl CaptureHandle {
             return;
         }
         let owned = self.owner.as_ref().map(|owner| {
-            let ids = throughline_replay::ids_of_reply(&reply, Some(&owner.asked));
+            let ids = throughline_replay::ids_of_reply(&reply, Some(&owner.request));
             let account = Name::from(throughline_replay::account_of(&reply.origin));
             (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
         });
         let (node, prefix) = (self.node.clone(), self.prefix);
         let answered = Box::new(OwnedTurn { node, record, conversation, reply, prefix, response });
         let scope = Arc::clone(&self.scope);
-        let tell = move |kept: Result<Option<TurnId>, StoreError>| {
-            if let (Err(_), Some((replay, tenant, account, ids))) = (&kept, &owned) {
+        let tell = move |captured: StoreResult<Option<TurnId>>| {
+            if let (Err(_), Some((replay, tenant, account, ids))) = (&captured, &owned) {
                 replay.cache_unrecorded(tenant, account, ids);
             }
-            scope.record_capture(&kept);
+            scope.record_capture(&captured);
             scope.end();
         };
         let keeping = Box::pin(self.replay.keep(answered, tell));
@@ -121,7 +120,7 @@ impl CaptureHandle {
     /// Records that the caller's tenant owns the ids in a response.
     async fn record_ids(&self, reply: &Reply) {
         let Some(owner) = &self.owner else { return };
-        let ids = throughline_replay::ids_of_reply(reply, Some(&owner.asked));
+        let ids = throughline_replay::ids_of_reply(reply, Some(&owner.request));
         let account = throughline_replay::account_of(&reply.origin);
         let recording = self.replay.record_objects(&owner.tenant, account, &ids);
         let failed = match timeout(self.longest, recording).await {

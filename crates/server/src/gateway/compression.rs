@@ -23,8 +23,8 @@ const STEP: usize = 4096;
 /// Narrows an `accept-encoding` to the supported codings; `None` if no coding is left.
 pub(crate) fn narrow_accept_encoding(accepted: &str) -> Option<Name> {
     let all = accepted.split(',').map(str::trim);
-    let kept: Vec<&str> = all.filter(|coding| is_supported(coding)).collect();
-    (!kept.is_empty()).then(|| Name::from(kept.join(", ")))
+    let rest: Vec<&str> = all.filter(|coding| is_supported(coding)).collect();
+    (!rest.is_empty()).then(|| Name::from(rest.join(", ")))
 }
 
 fn is_supported(coding: &str) -> bool {
@@ -34,12 +34,12 @@ fn is_supported(coding: &str) -> bool {
 
 /// Whether a response with that `content-encoding` can be inflated.
 pub(crate) fn can_inflate(encoding: Option<&str>) -> bool {
-    !matches!(Inflater::of(encoding), Inflater::Unreadable)
+    !matches!(Inflater::new(encoding), Inflater::Unreadable)
 }
 
 /// Inflates a complete response.
 pub(crate) fn inflate(encoding: Option<&str>, body: &Bytes) -> io::Result<Bytes> {
-    let mut inflater = Inflater::of(encoding);
+    let mut inflater = Inflater::new(encoding);
     inflater.push(body)
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Inflater {
 
 impl Inflater {
     /// Creates the inflater for that `content-encoding`.
-    pub(crate) fn of(encoding: Option<&str>) -> Self {
+    pub(crate) fn new(encoding: Option<&str>) -> Self {
         let encoding = encoding.unwrap_or("identity").trim().to_ascii_lowercase();
         match &*encoding {
             "" | "identity" => Self::Plain,

@@ -5,15 +5,16 @@
 //! `x-throughline-count` of the response is `counted` or `estimated`.
 
 use bytes::Bytes;
-use throughline_core::{Request, UpstreamRequest as Sent, UpstreamResponse, Wire};
-use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_core::{Request, UpstreamResponse, Wire};
+use throughline_json::{self as json, Node, Tree};
 
-use crate::error::GatewayError;
-use crate::gateway::answer::{is_forwarded_header, whole};
+use crate::error::{GatewayError, GatewayResult};
+use crate::gateway::answer::{forwarded_headers, whole};
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::headers::without_query;
 use crate::gateway::prepare::DecodedRequest;
+use crate::object::{object, put_members};
 use crate::response::{GatewayResponse, ResponseBody};
 
 /// Bytes per token of an estimate.
@@ -51,25 +52,23 @@ const COUNTED_RESPONSES: &[&str] = &[
 
 impl Exchange<'_> {
     /// Counts the tokens of a request.
-    pub(crate) async fn count(&self, request: Request) -> Result<GatewayResponse, GatewayError> {
-        let body = self.body.as_ref();
-        let (asked, end_user) = self.named(&request, body)?;
-        let all = self.reach(&asked)?;
-        let no_provider = || GatewayError::new(404, format!("no provider serves model {asked}"));
-        let reached = all.into_iter().next().ok_or_else(no_provider)?;
-        let resumed = self.find_previous(&request, body, end_user.as_deref()).await?;
-        let unfolded = resumed.request_for(&reached.provider.wire)?.map(|(_, whole)| whole.clone());
-        let request = Request { body: unfolded.unwrap_or_else(|| request.body.clone()), ..request };
-        let renamed = dialect::renamed(&self.wire, request, &asked, &reached.model);
-        let references = self.resolve_references(&renamed, body, &reached, end_user.as_deref());
-        let renamed = references.await?.map_or(renamed, |references| references.for_target);
+    pub(crate) async fn count(&self, request: Request) -> GatewayResult {
+        let model = self.requested_model(&request)?;
+        let no_provider = || GatewayError::new(404, format!("no provider serves model {model}"));
+        let reached = self.reach(model)?.into_iter().next().ok_or_else(no_provider)?;
+        let previous = self.find_previous(&request).await?;
+        let expanded = previous.request_for(&reached.provider.wire)?.map(|(_, all)| all.clone());
+        let request = Request { body: expanded.unwrap_or_else(|| request.body.clone()), ..request };
+        let renamed = dialect::renamed(&self.wire, request, model, &reached.model);
+        let references = self.resolve_references(&renamed, &reached).await?;
+        let renamed = references.map_or(renamed, |references| references.for_target);
         let (inner, is_wrapped) = unwrap_request(&renamed);
         let preparing = async {
-            let DecodedRequest { call, target, tenant } = self.decode(&inner, body, &reached)?;
+            let DecodedRequest { call, target, tenant } = self.decode(&inner, &reached)?;
             let to = codec_for(&target.origin.wire)?;
-            let found = self.restore_and_encode(to, call, end_user.as_deref(), &tenant).await?;
+            let found = self.restore_and_encode(to, call, &tenant).await?;
             let issued = found.replayed.as_ref().map(|replayed| &replayed.issued);
-            let checked = self.audit_and_repair(to, found.encoded, body, &target, issued)?;
+            let checked = self.audit_and_repair(to, found.encoded, &target, issued)?;
             Ok::<_, GatewayError>((target, to, checked.encoded.request))
         };
         let heavy = &self.gateway.operations.heavy;
@@ -79,7 +78,7 @@ impl Exchange<'_> {
         let wire = &target.origin.wire;
         let estimate = u64::try_from(ready.body.len()).unwrap_or(u64::MAX) / BYTES_OF_A_TOKEN;
         let Some(path) = counting(wire, &to.path(&target, false)) else {
-            return Ok(told(&self.wire, estimate.max(1), "estimated"));
+            return Ok(count_response(&self.wire, estimate.max(1), "estimated"));
         };
         let is_same = *wire == self.wire;
         let body = match (is_same, is_wrapped) {
@@ -87,23 +86,12 @@ impl Exchange<'_> {
             (true, true) => wrap_request(&ready.body, None),
             (true, false) | (false, _) => countable_body(wire, &ready.body, target.model()),
         };
-        self.check_body_ownership(&target.origin, &body, None).await?;
-        self.scope.record().provider = Some(reached.account.clone());
-        let sent = Sent {
-            endpoint: reached.endpoint.clone(),
-            model: Some(reached.model.clone()),
-            method: "POST".into(),
-            path: path.into(),
-            headers: ready.headers,
-            body,
-            credential: self.caller.credential.clone(),
-        };
-        let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
-        self.scope.record_first_byte();
+        self.check_ownership(&target.origin, &body).await?;
+        let request = Request { path: path.into(), headers: ready.headers, body };
+        let answer = self.send_other(&reached, "POST", request).await?;
         match answer.status {
             // Not every provider of a wire has a counting endpoint.
-            404 | 405 | 501 => Ok(told(&self.wire, estimate.max(1), "estimated")),
+            404 | 405 | 501 => Ok(count_response(&self.wire, estimate.max(1), "estimated")),
             _ if is_same => passed(answer).await,
             status => {
                 let body = whole(answer).await?;
@@ -114,7 +102,7 @@ impl Exchange<'_> {
                 }
                 let tokens =
                     read_token_count(&body).ok_or_else(|| GatewayError::new(502, unnamed()))?;
-                Ok(told(&self.wire, tokens, "counted"))
+                Ok(count_response(&self.wire, tokens, "counted"))
             }
         }
     }
@@ -136,9 +124,7 @@ fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     let wrapped = json::object(|o| {
         o.object(WRAPPER_MEMBER, |o| {
             o.maybe_string("model", model.map(|model| format!("models/{model}")).as_deref());
-            for (name, value) in tree.root().members() {
-                o.raw(&name.text().unwrap_or_default(), &value.json());
-            }
+            put_members(o, tree.root().members());
         });
     });
     wrapped.bytes().clone()
@@ -163,13 +149,9 @@ fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
         _ => return wrap_request(body, Some(model)),
     };
     let Ok(tree) = Tree::parse(body.clone()) else { return body.clone() };
-    let kept = json::object(|o| {
-        let members = tree.root().members();
-        for (name, value) in members.filter(|(name, _)| known.iter().any(|known| name.is(known))) {
-            o.raw(&name.text().unwrap_or_default(), &value.json());
-        }
-    });
-    kept.bytes().clone()
+    let is_counted = |name: Node<'_>| known.iter().any(|known| name.is(known));
+    let counted = tree.root().members().filter(|(name, _)| is_counted(*name));
+    json::object(|o| put_members(o, counted)).bytes().clone()
 }
 
 /// Reads the count from a provider's response of any shape.
@@ -180,28 +162,21 @@ fn read_token_count(body: &Bytes) -> Option<u64> {
 }
 
 /// Encodes the count in the caller's dialect.
-fn told(wire: &Wire, tokens: u64, how: &str) -> GatewayResponse {
-    let said: Json = json::object(|o| match wire.as_str() {
-        "gemini" => {
-            o.number("totalTokens", tokens);
-        }
+fn count_response(wire: &Wire, tokens: u64, how: &str) -> GatewayResponse {
+    let body = match wire.as_str() {
+        "gemini" => object! { "totalTokens": tokens },
         "openai-responses" => {
-            o.string("object", "response.input_tokens").number("input_tokens", tokens);
+            object! { "object": "response.input_tokens", "input_tokens": tokens }
         }
-        _ => {
-            o.number("input_tokens", tokens);
-        }
-    });
-    let mut answered = GatewayResponse::json(200, &said);
-    answered.headers.push((Name::from("x-throughline-count"), Name::from(how)));
-    answered
+        _ => object! { "input_tokens": tokens },
+    };
+    GatewayResponse::json(200, &body).with_header("x-throughline-count", how)
 }
 
 /// Returns the provider's response without changes.
-async fn passed(answer: UpstreamResponse) -> Result<GatewayResponse, GatewayError> {
+async fn passed(answer: UpstreamResponse) -> GatewayResult {
     let status = answer.status;
-    let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true));
-    let mut headers: Vec<(Name, Name)> = passed.cloned().collect();
-    headers.push((Name::from("x-throughline-count"), Name::from("counted")));
-    Ok(GatewayResponse { status, headers, body: ResponseBody::Whole(whole(answer).await?) })
+    let headers = forwarded_headers(&answer);
+    let body = ResponseBody::Whole(whole(answer).await?);
+    Ok(GatewayResponse { status, headers, body }.with_header("x-throughline-count", "counted"))
 }

@@ -12,39 +12,23 @@ use crate::url::decode_segment;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GatewayRoute {
     /// A model call.
-    Call(Wire),
+    Call,
     /// A count of the tokens in a request.
-    Count(Wire),
-    /// The list of models, in the shape of that wire.
-    Models(Wire),
-    /// One model by name, in the shape of that wire.
-    Model(Wire, Name),
+    Count,
+    /// The list of models.
+    Models,
+    /// One model by name.
+    Model(Name),
     /// The record of a call by its id.
     CallRecord(Name),
     /// An operation on a response by its id. The response may be stored here.
     Response(Name, ResponseOp),
-    /// Any other path of that dialect, which its provider serves.
-    Other(Wire),
-    /// An unknown path. The error has the shape of that wire.
-    Nowhere(Wire),
+    /// Any other path of the dialect, which its provider serves.
+    Other,
+    /// An unknown path.
+    Nowhere,
     /// An unknown path of the agent API. It is never forwarded to a provider.
     NoAgentPath,
-}
-
-impl GatewayRoute {
-    /// The wire that determines the shape of errors.
-    pub(crate) fn wire(&self) -> Wire {
-        match self {
-            GatewayRoute::Call(wire)
-            | GatewayRoute::Count(wire)
-            | GatewayRoute::Models(wire)
-            | GatewayRoute::Model(wire, _)
-            | GatewayRoute::Other(wire)
-            | GatewayRoute::Nowhere(wire) => wire.clone(),
-            GatewayRoute::CallRecord(_) | GatewayRoute::NoAgentPath => Wire::OPENAI_CHAT,
-            GatewayRoute::Response(..) => Wire::OPENAI_RESPONSES,
-        }
-    }
 }
 
 /// An operation on a response.
@@ -56,85 +40,54 @@ pub(crate) enum ResponseOp {
     Deletion,
 }
 
-/// Classifies a request by its method, path and headers.
-pub(crate) fn classify(method: &str, request: &Request) -> GatewayRoute {
+/// Classifies a request by its method, path and headers. The wire determines the shape of lists and
+/// errors.
+pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) {
+    use GatewayRoute::{Call, Count, Models, Nowhere, Other};
     let path = without_query(&request.path);
     let is_anthropic = request.header("anthropic-version").is_some();
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
-        return GatewayRoute::CallRecord(Name::from(call));
+        return (Wire::OPENAI_CHAT, GatewayRoute::CallRecord(Name::from(call)));
     }
     if is_agent_path(path) {
-        return GatewayRoute::NoAgentPath;
+        return (Wire::OPENAI_CHAT, GatewayRoute::NoAgentPath);
     }
-    if let Some(door) =
+    if let Some(route) =
         classify_response(method, path).or_else(|| classify_model(method, path, is_anthropic))
     {
-        return door;
+        return route;
     }
+    let verb = gemini_verb(path);
+    let is_gemini = ["/v1beta/", "/upload/", "/download/"].iter().any(|own| path.starts_with(own));
     match (method, path) {
-        ("POST", "/v1/messages") => GatewayRoute::Call(Wire::ANTHROPIC_MESSAGES),
-        ("POST", "/v1/responses") => GatewayRoute::Call(Wire::OPENAI_RESPONSES),
-        ("POST", "/v1/chat/completions") => GatewayRoute::Call(Wire::OPENAI_CHAT),
-        ("POST", "/v1/messages/count_tokens") => GatewayRoute::Count(Wire::ANTHROPIC_MESSAGES),
-        ("POST", "/v1/responses/input_tokens") => GatewayRoute::Count(Wire::OPENAI_RESPONSES),
-        ("GET", "/v1/models") if is_anthropic => GatewayRoute::Models(Wire::ANTHROPIC_MESSAGES),
-        ("GET", "/v1/models") => GatewayRoute::Models(Wire::OPENAI_CHAT),
-        ("GET", "/v1beta/models") => GatewayRoute::Models(Wire::GEMINI),
-        ("POST", path)
-            if matches!(gemini_verb(path), Some("generateContent" | "streamGenerateContent")) =>
-        {
-            GatewayRoute::Call(Wire::GEMINI)
+        ("POST", "/v1/messages") => (Wire::ANTHROPIC_MESSAGES, Call),
+        ("POST", "/v1/responses") => (Wire::OPENAI_RESPONSES, Call),
+        ("POST", "/v1/chat/completions") => (Wire::OPENAI_CHAT, Call),
+        ("POST", "/v1/messages/count_tokens") => (Wire::ANTHROPIC_MESSAGES, Count),
+        ("POST", "/v1/responses/input_tokens") => (Wire::OPENAI_RESPONSES, Count),
+        ("GET", "/v1/models") if is_anthropic => (Wire::ANTHROPIC_MESSAGES, Models),
+        ("GET", "/v1/models") => (Wire::OPENAI_CHAT, Models),
+        ("GET", "/v1beta/models") => (Wire::GEMINI, Models),
+        ("POST", _) if matches!(verb, Some("generateContent" | "streamGenerateContent")) => {
+            (Wire::GEMINI, Call)
         }
-        ("POST", path) if gemini_verb(path) == Some("countTokens") => {
-            GatewayRoute::Count(Wire::GEMINI)
-        }
-        (_, path)
-            if ["/v1beta/", "/upload/", "/download/"].iter().any(|own| path.starts_with(own)) =>
-        {
-            GatewayRoute::Other(Wire::GEMINI)
-        }
-        (_, path) if !path.starts_with("/v1/") => GatewayRoute::Nowhere(Wire::OPENAI_CHAT),
+        ("POST", _) if verb == Some("countTokens") => (Wire::GEMINI, Count),
+        (_, _) if is_gemini => (Wire::GEMINI, Other),
+        (_, path) if !path.starts_with("/v1/") => (Wire::OPENAI_CHAT, Nowhere),
         (_, path) if is_anthropic || path.starts_with("/v1/messages") => {
-            GatewayRoute::Other(Wire::ANTHROPIC_MESSAGES)
+            (Wire::ANTHROPIC_MESSAGES, Other)
         }
-        (_, path) if path.starts_with("/v1/responses") => {
-            GatewayRoute::Other(Wire::OPENAI_RESPONSES)
-        }
-        (_, _) => GatewayRoute::Other(Wire::OPENAI_CHAT),
+        (_, path) if path.starts_with("/v1/responses") => (Wire::OPENAI_RESPONSES, Other),
+        (_, _) => (Wire::OPENAI_CHAT, Other),
     }
 }
 
 /// First path segments under `/v1/` that only the agent API has. Letta's clients request them,
 /// including some that Throughline does not implement.
-const AGENT_PATHS: &[&str] = &[
-    "access-tokens",
-    "agents",
-    "archives",
-    "blocks",
-    "client-side-access-tokens",
-    "environments",
-    "feeds",
-    "folders",
-    "groups",
-    "health",
-    "identities",
-    "jobs",
-    "mcp-servers",
-    "passages",
-    "projects",
-    "providers",
-    "runs",
-    "sandbox-config",
-    "scheduled-messages",
-    "sources",
-    "steps",
-    "tags",
-    "telemetry",
-    "templates",
-    "throughline",
-    "tools",
-    "voice-beta",
-];
+const AGENT_PATHS: &str = "access-tokens agents archives blocks client-side-access-tokens environments feeds \
+    folders groups health identities jobs mcp-servers passages projects providers runs \
+    sandbox-config scheduled-messages sources steps tags telemetry templates throughline \
+    tools voice-beta";
 
 /// Whether a path can only belong to the agent API. Such a path is never forwarded to a provider.
 fn is_agent_path(path: &str) -> bool {
@@ -156,12 +109,14 @@ fn is_agent_path(path: &str) -> bool {
                 || after == "default"
                 || has_letta_id(&["conv-", "agent-", "default/"])
         }
-        first => AGENT_PATHS.contains(&first) || first.starts_with("_internal"),
+        first => {
+            AGENT_PATHS.split(' ').any(|known| known == first) || first.starts_with("_internal")
+        }
     }
 }
 
 /// Matches a path that names one model.
-fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<GatewayRoute> {
+fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<(Wire, GatewayRoute)> {
     if method != "GET" {
         return None;
     }
@@ -170,11 +125,11 @@ fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<Gatewa
         None if is_anthropic => (path.strip_prefix("/v1/models/")?, Wire::ANTHROPIC_MESSAGES),
         None => (path.strip_prefix("/v1/models/")?, Wire::OPENAI_CHAT),
     };
-    (!name.is_empty()).then(|| GatewayRoute::Model(wire, decode_segment(name)))
+    (!name.is_empty()).then(|| (wire, GatewayRoute::Model(decode_segment(name))))
 }
 
 /// Matches an operation on a response.
-fn classify_response(method: &str, path: &str) -> Option<GatewayRoute> {
+fn classify_response(method: &str, path: &str) -> Option<(Wire, GatewayRoute)> {
     let rest = path.strip_prefix("/v1/responses/").filter(|rest| !rest.is_empty())?;
     let (id, wanted) = match (method, rest.split_once('/')) {
         ("GET", None) => (rest, ResponseOp::Itself),
@@ -182,7 +137,7 @@ fn classify_response(method: &str, path: &str) -> Option<GatewayRoute> {
         ("GET", Some((id, "input_items"))) => (id, ResponseOp::Input),
         (_, _) => return None,
     };
-    Some(GatewayRoute::Response(decode_segment(id), wanted))
+    Some((Wire::OPENAI_RESPONSES, GatewayRoute::Response(decode_segment(id), wanted)))
 }
 
 /// The operation in a Gemini path, such as `generateContent`.
@@ -191,26 +146,11 @@ fn gemini_verb(path: &str) -> Option<&str> {
     rest.rsplit_once(':').map(|(_, verb)| verb)
 }
 
-/// The names that a request contains.
-#[derive(Default)]
-pub(crate) struct RequestNames {
-    /// The model name as the client wrote it.
-    pub(crate) model: Option<Name>,
-    /// The end user that the client names.
-    pub(crate) end_user: Option<Name>,
-}
-
-/// Extracts the model and the end user from a path and a body.
-pub(crate) fn names(wire: &Wire, path: &str, body: Option<&Tree>) -> RequestNames {
-    let in_path = (*wire == Wire::GEMINI).then(|| model_in_path(path)).flatten();
-    let Some(root) = body.map(Tree::root) else {
-        return RequestNames { model: in_path, ..RequestNames::default() };
-    };
-    let in_body = || if *wire == Wire::GEMINI { None } else { root.name_of("model") };
-    RequestNames { model: in_path.or_else(in_body), end_user: end_user(root) }
-}
-
-fn model_in_path(path: &str) -> Option<Name> {
+/// The model that a request names, in its path or in its body.
+pub(crate) fn requested_model(wire: &Wire, path: &str, body: Option<&Tree>) -> Option<Name> {
+    if *wire != Wire::GEMINI {
+        return body?.root().name_of("model");
+    }
     let (_, rest) = without_query(path).split_once("/models/")?;
     let (model, _) = rest.rsplit_once(':')?;
     Some(decode_segment(model))
@@ -255,7 +195,8 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
 }
 
 /// The end user that a body names.
-fn end_user(root: Node<'_>) -> Option<Name> {
+pub(crate) fn end_user(body: &Tree) -> Option<Name> {
+    let root = body.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
     metadata.or_else(|| root.name_of("safety_identifier")).or_else(|| root.name_of("user"))
 }

@@ -18,12 +18,11 @@ use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
 use crate::access::Caller;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::dialect;
 use crate::gateway::headers::without_query;
 use crate::gateway::prepare::PreparedRequest;
 use crate::gateway::{Gateway, ReplayMode};
-use crate::response::GatewayResponse;
 use crate::routing::RouteTarget;
 use crate::telemetry::RequestScope;
 use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
@@ -34,23 +33,32 @@ pub(crate) struct Exchange<'g> {
     pub(crate) caller: Caller,
     pub(crate) wire: Wire,
     pub(crate) scope: Arc<RequestScope>,
-    /// The parsed body, if it is JSON.
+    /// The parsed body as received, if it is JSON.
     pub(crate) body: Option<Tree>,
+    /// The model that the client requests, as the client wrote it.
+    pub(crate) model: Option<Name>,
+    /// The end user that the client names.
+    pub(crate) end_user: Option<Name>,
 }
 
 impl<'g> Exchange<'g> {
     pub(crate) fn new(
         gateway: &'g Gateway,
         caller: Caller,
-        wire: Wire,
-        scope: Arc<RequestScope>,
+        wire: &Wire,
+        scope: &Arc<RequestScope>,
+        request: &Request,
         body: Option<Tree>,
     ) -> Self {
-        Self { gateway, caller, wire, scope, body }
+        let (wire, scope) = (wire.clone(), Arc::clone(scope));
+        let model = dialect::requested_model(&wire, &request.path, body.as_ref());
+        let end_user = || body.as_ref().and_then(dialect::end_user);
+        let end_user = caller.end_user.clone().or_else(end_user);
+        Self { gateway, caller, wire, scope, body, model, end_user }
     }
 
     /// Calls a model and records the call whatever its outcome.
-    pub(crate) async fn call(&self, request: Request) -> Result<GatewayResponse, GatewayError> {
+    pub(crate) async fn call(&self, request: Request) -> GatewayResult {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
         self.scope.record().begin_call(node.clone(), &request);
@@ -70,9 +78,7 @@ impl<'g> Exchange<'g> {
             }
         };
         Ok(answered.unwrap_or_else(|problem| {
-            let mut answered = problem.told(&self.wire);
-            answered.headers.push((Name::from("x-throughline-call"), node.0));
-            answered
+            problem.to_response(&self.wire).with_header("x-throughline-call", node.0)
         }))
     }
 
@@ -80,15 +86,14 @@ impl<'g> Exchange<'g> {
     async fn try_targets(
         &self,
         request: &Request,
-    ) -> Result<(PreparedRequest, RouteTarget, UpstreamResponse), GatewayError> {
-        let body = self.body.as_ref();
-        let (asked, end_user) = self.named(request, body)?;
-        self.scope.record().set_requested_model(&asked);
-        let all = self.reach(&asked)?;
+    ) -> GatewayResult<(PreparedRequest, RouteTarget, UpstreamResponse)> {
+        let model = self.requested_model(request)?;
+        self.scope.record().set_requested_model(model);
+        let all = self.reach(model)?;
         self.gateway.operations.check_writes().await?;
         self.gateway.operations.meter.check_allowance(&self.caller.admission, &all).await?;
-        let resumed = self.find_previous(request, body, end_user.as_deref()).await?;
-        let mut last = GatewayError::new(404, format!("no provider serves model {asked}"));
+        let previous = self.find_previous(request).await?;
+        let mut last = GatewayError::new(404, format!("no provider serves model {model}"));
         let mut left = all.len();
         // The caller's own key is sent only to the first endpoint that takes a caller's key.
         let keyed = all.iter().find(|reached| reached.is_callers);
@@ -104,25 +109,30 @@ impl<'g> Exchange<'g> {
             }
             let rename = |body: &Bytes| {
                 let request = Request { body: body.clone(), ..request.clone() };
-                dialect::renamed(&self.wire, request, &asked, &reached.model)
+                dialect::renamed(&self.wire, request, model, &reached.model)
             };
-            let whole = resumed.request_for(&reached.provider.wire)?;
+            let whole = previous.request_for(&reached.provider.wire)?;
             let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
-            let end_user = end_user.as_deref();
             let renamed = rename(&request.body);
             let length = whole.as_ref().map_or(&renamed, |(_, whole)| whole).body.len();
-            let ready = self.prepare(renamed, body, whole, &reached, end_user);
-            let heavy = &self.gateway.operations.heavy;
-            let ready = heavy.run(&self.caller, length, Box::pin(ready)).await??;
+            let ready = Box::pin(self.prepare(renamed, whole, &reached));
+            let ready = self.gateway.operations.heavy.run(&self.caller, length, ready).await??;
             let sent = &ready.encoded.request.body;
-            self.check_body_ownership(&ready.target.origin, sent, body).await?;
-            self.record_target(&ready, &reached, place);
+            self.check_ownership(&ready.target.origin, sent).await?;
+            {
+                let mut record = self.scope.record();
+                record.provider = Some(reached.account.clone());
+                record.model = Some(reached.model.clone());
+                record.fates = Some(FateCounts::of(&ready.encoded.fates));
+                record.fallbacks = place as u64;
+            }
             self.scope.release_preparation_memory();
             let (answer, base) =
                 join(self.send(&ready, &reached, request), self.load_delta_base(&ready)).await;
             self.scope.record().base = base;
             match answer {
-                Ok(answer) if left == 0 || !allows_fallback(answer.status) => {
+                // After these statuses the next target is tried.
+                Ok(answer) if left == 0 || !matches!(answer.status, 408 | 429 | 500..=599) => {
                     self.scope.record().set_first_byte(answer.status);
                     return Ok((ready, reached, answer));
                 }
@@ -140,18 +150,9 @@ impl<'g> Exchange<'g> {
         Err(last)
     }
 
-    /// Records the target and the Fates of a prepared request.
-    fn record_target(&self, ready: &PreparedRequest, reached: &RouteTarget, place: usize) {
-        let mut record = self.scope.record();
-        record.provider = Some(reached.account.clone());
-        record.model = Some(reached.model.clone());
-        record.fates = Some(FateCounts::of(&ready.encoded.fates));
-        record.fallbacks = place as u64;
-    }
-
     pub(crate) fn record_upstream_error(&self, error: &UpstreamError) -> GatewayError {
         self.scope.record().problem = Some(error.to_string());
-        GatewayError::from_upstream(error)
+        error.into()
     }
 
     /// Loads the bodies of the previous call as the delta base, while the provider answers.
@@ -167,7 +168,7 @@ impl<'g> Exchange<'g> {
         &self,
         ready: &PreparedRequest,
         reached: &RouteTarget,
-        asked: &Request,
+        received: &Request,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let wire = &ready.target.origin.wire;
         let path = codec_for(wire).map(|codec| codec.path(&ready.target, ready.stream));
@@ -175,30 +176,45 @@ impl<'g> Exchange<'g> {
         // On the same wire the caller's query is kept, since it may request another framing.
         if *wire == self.wire {
             path.truncate(without_query(&path).len());
-            if let Some((_, query)) = asked.path.split_once('?') {
+            if let Some((_, query)) = received.path.split_once('?') {
                 path = format!("{path}?{query}");
             }
         }
-        let sent = Sent {
-            endpoint: reached.endpoint.clone(),
-            model: Some(reached.model.clone()),
-            method: "POST".into(),
-            path: path.into(),
-            headers: ready.encoded.request.headers.clone(),
-            body: ready.encoded.request.body.clone(),
-            credential: self.caller.credential.clone(),
-        };
+        let request = Request { path: path.into(), ..ready.encoded.request.clone() };
+        let sent = self.upstream_request(reached, "POST", request);
         self.scope.record().set_sent(&sent, &ready.target.origin);
         self.gateway.upstream.send(sent).await
     }
+
+    fn upstream_request(&self, reached: &RouteTarget, method: &str, request: Request) -> Sent {
+        Sent {
+            endpoint: reached.endpoint.clone(),
+            model: Some(reached.model.clone()),
+            method: method.into(),
+            path: request.path,
+            headers: request.headers,
+            body: request.body,
+            credential: self.caller.credential.clone(),
+        }
+    }
+
+    /// Sends a request that is not a model call.
+    pub(crate) async fn send_other(
+        &self,
+        reached: &RouteTarget,
+        method: &str,
+        request: Request,
+    ) -> GatewayResult<UpstreamResponse> {
+        self.scope.record().provider = Some(reached.account.clone());
+        let sent = self.upstream_request(reached, method, request);
+        let answer = self.gateway.upstream.send(sent).await;
+        let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
+        self.scope.record_first_byte();
+        Ok(answer)
+    }
 }
 
-pub(crate) fn codec_for(wire: &Wire) -> Result<&'static dyn Codec, GatewayError> {
+pub(crate) fn codec_for(wire: &Wire) -> GatewayResult<&'static dyn Codec> {
     codec(wire)
         .ok_or_else(|| GatewayError::new(500, format!("no codec registered for wire `{wire}`")))
-}
-
-/// Whether the next target is tried after this status.
-fn allows_fallback(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..=599)
 }

@@ -9,15 +9,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
-use throughline_core::{
-    Origin, Request, StoreError, Tenant, UpstreamRequest as Sent, UpstreamResponse, Wire,
-};
+use futures_util::{Stream, StreamExt as _};
+use throughline_core::{Origin, Request, StoreError, Tenant, UpstreamResponse, Wire};
 use throughline_json::{Name, Node, Tree};
 
-use crate::error::GatewayError;
-use crate::gateway::answer::{is_forwarded_header, refuse_redirect, whole};
-use crate::gateway::call_record::store_unreadable;
+use crate::error::{GatewayError, GatewayResult};
+use crate::gateway::answer::{forwarded_headers, refuse_redirect, whole};
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::Exchange;
@@ -50,11 +47,7 @@ struct ObjectScope {
 
 impl Exchange<'_> {
     /// Forwards a request that is not a model call.
-    pub(crate) async fn forward_other(
-        &self,
-        method: &str,
-        request: Request,
-    ) -> Result<GatewayResponse, GatewayError> {
+    pub(crate) async fn forward_other(&self, method: &str, request: Request) -> GatewayResult {
         let path = without_query(&request.path);
         if self.caller.admission.is_limited() {
             let message = "this key is limited to certain models and cannot use other endpoints";
@@ -119,25 +112,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// Checks that the caller owns every object that a request to that origin names. `parsed` is
-    /// the body, if it was parsed.
-    pub(crate) async fn check_body_ownership(
-        &self,
-        origin: &Origin,
-        body: &Bytes,
-        parsed: Option<&Tree>,
-    ) -> Result<(), GatewayError> {
+    /// Checks that the caller owns every object that a request to that origin names.
+    pub(crate) async fn check_ownership(&self, origin: &Origin, body: &Bytes) -> GatewayResult<()> {
         let Some(family) = Family::of(&origin.wire).filter(|_| self.caller.admission.is_key())
         else {
             return Ok(());
         };
-        let refs = match parsed.filter(|tree| tree.indexes(body)) {
+        let refs = match self.body.as_ref().filter(|tree| tree.indexes(body)) {
             Some(tree) => object_ids(family, tree),
             None => {
-                let tree = Tree::parse(body.clone()).map_err(|error| {
-                    GatewayError::new(400, format!("the body is not JSON: {error}"))
-                })?;
-                object_ids(family, &tree)
+                let tree = Tree::parse(body.clone());
+                let not_json = |error| format!("the body is not JSON: {error}");
+                object_ids(family, &tree.map_err(|error| GatewayError::new(400, not_json(error)))?)
             }
         };
         self.check_owner(family, account_of(origin), &refs).await
@@ -149,7 +135,7 @@ impl Exchange<'_> {
         family: Family,
         account: &str,
         refs: &[ObjectRef],
-    ) -> Result<(), GatewayError> {
+    ) -> GatewayResult<()> {
         let is_shared = |named: &&ObjectRef| {
             let path = named.object.kind.path_of(family, &named.object.id);
             self.gateway.passthrough.allows("GET", &path)
@@ -164,8 +150,7 @@ impl Exchange<'_> {
             return Ok(());
         }
         let objects: Vec<&ObjectId> = refs.iter().map(|named| &named.object).collect();
-        let owned = self.gateway.replay.owns(&self.caller.tenant, account, &objects).await;
-        let owned = owned.map_err(|error| store_unreadable(&error))?;
+        let owned = self.gateway.replay.owns(&self.caller.tenant, account, &objects).await?;
         let foreign = refs.iter().zip(owned).find(|(_, owned)| !owned);
         foreign.map_or(Ok(()), |(named, _)| Err(missing(&self.wire, named)))
     }
@@ -178,7 +163,7 @@ impl Exchange<'_> {
         family: Family,
         request: &Request,
         is_known: bool,
-    ) -> Result<Vec<ObjectRef>, GatewayError> {
+    ) -> GatewayResult<Vec<ObjectRef>> {
         let refused = |message: String| GatewayError::new(400, message);
         let content_type = request.header("content-type").unwrap_or_default();
         let is_upload = without_query(&request.path).starts_with("/upload/");
@@ -218,7 +203,7 @@ impl Exchange<'_> {
     }
 
     /// Rejects a path that no key may use.
-    fn unknown_path(&self, method: &str, path: &str) -> Result<GatewayResponse, GatewayError> {
+    fn unknown_path(&self, method: &str, path: &str) -> GatewayResult {
         let methods = methods_of(&self.wire, path);
         if !methods.is_empty() {
             return Ok(method_not_allowed(&self.wire, method, &methods));
@@ -233,15 +218,15 @@ impl Exchange<'_> {
     /// Selects the provider for a request and replaces the model name with the provider's name.
     fn select_provider(&self, request: Request) -> Option<(RouteTarget, Request)> {
         let directory = &self.gateway.directory;
-        let named = dialect::names(&self.wire, &request.path, self.body.as_ref()).model;
-        let named = named.and_then(|name| Some((directory.reach(&name).ok()?, name)));
+        let named = self.model.as_ref();
+        let named = named.and_then(|name| Some((directory.reach(name).ok()?, name)));
         let Some((all, name)) = named else {
             return Some((directory.of_wire(&self.wire)?, request));
         };
         let family = Family::of(&self.wire);
         let is_same = |wire: &Wire| *wire == self.wire || Family::of(wire) == family;
         let reached = all.into_iter().find(|reached| is_same(&reached.provider.wire))?;
-        let renamed = dialect::renamed(&self.wire, request, &name, &reached.model);
+        let renamed = dialect::renamed(&self.wire, request, name, &reached.model);
         Some((reached, renamed))
     }
 
@@ -250,25 +235,15 @@ impl Exchange<'_> {
         reached: &RouteTarget,
         method: &str,
         request: Request,
-    ) -> Result<UpstreamResponse, GatewayError> {
+    ) -> GatewayResult<UpstreamResponse> {
         // Base URLs of the OpenAI family already contain the version.
         let path = match Family::of(&self.wire) {
             Some(Family::OpenAi) => request.path.strip_prefix("/v1").unwrap_or(&request.path),
             Some(Family::Anthropic | Family::Gemini) | None => &request.path,
         };
-        let sent = Sent {
-            endpoint: reached.endpoint.clone(),
-            model: Some(reached.model.clone()),
-            method: method.into(),
-            path: path.into(),
-            headers: request.headers,
-            body: request.body,
-            credential: self.caller.credential.clone(),
-        };
-        self.scope.record().provider = Some(reached.account.clone());
-        let answer = self.gateway.upstream.send(sent).await;
-        let answer = answer.map_err(|error| self.record_upstream_error(&error))?;
-        self.scope.record_first_byte();
+        let path = Name::from(path);
+        let request = Request { path, ..request };
+        let answer = self.send_other(reached, method, request).await?;
         refuse_redirect(&answer, reached)?;
         Ok(answer)
     }
@@ -276,6 +251,15 @@ impl Exchange<'_> {
     /// Relays a response without changes.
     fn passed(&self, answer: UpstreamResponse) -> GatewayResponse {
         let (status, headers) = (answer.status, forwarded_headers(&answer));
+        let body = ResponseBody::Stream(Box::pin(self.relayed_body(answer)));
+        GatewayResponse { status, headers, body }
+    }
+
+    /// The body of a response. Its end ends the request.
+    fn relayed_body(
+        &self,
+        answer: UpstreamResponse,
+    ) -> impl Stream<Item = Result<Bytes, StreamAborted>> + Send + use<> {
         let scope = Arc::clone(&self.scope);
         let body = answer.body.map(move |chunk| {
             chunk.map_err(|error| {
@@ -283,8 +267,7 @@ impl Exchange<'_> {
                 StreamAborted(error.to_string())
             })
         });
-        let body = Arc::clone(&self.scope).end_after(body);
-        GatewayResponse { status, headers, body: ResponseBody::Stream(Box::pin(body)) }
+        Arc::clone(&self.scope).end_after(body)
     }
 
     /// Relays a response without changes, after recording the ids in it.
@@ -293,7 +276,7 @@ impl Exchange<'_> {
         reach: &ObjectScope,
         answer: UpstreamResponse,
         places: &'static [(&'static str, ObjectKind)],
-    ) -> Result<GatewayResponse, GatewayError> {
+    ) -> GatewayResult {
         let Some(family) = Family::of(&self.wire).filter(|_| answer.status < 300) else {
             return Ok(self.passed(answer));
         };
@@ -304,17 +287,13 @@ impl Exchange<'_> {
             let replay = Arc::clone(&self.gateway.replay);
             let (tenant, account) = (reach.tenant.clone(), reach.account.clone());
             let is_checked = reach.is_checked;
-            let GatewayResponse { status, headers, body } = self.passed(answer);
-            let ResponseBody::Stream(stream) = body else {
-                return Ok(GatewayResponse { status, headers, body });
-            };
-            let recorded = stream.then(move |piece| {
+            let (status, headers) = (answer.status, forwarded_headers(&answer));
+            let recorded = self.relayed_body(answer).then(move |piece| {
                 let found = piece.as_ref().map(|bytes| ids.push(bytes)).unwrap_or_default();
                 let (replay, tenant, account) =
                     (Arc::clone(&replay), tenant.clone(), account.clone());
                 async move {
-                    let kept = replay.record_objects(&tenant, &account, &found).await;
-                    match kept {
+                    match replay.record_objects(&tenant, &account, &found).await {
                         Err(error) if is_checked => {
                             Err(StreamAborted(ownership_not_recorded(&error).message))
                         }
@@ -322,16 +301,14 @@ impl Exchange<'_> {
                     }
                 }
             });
-            return Ok(GatewayResponse {
-                status,
-                headers,
-                body: ResponseBody::Stream(Box::pin(recorded)),
-            });
+            let body = ResponseBody::Stream(Box::pin(recorded));
+            return Ok(GatewayResponse { status, headers, body });
         }
         let (status, mut headers) = (answer.status, forwarded_headers(&answer));
         let encoding = answer.header("content-encoding").map(Name::from);
         let mut ids = Vec::new();
-        if let Some((_, url)) = headers.iter_mut().find(|(name, _)| is_upload_url(name))
+        if let Some((_, url)) =
+            headers.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case(UPLOAD_URL))
             && reach.is_checked
         {
             let uploads = upload_ids(url).into_iter();
@@ -362,7 +339,7 @@ impl Exchange<'_> {
         reach: &ObjectScope,
         request: Request,
         list: ObjectList,
-    ) -> Result<GatewayResponse, GatewayError> {
+    ) -> GatewayResult {
         let Some(family) = Family::of(&self.wire) else {
             return Err(GatewayError::new(404, "this dialect has no lists"));
         };
@@ -380,14 +357,9 @@ impl Exchange<'_> {
             let tree = Tree::parse(body).map_err(|_| unread())?;
             let all = list_entries(family, &list, tree.root());
             let ids: Vec<&ObjectId> = all.iter().filter_map(|(_, id)| id.as_ref()).collect();
-            let owned = self.gateway.replay.owns(&reach.tenant, &reach.account, &ids).await;
-            let owned = owned.map_err(|error| store_unreadable(&error))?;
-            let owned: HashSet<ObjectId> = ids
-                .into_iter()
-                .zip(owned)
-                .filter(|(_, owned)| *owned)
-                .map(|(id, _)| id.clone())
-                .collect();
+            let owned = self.gateway.replay.owns(&reach.tenant, &reach.account, &ids).await?;
+            let owned = ids.into_iter().zip(owned).filter(|(_, owned)| *owned);
+            let owned: HashSet<ObjectId> = owned.map(|(id, _)| id.clone()).collect();
             let has_more = tree.root().get("has_more").and_then(Node::bool).unwrap_or(false);
             let newest = all.last().and_then(|(_, id)| id.as_ref());
             if let (true, true, Some(cursor), Some(last)) =
@@ -427,9 +399,7 @@ impl Exchange<'_> {
 pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) -> GatewayResponse {
     let allowed = methods.join(", ");
     let message = format!("{method} is not allowed here: use {allowed}");
-    let mut answered = GatewayError::new(405, message).told(wire);
-    answered.headers.push((Name::from("allow"), Name::from(allowed)));
-    answered
+    GatewayError::new(405, message).to_response(wire).with_header("allow", allowed)
 }
 
 /// The error for an object that the caller does not own, in the provider's wording.
@@ -463,7 +433,7 @@ fn ownership_not_recorded(error: &StoreError) -> GatewayError {
 }
 
 /// Refuses a request that the gateway and the provider could interpret differently.
-fn refuse_ambiguous(request: &Request) -> Result<(), GatewayError> {
+fn refuse_ambiguous(request: &Request) -> GatewayResult<()> {
     let encoding = request.header("content-encoding").unwrap_or("identity");
     if !encoding.trim().eq_ignore_ascii_case("identity") {
         let message = format!("the body is compressed ({encoding}): send it uncompressed");
@@ -492,15 +462,6 @@ fn has_path_traversal(path: &str) -> bool {
 fn without_encodings(request: &Request) -> Request {
     let kept = request.headers.iter().filter(|(name, _)| **name != *"accept-encoding");
     Request { headers: kept.cloned().collect(), ..request.clone() }
-}
-
-fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> {
-    let passed = answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true));
-    passed.cloned().collect()
-}
-
-fn is_upload_url(name: &str) -> bool {
-    name.eq_ignore_ascii_case(UPLOAD_URL)
 }
 
 /// The upload ids in a URL.

@@ -78,6 +78,6 @@ pub(crate) fn without_query(path: &str) -> &str {
 /// Removes the `key` parameter, which Gemini clients may put into the query.
 pub(crate) fn without_key(path: &str) -> Name {
     let Some((bare, query)) = path.split_once('?') else { return Name::from(path) };
-    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
-    if kept.is_empty() { Name::from(bare) } else { format!("{bare}?{}", kept.join("&")).into() }
+    let rest: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    if rest.is_empty() { Name::from(bare) } else { format!("{bare}?{}", rest.join("&")).into() }
 }

@@ -2,11 +2,12 @@
 //! name.
 
 use throughline_core::Wire;
-use throughline_json::{self as json, Json, Name};
+use throughline_json::{Json, Name};
 
 use crate::access::Caller;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
+use crate::object::object;
 use crate::response::GatewayResponse;
 
 /// The creation date of every model, which some dialects require.
@@ -22,31 +23,19 @@ fn names(gateway: &Gateway, caller: &Caller) -> Vec<Name> {
 pub(crate) fn list(gateway: &Gateway, caller: &Caller, wire: &Wire) -> GatewayResponse {
     let names = names(gateway, caller);
     let models: Vec<Json> = names.iter().map(|name| model(wire, name)).collect();
-    let models = json::array_of(&models);
-    let list = json::object(|o| match wire.as_str() {
-        "gemini" => {
-            o.raw("models", &models);
-        }
-        "anthropic-messages" => {
-            o.raw("data", &models);
-            o.bool("has_more", false).maybe_string("first_id", names.first().map(|name| &**name));
-            o.maybe_string("last_id", names.last().map(|name| &**name));
-        }
-        _ => {
-            o.string("object", "list");
-            o.raw("data", &models);
-        }
-    });
+    let list = match wire.as_str() {
+        "gemini" => object! { "models": models },
+        "anthropic-messages" => object! {
+            "data": models, "has_more": false,
+            "first_id"? names.first(), "last_id"? names.last(),
+        },
+        _ => object! { "object": "list", "data": models },
+    };
     GatewayResponse::json(200, &list)
 }
 
 /// Returns one model of the list.
-pub(crate) fn one(
-    gateway: &Gateway,
-    caller: &Caller,
-    wire: &Wire,
-    name: &str,
-) -> Result<GatewayResponse, GatewayError> {
+pub(crate) fn one(gateway: &Gateway, caller: &Caller, wire: &Wire, name: &str) -> GatewayResult {
     if names(gateway, caller).iter().any(|known| **known == *name) {
         return Ok(GatewayResponse::json(200, &model(wire, name)));
     }
@@ -60,20 +49,14 @@ pub(crate) fn one(
 }
 
 fn model(wire: &Wire, name: &str) -> Json {
-    json::object(|o| match wire.as_str() {
-        "gemini" => {
-            o.string("name", &format!("models/{name}")).string("displayName", name);
-            o.array("supportedGenerationMethods", |a| {
-                a.string("generateContent").string("countTokens");
-            });
-        }
+    match wire.as_str() {
+        "gemini" => object! {
+            "name": format!("models/{name}"), "displayName": name,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+        },
         "anthropic-messages" => {
-            o.string("type", "model").string("id", name).string("display_name", name);
-            o.string("created_at", CREATED);
+            object! { "type": "model", "id": name, "display_name": name, "created_at": CREATED }
         }
-        _ => {
-            o.string("id", name).string("object", "model").number("created", 0);
-            o.string("owned_by", "throughline");
-        }
-    })
+        _ => object! { "id": name, "object": "model", "created": 0, "owned_by": "throughline" },
+    }
 }

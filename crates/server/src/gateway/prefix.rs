@@ -8,7 +8,7 @@
 use throughline_codec::{Codec, first_prefix_change, restore_prefix_bytes};
 use throughline_core::{Disposition, ElisionReason, EncodedRequest, Request, Tenant};
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::prepare::{DecodedRequest, RestoredRequest};
@@ -30,16 +30,8 @@ pub enum PrefixPolicy {
 }
 
 impl PrefixPolicy {
-    /// Whether earlier bytes are sent again.
-    pub(crate) fn freezes(self) -> bool {
-        match self {
-            PrefixPolicy::Freeze | PrefixPolicy::FreezeOrError => true,
-            PrefixPolicy::DropBlock | PrefixPolicy::Error => false,
-        }
-    }
-
     /// Refuses a call that would lose Seals, if the policy requires it.
-    pub(crate) fn refuse(self, changed: &str) -> Result<(), GatewayError> {
+    pub(crate) fn refuse(self, changed: &str) -> GatewayResult<()> {
         match self {
             PrefixPolicy::Freeze | PrefixPolicy::DropBlock => Ok(()),
             PrefixPolicy::FreezeOrError | PrefixPolicy::Error => Err(GatewayError::new(
@@ -66,11 +58,11 @@ impl Exchange<'_> {
     pub(crate) async fn restore_prefix(
         &self,
         to: &dyn Codec,
-        found: RestoredRequest,
-        (request, end_user): (&Request, Option<&str>),
+        mut found: RestoredRequest,
+        request: &Request,
         reached: &RouteTarget,
         tenant: &Tenant,
-    ) -> Result<(RestoredRequest, Option<String>), GatewayError> {
+    ) -> GatewayResult<(RestoredRequest, Option<String>)> {
         let Gateway { replay, prefix, .. } = self.gateway;
         let conversation = found.replayed.as_ref().map(|replayed| &replayed.conversation);
         let before = match conversation {
@@ -80,16 +72,15 @@ impl Exchange<'_> {
             Some(_) | None => None,
         };
         let before = before.map(|tail| tail.texts.sent.clone()).unwrap_or_default();
-        let mut found = found;
         // In another dialect the gateway writes the system prompt and the tools, always in the same
         // way.
-        if prefix.freezes()
+        if matches!(prefix, PrefixPolicy::Freeze | PrefixPolicy::FreezeOrError)
             && to.wire() == self.wire
             && let Some(body) = restore_prefix_bytes(to, &before, &request.body)
         {
             let frozen = Request { body, ..request.clone() };
-            let DecodedRequest { call, .. } = self.decode(&frozen, None, reached)?;
-            found = self.restore_and_encode(to, call, end_user, tenant).await?;
+            let DecodedRequest { call, .. } = self.decode(&frozen, reached)?;
+            found = self.restore_and_encode(to, call, tenant).await?;
         }
         if !has_prefix_change(&found.encoded) {
             return Ok((found, None));

@@ -14,10 +14,9 @@ use throughline_core::{
 use throughline_json::{Name, Tree};
 use tokio::time::timeout;
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::ReplayMode;
-use crate::gateway::call_record::store_unreadable;
-use crate::gateway::dialect::{self, RequestNames};
+use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::prefix;
 use crate::gateway::references::ResolvedReferences;
@@ -70,60 +69,51 @@ pub(crate) struct PreparedRequest {
 }
 
 impl Exchange<'_> {
-    /// Returns the model and the end user that a request names.
-    pub(crate) fn named(
-        &self,
-        request: &Request,
-        body: Option<&Tree>,
-    ) -> Result<(Name, Option<Name>), GatewayError> {
-        let RequestNames { model, end_user } = dialect::names(&self.wire, &request.path, body);
-        let model = model.ok_or_else(|| missing_model_error(request))?;
-        Ok((model, self.caller.end_user.clone().or(end_user)))
+    /// Returns the model that the request names, or explains why the request names none.
+    pub(crate) fn requested_model(&self, request: &Request) -> GatewayResult<&Name> {
+        self.model.as_ref().ok_or_else(|| match Tree::parse(request.body.clone()) {
+            Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
+            Ok(_) => GatewayError::new(400, "the request names no model: specify one"),
+        })
     }
 
     /// Resolves a model name to its targets, in the order they are tried, if the caller may use the
     /// model.
-    pub(crate) fn reach(&self, asked: &str) -> Result<Vec<RouteTarget>, GatewayError> {
-        if !self.caller.admission.allows(asked) {
-            return Err(GatewayError::new(403, format!("this key may not use model {asked}")));
+    pub(crate) fn reach(&self, model: &str) -> GatewayResult<Vec<RouteTarget>> {
+        if !self.caller.admission.allows(model) {
+            return Err(GatewayError::new(403, format!("this key may not use model {model}")));
         }
-        let all = self
-            .gateway
-            .directory
-            .reach(asked)
-            .map_err(|message| GatewayError::new(404, message))?;
+        let all = self.gateway.directory.reach(model);
+        let all = all.map_err(|message| GatewayError::new(404, message))?;
         // Gemini's paths contain the model name, which must not lead to another path.
         let is_path = |reached: &RouteTarget| {
             reached.provider.wire == Wire::GEMINI
                 && (reached.model.contains(['\\', '?', '#', '%']) || reached.model.contains(".."))
         };
         if all.iter().any(is_path) {
-            return Err(GatewayError::new(404, format!("there is no model `{asked}`")));
+            return Err(GatewayError::new(404, format!("there is no model `{model}`")));
         }
         Ok(all)
     }
 
-    /// Prepares a request for one target. `body` is the parsed body as received; the request may
-    /// differ from it.
+    /// Prepares a request for one target. The request may differ from the received one.
     pub(crate) async fn prepare(
         &self,
         request: Request,
-        body: Option<&Tree>,
         resumed: Option<(&StoredResponse, Request)>,
         reached: &RouteTarget,
-        end_user: Option<&str>,
-    ) -> Result<PreparedRequest, GatewayError> {
+    ) -> GatewayResult<PreparedRequest> {
         let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
-        let references = Box::pin(self.resolve_references(whole, body, reached, end_user)).await?;
+        let references = Box::pin(self.resolve_references(whole, reached)).await?;
         if let Some(ResolvedReferences { whole, .. }) = &references {
             // Later requests continue from these items, even if their response is deleted.
-            let (asked, _) = self.named(&request, self.body.as_ref())?;
+            let model = self.requested_model(&request)?;
             let whole = Request { body: whole.clone(), ..request.clone() };
-            let whole = dialect::renamed(&self.wire, whole, &reached.model, &asked);
+            let whole = dialect::renamed(&self.wire, whole, &reached.model, model);
             self.scope.record().texts.whole = whole.body;
         }
         let whole = references.as_ref().map_or(whole, |references| &references.expanded);
-        let DecodedRequest { call, target, tenant } = self.decode(whole, body, reached)?;
+        let DecodedRequest { call, target, tenant } = self.decode(whole, reached)?;
         self.scope.record().tenant = tenant.clone();
         let to = codec_for(&target.origin.wire)?;
         let stream = call.stream;
@@ -133,44 +123,40 @@ impl Exchange<'_> {
         let is_off = self.gateway.mode == ReplayMode::Off;
         let found = if may_pass && !is_off && operations.is_read_failing() {
             // The request does not wait for a store that may hang.
-            Err(store_unreadable(&store_timeout()))
+            Err(store_timeout().into())
         } else {
-            self.restore_and_encode(to, call, end_user, &tenant).await
+            self.restore_and_encode(to, call, &tenant).await
         };
         let is_unrestored = found.as_ref().is_err_and(|problem| problem.is_of_store && may_pass);
-        let mut found = if is_unrestored {
-            self.encode_unrestored(to, whole, body, reached, end_user)?
-        } else {
-            found?
-        };
+        let mut found =
+            if is_unrestored { self.encode_unrestored(to, whole, reached)? } else { found? };
         if prefix::has_prefix_change(&found.encoded) {
-            let again = self.restore_prefix(to, found, (whole, end_user), reached, &tenant);
-            let (again, changed) = Box::pin(again).await?;
-            found = again;
-            self.scope.record().prefix_changed = changed;
+            let again = Box::pin(self.restore_prefix(to, found, whole, reached, &tenant)).await?;
+            found = again.0;
+            self.scope.record().prefix_changed = again.1;
         }
         let RestoredRequest { mut encoded, replayed: mut restored, mut loses_content } = found;
         if resumed.as_ref().is_some_and(|(stored, _)| stored.is_stored_at(&target)) {
             // The target stores the conversation, so only the new items are sent.
-            let new = Box::pin(self.resolve_references(&request, body, reached, end_user)).await?;
+            let new = Box::pin(self.resolve_references(&request, reached)).await?;
             let new = new.as_ref().map_or(&request, |references| &references.for_target);
-            let DecodedRequest { mut call, .. } = self.decode(new, body, reached)?;
+            let DecodedRequest { mut call, .. } = self.decode(new, reached)?;
             Claims::remove(&mut call, ElisionReason::Foreign);
-            encoded = to.encode(&call).map_err(|error| GatewayError::from_codec(&error))?;
+            encoded = to.encode(&call)?;
         } else if let Some(references) = references.filter(|found| found.has_kept_items) {
             // The target resolves references to the items that it stores.
-            let DecodedRequest { call, .. } = self.decode(&references.for_target, body, reached)?;
-            let kept = Box::pin(self.restore_and_encode(to, call, end_user, &tenant)).await?;
+            let DecodedRequest { call, .. } = self.decode(&references.for_target, reached)?;
+            let kept = Box::pin(self.restore_and_encode(to, call, &tenant)).await?;
             encoded = kept.encoded;
             loses_content = kept.loses_content;
             if let (Some(all), Some(kept)) = (&mut restored, kept.replayed) {
                 all.issued = kept.issued;
             }
         }
-        refuse_lost_reference(&encoded.warnings, body)?;
+        refuse_lost_reference(&encoded.warnings, self.body.as_ref())?;
         let issued = restored.as_ref().map(|replayed| &replayed.issued);
         let PreparedCall { encoded, outcome: mut looked } =
-            self.audit_and_repair(to, encoded, body, &target, issued)?;
+            self.audit_and_repair(to, encoded, &target, issued)?;
         if loses_content || loses_setting(&encoded.warnings) || is_unrestored {
             looked.verdict = looked.verdict.max(Verdict::Degrade);
         }
@@ -204,13 +190,11 @@ impl Exchange<'_> {
         &self,
         to: &dyn Codec,
         request: &Request,
-        body: Option<&Tree>,
         reached: &RouteTarget,
-        end_user: Option<&str>,
-    ) -> Result<RestoredRequest, GatewayError> {
-        let DecodedRequest { call, tenant, .. } = self.decode(request, body, reached)?;
-        let conversation = Conversation::of(&call, &tenant, end_user);
-        let encoded = to.encode(&call).map_err(|error| GatewayError::from_codec(&error))?;
+    ) -> GatewayResult<RestoredRequest> {
+        let DecodedRequest { call, tenant, .. } = self.decode(request, reached)?;
+        let conversation = Conversation::of(&call, &tenant, self.end_user.as_deref());
+        let encoded = to.encode(&call)?;
         let issued = CapturedSeals::default();
         let loses_content = loses_content(&call, &encoded);
         let replayed = Some(ReplayContext { conversation, findings: Vec::new(), issued });
@@ -229,14 +213,13 @@ impl Exchange<'_> {
         (self.gateway.catalog.target(&reached.provider, &reached.model, account), tenant)
     }
 
-    /// Decodes a request into a Call for its target. If `body` is the request's parsed body, it is
-    /// not parsed again.
+    /// Decodes a request into a Call for its target. A body that is unchanged since it was received
+    /// is not parsed again.
     pub(crate) fn decode(
         &self,
         request: &Request,
-        body: Option<&Tree>,
         reached: &RouteTarget,
-    ) -> Result<DecodedRequest, GatewayError> {
+    ) -> GatewayResult<DecodedRequest> {
         let catalog = &self.gateway.catalog;
         let (target, tenant) = self.target(reached);
         let is_same = target.origin.wire == self.wire;
@@ -248,12 +231,11 @@ impl Exchange<'_> {
             let row = row.ok_or_else(|| GatewayError::new(404, "no provider uses this dialect"))?;
             catalog.target(&row, &reached.model, "caller")
         };
-        let (codec, asked) = (codec_for(&self.wire)?, DecodeContext::of(source));
-        let call = match body.filter(|body| body.indexes(&request.body)) {
-            Some(body) => codec.decode_parsed(request, body, &asked),
-            None => codec.decode_request(request, &asked),
+        let (codec, context) = (codec_for(&self.wire)?, DecodeContext::of(source));
+        let mut call = match self.body.as_ref().filter(|body| body.indexes(&request.body)) {
+            Some(body) => codec.decode_parsed(request, body, &context)?,
+            None => codec.decode_request(request, &context)?,
         };
-        let mut call = call.map_err(|error| GatewayError::from_codec(&error))?;
         call.target = target.clone();
         Ok(DecodedRequest { call, target, tenant })
     }
@@ -262,33 +244,29 @@ impl Exchange<'_> {
     pub(crate) async fn restore_and_encode(
         &self,
         to: &dyn Codec,
-        call: Call,
-        end_user: Option<&str>,
+        mut call: Call,
         tenant: &Tenant,
-    ) -> Result<RestoredRequest, GatewayError> {
-        let encode =
-            |call: &Call| to.encode(call).map_err(|error| GatewayError::from_codec(&error));
+    ) -> GatewayResult<RestoredRequest> {
         if self.gateway.mode == ReplayMode::Off {
             // Claims belong to the gateway and are never sent to a provider, whatever the mode.
-            let mut call = call;
             Claims::remove(&mut call, ElisionReason::ByPolicy);
-            let encoded = encode(&call)?;
+            let encoded = to.encode(&call)?;
             let loses_content = loses_content(&call, &encoded);
             return Ok(RestoredRequest { encoded, replayed: None, loses_content });
         }
         let passes = self.gateway.mode == ReplayMode::Observe && to.wire() == self.wire;
         let as_it_came = passes.then(|| call.clone());
-        let restoring = self.gateway.replay.restore(tenant, end_user, call);
+        let restoring = self.gateway.replay.restore(tenant, self.end_user.as_deref(), call);
         let restored = timeout(RESTORE_TIMEOUT, restoring).await;
         let restored = restored.unwrap_or_else(|_| Err(store_timeout()));
         self.gateway.operations.record_read(restored.as_ref().err());
-        let restored = restored.map_err(|error| store_unreadable(&error))?;
-        let mut encoded = encode(&restored.call)?;
+        let restored = restored?;
+        let mut encoded = to.encode(&restored.call)?;
         let loses_content = loses_content(&restored.call, &encoded);
         restored.account(&mut encoded);
         if let Some(mut call) = as_it_came {
             Claims::remove(&mut call, ElisionReason::ByPolicy);
-            encoded = encode(&call)?;
+            encoded = to.encode(&call)?;
         }
         let RestoredCall { conversation, findings, issued, .. } = restored;
         let replayed = Some(ReplayContext { conversation, findings, issued });
@@ -301,10 +279,9 @@ impl Exchange<'_> {
         &self,
         to: &dyn Codec,
         encoded: EncodedRequest,
-        parsed: Option<&Tree>,
         target: &Target,
         issued: Option<&CapturedSeals>,
-    ) -> Result<PreparedCall, GatewayError> {
+    ) -> GatewayResult<PreparedCall> {
         let level = match self.gateway.mode {
             ReplayMode::Off => {
                 return Ok(PreparedCall { encoded, outcome: AuditOutcome::skipped() });
@@ -313,13 +290,14 @@ impl Exchange<'_> {
             ReplayMode::Observe | ReplayMode::Enforce => None,
         };
         let issued = issued.map(|issued| issued as &dyn IssuedSeals);
+        let parsed = self.body.as_ref();
         let preparation = Preparation { level, parsed, issued, ..Preparation::new(to, target) };
-        preparation.check(encoded).map_err(|error| GatewayError::from_codec(&error))
+        Ok(preparation.check(encoded)?)
     }
 
     /// In the mode `enforce`, refuses what the provider would refuse. The error names the rule and
     /// the fix.
-    fn refuse(&self, looked: &AuditOutcome) -> Result<(), GatewayError> {
+    fn refuse(&self, looked: &AuditOutcome) -> GatewayResult<()> {
         let is_enforced = self.gateway.mode == ReplayMode::Enforce;
         let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);
         let Some(finding) = gravest.filter(|_| is_enforced) else { return Ok(()) };
@@ -374,7 +352,7 @@ fn loses_setting(warnings: &[Warning]) -> bool {
 
 /// Refuses a request that refers to content stored at another provider, such as a conversation.
 /// Without that content the model would answer a different question.
-fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> Result<(), GatewayError> {
+fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> GatewayResult<()> {
     const HELD: [&str; 6] = [
         "previous_response_id",
         "conversation",
@@ -403,12 +381,4 @@ fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> Result<()
         );
         Err(GatewayError::new(400, message))
     })
-}
-
-/// Explains why a request has no model name.
-fn missing_model_error(request: &Request) -> GatewayError {
-    match Tree::parse(request.body.clone()) {
-        Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
-        Ok(_) => GatewayError::new(400, "the request names no model: specify one"),
-    }
 }

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
-use throughline_json::{self as json, Name, Tree};
+use throughline_json::Name;
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::ReplayMode;
-use crate::gateway::call_record::store_unreadable;
 use crate::gateway::dialect::ResponseOp;
 use crate::gateway::exchange::Exchange;
+use crate::object::object;
 use crate::response::GatewayResponse;
 use throughline_replay::{
     Claims, InputItemsQuery, Lookup, PREVIOUS_RESPONSE_ID, StoreOptions, StoredResponse,
@@ -30,7 +30,7 @@ impl PreviousResponse {
     pub(crate) fn request_for(
         &self,
         wire: &Wire,
-    ) -> Result<Option<(&StoredResponse, &Bytes)>, GatewayError> {
+    ) -> GatewayResult<Option<(&StoredResponse, &Bytes)>> {
         match self {
             PreviousResponse::Nothing => Ok(None),
             PreviousResponse::From(stored, whole) => Ok(Some((stored, whole))),
@@ -42,26 +42,21 @@ impl PreviousResponse {
 
 impl Exchange<'_> {
     /// Adds the request members that OpenAI echoes to a response from another provider.
-    pub(crate) fn with_request_echo(&self, shown: Bytes, asked: &Request) -> Bytes {
+    pub(crate) fn with_request_echo(&self, shown: Bytes, request: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
             return shown;
         }
-        let echoed = throughline_replay::echoed(&shown, &asked.body);
+        let echoed = throughline_replay::echoed(&shown, &request.body);
         echoed.map_or(shown, |echoed| echoed.bytes().clone())
     }
 
     /// Returns the response that a request continues, and notes in the record whether the new
     /// response is stored.
-    pub(crate) async fn find_previous(
-        &self,
-        request: &Request,
-        body: Option<&Tree>,
-        end_user: Option<&str>,
-    ) -> Result<PreviousResponse, GatewayError> {
+    pub(crate) async fn find_previous(&self, request: &Request) -> GatewayResult<PreviousResponse> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(PreviousResponse::Nothing);
         }
-        let wish = body.map(StoreOptions::from_body).unwrap_or_default();
+        let wish = self.body.as_ref().map(StoreOptions::from_body).unwrap_or_default();
         if self.gateway.mode == ReplayMode::Off {
             // The gateway's ids are never sent to a provider, whatever the mode.
             let ours = wish.previous.filter(|id| Claims::has_response_format(id));
@@ -70,9 +65,9 @@ impl Exchange<'_> {
         self.scope.record().keeps_response = wish.keeps;
         let Some(id) = wish.previous else { return Ok(PreviousResponse::Nothing) };
         let replay = &self.gateway.replay;
-        let named = throughline_replay::find_response(replay, &self.readable_tenants(), &id).await;
-        let stored = match named.map_err(|error| store_unreadable(&error))? {
-            Lookup::Here(stored) if stored.belongs_to(end_user) => stored,
+        let tenants = self.readable_tenants();
+        let stored = match throughline_replay::find_response(replay, &tenants, &id).await? {
+            Lookup::Here(stored) if stored.belongs_to(self.end_user.as_deref()) => stored,
             Lookup::Unknown if !Claims::has_response_format(&id) => {
                 return Ok(PreviousResponse::Unknown(id));
             }
@@ -94,20 +89,13 @@ impl Exchange<'_> {
         wanted: ResponseOp,
         method: &str,
         request: Request,
-    ) -> Result<GatewayResponse, GatewayError> {
+    ) -> GatewayResult {
         let replay = &self.gateway.replay;
-        let named = throughline_replay::find_response(replay, &self.readable_tenants(), id).await;
-        let stored = match named.map_err(|error| store_unreadable(&error))? {
-            // If the caller names an end user, responses of other end users are not found.
-            Lookup::Here(stored)
-                if self
-                    .caller
-                    .end_user
-                    .as_deref()
-                    .is_none_or(|user| stored.belongs_to(Some(user))) =>
-            {
-                stored
-            }
+        // If the caller names an end user, responses of other end users are not found.
+        let user = self.caller.end_user.as_deref();
+        let tenants = self.readable_tenants();
+        let stored = match throughline_replay::find_response(replay, &tenants, id).await? {
+            Lookup::Here(stored) if user.is_none() || stored.belongs_to(user) => stored,
             Lookup::Unknown
                 if !Claims::has_response_format(id)
                     && self.gateway.directory.of_wire(&self.wire).is_some() =>
@@ -116,7 +104,7 @@ impl Exchange<'_> {
             }
             Lookup::Here(_) | Lookup::Gone | Lookup::Unknown => return Err(response_not_found(id)),
         };
-        let said = match wanted {
+        let body = match wanted {
             ResponseOp::Itself => stored.response(),
             ResponseOp::Input => {
                 let query = request.path.split_once('?').map_or("", |(_, query)| query);
@@ -127,14 +115,11 @@ impl Exchange<'_> {
             }
             ResponseOp::Deletion => {
                 let log = throughline_replay::response_log(&stored.node);
-                let deleted = replay.store().forget_run(&stored.tenant, &log).await;
-                deleted.map_err(|error| store_unreadable(&error))?;
-                Some(json::object(|o| {
-                    o.string("id", id).string("object", "response").bool("deleted", true);
-                }))
+                replay.store().forget_run(&stored.tenant, &log).await?;
+                Some(object! { "id": id, "object": "response", "deleted": true })
             }
         };
-        said.map(|said| GatewayResponse::json(200, &said)).ok_or_else(|| response_not_found(id))
+        body.map(|body| GatewayResponse::json(200, &body)).ok_or_else(|| response_not_found(id))
     }
 }
 

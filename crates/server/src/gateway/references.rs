@@ -19,10 +19,10 @@ use bytes::Bytes;
 use throughline_core::{Request, Target, VaultKey, Wire};
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::ReplayMode;
-use crate::gateway::call_record::store_unreadable;
 use crate::gateway::exchange::Exchange;
+use crate::object::put_members;
 use crate::routing::RouteTarget;
 use throughline_replay::{Claims, Lookup};
 
@@ -58,15 +58,13 @@ impl Exchange<'_> {
     pub(crate) async fn resolve_references(
         &self,
         request: &Request,
-        body: Option<&Tree>,
         reached: &RouteTarget,
-        end_user: Option<&str>,
-    ) -> Result<Option<ResolvedReferences>, GatewayError> {
+    ) -> GatewayResult<Option<ResolvedReferences>> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(None);
         }
         let parsed;
-        let tree = match body.filter(|body| body.indexes(&request.body)) {
+        let tree = match self.body.as_ref().filter(|body| body.indexes(&request.body)) {
             Some(body) => body,
             None => {
                 if !self.may_have_references(&request.body) {
@@ -86,7 +84,7 @@ impl Exchange<'_> {
             InputElement::Reference(_, id) => Some(id.clone()),
             InputElement::MintedId(_) => None,
         });
-        let resolved = self.look_up(ids.collect(), &target, end_user).await?;
+        let resolved = self.look_up(ids.collect(), &target).await?;
         Ok(Some(ResolvedReferences::new(request, &elements, &resolved)))
     }
 
@@ -105,8 +103,7 @@ impl Exchange<'_> {
         &self,
         ids: Vec<Name>,
         target: &Target,
-        end_user: Option<&str>,
-    ) -> Result<HashMap<Name, ReferenceTarget>, GatewayError> {
+    ) -> GatewayResult<HashMap<Name, ReferenceTarget>> {
         let mut resolved = HashMap::with_capacity(ids.len());
         let mut responses = HashMap::new();
         for id in ids {
@@ -116,7 +113,7 @@ impl Exchange<'_> {
             let found = match self.gateway.mode {
                 ReplayMode::Off => None,
                 ReplayMode::Observe | ReplayMode::Repair | ReplayMode::Enforce => {
-                    self.find_item(&id, end_user, target, &mut responses).await?
+                    self.find_item(&id, target, &mut responses).await?
                 }
             };
             let is_minted = Claims::response_in_item(&id).is_some();
@@ -135,11 +132,10 @@ impl Exchange<'_> {
     async fn find_item(
         &self,
         id: &Name,
-        end_user: Option<&str>,
         target: &Target,
         responses: &mut HashMap<Name, Lookup>,
-    ) -> Result<Option<ReferenceTarget>, GatewayError> {
-        let replay = &self.gateway.replay;
+    ) -> GatewayResult<Option<ReferenceTarget>> {
+        let (replay, end_user) = (&self.gateway.replay, self.end_user.as_deref());
         for tenant in self.readable_tenants() {
             let minted = Claims::response_in_item(id);
             let listed = throughline_replay::listed_position(id);
@@ -151,16 +147,14 @@ impl Exchange<'_> {
                 (None, Some((node, _))) => VaultKey::Claim(node.0.clone()),
                 (None, None) => VaultKey::Id(id.clone()),
             };
-            let sight = replay.find(&tenant, std::slice::from_ref(&key)).await;
-            let sight = sight.map_err(|error| store_unreadable(&error))?;
-            let Some(turn) = sight.found.into_iter().flatten().next().map(|found| found.turn)
-            else {
+            let found = replay.find(&tenant, std::slice::from_ref(&key)).await?.found;
+            let Some(turn) = found.into_iter().flatten().next().map(|found| found.turn) else {
                 continue;
             };
             let node = turn.id.0.clone();
             if !responses.contains_key(&node) {
-                let named = throughline_replay::read_response(replay, &tenant, turn).await;
-                responses.insert(node.clone(), named.map_err(|error| store_unreadable(&error))?);
+                let response = throughline_replay::read_response(replay, &tenant, turn).await?;
+                responses.insert(node.clone(), response);
             }
             let stored = match responses.get(&node) {
                 Some(Lookup::Here(stored)) if stored.belongs_to(end_user) => stored,
@@ -267,21 +261,15 @@ fn edited(body: &Bytes, edits: &[(Range<usize>, Json)]) -> Bytes {
 }
 
 fn without_id(node: Node<'_>) -> Json {
-    json::object(|o| {
-        for (key, value) in node.members().filter(|(key, _)| !key.is("id")) {
-            o.node(&key.text().unwrap_or_default(), value);
-        }
-    })
+    json::object(|o| put_members(o, node.members().filter(|(key, _)| !key.is("id"))))
 }
 
 /// The error for a missing item: OpenAI's message, and how to avoid the error.
 fn item_not_found(id: &str) -> GatewayError {
-    GatewayError::new(
-        404,
-        format!(
-            "Item with id '{id}' not found. Items are stored for responses that were created here \
-             with `store` set to true. Send the item itself instead of a reference, or create the \
-             response with `store` set to true."
-        ),
-    )
+    let message = format!(
+        "Item with id '{id}' not found. Items are stored for responses that were created here with \
+         `store` set to true. Send the item itself instead of a reference, or create the response \
+         with `store` set to true."
+    );
+    GatewayError::new(404, message)
 }

@@ -39,11 +39,11 @@ pub(crate) struct RelayParts {
     pub(crate) from: &'static dyn Codec,
     /// The caller's codec.
     pub(crate) to: &'static dyn Codec,
-    pub(crate) said: DecodeContext,
+    pub(crate) context: DecodeContext,
     /// The framing of the caller's stream.
     pub(crate) framing: Framing,
     /// Rewrites events for a caller of another dialect; `None` if the bytes pass unchanged.
-    pub(crate) dresser: Option<ClaimRewriter>,
+    pub(crate) rewriter: Option<ClaimRewriter>,
     /// The model's name for a caller of the same dialect, where it differs from the provider's.
     pub(crate) model: Option<ModelName>,
     pub(crate) keeper: CaptureHandle,
@@ -100,7 +100,8 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
     if !passage.is_kept {
         Box::pin(passage.keeper.record_failure(status, ended)).await;
     }
-    passage.end();
+    let StreamRelay { keeper, .. } = *passage;
+    keeper.scope.end();
     if let Some(leaving) = leaving {
         leaving.done().await;
     }
@@ -137,7 +138,7 @@ struct StreamRelay {
     inflater: Inflater,
     /// Codec and context to decode a response that is one JSON object.
     from: &'static dyn Codec,
-    said: DecodeContext,
+    context: DecodeContext,
     shape: BodyShape,
     /// Whether empty lines end frames, so that the last frame can be held back alone.
     has_frames: bool,
@@ -176,23 +177,23 @@ impl StreamRelay {
         relay: RelayParts,
         pieces: mpsc::UnboundedSender<QueuedChunk>,
     ) -> (u16, BodyStream, Box<Self>) {
-        let RelayParts { answer, from, to, said, framing, dresser, model, keeper, slow_reader } =
+        let RelayParts { answer, from, to, context, framing, rewriter, model, keeper, slow_reader } =
             relay;
         let theirs = answer.header("content-type").and_then(Framing::from_content_type);
         let theirs = theirs.unwrap_or_else(|| from.framing());
-        let inflater = Inflater::of(answer.header("content-encoding"));
+        let inflater = Inflater::new(answer.header("content-encoding"));
         // Each of several JSON lines is an object too; they are frames.
-        let may_be_whole = dresser.is_some() && theirs != Framing::JsonLines;
+        let may_be_whole = rewriter.is_some() && theirs != Framing::JsonLines;
         let passage = Box::new(Self {
             shape: if may_be_whole { BodyShape::Unknown } else { BodyShape::Frames },
             has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
-            decoder: StreamDecoder::with_framing(from, &said, theirs),
+            decoder: StreamDecoder::with_framing(from, &context, theirs),
             inflater,
             from,
-            said,
+            context,
             to,
-            writer: dresser.map(|dresser| ReplyWriter {
-                dresser,
+            writer: rewriter.map(|rewriter| ReplyWriter {
+                rewriter,
                 encoder: StreamEncoder::with_framing(to, framing),
             }),
             renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
@@ -224,7 +225,8 @@ impl StreamRelay {
             let frame = rest.get(..length).unwrap_or_default();
             match self.decoder.push(frame) {
                 Ok(events) => {
-                    if self.has_ended(&events) {
+                    let has_ended = events.iter().any(|event| matches!(event, Event::Ended(_)));
+                    if has_ended && !self.is_kept {
                         let before = if self.is_rewritten() {
                             std::mem::take(&mut written).into()
                         } else if self.has_frames {
@@ -282,13 +284,12 @@ impl StreamRelay {
     /// Buffers a response that is one JSON object instead of a stream; returns `false` for a
     /// stream.
     fn buffer_whole(&mut self, readable: &[u8]) -> bool {
-        if let BodyShape::Unknown = self.shape {
-            let first = readable.iter().find(|byte| !byte.is_ascii_whitespace());
-            match first {
-                None => {}
-                Some(b'{') => self.shape = BodyShape::Whole(BytesMut::new()),
-                Some(_) => self.shape = BodyShape::Frames,
-            }
+        if let BodyShape::Unknown = self.shape
+            && let Some(first) = readable.iter().find(|byte| !byte.is_ascii_whitespace())
+        {
+            let is_object = *first == b'{';
+            self.shape =
+                if is_object { BodyShape::Whole(BytesMut::new()) } else { BodyShape::Frames };
         }
         let BodyShape::Whole(body) = &mut self.shape else { return false };
         // Bytes over the limit are cut off, so the body does not parse and is refused as
@@ -304,10 +305,10 @@ impl StreamRelay {
             BodyShape::Whole(body) => body.freeze(),
             BodyShape::Unknown | BodyShape::Frames => return self.decoder.finish(),
         };
-        if let Ok(reply) = self.from.decode_reply(&body, &self.said) {
+        if let Ok(reply) = self.from.decode_reply(&body, &self.context) {
             return Ok(events_from_reply(&reply));
         }
-        self.decoder = StreamDecoder::with_framing(self.from, &self.said, Framing::JsonArray);
+        self.decoder = StreamDecoder::with_framing(self.from, &self.context, Framing::JsonArray);
         let mut events = self.decoder.push(&body)?;
         events.extend(self.decoder.finish()?);
         Ok(events)
@@ -342,19 +343,18 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
-    /// Ends the call, and then the caller's stream.
-    fn end(self: Box<Self>) {
-        let Self { keeper, .. } = *self;
-        keeper.scope.end();
-    }
-
     /// Whether the caller gets other bytes than the provider sent.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
     }
 
-    fn has_ended(&self, events: &[Event]) -> bool {
-        !self.is_kept && events.iter().any(|event| matches!(event, Event::Ended(_)))
+    /// The reply as the caller can retrieve it later.
+    fn shown(&mut self, reply: &Reply) -> Option<Bytes> {
+        let shown = match &mut self.writer {
+            Some(writer) => self.to.encode_reply(&writer.rewriter.reply(reply.clone())).ok()?,
+            None => self.to.encode_reply(reply).ok()?,
+        };
+        Some(self.model.as_ref().map_or(shown.clone(), |model| model.rewrite(&shown)))
     }
 
     /// Captures the reply when it ends, and encodes events for a caller of another dialect.
@@ -373,16 +373,14 @@ impl StreamRelay {
                 && !self.is_kept
             {
                 self.is_kept = true;
-                let keeps = self.keeper.stores_response();
-                let shown = keeps.then(|| shown(self.writer.as_mut(), self.to, reply));
-                let shown = shown.map(|shown| match &self.model {
-                    Some(model) => shown.map(|shown| model.rewrite(&shown)),
-                    None => shown,
-                });
-                Box::pin(self.keeper.capture(Reply::clone(reply), shown.flatten())).await;
+                let shown = if self.keeper.stores_response() { self.shown(reply) } else { None };
+                Box::pin(self.keeper.capture(Reply::clone(reply), shown)).await;
             }
             if let Some(writer) = &mut self.writer {
-                writer.write(truncation_as_failure(event, broke), written);
+                let is_cut = matches!(&event, Event::Ended(reply) if reply.stop == StopReason::Cut);
+                let problem = broke.unwrap_or("the provider ended its answer early");
+                let event = if is_cut { Event::Failed(failure(problem)) } else { event };
+                writer.write(event, written);
             }
         }
     }
@@ -401,14 +399,6 @@ fn frame_length(bytes: &[u8]) -> usize {
         }
     }
     bytes.len()
-}
-
-/// The reply as the caller can retrieve it later.
-fn shown(writer: Option<&mut ReplyWriter>, to: &dyn Codec, reply: &Reply) -> Option<Bytes> {
-    match writer {
-        Some(writer) => to.encode_reply(&writer.dresser.reply(reply.clone())).ok(),
-        None => to.encode_reply(reply).ok(),
-    }
 }
 
 /// Records usage and the length of the received text, which is billed if the provider sends no
@@ -432,16 +422,6 @@ fn record_usage(scope: &RequestScope, events: &[Event]) {
             | Event::Failed(_)
             | Event::Alien(_) => {}
         }
-    }
-}
-
-/// Turns the end of a truncated stream into a failure, for a caller of another dialect.
-fn truncation_as_failure(event: Event, broke: Option<&str>) -> Event {
-    match event {
-        Event::Ended(reply) if reply.stop == StopReason::Cut => {
-            Event::Failed(failure(broke.unwrap_or("the provider ended its answer early")))
-        }
-        event => event,
     }
 }
 
@@ -483,7 +463,7 @@ impl ClientSink {
 
 /// Encodes events in the caller's dialect.
 struct ReplyWriter {
-    dresser: ClaimRewriter,
+    rewriter: ClaimRewriter,
     encoder: StreamEncoder,
 }
 
@@ -493,7 +473,7 @@ impl ReplyWriter {
         if matches!(event, Event::Alien(_)) {
             return;
         }
-        let event = self.dresser.event(event);
+        let event = self.rewriter.event(event);
         // Events that this dialect cannot express are left out.
         drop(self.encoder.push(&event, out));
     }

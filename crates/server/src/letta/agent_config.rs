@@ -25,10 +25,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use throughline_agent::{AgentConfig, AgentKind, OutputContract, Runner, Tool, ToolSpec};
-use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_json::{Json, Name, Node, Tree};
 
-use crate::api::ApiError;
+use crate::api::{ApiError, ApiResult};
 use crate::letta::agent_store::{AgentRecord, Members};
+use crate::object::object;
 
 /// Default step limit of a run, equal to Letta's.
 const STEPS: u64 = 50;
@@ -46,11 +47,11 @@ pub(crate) fn to_agent_config(
     agent: &AgentRecord,
     conversation: Option<&AgentRecord>,
     overrides: &Overrides,
-) -> Result<AgentConfig, ApiError> {
+) -> ApiResult<AgentConfig> {
     let members = &agent.members;
-    let own = conversation.map(|kept| &kept.members);
-    let model =
-        overrides.model.clone().or_else(|| own.and_then(model)).or_else(|| agent_model(agent));
+    let own = conversation.map(|record| &record.members);
+    let model = overrides.model.clone().or_else(|| own.and_then(model));
+    let model = model.or_else(|| agent_model(agent));
     let mut config = AgentConfig::minimal(model.unwrap_or_default());
     config.kind = AgentKind::Minimal;
     config.name = name(agent);
@@ -87,28 +88,23 @@ pub(crate) fn name(agent: &AgentRecord) -> Name {
 /// The system prompt followed by the memory blocks.
 fn instructions(members: &Members) -> Name {
     let system = members.text("system").unwrap_or_default();
-    let blocks = members.get("memory_blocks").map(Json::tree);
-    let blocks = blocks.iter().flat_map(|blocks| blocks.root().elements());
-    let told: Vec<String> = blocks
-        .filter_map(|block| {
-            let (label, value) = (block.text_of("label")?, block.text_of("value")?);
-            Some(format!("<{label}>\n{value}\n</{label}>"))
-        })
-        .collect();
-    if told.is_empty() {
+    let blocks = members.list("memory_blocks");
+    let blocks = blocks.root().elements().filter_map(|block| {
+        let (label, value) = (block.text_of("label")?, block.text_of("value")?);
+        Some(format!("<{label}>\n{value}\n</{label}>"))
+    });
+    let blocks: Vec<String> = blocks.collect();
+    if blocks.is_empty() {
         return system;
     }
-    let memory = format!("<memory_blocks>\n{}\n</memory_blocks>", told.join("\n"));
-    let parts: Vec<&str> =
-        [&*system, &memory].into_iter().filter(|text| !text.is_empty()).collect();
-    Name::from(parts.join("\n\n"))
+    let separator = if system.is_empty() { "" } else { "\n\n" };
+    let blocks = blocks.join("\n");
+    format!("{system}{separator}<memory_blocks>\n{blocks}\n</memory_blocks>").into()
 }
 
 fn apply_model_settings(config: &mut AgentConfig, members: &Members) {
-    let trees: Vec<Tree> = ["llm_config", "model_settings"]
-        .iter()
-        .filter_map(|key| members.get(key).map(Json::tree))
-        .collect();
+    let trees = ["llm_config", "model_settings"].map(|key| members.get(key).map(Json::tree));
+    let trees: Vec<Tree> = trees.into_iter().flatten().collect();
     for root in trees.iter().map(Tree::root) {
         if let Some(temperature) = root.present("temperature") {
             config.temperature = Some(temperature.json());
@@ -123,7 +119,7 @@ fn apply_model_settings(config: &mut AgentConfig, members: &Members) {
     if let Some(format) = members.get("response_format").map(Json::tree) {
         config.output = output(format.root()).or_else(|| config.output.take());
     }
-    let told = members.bool("reasoning").or_else(|| members.bool("enable_reasoner"));
+    let reasons = members.bool("reasoning").or_else(|| members.bool("enable_reasoner"));
     let roots = || trees.iter().map(Tree::root);
     let effort = roots().find_map(effort);
     let budget = roots().find_map(|root| {
@@ -133,34 +129,23 @@ fn apply_model_settings(config: &mut AgentConfig, members: &Members) {
         inner.or_else(|| root.present("max_reasoning_tokens")).and_then(Node::u64)
     });
     let budget = members.number("max_reasoning_tokens").or(budget).filter(|budget| *budget > 0);
-    let is_off = told == Some(false)
+    let is_off = reasons == Some(false)
         || roots().any(|root| root.at("/thinking/type").is_some_and(|kind| kind.is("disabled")))
         || roots().any(|root| root.get("enable_reasoner").and_then(Node::bool) == Some(false))
         || effort == Some("none");
-    config.reasoning = if is_off {
-        Some(json::object(|o| {
-            o.bool("enabled", false);
-        }))
+    config.reasoning = Some(if is_off {
+        object! { "enabled": false }
     } else {
-        Some(json::object(|o| {
-            o.bool("enabled", true).object("native", |native| {
-                native.maybe_string("effort", effort);
-                if let Some(budget) = budget {
-                    native.number("budgetTokens", budget);
-                }
-                native.bool("includeThoughts", true);
-            });
-            o.bool("reflection", false);
-        }))
-    };
+        let native = object! { "effort"? effort, "budgetTokens"? budget, "includeThoughts": true };
+        object! { "enabled": true, "native": native, "reflection": false }
+    });
 }
 
 /// Maps a reasoning effort to one that `AgentConfig` supports.
 fn effort(root: Node<'_>) -> Option<&'static str> {
-    let nested = root.at("/reasoning/reasoning_effort");
-    let word =
-        nested.or_else(|| root.present("reasoning_effort")).or_else(|| root.present("effort"));
-    Some(match &*word?.text()? {
+    let effort = root.at("/reasoning/reasoning_effort");
+    let effort = effort.or_else(|| root.present("reasoning_effort"));
+    Some(match &*effort.or_else(|| root.present("effort"))?.text()? {
         "none" => "none",
         "minimal" => "minimal",
         "low" => "low",
@@ -170,9 +155,8 @@ fn effort(root: Node<'_>) -> Option<&'static str> {
 }
 
 fn output(format: Node<'_>) -> Option<OutputContract> {
-    let schema = format
-        .present("json_schema")
-        .filter(|_| format.get("type").is_some_and(|kind| kind.is("json_schema")))?;
+    let is_schema = format.get("type").is_some_and(|kind| kind.is("json_schema"));
+    let schema = format.present("json_schema").filter(|_| is_schema)?;
     let name = schema.name_of("name");
     let schema = schema.present("schema").unwrap_or(schema).json();
     Some(OutputContract { schema, name, native: false })
@@ -180,18 +164,13 @@ fn output(format: Node<'_>) -> Option<OutputContract> {
 
 /// The names of the tools that require approval.
 fn tools_requiring_approval(members: &Members) -> Vec<Name> {
-    let rules = members.get("tool_rules").map(Json::tree);
-    let rules = rules.iter().flat_map(|rules| rules.root().elements());
-    let rules =
-        rules.filter(|rule| rule.get("type").is_some_and(|kind| kind.is("requires_approval")));
-    rules.filter_map(|rule| rule.name_of("tool_name")).collect()
+    let is_it = |rule: &Node<'_>| rule.text_of("type").as_deref() == Some("requires_approval");
+    let rules = members.list("tool_rules");
+    rules.root().elements().filter(is_it).filter_map(|rule| rule.name_of("tool_name")).collect()
 }
 
 /// Applies the members of `throughline` to a configuration.
-fn apply_throughline_members(
-    config: AgentConfig,
-    own: Option<&Json>,
-) -> Result<AgentConfig, ApiError> {
+fn apply_throughline_members(config: AgentConfig, own: Option<&Json>) -> ApiResult<AgentConfig> {
     let Some(own) = own else { return Ok(config) };
     let wrong = |error: serde_json::Error| ApiError::new(422, format!("throughline: {error}"));
     let mut whole = serde_json::to_value(&config).map_err(wrong)?;
@@ -208,7 +187,7 @@ fn apply_throughline_members(
 }
 
 /// A runner that has the agent's own tools and no others.
-pub(crate) fn runner_with_tools(runner: &Runner, members: &Members) -> Result<Runner, ApiError> {
+pub(crate) fn runner_with_tools(runner: &Runner, members: &Members) -> ApiResult<Runner> {
     let mut tools: BTreeMap<Name, Arc<dyn Tool>> = BTreeMap::new();
     for name in tool_names(members) {
         let tool = runner.tools.get(&name).ok_or_else(|| {

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use throughline_core::{
-    Append, Batch, ForkPoint, LogId, LogOpening, NewRecord, Record, Store, StoreError, Tenant,
+    Append, Batch, ForkPoint, LogId, LogOpening, NewRecord, Record, Store, Tenant,
 };
 use throughline_json::{self as json, Json, Name, Node, Tree, work};
 
-/// Number of records per store read.
-const PAGE: u32 = 512;
+use crate::object::object;
+use crate::records::{RecordPages, StoreResult, commit_with_entry};
+
 /// The log that lists a tenant's agents.
 const INDEX: &str = "letta.agents";
 
@@ -30,7 +31,7 @@ mod kind {
 pub(crate) struct Members(Vec<(Name, Json)>);
 
 impl Members {
-    pub(crate) fn of(node: Node<'_>) -> Self {
+    pub(crate) fn new(node: Node<'_>) -> Self {
         let mut all = Self::default();
         all.merge(node.members());
         all
@@ -64,10 +65,13 @@ impl Members {
         self.get(name).and_then(|value| value.tree().root().name())
     }
 
+    /// A list; empty if the member is missing.
+    pub(crate) fn list(&self, name: &str) -> Tree {
+        self.get(name).map_or_else(|| json::array(|_| {}).tree(), Json::tree)
+    }
+
     pub(crate) fn texts(&self, name: &str) -> Vec<Name> {
-        let tree = self.get(name).map(Json::tree);
-        let list = tree.iter().flat_map(|tree| tree.root().elements());
-        list.filter_map(Node::name).collect()
+        self.list(name).root().elements().filter_map(Node::name).collect()
     }
 
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
@@ -132,6 +136,11 @@ impl AgentRecord {
     pub(crate) fn thread(&self) -> LogId {
         LogId(self.id.clone())
     }
+
+    /// The Threads of an agent: its own, then those of its conversations.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = LogId> {
+        std::iter::once(&self.id).chain(&self.conversations).cloned().map(LogId)
+    }
 }
 
 /// The agents and conversations of one tenant.
@@ -143,17 +152,17 @@ pub(crate) struct AgentStore<'s> {
 
 impl AgentStore<'_> {
     /// Reads an agent.
-    pub(crate) async fn agent(&self, id: &str) -> Result<Option<AgentRecord>, StoreError> {
-        Ok(self.read(id).await?.filter(|kept| kept.agent.is_none()))
+    pub(crate) async fn agent(&self, id: &str) -> StoreResult<Option<AgentRecord>> {
+        Ok(self.read(id).await?.filter(|found| found.agent.is_none()))
     }
 
     /// Reads a conversation.
-    pub(crate) async fn conversation(&self, id: &str) -> Result<Option<AgentRecord>, StoreError> {
-        Ok(self.read(id).await?.filter(|kept| kept.agent.is_some()))
+    pub(crate) async fn conversation(&self, id: &str) -> StoreResult<Option<AgentRecord>> {
+        Ok(self.read(id).await?.filter(|found| found.agent.is_some()))
     }
 
-    async fn read(&self, id: &str) -> Result<Option<AgentRecord>, StoreError> {
-        let mut kept: Option<AgentRecord> = None;
+    async fn read(&self, id: &str) -> StoreResult<Option<AgentRecord>> {
+        let mut found: Option<AgentRecord> = None;
         for record in self.records(&definition_log(id)).await? {
             let Some(tree) = tree_of(&record) else { continue };
             let root = tree.root();
@@ -161,35 +170,35 @@ impl AgentStore<'_> {
                 kind::AGENT => {
                     let draft =
                         || AgentRecord::draft(Name::from(id), Members::default(), record.at);
-                    let kept = kept.get_or_insert_with(draft);
-                    (kept.members, kept.updated) = (Members::of(root), record.at);
+                    let found = found.get_or_insert_with(draft);
+                    (found.members, found.updated) = (Members::new(root), record.at);
                 }
                 // In a conversation's log this record holds its members; in an agent's log it names
                 // a conversation.
-                kind::CONVERSATION => match (root.name_of("id"), &mut kept) {
-                    (Some(conversation), Some(kept)) => kept.conversations.push(conversation),
-                    (_, kept) => {
-                        let created = kept.as_ref().map_or(record.at, |kept| kept.created);
-                        *kept = Some(AgentRecord {
+                kind::CONVERSATION => match (root.name_of("id"), &mut found) {
+                    (Some(conversation), Some(found)) => found.conversations.push(conversation),
+                    (_, found) => {
+                        let created = found.as_ref().map_or(record.at, |found| found.created);
+                        *found = Some(AgentRecord {
                             agent: root.name_of("agent_id"),
                             updated: record.at,
-                            ..AgentRecord::draft(Name::from(id), Members::of(root), created)
+                            ..AgentRecord::draft(Name::from(id), Members::new(root), created)
                         });
                     }
                 },
                 kind::DELETED => {
-                    if let Some(kept) = &mut kept {
-                        kept.is_deleted = true;
+                    if let Some(found) = &mut found {
+                        found.is_deleted = true;
                     }
                 }
                 _ => {}
             }
         }
-        Ok(kept.filter(|kept| !kept.is_deleted))
+        Ok(found.filter(|found| !found.is_deleted))
     }
 
     /// The ids of the agents, oldest first.
-    pub(crate) async fn agents(&self) -> Result<Vec<Name>, StoreError> {
+    pub(crate) async fn agents(&self) -> StoreResult<Vec<Name>> {
         let mut ids: Vec<Name> = Vec::new();
         for record in self.records(&LogId::from(INDEX)).await? {
             let id = tree_of(&record).and_then(|tree| tree.root().name_of("id"));
@@ -203,19 +212,10 @@ impl AgentStore<'_> {
     }
 
     /// Creates an agent: its Thread, its definition log, and its entry in the index.
-    pub(crate) async fn create_agent(
-        &self,
-        id: &Name,
-        members: &Members,
-    ) -> Result<(), StoreError> {
-        let thread = LogId(id.clone());
-        let definition = Append::new(definition_log(id))
-            .opening(LogOpening::run(thread.clone()))
-            .record(NewRecord::new(kind::AGENT, members.json().bytes().clone()));
-        let batch = Batch::new(self.tenant.clone())
-            .append(Append::new(thread).opening(LogOpening::thread()))
-            .append(definition);
-        self.commit_with_index_entry(batch, kind::AGENT, id).await
+    pub(crate) async fn create_agent(&self, id: &Name, members: &Members) -> StoreResult<()> {
+        let batch = self.open_logs(id, members_record(None, members), None);
+        let entry = Append::new(INDEX).record(id_record(kind::AGENT, id));
+        commit_with_entry(self.store, &batch, &entry).await.map(drop)
     }
 
     /// Creates a conversation with an agent: an empty Thread, or a fork of another one.
@@ -225,78 +225,52 @@ impl AgentStore<'_> {
         id: &Name,
         members: &Members,
         fork: Option<ForkPoint>,
-    ) -> Result<(), StoreError> {
-        let thread = LogId(id.clone());
-        let opening = LogOpening { fork, ..LogOpening::thread() };
-        let definition = Append::new(definition_log(id))
-            .opening(LogOpening::run(thread.clone()))
-            .record(NewRecord::new(kind::CONVERSATION, conversation_members(agent, members)));
-        let line = NewRecord::new(kind::CONVERSATION, named(id).bytes().clone());
-        let batch = Batch::new(self.tenant.clone())
-            .append(Append::new(thread).opening(opening))
-            .append(definition)
-            .append(Append::new(definition_log(agent)).record(line));
+    ) -> StoreResult<()> {
+        let entry = Append::new(definition_log(agent)).record(id_record(kind::CONVERSATION, id));
+        let batch = self.open_logs(id, members_record(Some(agent), members), fork).append(entry);
         self.store.commit(batch).await.map(drop)
     }
 
+    /// A batch that creates a Thread and its definition log.
+    fn open_logs(&self, id: &Name, definition: NewRecord, fork: Option<ForkPoint>) -> Batch {
+        let thread = LogId(id.clone());
+        let opening = LogOpening { fork, ..LogOpening::thread() };
+        let definition = Append::new(definition_log(id)).record(definition);
+        Batch::new(self.tenant.clone())
+            .append(Append::new(thread.clone()).opening(opening))
+            .append(definition.opening(LogOpening::run(thread)))
+    }
+
     /// Replaces the members of an agent or conversation.
-    pub(crate) async fn change(
-        &self,
-        kept: &AgentRecord,
-        members: &Members,
-    ) -> Result<(), StoreError> {
-        let record = match &kept.agent {
-            None => NewRecord::new(kind::AGENT, members.json().bytes().clone()),
-            Some(agent) => NewRecord::new(kind::CONVERSATION, conversation_members(agent, members)),
-        };
-        let append = Append::new(definition_log(&kept.id)).record(record);
+    pub(crate) async fn change(&self, known: &AgentRecord, members: &Members) -> StoreResult<()> {
+        let record = members_record(known.agent.as_ref(), members);
+        let append = Append::new(definition_log(&known.id)).record(record);
         self.store.commit(Batch::new(self.tenant.clone()).append(append)).await.map(drop)
     }
 
     /// Marks an agent or conversation as deleted. Its history remains until it is forgotten.
-    pub(crate) async fn delete(&self, kept: &AgentRecord) -> Result<(), StoreError> {
-        let record = NewRecord::new(kind::DELETED, named(&kept.id).bytes().clone());
-        let append = Append::new(definition_log(&kept.id)).record(record);
+    pub(crate) async fn delete(&self, found: &AgentRecord) -> StoreResult<()> {
+        let append =
+            Append::new(definition_log(&found.id)).record(id_record(kind::DELETED, &found.id));
         let batch = Batch::new(self.tenant.clone()).append(append);
-        match &kept.agent {
-            None => self.commit_with_index_entry(batch, kind::DELETED, &kept.id).await,
+        match &found.agent {
+            None => {
+                let entry = Append::new(INDEX).record(id_record(kind::DELETED, &found.id));
+                commit_with_entry(self.store, &batch, &entry).await.map(drop)
+            }
             Some(_) => self.store.commit(batch).await.map(drop),
         }
     }
 
-    /// Commits the batch together with an index entry, and creates the index if it is missing.
-    async fn commit_with_index_entry(
-        &self,
-        batch: Batch,
-        kind: &str,
-        id: &Name,
-    ) -> Result<(), StoreError> {
-        let line = Append::new(INDEX).record(NewRecord::new(kind, named(id).bytes().clone()));
-        let whole = |line: Append| batch.clone().append(line);
-        let mut done = self.store.commit(whole(line.clone())).await;
-        if matches!(done, Err(StoreError::NotFound { .. })) {
-            done = self.store.commit(whole(line.clone().opening(LogOpening::thread()))).await;
-            if let Err(StoreError::Conflict { .. } | StoreError::Invalid(_)) = done {
-                // Another process created the index at the same time.
-                done = self.store.commit(whole(line)).await;
-            }
-        }
-        done.map(drop)
-    }
-
-    async fn records(&self, log: &LogId) -> Result<Vec<Record>, StoreError> {
+    async fn records(&self, log: &LogId) -> StoreResult<Vec<Record>> {
         let mut all: Vec<Record> = Vec::new();
-        if self.store.log(self.tenant, log).await?.is_none() {
-            return Ok(all);
-        }
-        loop {
-            let after = all.last().map_or(0, |record| record.seq);
-            let page = self.store.read(self.tenant, log, after, PAGE).await?;
-            if page.is_empty() {
-                return Ok(all);
+        if self.store.log(self.tenant, log).await?.is_some() {
+            let mut pages = RecordPages::new(self.store, self.tenant, log, 0);
+            while let Some(page) = pages.next().await? {
+                all.extend(page);
             }
-            all.extend(page);
         }
+        Ok(all)
     }
 }
 
@@ -309,13 +283,16 @@ fn tree_of(record: &Record) -> Option<Tree> {
     Tree::parse(record.content.bytes()?.clone()).ok()
 }
 
-fn named(id: &str) -> Json {
-    json::object(|o| {
-        o.string("id", id);
-    })
+/// A record that contains an id.
+fn id_record(kind: &str, id: &str) -> NewRecord {
+    NewRecord::new(kind, object! { "id": id }.bytes().clone())
 }
 
-fn conversation_members(agent: &str, members: &Members) -> bytes::Bytes {
+/// A record that contains the members of an agent, or of a conversation with that agent.
+fn members_record(agent: Option<&Name>, members: &Members) -> NewRecord {
+    let Some(agent) = agent else {
+        return NewRecord::new(kind::AGENT, members.json().bytes().clone());
+    };
     let all = json::object(|o| {
         o.string("agent_id", agent);
         for (name, value) in members.iter().filter(|(name, _)| !matches!(*name, "agent_id" | "id"))
@@ -323,5 +300,5 @@ fn conversation_members(agent: &str, members: &Members) -> bytes::Bytes {
             o.raw(name, value);
         }
     });
-    all.bytes().clone()
+    NewRecord::new(kind::CONVERSATION, all.bytes().clone())
 }

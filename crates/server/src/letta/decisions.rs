@@ -8,22 +8,22 @@ use throughline_json::{self as json, Json, Name};
 use throughline_spec::{ToolApprovalResolution, UserQuestionResolution};
 use tokio::time::timeout;
 
-use crate::api::{ApiError, ApiRequest};
+use crate::api::{ApiError, ApiRequest, ApiResult};
 use crate::letta::message::MESSAGE;
 use crate::letta::message_request::Decision;
 use crate::letta::projector::needs_decision;
+use crate::object::put_members;
 
 /// Sends the decisions to the waiting run. Returns its number of events before them.
 pub(crate) async fn send(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     head: &LogHead,
     decisions: &[Decision],
-) -> Result<u64, ApiError> {
-    let (api, tenant, run) = (asked.api, &asked.caller.tenant, &head.log);
-    let (_, progress) = api.runner.progress(tenant, run).await?;
-    let words = to_commands(&progress, run, decisions)?;
-    for word in words {
-        api.drives.runner_with_new_owner().send_command(tenant, run, word).await?;
+) -> ApiResult<u64> {
+    let (api, tenant, run) = (request.api, &request.caller.tenant, &head.log);
+    let (_, progress) = request.progress(run).await?;
+    for command in to_commands(&progress, run, decisions)? {
+        api.drives.runner_with_new_owner().send_command(tenant, run, command).await?;
     }
     let is_for_all = decisions.iter().any(|one| one.call().is_none());
     let is_meant = |call: &OpenCall| {
@@ -32,7 +32,7 @@ pub(crate) async fn send(
     };
     let calls: Vec<&Name> =
         progress.calls.iter().filter(|call| is_meant(call)).map(|call| &call.id).collect();
-    wait_until_processed(asked, run, &calls).await?;
+    wait_until_done(request, run, &calls).await?;
     Ok(head.events)
 }
 
@@ -41,15 +41,11 @@ const TRIES: u32 = 8;
 
 /// Waits until the run has processed the decisions. The lease holder may have released the run
 /// without reading its inbox, so the run is driven again.
-async fn wait_until_processed(
-    asked: &ApiRequest<'_>,
-    run: &LogId,
-    calls: &[&Name],
-) -> Result<(), ApiError> {
-    let (api, tenant) = (asked.api, &asked.caller.tenant);
+async fn wait_until_done(request: &ApiRequest<'_>, run: &LogId, calls: &[&Name]) -> ApiResult<()> {
+    let (api, tenant) = (request.api, &request.caller.tenant);
     for _ in 0..TRIES {
         let last = api.store().log(tenant, run).await?.map_or(0, |head| head.last);
-        let (_, progress) = api.runner.progress(tenant, run).await?;
+        let (_, progress) = request.progress(run).await?;
         let waits = |call: &OpenCall| call.stage.pending().is_some() && calls.contains(&&call.id);
         if !progress.calls.iter().any(waits) {
             return Ok(());
@@ -66,9 +62,9 @@ fn to_commands(
     progress: &Progress,
     run: &LogId,
     decisions: &[Decision],
-) -> Result<Vec<RunCommand>, ApiError> {
+) -> ApiResult<Vec<RunCommand>> {
     let mut seen = HashSet::new();
-    let mut words = Vec::new();
+    let mut commands = Vec::new();
     let mut returned = Vec::new();
     for decision in decisions {
         match decision {
@@ -76,23 +72,20 @@ fn to_commands(
                 let waiting = progress.calls.iter().filter(|call| is_approval(call));
                 let all: Vec<Name> = waiting.map(|call| call.id.clone()).collect();
                 if all.is_empty() {
-                    return Err(ApiError::new(
-                        409,
-                        format!("no call of run {run} waits for an approval"),
-                    ));
+                    let message = format!("no call of run {run} waits for an approval");
+                    return Err(ApiError::new(409, message));
                 }
-                words.extend(
-                    all.into_iter().map(|call| approval_command(call, *approve, reason.clone())),
-                );
+                let command = |call| approval_command(call, *approve, reason.clone());
+                commands.extend(all.into_iter().map(command));
             }
             Decision::Approval { call: Some(call), approve, reason } => {
                 let open = find_pending_call(progress, run, call, &mut seen)?;
                 if !is_approval(open) {
-                    let problem =
-                        format!("call {call} does not wait for approval: {}", describe_wait(open));
-                    return Err(ApiError::new(409, problem));
+                    let wait = describe_wait(open);
+                    let message = format!("call {call} does not wait for approval: {wait}");
+                    return Err(ApiError::new(409, message));
                 }
-                words.push(approval_command(call.clone(), *approve, reason.clone()));
+                commands.push(approval_command(call.clone(), *approve, reason.clone()));
             }
             Decision::Return { call, parts, is_error } => {
                 let outcome = if *is_error { Outcome::Error } else { Outcome::Ok };
@@ -102,21 +95,20 @@ fn to_commands(
                         returned.push(ToolCompletion { call: call.clone(), answer });
                     }
                     Stage::Question { id } => {
-                        words.push(RunCommand::Answer(parse_answer(id, &answer.to_text())?));
+                        commands.push(RunCommand::Answer(parse_answer(id, &answer.to_text())?));
                     }
                     _ => {
-                        let problem =
-                            format!("call {call} does not wait for a result from the client");
-                        return Err(ApiError::new(409, problem));
+                        let message = "does not wait for a result from the client";
+                        return Err(ApiError::new(409, format!("call {call} {message}")));
                     }
                 }
             }
         }
     }
     if !returned.is_empty() {
-        words.push(RunCommand::Return(returned));
+        commands.push(RunCommand::Return(returned));
     }
-    Ok(words)
+    Ok(commands)
 }
 
 /// The open call with this id. Fails if it is not pending or was already decided in this request.
@@ -125,19 +117,15 @@ fn find_pending_call<'p>(
     run: &LogId,
     call: &Name,
     seen: &mut HashSet<Name>,
-) -> Result<&'p OpenCall, ApiError> {
+) -> ApiResult<&'p OpenCall> {
     if !seen.insert(call.clone()) {
         return Err(ApiError::new(422, format!("call {call} is decided twice")));
     }
     let found = progress.calls.iter().find(|open| open.id == *call);
     let found = found.filter(|open| open.stage.pending().is_some());
     found.ok_or_else(|| {
-        let waiting: Vec<&str> = progress
-            .calls
-            .iter()
-            .filter(|open| open.stage.pending().is_some())
-            .map(|open| &*open.id)
-            .collect();
+        let waiting = progress.calls.iter().filter(|open| open.stage.pending().is_some());
+        let waiting: Vec<&str> = waiting.map(|open| &*open.id).collect();
         let waiting = if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") };
         let message = format!("no call {call} waits in run {run}; waiting calls: {waiting}");
         ApiError::new(409, message)
@@ -163,25 +151,20 @@ fn approval_command(call: Name, approve: bool, reason: Option<Name>) -> RunComma
 }
 
 /// Parses an answer that was sent as a tool result: the documented resolution of a question.
-fn parse_answer(id: &Name, text: &str) -> Result<UserQuestionResolution, ApiError> {
+fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());
     let Some(members) = members else {
-        return Err(ApiError::new(
-            422,
-            format!(
-                "question {id}: send an object with the member answers (see docs/agent-api.md)"
-            ),
-        ));
+        let message = format!(
+            "question {id}: send an object with the member answers (see docs/agent-api.md)"
+        );
+        return Err(ApiError::new(422, message));
     };
     let resolution = json::object(|o| {
         o.string("id", id);
-        for (name, value) in members.root().members().filter(|(name, _)| !name.is("id")) {
-            o.node(&name.text().unwrap_or_default(), value);
-        }
+        put_members(o, members.root().members().filter(|(name, _)| !name.is("id")));
     });
-    UserQuestionResolution::parse(&resolution)
-        .map_err(|error| ApiError::new(422, error.to_string()))
+    Ok(UserQuestionResolution::parse(&resolution)?)
 }
 
 /// The id of the message that requests the pending decision: that of the first undecided call.
@@ -190,7 +173,7 @@ pub(crate) fn request_id(state: &State) -> Name {
         let calls = state.progress.calls.iter();
         calls.filter(|call| call.stage.pending().is_some()).any(|call| call.id == *id)
     };
-    let items = state.window.items.iter().map(|kept| &kept.item);
+    let items = state.window.items.iter().map(|known| &known.item);
     let step = items.clone().find(|item| item.call().is_some_and(|call| waiting(&call.id.0)));
     let message = step.map(|item| item.place.message);
     // The request lists all calls of that answer that need a decision, and has the id of the first.

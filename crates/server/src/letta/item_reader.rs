@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::records::StoreResult;
 use jiff::Timestamp;
-use throughline_core::{Body, Item, LogId, Record, Store, StoreError, Tenant, kind, restore_items};
+use throughline_core::{Item, LogId, Record, Store, StoreError, Tenant, kind, restore_items};
 
 /// Number of records per store read.
 const PAGE: u32 = 128;
@@ -35,7 +36,7 @@ impl<'s> ItemReader<'s> {
     pub(crate) async fn next(
         &mut self,
         is_it: impl Fn(&Item) -> bool,
-    ) -> Result<Option<StoredItem>, StoreError> {
+    ) -> StoreResult<Option<StoredItem>> {
         let mut looked = 0;
         loop {
             let found = self.waiting.iter().skip(looked).position(|seen| is_it(&seen.item));
@@ -49,17 +50,17 @@ impl<'s> ItemReader<'s> {
         }
     }
 
-    async fn read_page(&mut self) -> Result<bool, StoreError> {
+    async fn read_page(&mut self) -> StoreResult<bool> {
         let records = self.store.read(&self.tenant, &self.thread, self.last, PAGE).await?;
         let Some(last) = records.last() else { return Ok(false) };
         self.last = last.seq;
-        self.waiting.extend(seen(&records)?);
+        self.waiting.extend(stored_items(&records)?);
         Ok(true)
     }
 }
 
 /// Decodes the Items of these records. Forgotten Items are left out.
-pub(crate) fn seen(records: &[Record]) -> Result<Vec<StoredItem>, StoreError> {
+pub(crate) fn stored_items(records: &[Record]) -> StoreResult<Vec<StoredItem>> {
     let records = || records.iter().filter(|record| &*record.kind == kind::ITEM);
     let items = restore_items(records().map(|record| record.content.bytes().cloned()));
     let items = items.map_err(|error| StoreError::Corrupt(error.to_string().into()))?;
@@ -68,9 +69,4 @@ pub(crate) fn seen(records: &[Record]) -> Result<Vec<StoredItem>, StoreError> {
         .zip(items)
         .map(|(record, item)| StoredItem { item, seq: record.seq, at: record.at })
         .collect())
-}
-
-/// Whether an Item is the result of this tool call.
-pub(crate) fn answers(item: &Item, call: &str) -> bool {
-    matches!(&item.body, Body::Result(result) if *result.call.0 == *call)
 }

@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json as json_value};
 use throughline_core::{Body, Item, Media, Outcome, Part, Role, ToolCall, ToolResult};
 use throughline_json::{self as json, Json, Name};
-use throughline_spec::LettaReasoning;
+use throughline_spec::{LettaReasoning, ToolApprovalEvent, ToolApprovalEventStatus};
 
-use crate::api::{AnyValue, schema_ref, to_json};
+use crate::api::{AnyValue, schema_ref};
 use crate::letta::item_reader::StoredItem;
+use crate::object::{object, put_members, to_json};
 
 /// Prefix of every message id.
 pub(crate) const MESSAGE: &str = "message-";
@@ -172,7 +173,7 @@ impl LettaMessage {
     }
 
     /// A message about a run as a whole.
-    fn of_run(content: MessageContent, run: &str, date: Timestamp) -> Self {
+    pub(crate) fn of_run(content: MessageContent, run: &str, date: Timestamp) -> Self {
         let mut letter = Self::new(content, run, date);
         letter.place.run_id = Some(Name::from(run));
         letter
@@ -186,11 +187,7 @@ impl LettaMessage {
         let head = head.root().members().filter(|_| !self.content.is_frame());
         // The type comes first in the content.
         let (kind, own) = (content.root().members().take(1), content.root().members().skip(1));
-        json::object(|o| {
-            for (name, value) in head.chain(kind).chain(place.root().members()).chain(own) {
-                o.node(&name.text().unwrap_or_default(), value);
-            }
-        })
+        json::object(|o| put_members(o, head.chain(kind).chain(place.root().members()).chain(own)))
     }
 }
 
@@ -310,31 +307,44 @@ pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> Le
     LettaMessage::new(content, id, at)
 }
 
-/// The tool calls of one answer, as plain calls or as an approval request.
-pub(crate) fn calls(calls: &[(&StoredItem, &ToolCall)], asks: bool) -> Option<LettaMessage> {
-    let (first, _) = calls.first()?;
-    let tool_calls: Vec<CalledTool> = calls
-        .iter()
-        .map(|(_, call)| CalledTool {
+/// The messages for the tool calls of one answer: the calls that run at once, then a request to
+/// decide the others.
+pub(crate) fn call_messages<'i>(
+    items: impl Iterator<Item = &'i StoredItem> + Clone,
+    needs_decision: impl Fn(&ToolCall) -> bool,
+) -> Vec<LettaMessage> {
+    let message = |asks: bool| {
+        let calls = items.clone().filter_map(|stored| Some((stored, stored.item.call()?)));
+        let calls = calls.filter(|(_, call)| needs_decision(call) == asks);
+        let (first, _) = calls.clone().next()?;
+        let called_tool = |(_, call): (&StoredItem, &ToolCall)| CalledTool {
             name: call.name.clone(),
             arguments: Name::from(call.args.as_str()),
             tool_call_id: call.id.0.clone(),
-        })
-        .collect();
-    let calls = ToolCalls { tool_call: tool_calls.first().cloned()?, tool_calls };
-    let content = if asks {
-        MessageContent::ApprovalRequestMessage(calls)
-    } else {
-        MessageContent::ToolCallMessage(calls)
+        };
+        let tool_calls: Vec<CalledTool> = calls.map(called_tool).collect();
+        let calls = ToolCalls { tool_call: tool_calls.first().cloned()?, tool_calls };
+        let content = if asks {
+            MessageContent::ApprovalRequestMessage(calls)
+        } else {
+            MessageContent::ToolCallMessage(calls)
+        };
+        let mut letter = LettaMessage::new(content, &first.item.id.0, first.at);
+        letter.place.step_id = step_of(&first.item);
+        Some(letter)
     };
-    let mut letter = LettaMessage::new(content, &first.item.id.0, first.at);
-    letter.place.step_id = step_of(&first.item);
-    Some(letter)
+    [message(false), message(true)].into_iter().flatten().collect()
 }
 
 fn returned(result: &ToolResult) -> MessageContent {
     let status = if result.outcome == Outcome::Ok { "success" } else { "error" };
-    let (tool_return, tool_call_id) = (Name::from(said(result)), result.call.0.clone());
+    let texts = result.parts.iter().map(|part| match part {
+        Part::Text(text) => text.to_string(),
+        Part::Value(value) | Part::Unknown(_, value) => value.as_str().to_owned(),
+        Part::Media(_) => "[media]".to_owned(),
+    });
+    let tool_return = Name::from(texts.collect::<Vec<_>>().join("\n"));
+    let tool_call_id = result.call.0.clone();
     MessageContent::ToolReturnMessage {
         tool_return: tool_return.clone(),
         status,
@@ -343,66 +353,32 @@ fn returned(result: &ToolResult) -> MessageContent {
     }
 }
 
-fn said(result: &ToolResult) -> String {
-    let texts = result.parts.iter().map(|part| match part {
-        Part::Text(text) => text.to_string(),
-        Part::Value(value) | Part::Unknown(_, value) => value.as_str().to_owned(),
-        Part::Media(_) => "[media]".to_owned(),
-    });
-    texts.collect::<Vec<_>>().join("\n")
-}
-
 /// The content of a message with one image.
 fn images(media: &Media) -> Json {
-    json::array(|list| {
-        list.object(|o| {
-            o.string("type", "image").object("source", |o| match media {
-                Media::Inline { mime, base64 } => {
-                    o.string("type", "base64").string("media_type", mime);
-                    o.string("data", &String::from_utf8_lossy(base64));
-                }
-                Media::Remote { uri, .. } => {
-                    o.string("type", "url").string("url", uri);
-                }
-            });
-        });
-    })
+    let source = match media {
+        Media::Inline { mime, base64 } => object! {
+            "type": "base64", "media_type": mime, "data": String::from_utf8_lossy(base64),
+        },
+        Media::Remote { uri, .. } => object! { "type": "url", "url": uri },
+    };
+    to_json(&[object! { "type": "image", "source": source }])
 }
 
-/// A decision about a tool call.
-pub(crate) struct ApprovalDecision<'a> {
-    pub(crate) approval: &'a str,
-    pub(crate) call: &'a str,
-    pub(crate) approve: bool,
-    pub(crate) reason: Option<&'a str>,
-}
-
-/// The message that records a decision.
-pub(crate) fn approval_response(decided: &ApprovalDecision<'_>, at: Timestamp) -> LettaMessage {
-    let (approve, reason) = (decided.approve, decided.reason.map(Name::from));
-    let tool_call_id = Name::from(decided.call);
+/// The message that records a decision about a tool call; `None` while the decision is pending.
+pub(crate) fn approval_response(event: &ToolApprovalEvent, at: Timestamp) -> Option<LettaMessage> {
+    let approve = match event.status {
+        ToolApprovalEventStatus::Pending => return None,
+        ToolApprovalEventStatus::Approved => true,
+        ToolApprovalEventStatus::Rejected => false,
+    };
+    let tool_call_id = event.tool_call_id.clone().unwrap_or_default();
+    let reason = event.comment.clone();
     let content = MessageContent::ApprovalResponseMessage {
         approvals: [ApprovalEntry { tool_call_id, approve, reason: reason.clone() }],
         approve,
         reason,
     };
-    LettaMessage::new(content, decided.approval, at)
-}
-
-/// The frame with the stop reason of a run.
-pub(crate) fn stopped(run: &str, at: Timestamp, reason: &'static str) -> LettaMessage {
-    LettaMessage::of_run(MessageContent::StopReason { stop_reason: reason }, run, at)
-}
-
-/// The frame with the error of a failed run.
-pub(crate) fn failed(run: &str, at: Timestamp, kind: &str, message: &str) -> LettaMessage {
-    let (error_type, message) = (Name::from(kind), Name::from(message));
-    LettaMessage::of_run(MessageContent::ErrorMessage { error_type, message }, run, at)
-}
-
-/// The frame with the usage of a run.
-pub(crate) fn used(run: &str, at: Timestamp, usage: UsageTotals) -> LettaMessage {
-    LettaMessage::of_run(MessageContent::UsageStatistics(usage), run, at)
+    Some(LettaMessage::new(content, &event.id, at))
 }
 
 /// A ping frame, which keeps an idle stream open.

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use throughline_agent::{RunSpec, Runner};
-use throughline_core::{LogId, Store, StoreError, Tenant, ToolCall, unpack_events};
+use jiff::Timestamp;
+use throughline_agent::{AgentConfig, RunSpec, Runner};
+use throughline_core::{Body, LogId, Role, Store, Tenant};
 use throughline_json::{Json, Name};
 use throughline_spec::{RunEvent, ToolApprovalEvent, ToolApprovalEventStatus};
 
-use crate::api::{ApiError, RunNote};
-use crate::letta::item_reader::{StoredItem, seen};
-use crate::letta::message::{self, ApprovalDecision, LettaMessage, MESSAGE};
+use crate::api::{ApiError, ApiResult, RunNote};
+use crate::letta::item_reader::{StoredItem, stored_items};
+use crate::letta::message::{self, LettaMessage, MESSAGE};
 use crate::letta::projector::{named, needs_decision};
+use crate::records::{RecordPages, StoreResult, run_events};
 use crate::url::Query;
 
 /// Number of records per store read.
@@ -30,7 +32,7 @@ pub(crate) struct Paging {
 
 impl Paging {
     /// Parses the query. The default order is newest first.
-    pub(crate) fn parse(query: &Query, limit: usize) -> Result<Self, ApiError> {
+    pub(crate) fn parse(query: &Query, limit: usize) -> ApiResult<Self> {
         let wanted = query.get("limit").map(|text| {
             let number = text.parse::<usize>().ok().filter(|number| *number > 0);
             number.ok_or_else(|| ApiError::new(422, "limit: must be a number above 0"))
@@ -51,7 +53,7 @@ impl Paging {
     }
 
     /// Parses the query for a list with a fixed order, which is read from its start by default.
-    pub(crate) fn parse_fixed_order(query: &Query, limit: usize) -> Result<Self, ApiError> {
+    pub(crate) fn parse_fixed_order(query: &Query, limit: usize) -> ApiResult<Self> {
         let is_ascending = query.get("order").is_none_or(|order| &**order == "asc");
         Ok(Self { is_ascending, ..Self::parse(query, limit)? })
     }
@@ -79,30 +81,24 @@ impl Paging {
         mut all: Vec<T>,
         is_it: impl Fn(&T, &str) -> bool,
         fits: impl Fn(&T) -> bool,
-    ) -> Result<Vec<T>, ApiError> {
+    ) -> ApiResult<Vec<T>> {
         if !self.is_ascending {
             all.reverse();
         }
         let unknown = |name: &str, id: &str| {
-            ApiError::new(
-                404,
-                format!("{name}: {id} is not in this list: use the id of a listed object"),
-            )
+            let message =
+                format!("{name}: {id} is not in this list: use the id of a listed object");
+            ApiError::new(404, message)
         };
-        let end = match &self.before {
-            Some(id) => {
-                let place = all.iter().position(|one| is_it(one, id));
-                place.ok_or_else(|| unknown("before", id))?
-            }
-            None => all.len(),
-        };
-        let start = match &self.after {
-            Some(id) => {
-                let place = all.iter().rposition(|one| is_it(one, id));
-                place.ok_or_else(|| unknown("after", id))? + 1
-            }
-            None => 0,
-        };
+        let end = self.before.as_ref().map(|id| {
+            let place = all.iter().position(|one| is_it(one, id));
+            place.ok_or_else(|| unknown("before", id))
+        });
+        let start = self.after.as_ref().map(|id| {
+            let place = all.iter().rposition(|one| is_it(one, id));
+            place.map(|place| place + 1).ok_or_else(|| unknown("after", id))
+        });
+        let (end, start) = (end.transpose()?.unwrap_or(all.len()), start.transpose()?.unwrap_or(0));
         all.truncate(end);
         all.drain(..start.min(end));
         all.retain(fits);
@@ -124,13 +120,15 @@ pub(crate) struct MessageList<'s> {
     runs: HashMap<Name, DecisionIndex>,
 }
 
+/// Approval decisions by call, with their times.
+type Decisions = HashMap<Name, (ToolApprovalEvent, Timestamp)>;
+
 /// Run data that the Items do not contain.
 #[derive(Default)]
 struct DecisionIndex {
     casting: Option<RunSpec>,
     note: RunNote,
-    /// Approval decisions by call.
-    decided: HashMap<Name, (ToolApprovalEvent, jiff::Timestamp)>,
+    decided: Decisions,
 }
 
 impl<'s> MessageList<'s> {
@@ -139,7 +137,7 @@ impl<'s> MessageList<'s> {
     }
 
     /// Returns a page. The Thread is read backwards from its end, as far as the page requires.
-    pub(crate) async fn page(&mut self, paging: &Paging) -> Result<Vec<Json>, ApiError> {
+    pub(crate) async fn page(&mut self, paging: &Paging) -> ApiResult<Vec<Json>> {
         let head = self.runner.store.log(self.tenant, self.thread).await?;
         let Some(head) = head else { return Ok(Vec::new()) };
         let mut items: Vec<StoredItem> = Vec::new();
@@ -162,32 +160,27 @@ impl<'s> MessageList<'s> {
         self.cut_page(paging, &items).await
     }
 
-    async fn cut_page(
-        &mut self,
-        paging: &Paging,
-        items: &[StoredItem],
-    ) -> Result<Vec<Json>, ApiError> {
+    async fn cut_page(&mut self, paging: &Paging, items: &[StoredItem]) -> ApiResult<Vec<Json>> {
         let letters = self.convert_items(items).await?;
         let is_wanted = |letter: &LettaMessage| letter.content.is_one_of(&paging.types);
         let page = paging.cut_page(letters, |letter, id| *letter.head.id == *id, is_wanted)?;
         Ok(page.iter().map(|letter| letter.json(None)).collect())
     }
 
-    async fn read_range(&self, start: u64, end: u64) -> Result<Vec<StoredItem>, StoreError> {
+    async fn read_range(&self, start: u64, end: u64) -> StoreResult<Vec<StoredItem>> {
+        let (store, after) = (&*self.runner.store, start.saturating_sub(1));
+        let mut pages = RecordPages::new(store, self.tenant, self.thread, after);
         let mut records = Vec::new();
-        let mut after = start.saturating_sub(1);
-        while after < end {
-            let left = u32::try_from(end - after).unwrap_or(u32::MAX);
-            let page = self.runner.store.read(self.tenant, self.thread, after, left).await?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            records.extend(page);
+        while pages.after < end
+            && let Some(page) = pages.next().await?
+        {
+            records.extend(page.into_iter().filter(|record| record.seq <= end));
         }
-        seen(&records)
+        stored_items(&records)
     }
 
     /// The Item of a message, if the Thread contains it.
-    pub(crate) async fn find(&mut self, message: &str) -> Result<Option<StoredItem>, StoreError> {
+    pub(crate) async fn find(&mut self, message: &str) -> StoreResult<Option<StoredItem>> {
         let Some(head) = self.runner.store.log(self.tenant, self.thread).await? else {
             return Ok(None);
         };
@@ -201,7 +194,7 @@ impl<'s> MessageList<'s> {
     }
 
     /// Converts Items to messages, in order.
-    async fn convert_items(&mut self, items: &[StoredItem]) -> Result<Vec<LettaMessage>, ApiError> {
+    async fn convert_items(&mut self, items: &[StoredItem]) -> ApiResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         let mut calls: Vec<&StoredItem> = Vec::new();
         for seen in items {
@@ -217,11 +210,13 @@ impl<'s> MessageList<'s> {
                 continue;
             }
             let lore = self.runs.get(&run);
-            if let throughline_core::Body::Result(result) = &seen.item.body {
-                letters.extend(lore.and_then(|lore| lore.decision(&result.call.0)));
+            if let Body::Result(result) = &seen.item.body {
+                let decided = lore.and_then(|lore| lore.decided.get(&result.call.0));
+                letters
+                    .extend(decided.and_then(|(event, at)| message::approval_response(event, *at)));
             }
             let letter = message::from_item(seen);
-            let is_users = seen.item.role == throughline_core::Role::User;
+            let is_users = seen.item.role == Role::User;
             letters.extend(letter.map(|letter| match lore.filter(|_| is_users) {
                 Some(lore) => named(letter, &seen.item, &lore.note),
                 None => letter,
@@ -233,23 +228,14 @@ impl<'s> MessageList<'s> {
 
     /// The messages for the tool calls of one answer.
     fn tool_call_messages(&self, items: &[&StoredItem]) -> Vec<LettaMessage> {
-        let calls: Vec<(&StoredItem, &ToolCall)> =
-            items.iter().filter_map(|seen| Some((*seen, seen.item.call()?))).collect();
-        let asks = |call: &ToolCall, seen: &StoredItem| {
-            let run = message::run_of(&seen.item.id.0).unwrap_or_default();
-            let casting = self.runs.get(&run).and_then(|lore| lore.casting.as_ref());
-            casting.is_some_and(|casting| needs_decision(casting, call))
-        };
-        let of = |wanted: bool| {
-            let these: Vec<_> =
-                calls.iter().filter(|(seen, call)| asks(call, seen) == wanted).copied().collect();
-            message::calls(&these, wanted)
-        };
-        [of(false), of(true)].into_iter().flatten().collect()
+        let run = items.first().and_then(|first| message::run_of(&first.item.id.0));
+        let casting = run.and_then(|run| self.runs.get(&run)?.casting.as_ref());
+        let asks = |call: &_| casting.is_some_and(|casting| needs_decision(casting, call));
+        message::call_messages(items.iter().copied(), asks)
     }
 
     /// Loads the data of a run once.
-    async fn load_run(&mut self, run: &Name) -> Result<(), ApiError> {
+    async fn load_run(&mut self, run: &Name) -> ApiResult<()> {
         if self.runs.contains_key(run) {
             return Ok(());
         }
@@ -259,7 +245,7 @@ impl<'s> MessageList<'s> {
         if self.runner.store.log(self.tenant, &log).await?.is_some()
             && let Ok((casting, _)) = self.runner.progress(self.tenant, &log).await
         {
-            lore.note = RunNote::of(&casting);
+            lore.note = RunNote::parse(&casting);
             if may_need_approval(&casting) {
                 lore.decided = read_decisions(&*self.runner.store, self.tenant, &log).await?;
             }
@@ -270,42 +256,20 @@ impl<'s> MessageList<'s> {
     }
 }
 
-impl DecisionIndex {
-    fn decision(&self, call: &str) -> Option<LettaMessage> {
-        let (event, at) = self.decided.get(call)?;
-        let decided = ApprovalDecision {
-            approval: &event.id,
-            call,
-            approve: event.status == ToolApprovalEventStatus::Approved,
-            reason: event.comment.as_deref(),
-        };
-        Some(message::approval_response(&decided, *at))
-    }
-}
-
 fn may_need_approval(casting: &RunSpec) -> bool {
-    let has_patterns =
-        |agent: &throughline_agent::AgentConfig| !agent.human_in_the_loop.approve.is_empty();
+    let has_patterns = |agent: &AgentConfig| !agent.human_in_the_loop.approve.is_empty();
     casting.agents.values().any(has_patterns)
         || casting.tools.iter().any(|spec| spec.needs_approval)
 }
 
 /// The approval decisions of a run, by call.
-async fn read_decisions(
-    store: &dyn Store,
-    tenant: &Tenant,
-    run: &LogId,
-) -> Result<HashMap<Name, (ToolApprovalEvent, jiff::Timestamp)>, StoreError> {
-    let mut found = HashMap::new();
-    let mut after = 0;
-    loop {
-        let records = store.read(tenant, run, after, 256).await?;
-        let Some(last) = records.last() else { return Ok(found) };
-        after = last.seq;
+async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> StoreResult<Decisions> {
+    let mut found = Decisions::new();
+    let mut pages = RecordPages::new(store, tenant, run, 0);
+    while let Some(records) = pages.next().await? {
         for record in &records {
-            for (_, event) in unpack_events(record).unwrap_or_default() {
-                let event = Json::parse(event).ok().and_then(|event| RunEvent::parse(&event).ok());
-                let Some(RunEvent::ToolApproval(event)) = event else { continue };
+            for (_, event) in run_events(record) {
+                let RunEvent::ToolApproval(event) = event else { continue };
                 let is_decided = event.status != ToolApprovalEventStatus::Pending;
                 if let Some(call) = event.tool_call_id.clone().filter(|_| is_decided) {
                     found.insert(call, (event, record.at));
@@ -313,6 +277,7 @@ async fn read_decisions(
             }
         }
     }
+    Ok(found)
 }
 
 /// Whether a message id refers to this Item.

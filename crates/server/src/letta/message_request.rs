@@ -4,15 +4,16 @@ use std::collections::HashSet;
 
 use throughline_agent::ToolSpec;
 use throughline_core::{Body, Media, Part};
-use throughline_json::{self as json, Json, Name, Node};
+use throughline_json::{Json, Name, Node};
 
-use crate::api::ApiError;
+use crate::api::{ApiError, ApiResult};
 use crate::letta::agent_config::Overrides;
+use crate::object::object;
 
 /// A request to send messages to an agent, with the options for the response.
 pub(crate) struct MessageRequest {
     /// The content parts of one user message.
-    pub(crate) said: Vec<Body>,
+    pub(crate) parts: Vec<Body>,
     /// Decisions about pending calls.
     pub(crate) decisions: Vec<Decision>,
     /// The client's ids of the parts and decisions, which identify retries.
@@ -57,9 +58,9 @@ impl Decision {
 }
 
 impl MessageRequest {
-    pub(crate) fn parse(root: Node<'_>) -> Result<Self, ApiError> {
+    pub(crate) fn parse(root: Node<'_>) -> ApiResult<Self> {
         let mut request = Self {
-            said: Vec::new(),
+            parts: Vec::new(),
             decisions: Vec::new(),
             otids: Vec::new(),
             decided: HashSet::new(),
@@ -83,33 +84,32 @@ impl MessageRequest {
                 }
             }
         }
-        if request.said.is_empty() && request.decisions.is_empty() {
+        if request.parts.is_empty() && request.decisions.is_empty() {
             return Err(invalid("messages: is empty: send a message or a decision"));
         }
-        if !request.said.is_empty() && !request.decisions.is_empty() {
+        if !request.parts.is_empty() && !request.decisions.is_empty() {
             return Err(invalid("messages: send either user messages or decisions, not both"));
         }
         request.check_otids()?;
         Ok(request)
     }
 
-    fn parse_message(&mut self, message: Node<'_>, at: &str) -> Result<(), ApiError> {
+    fn parse_message(&mut self, message: Node<'_>, at: &str) -> ApiResult<()> {
         let otid = message.name_of("otid");
         match message.text_of("type").as_deref() {
             None | Some("message") => {
                 if message.text_of("role").as_deref() != Some("user") {
                     return Err(invalid(format!("{at}.role: must be user")));
                 }
-                let content = message.present("content");
                 let content =
-                    content.ok_or_else(|| invalid(format!("{at}.content: is missing")))?;
+                    required(message.present("content"), || format!("{at}.content: is missing"))?;
                 self.parse_content(content, otid, &format!("{at}.content"))
             }
             Some("approval") => self.parse_approval(message, otid, at),
             Some("tool_return") => {
                 let list = message.present("tool_returns");
-                let list = list.ok_or_else(|| invalid(format!("{at}.tool_returns: is missing")))?;
-                for entry in list.elements() {
+                for entry in required(list, || format!("{at}.tool_returns: is missing"))?.elements()
+                {
                     self.decide(tool_return(entry, at)?, otid.clone());
                 }
                 Ok(())
@@ -120,52 +120,37 @@ impl MessageRequest {
         }
     }
 
-    fn parse_content(
-        &mut self,
-        content: Node<'_>,
-        otid: Option<Name>,
-        at: &str,
-    ) -> Result<(), ApiError> {
+    fn parse_content(&mut self, content: Node<'_>, otid: Option<Name>, at: &str) -> ApiResult<()> {
         if let Some(text) = content.name() {
-            self.said.push(Body::Text(text));
+            self.parts.push(Body::Text(text));
             self.otids.push(otid);
             return Ok(());
         }
         for (place, part) in content.elements().enumerate() {
-            let body = body(part).ok_or_else(|| {
-                invalid(format!(
-                    "{at}.{place}: must be a text or an image with its data or its url"
-                ))
-            })?;
-            self.said.push(body);
+            let problem = "must be a text or an image with its data or its url";
+            let body = body(part).ok_or_else(|| invalid(format!("{at}.{place}: {problem}")))?;
+            self.parts.push(body);
             self.otids.push(otid.clone().filter(|_| place == 0));
         }
         Ok(())
     }
 
-    fn parse_approval(
-        &mut self,
-        message: Node<'_>,
-        otid: Option<Name>,
-        at: &str,
-    ) -> Result<(), ApiError> {
+    fn parse_approval(&mut self, message: Node<'_>, otid: Option<Name>, at: &str) -> ApiResult<()> {
         if let Some(list) = message.present("approvals") {
-            let mut count = 0;
+            if list.elements().next().is_none() {
+                return Err(invalid(format!("{at}.approvals: is empty")));
+            }
             for entry in list.elements() {
-                count += 1;
                 let decision = match entry.text_of("type").as_deref() {
                     Some("tool") => tool_return(entry, at)?,
                     _ => approval(entry, at)?,
                 };
                 self.decide(decision, otid.clone());
             }
-            if count == 0 {
-                return Err(invalid(format!("{at}.approvals: is empty")));
-            }
             return Ok(());
         }
         let approve = message.get("approve").and_then(Node::bool);
-        let approve = approve.ok_or_else(|| invalid(format!("{at}.approvals: is missing")))?;
+        let approve = required(approve, || format!("{at}.approvals: is missing"))?;
         let reason = message.name_of("reason");
         self.decide(Decision::Approval { call: None, approve, reason }, otid);
         Ok(())
@@ -181,35 +166,35 @@ impl MessageRequest {
         }
     }
 
-    fn check_otids(&self) -> Result<(), ApiError> {
+    fn check_otids(&self) -> ApiResult<()> {
         let mut seen = HashSet::new();
-        for otid in self.otids.iter().flatten() {
-            if !seen.insert(otid) {
-                return Err(invalid(format!(
-                    "messages: the otid {otid} is repeated: give each message of a request a different otid"
-                )));
-            }
-        }
-        Ok(())
+        let repeated = self.otids.iter().flatten().find(|otid| !seen.insert(*otid));
+        repeated.map_or(Ok(()), |otid| {
+            Err(invalid(format!(
+                "messages: the otid {otid} is repeated: give each message of a request a different otid"
+            )))
+        })
     }
 
-    /// The idempotency keys of this request on a Thread.
+    /// The idempotency keys of this request on a Thread. Decisions have keys of their own.
     pub(crate) fn idempotency_keys(&self, thread: &str) -> Vec<Name> {
+        let decided = if self.decisions.is_empty() { "" } else { "decided/" };
         let otids = self.otids.iter().flatten();
-        otids.map(|otid| Name::from(format!("letta/{thread}/{otid}"))).collect()
+        otids.map(|otid| Name::from(format!("letta/{thread}/{decided}{otid}"))).collect()
     }
 
     /// A digest of the content. A retry under the same otids has the same digest.
     pub(crate) fn digest(&self) -> Name {
         let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
-        let mut put = |field: &[u8]| {
-            hasher.update(&(field.len() as u64).to_le_bytes());
-            hasher.update(field);
+        let mut put = |fields: &[&[u8]]| {
+            for field in fields {
+                hasher.update(&(field.len() as u64).to_le_bytes()).update(field);
+            }
         };
-        for body in &self.said {
+        for body in &self.parts {
             // User messages contain only text and media.
             if let Body::Text(text) = body {
-                put_all(&mut put, &[b"text", text.as_bytes()]);
+                put(&[b"text", text.as_bytes()]);
             } else if let Body::Media(media) = body {
                 put_media(&mut put, media);
             }
@@ -220,17 +205,17 @@ impl MessageRequest {
                     let text = |name: &Option<Name>| name.clone().unwrap_or_default();
                     let (call, reason) = (text(call), text(reason));
                     let word: &[u8] = if *approve { b"approve" } else { b"deny" };
-                    put_all(&mut put, &[word, call.as_bytes(), reason.as_bytes()]);
+                    put(&[word, call.as_bytes(), reason.as_bytes()]);
                 }
                 Decision::Return { call, parts, is_error } => {
                     let word: &[u8] = if *is_error { b"error" } else { b"return" };
-                    put_all(&mut put, &[word, call.as_bytes()]);
+                    put(&[word, call.as_bytes()]);
                     for part in parts {
                         match part {
-                            Part::Text(text) => put_all(&mut put, &[b"text", text.as_bytes()]),
+                            Part::Text(text) => put(&[b"text", text.as_bytes()]),
                             Part::Media(media) => put_media(&mut put, media),
                             Part::Value(value) | Part::Unknown(_, value) => {
-                                put_all(&mut put, &[b"value", value.bytes()]);
+                                put(&[b"value", value.bytes()]);
                             }
                         }
                     }
@@ -240,27 +225,13 @@ impl MessageRequest {
         Name::from(hasher.finalize().to_hex().as_str())
     }
 
-    /// The idempotency keys of these decisions on a Thread.
-    pub(crate) fn decision_keys(&self, thread: &str) -> Vec<Name> {
-        let otids = self.otids.iter().flatten();
-        otids.map(|otid| Name::from(format!("letta/{thread}/decided/{otid}"))).collect()
-    }
-
     /// The note stored with the run: response options, otids and content digest.
     pub(crate) fn note(&self, agent: &str, key: Option<&Name>) -> Json {
-        json::object(|o| {
-            o.object("letta", |o| {
-                o.string("agent", agent).bool("tokens", self.wishes.tokens);
-                o.bool("background", self.wishes.background);
-                o.maybe_string("key", key.map(|key| &**key));
-                o.string("digest", &self.digest());
-                o.array("otids", |list| {
-                    for otid in &self.otids {
-                        list.raw(&otid.as_deref().map_or_else(Json::null, json::string));
-                    }
-                });
-            });
-        })
+        let note = object! {
+            "agent": agent, "tokens": self.wishes.tokens, "background": self.wishes.background,
+            "key"? key, "digest": self.digest(), "otids": self.otids,
+        };
+        object! { "letta": note }
     }
 }
 
@@ -278,26 +249,20 @@ impl ResponseOptions {
     }
 }
 
-fn put_all(put: &mut impl FnMut(&[u8]), fields: &[&[u8]]) {
-    for field in fields {
-        put(field);
-    }
-}
-
-fn put_media(put: &mut impl FnMut(&[u8]), media: &Media) {
+fn put_media(put: &mut impl FnMut(&[&[u8]]), media: &Media) {
     match media {
-        Media::Inline { mime, base64 } => put_all(put, &[b"inline", mime.as_bytes(), base64]),
-        Media::Remote { uri, .. } => put_all(put, &[b"remote", uri.as_bytes()]),
+        Media::Inline { mime, base64 } => put(&[b"inline", mime.as_bytes(), base64]),
+        Media::Remote { uri, .. } => put(&[b"remote", uri.as_bytes()]),
     }
 }
 
-fn client_tools(root: Node<'_>) -> Result<Vec<ToolSpec>, ApiError> {
+fn client_tools(root: Node<'_>) -> ApiResult<Vec<ToolSpec>> {
     let list = root.present("client_tools").into_iter().flat_map(Node::elements);
     list.enumerate()
         .map(|(place, tool)| {
-            let name = tool.name_of("name");
-            let name =
-                name.ok_or_else(|| invalid(format!("client_tools.{place}.name: is missing")))?;
+            let name = required(tool.name_of("name"), || {
+                format!("client_tools.{place}.name: is missing")
+            })?;
             let mut spec = ToolSpec::new(name).client();
             spec.description = tool.name_of("description");
             spec.schema = tool.present("parameters").map(Node::json);
@@ -327,23 +292,23 @@ fn body(part: Node<'_>) -> Option<Body> {
     }
 }
 
-fn approval(entry: Node<'_>, at: &str) -> Result<Decision, ApiError> {
-    let call = entry.name_of("tool_call_id");
-    let call = call.ok_or_else(|| invalid(format!("{at}.approvals: a tool_call_id is missing")))?;
+fn approval(entry: Node<'_>, at: &str) -> ApiResult<Decision> {
+    let call = required(entry.name_of("tool_call_id"), || {
+        format!("{at}.approvals: a tool_call_id is missing")
+    })?;
     let approve = entry.get("approve").and_then(Node::bool);
-    let approve = approve.ok_or_else(|| invalid(format!("{at}.approvals: approve is missing")))?;
+    let approve = required(approve, || format!("{at}.approvals: approve is missing"))?;
     Ok(Decision::Approval { call: Some(call), approve, reason: entry.name_of("reason") })
 }
 
-fn tool_return(entry: Node<'_>, at: &str) -> Result<Decision, ApiError> {
-    let call = entry.name_of("tool_call_id");
-    let call = call.ok_or_else(|| invalid(format!("{at}: a tool_call_id is missing")))?;
-    let said = entry.present("tool_return");
-    let said =
-        said.ok_or_else(|| invalid(format!("{at}: the tool_return of {call} is missing")))?;
-    let parts = match said.name() {
+fn tool_return(entry: Node<'_>, at: &str) -> ApiResult<Decision> {
+    let call =
+        required(entry.name_of("tool_call_id"), || format!("{at}: a tool_call_id is missing"))?;
+    let value = entry.present("tool_return");
+    let value = required(value, || format!("{at}: the tool_return of {call} is missing"))?;
+    let parts = match value.name() {
         Some(text) => vec![Part::Text(text)],
-        None => returned(said).ok_or_else(|| {
+        None => returned(value).ok_or_else(|| {
             let problem = "must be a text, or a list of texts and images";
             invalid(format!("{at}: the tool_return of {call} {problem}"))
         })?,
@@ -353,13 +318,18 @@ fn tool_return(entry: Node<'_>, at: &str) -> Result<Decision, ApiError> {
 }
 
 /// The parts of a tool result, if a model can read all of them.
-fn returned(said: Node<'_>) -> Option<Vec<Part>> {
+fn returned(value: Node<'_>) -> Option<Vec<Part>> {
     let part = |part: Node<'_>| match body(part)? {
         Body::Text(text) => Some(Part::Text(text)),
         Body::Media(media) => Some(Part::Media(media)),
         _ => None,
     };
-    said.is_array().then(|| said.elements().map(part).collect())?
+    value.is_array().then(|| value.elements().map(part).collect())?
+}
+
+/// A member that a request must have.
+fn required<T>(member: Option<T>, message: impl FnOnce() -> String) -> ApiResult<T> {
+    member.ok_or_else(|| invalid(message()))
 }
 
 fn invalid(message: impl AsRef<str>) -> ApiError {

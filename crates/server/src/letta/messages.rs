@@ -6,12 +6,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec};
-use throughline_core::{Append, Batch, LogHead, LogId, StoreError};
+use throughline_agent::{AgentConfig, RunCommand, RunError, RunRequest, RunSpec, Runner};
+use throughline_core::{Append, Batch, LogId, StoreError};
 use throughline_json::{self as json, Name, Node};
 
 use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
-use crate::letta::agent_config;
+use crate::letta::agent_config::{self, Overrides};
 use crate::letta::agent_store::{AgentRecord, AgentStore};
 use crate::letta::decisions;
 use crate::letta::message_list::{MessageList, Paging};
@@ -19,6 +19,7 @@ use crate::letta::message_request::MessageRequest;
 use crate::letta::projector::RunContext;
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
 use crate::letta::{resource_json, runs};
+use crate::object::object;
 use crate::response::GatewayResponse;
 
 /// Time to wait for the driving process to confirm a cancellation.
@@ -48,26 +49,21 @@ impl ApiRequest<'_> {
         AgentStore { store: self.api.store(), tenant: &self.caller.tenant }
     }
 
-    pub(crate) async fn agent(&self, id: &str) -> Result<AgentRecord, ApiError> {
+    pub(crate) async fn agent(&self, id: &str) -> ApiResult<AgentRecord> {
         let found = self.agent_store().agent(id).await?;
         found.ok_or_else(|| ApiError::not_found("agent", id))
     }
 
     /// Resolves a path id to an agent's main Thread or to a conversation. `default` is the main
     /// Thread of the agent named by `agent_id`.
-    pub(crate) async fn resolve_conversation(
-        &self,
-        id: &str,
-    ) -> Result<ResolvedConversation, ApiError> {
+    pub(crate) async fn resolve_conversation(&self, id: &str) -> ApiResult<ResolvedConversation> {
         let named = self.body.root().name_of("agent_id");
         let named = named.or_else(|| self.query.get("agent_id").cloned());
         let id = match (id, named) {
             ("default", Some(agent)) => agent,
             ("default", None) => {
-                return Err(ApiError::new(
-                    422,
-                    "agent_id: is missing: name the agent of the default conversation",
-                ));
+                let message = "agent_id: is missing: name the agent of the default conversation";
+                return Err(ApiError::new(422, message));
             }
             (id, _) => Name::from(id),
         };
@@ -83,12 +79,8 @@ impl ApiRequest<'_> {
     }
 
     /// Whether the agent and the conversation of a run still exist. Deleting either hides its runs.
-    pub(crate) async fn has_agent_and_thread(
-        &self,
-        casting: &RunSpec,
-        thread: &LogId,
-    ) -> Result<bool, ApiError> {
-        let note = RunNote::of(casting);
+    pub(crate) async fn is_visible(&self, casting: &RunSpec, thread: &LogId) -> ApiResult<bool> {
+        let note = RunNote::parse(casting);
         if note.adopted || !RunNote::is_present(casting) {
             return Ok(true);
         }
@@ -97,7 +89,7 @@ impl ApiRequest<'_> {
         Ok(is_own || self.agent_store().conversation(&thread.0).await?.is_some())
     }
 
-    pub(crate) async fn conversation(&self, id: &str) -> Result<ResolvedConversation, ApiError> {
+    pub(crate) async fn conversation(&self, id: &str) -> ApiResult<ResolvedConversation> {
         let missing = || ApiError::not_found("conversation", id);
         let conversation = self.agent_store().conversation(id).await?.ok_or_else(missing)?;
         let agent = conversation.agent.clone().unwrap_or_default();
@@ -108,116 +100,122 @@ impl ApiRequest<'_> {
 }
 
 /// Starts a run with a message, or sends decisions to a waiting run.
-pub(crate) async fn send_messages(asked: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
-    let request = MessageRequest::parse(asked.body.root())?;
-    let place = asked.resolve_conversation(&asked.id(0)).await?;
-    let tenant = &asked.caller.tenant;
+pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
+    let input = MessageRequest::parse(request.body.root())?;
+    let place = request.resolve_conversation(&request.id(0)).await?;
+    let tenant = &request.caller.tenant;
     // The guard reserves a slot in the tenant's share for a new run; a resumed run queues for its
     // slot.
-    let (run, event, starting) = if request.decisions.is_empty() {
-        let starting = asked.api.drives.reserve_run(tenant)?;
-        (start_run(asked, &place, &request).await?, 0, Some(starting))
+    let (run, event, starting) = if input.decisions.is_empty() {
+        let starting = request.api.drives.reserve_run(tenant)?;
+        (start_run(request, &place, &input).await?, 0, Some(starting))
     } else {
-        let (run, event) = send_decisions(asked, &place, &request).await?;
+        let (run, event) = send_decisions(request, &place, &input).await?;
         (run, event, None)
     };
-    let head = asked.api.store().log(tenant, &run).await?;
     // A run with other pending decisions stays waiting.
-    if head.is_some_and(|head| head.status.as_deref() != Some("waiting")) {
-        asked.api.drives.drive(tenant, &run);
+    if request.log(&run).await?.is_some_and(|head| head.status.as_deref() != Some("waiting")) {
+        request.api.drives.drive(tenant, &run);
     }
     drop(starting);
     if how == ResponseMode::Later {
-        return runs::run_response(asked, &run).await;
+        return runs::run_response(request, &run).await;
     }
-    let known = load_run(asked, &run).await?;
-    let wishes = request.wishes;
+    let known = load_run(request, &run).await?;
+    let wishes = input.wishes;
     let from = StreamPosition { seq_id: 0, event };
-    let telling = RunStreamOptions { known, from, pings: wishes.pings, types: wishes.types };
+    let options = RunStreamOptions { known, from, pings: wishes.pings, types: wishes.types };
     let streams = match how {
         ResponseMode::Stream => true,
         ResponseMode::Conversation => wishes.streaming.unwrap_or(true),
         ResponseMode::Whole | ResponseMode::Later => wishes.streaming.unwrap_or(false),
     };
     if streams {
-        return Ok(asked.api.stream(telling));
+        return Ok(request.api.stream(options));
     }
-    Ok(json_response(&asked.api.whole(telling).await?))
+    Ok(json_response(&request.api.whole(options).await?))
 }
 
 /// Sends the decisions to the waiting run. Returns the run and its number of events before them.
 /// Decisions already recorded under the same otids are not sent again.
 async fn send_decisions(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     place: &ResolvedConversation,
-    request: &MessageRequest,
-) -> Result<(LogId, u64), ApiError> {
-    let (runner, tenant) = (&asked.api.runner, &asked.caller.tenant);
-    let names = request.decision_keys(&place.thread.0);
+    input: &MessageRequest,
+) -> ApiResult<(LogId, u64)> {
+    let (runner, tenant) = (&request.api.runner, &request.caller.tenant);
+    let names = input.idempotency_keys(&place.thread.0);
     if let Some((run, note)) = runner.find_annotation(tenant, &names).await? {
         let tree = note.tree();
-        check_same_content(tree.root().name_of("digest").as_ref(), request, &run)?;
+        check_same_content(tree.root().name_of("digest").as_ref(), input, &run)?;
         let event = tree.root().get("event").and_then(Node::u64);
         return Ok((run, event.unwrap_or(0)));
     }
-    let head = run_to_decide(asked, place).await?;
-    let event = decisions::send(asked, &head, &request.decisions).await?;
+    let newest = request.newest_run(&place.thread).await?;
+    let head = newest.ok_or_else(|| {
+        ApiError::new(409, format!("no run in {} waits for a decision", place.thread))
+    })?;
+    let event = decisions::send(request, &head, &input.decisions).await?;
     if !names.is_empty() {
-        let note = json::object(|o| {
-            o.number("event", event).string("digest", &request.digest());
-        });
+        let note = object! { "event": event, "digest": input.digest() };
         runner.annotate(tenant, &head.log, &names, &note).await?;
     }
     Ok((head.log, event))
 }
 
+/// Builds the runner and the configuration for a run of an agent.
+pub(crate) async fn configure_run(
+    request: &ApiRequest<'_>,
+    place: &ResolvedConversation,
+    overrides: &Overrides,
+) -> ApiResult<(Runner, AgentConfig)> {
+    let conversation = place.conversation.as_ref();
+    let mut config = agent_config::to_agent_config(&place.agent, conversation, overrides)?;
+    request.api.caps.apply_to(&mut config);
+    check_models_allowed(request, &config).await?;
+    let runner = agent_config::runner_with_tools(&request.api.runner, &place.agent.members)?;
+    Ok((runner, config))
+}
+
 /// Starts a run, or returns the run that the same request started before.
 async fn start_run(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     place: &ResolvedConversation,
-    request: &MessageRequest,
-) -> Result<LogId, ApiError> {
-    let most = asked.api.caps.max_steps;
-    if let Some(steps) = request.overrides.steps.filter(|steps| *steps > most) {
+    input: &MessageRequest,
+) -> ApiResult<LogId> {
+    let most = request.api.caps.max_steps;
+    if let Some(steps) = input.overrides.steps.filter(|steps| *steps > most) {
         let message =
             format!("max_steps: {steps} is more than this server allows: send at most {most}");
         return Err(ApiError::new(422, message));
     }
-    let mut config = agent_config::to_agent_config(
-        &place.agent,
-        place.conversation.as_ref(),
-        &request.overrides,
-    )?;
-    asked.api.caps.apply_to(&mut config);
-    check_models_allowed(asked, &config).await?;
-    let runner = agent_config::runner_with_tools(&asked.api.runner, &place.agent.members)?;
-    let key = asked.caller.admission.key_id();
-    let mut casting = RunSpec::single_agent(config, request.client_tools.clone());
-    casting.note = Some(request.note(&place.agent.id, key));
+    let (runner, config) = configure_run(request, place, &input.overrides).await?;
+    let key = request.caller.admission.key_id();
+    let mut casting = RunSpec::single_agent(config, input.client_tools.clone());
+    casting.note = Some(input.note(&place.agent.id, key));
     let start = RunRequest {
-        tenant: asked.caller.tenant.clone(),
+        tenant: request.caller.tenant.clone(),
         thread: Some(place.thread.clone()),
         casting,
-        said: request.said.clone(),
-        once: request.idempotency_keys(&place.thread.0),
+        said: input.parts.clone(),
+        once: input.idempotency_keys(&place.thread.0),
     };
     match runner.start(start).await {
         Ok(begun) => {
             if begun.repeated {
-                let (casting, _) =
-                    asked.api.runner.progress(&asked.caller.tenant, &begun.run).await?;
-                check_same_content(RunNote::of(&casting).digest.as_ref(), request, &begun.run)?;
+                let (casting, _) = request.progress(&begun.run).await?;
+                check_same_content(RunNote::parse(&casting).digest.as_ref(), input, &begun.run)?;
             }
             Ok(begun.run)
         }
         Err(RunError::Busy { run, status }) => {
-            Err(busy_error(asked, place, &LogId(run), &status).await?)
+            Err(busy_error(request, place, &LogId(run), &status).await?)
         }
         // A concurrent request started a run on the same Thread.
         Err(RunError::Store(StoreError::Conflict { .. })) => {
-            let newest = asked.newest_run(&place.thread).await?;
+            let newest = request.newest_run(&place.thread).await?;
             let run = newest.map_or_else(|| LogId::from(""), |head| head.log);
-            Err(busy_error(asked, place, &run, "running").await?)
+            Err(busy_error(request, place, &run, "running").await?)
         }
         Err(error) => Err(error.into()),
     }
@@ -225,15 +223,11 @@ async fn start_run(
 
 /// Checks that a retry under the same otids has the same content. Runs of older versions have no
 /// digest.
-fn check_same_content(
-    before: Option<&Name>,
-    request: &MessageRequest,
-    run: &LogId,
-) -> Result<(), ApiError> {
-    if before.is_none_or(|before| *before == request.digest()) {
+fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId) -> ApiResult<()> {
+    if before.is_none_or(|before| *before == input.digest()) {
         return Ok(());
     }
-    let otids: Vec<&str> = request.otids.iter().flatten().map(|otid| &**otid).collect();
+    let otids: Vec<&str> = input.otids.iter().flatten().map(|otid| &**otid).collect();
     let message = format!(
         "otid {} was used before with other content, for run {run}: send new content under a new otid",
         otids.join(", ")
@@ -243,15 +237,13 @@ fn check_same_content(
 
 /// The error for a conversation whose run blocks the request.
 async fn busy_error(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     place: &ResolvedConversation,
     run: &LogId,
     status: &str,
-) -> Result<ApiError, ApiError> {
-    let (tenant, runner) = (&asked.caller.tenant, &asked.api.runner);
+) -> ApiResult<ApiError> {
     if status == "waiting" {
-        let state = runner.state(tenant, run).await?;
-        let pending = decisions::request_id(&state);
+        let pending = decisions::request_id(&request.state(run).await?);
         let message = format!(
             "run {run} waits for a decision on {pending}: approve or deny it, return its tool result, or cancel the run"
         );
@@ -263,70 +255,54 @@ async fn busy_error(
 
 /// Checks that the caller's key may use every model that the agent can call.
 pub(crate) async fn check_models_allowed(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     config: &AgentConfig,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     for model in config.models() {
-        check_model_allowed(asked, model).await?;
+        check_model_allowed(request, model).await?;
     }
     Ok(())
 }
 
 /// Checks that the caller's key may use this model and has budget left.
-pub(crate) async fn check_model_allowed(
-    asked: &ApiRequest<'_>,
-    model: &str,
-) -> Result<(), ApiError> {
-    let admission = &asked.caller.admission;
+pub(crate) async fn check_model_allowed(request: &ApiRequest<'_>, model: &str) -> ApiResult<()> {
+    let admission = &request.caller.admission;
     if !admission.allows(model) {
         return Err(ApiError::new(403, format!("this key may not use the model {model}")));
     }
     if !admission.has_budget() {
         return Ok(());
     }
-    let reached =
-        asked.gateway.directory.reach(model).map_err(|error| ApiError::new(422, error))?;
-    Ok(asked.gateway.operations.meter.check_allowance(admission, &reached).await?)
-}
-
-/// The newest run of the Thread, for which the decisions are meant.
-async fn run_to_decide(
-    asked: &ApiRequest<'_>,
-    place: &ResolvedConversation,
-) -> Result<LogHead, ApiError> {
-    let newest = asked.newest_run(&place.thread).await?;
-    newest.ok_or_else(|| {
-        let message = format!("no run in {} waits for a decision", place.thread);
-        ApiError::new(409, message)
-    })
+    let reached = request.gateway.directory.reach(model);
+    let reached = reached.map_err(|error| ApiError::new(422, error))?;
+    Ok(request.gateway.operations.meter.check_allowance(admission, &reached).await?)
 }
 
 /// Loads a run's identity and configuration, or returns 404.
-pub(crate) async fn load_run(asked: &ApiRequest<'_>, run: &LogId) -> Result<RunContext, ApiError> {
-    let tenant = asked.caller.tenant.clone();
+pub(crate) async fn load_run(request: &ApiRequest<'_>, run: &LogId) -> ApiResult<RunContext> {
+    let tenant = request.caller.tenant.clone();
     let missing = || ApiError::not_found("run", &run.0);
-    let head = asked.api.store().log(&tenant, run).await?.filter(runs::is_run);
-    let head = head.ok_or_else(missing)?;
-    let (casting, progress) = asked.api.runner.progress(&tenant, run).await?;
+    let head = request.head_of_run(run).await?;
+    let (casting, progress) = request.progress(run).await?;
     let thread = head.of.ok_or_else(missing)?;
-    if !asked.has_agent_and_thread(&casting, &thread).await? {
+    if !request.is_visible(&casting, &thread).await? {
         return Err(missing());
     }
     Ok(RunContext {
         tenant,
         run: run.clone(),
         thread,
-        note: RunNote::of(&casting),
+        note: RunNote::parse(&casting),
         casting,
         from: progress.from,
     })
 }
 
 /// Lists the messages of an agent or a conversation, page by page.
-pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
-    let place = asked.resolve_conversation(&asked.id(0)).await?;
-    let paging = Paging::parse(&asked.query, 100)?;
-    let mut listing = MessageList::new(&asked.api.runner, &asked.caller.tenant, &place.thread);
+pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
+    let place = request.resolve_conversation(&request.id(0)).await?;
+    let paging = Paging::parse(&request.query, 100)?;
+    let mut listing = MessageList::new(&request.api.runner, &request.caller.tenant, &place.thread);
     let page = listing.page(&paging).await?;
     Ok(GatewayResponse::json(200, &json::array_of(&page)))
 }
@@ -337,50 +313,47 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
 pub(crate) struct CancelledRuns(#[schemars(with = "BTreeMap<String, String>")] Map<String, Value>);
 
 /// Cancels runs of an agent or a conversation: the listed ones, or the active ones.
-pub(crate) async fn cancel(asked: &ApiRequest<'_>) -> ApiResult {
-    let place = asked.resolve_conversation(&asked.id(0)).await?;
-    let named = asked.body.root().present("run_ids");
+pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
+    let place = request.resolve_conversation(&request.id(0)).await?;
+    let named = request.body.root().present("run_ids");
     let named: Vec<Name> =
         named.into_iter().flat_map(Node::elements).filter_map(Node::name).collect();
-    let mut threads = vec![place.thread.clone()];
-    if place.conversation.is_none() {
-        threads.extend(place.agent.conversations.iter().cloned().map(LogId));
-    }
+    let threads = match place.conversation {
+        Some(_) => vec![place.thread],
+        None => place.agent.threads().collect(),
+    };
     let mut ended = CancelledRuns::default();
     if named.is_empty() {
         for thread in &threads {
-            let newest = asked.newest_run(thread).await?.filter(runs::is_open);
+            let newest = request.newest_run(thread).await?.filter(runs::is_open);
             if let Some(head) = newest {
-                ended.0.insert(head.log.to_string(), cancel_run(asked, &head.log).await);
+                ended.0.insert(head.log.to_string(), cancel_run(request, &head.log).await);
             }
         }
     } else {
         for run in named {
-            let known = load_run(asked, &LogId(run.clone())).await?;
+            let known = load_run(request, &LogId(run.clone())).await?;
             if !threads.contains(&known.thread) {
                 return Err(ApiError::not_found("run", &run));
             }
-            ended.0.insert(run.to_string(), cancel_run(asked, &known.run).await);
+            ended.0.insert(run.to_string(), cancel_run(request, &known.run).await);
         }
     }
     Ok(json_response(&ended))
 }
 
 /// Cancels the active run of a Thread.
-pub(crate) async fn cancel_active_run(
-    asked: &ApiRequest<'_>,
-    thread: &LogId,
-) -> Result<(), ApiError> {
-    if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
-        cancel_run(asked, &head.log).await;
+pub(crate) async fn cancel_active_run(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<()> {
+    if let Some(head) = request.newest_run(thread).await?.filter(runs::is_open) {
+        cancel_run(request, &head.log).await;
     }
     Ok(())
 }
 
 /// Cancels a run and returns the outcome.
-async fn cancel_run(asked: &ApiRequest<'_>, run: &LogId) -> Value {
-    let tenant = &asked.caller.tenant;
-    let hand = asked.api.drives.runner_with_new_owner();
+async fn cancel_run(request: &ApiRequest<'_>, run: &LogId) -> Value {
+    let tenant = &request.caller.tenant;
+    let hand = request.api.drives.runner_with_new_owner();
     // If the lease holder is gone, the next holder of the run processes the cancellation.
     match hand.send_command_within(tenant, run, RunCommand::Cancel(None), CANCEL_WAIT).await {
         Ok(()) => "cancelled".into(),
@@ -389,33 +362,26 @@ async fn cancel_run(asked: &ApiRequest<'_>, run: &LogId) -> Value {
 }
 
 /// Rewinds an agent's Thread to before its first message.
-pub(crate) async fn reset(asked: &ApiRequest<'_>) -> ApiResult {
-    let agent = asked.agent(&asked.id(0)).await?;
-    rewind(asked, &agent.thread(), 0).await?;
-    resource_json::agent(asked, &agent).await
+pub(crate) async fn reset(request: &ApiRequest<'_>) -> ApiResult {
+    let agent = request.agent(&request.id(0)).await?;
+    rewind(request, &agent.thread(), 0).await?;
+    resource_json::agent(request, &agent).await
 }
 
 /// Rewinds a Thread to an earlier record. Fails if a run is active.
-pub(crate) async fn rewind(
-    asked: &ApiRequest<'_>,
-    thread: &LogId,
-    to: u64,
-) -> Result<u64, ApiError> {
-    if let Some(head) = asked.newest_run(thread).await?.filter(runs::is_open) {
+pub(crate) async fn rewind(request: &ApiRequest<'_>, thread: &LogId, to: u64) -> ApiResult<u64> {
+    if let Some(head) = request.newest_run(thread).await?.filter(runs::is_open) {
         let message = format!("run {} is active in this conversation: cancel it first", head.log);
         return Err(ApiError::busy(&thread.0, &head.log.0, &message));
     }
-    let tenant = &asked.caller.tenant;
-    let head = asked.api.store().log(tenant, thread).await?;
-    let head = head.ok_or_else(|| ApiError::not_found("thread", &thread.0))?;
-    if to > head.last {
-        return Err(ApiError::new(
-            422,
-            format!("{thread} ends at record {}: rewind to that record or earlier", head.last),
-        ));
+    let last = request.thread_head(&thread.0).await?.last;
+    if to > last {
+        let message = format!("{thread} ends at record {last}: rewind to that record or earlier");
+        return Err(ApiError::new(422, message));
     }
-    let mut append = Append::new(thread.clone()).expect_last(head.last);
+    let mut append = Append::new(thread.clone()).expect_last(last);
     append.rewind_to = Some(to);
-    let receipt = asked.api.store().commit(Batch::new(tenant.clone()).append(append)).await?;
-    Ok(receipt.written.first().map_or(head.last, |written| written.last))
+    let batch = Batch::new(request.caller.tenant.clone()).append(append);
+    let receipt = request.api.store().commit(batch).await?;
+    Ok(receipt.written.first().map_or(last, |written| written.last))
 }

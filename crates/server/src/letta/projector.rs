@@ -17,16 +17,17 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use throughline_agent::{ASK_USER_QUESTION, RunSpec};
-use throughline_core::{Body, Item, LogId, Store, StoreError, Tenant, ToolCall, matches_pattern};
+use throughline_core::{Body, Item, LogId, Store, Tenant, ToolCall, matches_pattern};
 use throughline_json::Name;
 use throughline_spec::{
-    ReflectionUsage, RunEvent, RunStatusEvent, ThoughtPhase, ToolApprovalEvent,
-    ToolApprovalEventStatus, ToolCallEvent, ToolCallPhase, TurnEvent, TurnPhase,
+    ReflectionUsage, RunEvent, RunStatusEvent, ThoughtPhase, ToolCallEvent, ToolCallPhase,
+    TurnEvent, TurnPhase,
 };
 
 use crate::api::RunNote;
-use crate::letta::item_reader::{ItemReader, StoredItem, answers};
-use crate::letta::message::{self, ApprovalDecision, LettaMessage, UsageTotals};
+use crate::letta::item_reader::ItemReader;
+use crate::letta::message::{self, LettaMessage, MessageContent, UsageTotals};
+use crate::records::StoreResult;
 
 /// A run's identity and configuration, loaded before its events.
 #[derive(Clone, Debug)]
@@ -56,8 +57,10 @@ pub(crate) struct Projector<'s> {
     loose: Vec<Name>,
     /// The number of the next message.
     next: u32,
-    usage: TotalUsage,
-    steps: Vec<Step>,
+    usage: ReflectionUsage,
+    /// How many steps have begun.
+    step_count: u64,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// A step of a run: one model call and its answer.
@@ -70,76 +73,54 @@ pub(crate) struct Step {
     pub(crate) reason: Option<Name>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct TotalUsage {
-    total: ReflectionUsage,
-    steps: u64,
-}
-
-/// A state in which a run needs input or is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunStop {
-    /// Letta's stop reason.
-    pub(crate) reason: &'static str,
-}
-
 /// The output for one event.
 #[derive(Debug, Default)]
 pub(crate) struct EventOutput {
     pub(crate) letters: Vec<LettaMessage>,
-    /// Set if the run produces no more messages until it receives input.
-    pub(crate) rest: Option<RunStop>,
+    /// Letta's stop reason, if the run produces no more messages until it receives input.
+    pub(crate) stop: Option<&'static str>,
 }
 
 impl<'s> Projector<'s> {
-    pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool) -> Self {
+    /// Converts deltas if `tokens` is set, and user messages if `users` is set.
+    pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool, users: bool) -> Self {
         let (tenant, thread) = (known.tenant.clone(), known.thread.clone());
         let reader = ItemReader::new(store, tenant, thread, known.from);
         Self {
             known,
             reader,
             tokens,
-            users: false,
+            users,
             streamed: HashSet::new(),
             discarded: 0,
             loose: Vec::new(),
             next: 0,
-            usage: TotalUsage::default(),
+            usage: ReflectionUsage::default(),
+            step_count: 0,
             steps: Vec::new(),
         }
     }
 
-    /// Includes user messages.
-    pub(crate) fn with_user_messages(mut self) -> Self {
-        self.users = true;
-        self
-    }
-
-    /// The steps read so far.
-    pub(crate) fn steps(&self) -> &[Step] {
-        &self.steps
-    }
-
     /// The usage of the run, as far as it was read.
     pub(crate) fn used(&self) -> UsageTotals {
-        let TotalUsage { total, steps } = &self.usage;
+        let usage = &self.usage;
         UsageTotals {
-            completion_tokens: total.output_tokens.unwrap_or(0),
-            prompt_tokens: total.input_tokens.unwrap_or(0),
-            total_tokens: total.total_tokens.unwrap_or(0),
-            step_count: *steps,
+            completion_tokens: usage.output_tokens.unwrap_or(0),
+            prompt_tokens: usage.input_tokens.unwrap_or(0),
+            total_tokens: usage.total_tokens.unwrap_or(0),
+            step_count: self.step_count,
             run_ids: [self.known.run.0.clone()],
-            cached_input_tokens: total.cached_input_tokens,
-            reasoning_tokens: total.reasoning_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
         }
     }
 
     /// Converts one event.
-    pub(crate) async fn tell(
+    pub(crate) async fn convert(
         &mut self,
         event: &RunEvent,
         at: Timestamp,
-    ) -> Result<EventOutput, StoreError> {
+    ) -> StoreResult<EventOutput> {
         let letters = match event {
             RunEvent::Thought(event) if event.phase == ThoughtPhase::Delta => {
                 self.delta(true, event.id.as_ref(), event.text.as_deref(), at)
@@ -157,7 +138,9 @@ impl<'s> Projector<'s> {
             },
             RunEvent::FinalAnswer(_) => self.replacement_texts().await?,
             RunEvent::ToolCall(event) => self.tool_result(event).await?,
-            RunEvent::ToolApproval(event) => approval(event, at),
+            RunEvent::ToolApproval(event) => {
+                message::approval_response(event, at).into_iter().collect()
+            }
             RunEvent::Summarization(_) => {
                 let found =
                     self.reader.next(|item| matches!(item.body, Body::Summary { .. })).await?;
@@ -170,14 +153,14 @@ impl<'s> Projector<'s> {
                     step.usage = usage.clone();
                 }
                 if let Some(total) = &event.total {
-                    self.usage.total = total.clone();
+                    self.usage = total.clone();
                 }
                 Vec::new()
             }
             RunEvent::Run(event) => return Ok(self.status_change(event, at)),
             _ => Vec::new(),
         };
-        Ok(EventOutput { letters, rest: None })
+        Ok(EventOutput { letters, stop: None })
     }
 
     fn delta(
@@ -206,12 +189,12 @@ impl<'s> Projector<'s> {
         }
     }
 
-    async fn turn(&mut self, event: &TurnEvent) -> Result<Vec<LettaMessage>, StoreError> {
+    async fn turn(&mut self, event: &TurnEvent) -> StoreResult<Vec<LettaMessage>> {
         match event.phase {
             TurnPhase::Start => {
                 let is_turn = event.purpose.as_deref().is_none_or(|purpose| purpose == "final");
                 if is_turn && self.steps.last().is_none_or(|step| step.status != "pending") {
-                    self.usage.steps += 1;
+                    self.step_count += 1;
                     let id = message::step_id(&self.known.run.0, self.next);
                     let model = event.model.clone();
                     self.steps.push(Step { id, model, status: "pending", ..Step::default() });
@@ -240,7 +223,7 @@ impl<'s> Projector<'s> {
     }
 
     /// The messages for a model's answer, in the order of its Items.
-    async fn model_answer(&mut self, event: &TurnEvent) -> Result<Vec<LettaMessage>, StoreError> {
+    async fn model_answer(&mut self, event: &TurnEvent) -> StoreResult<Vec<LettaMessage>> {
         let mut items = Vec::new();
         for id in event.items.iter().flatten() {
             items.extend(self.reader.next(|item| item.id.0 == *id).await?);
@@ -268,28 +251,16 @@ impl<'s> Projector<'s> {
                 letter
             }));
         }
-        let calls: Vec<(&StoredItem, &ToolCall)> =
-            items.iter().filter_map(|seen| Some((seen, seen.item.call()?))).collect();
-        for asks in [false, true] {
-            let these: Vec<_> = calls
-                .iter()
-                .filter(|(_, call)| self.needs_decision(call) == asks)
-                .copied()
-                .collect();
-            letters.extend(message::calls(&these, asks));
-        }
+        let needs_decision = |call: &ToolCall| needs_decision(&self.known.casting, call);
+        letters.extend(message::call_messages(items.iter(), needs_decision));
         for letter in &mut letters {
             letter.place.step_id.clone_from(&step);
         }
         Ok(letters)
     }
 
-    fn needs_decision(&self, call: &ToolCall) -> bool {
-        needs_decision(&self.known.casting, call)
-    }
-
     /// The message of a user. Streams leave it out, because their caller sent it.
-    async fn user_message(&mut self, id: &Name) -> Result<Vec<LettaMessage>, StoreError> {
+    async fn user_message(&mut self, id: &Name) -> StoreResult<Vec<LettaMessage>> {
         let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
             return Ok(Vec::new());
         };
@@ -299,7 +270,7 @@ impl<'s> Projector<'s> {
     }
 
     /// The message for a text outside any turn, which replaces a missing answer.
-    async fn replacement_texts(&mut self) -> Result<Vec<LettaMessage>, StoreError> {
+    async fn replacement_texts(&mut self) -> StoreResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         for id in std::mem::take(&mut self.loose) {
             let found = self.reader.next(|item| item.id.0 == id).await?;
@@ -308,13 +279,12 @@ impl<'s> Projector<'s> {
         Ok(letters)
     }
 
-    async fn tool_result(
-        &mut self,
-        event: &ToolCallEvent,
-    ) -> Result<Vec<LettaMessage>, StoreError> {
+    async fn tool_result(&mut self, event: &ToolCallEvent) -> StoreResult<Vec<LettaMessage>> {
         let is_over = !matches!(event.phase, ToolCallPhase::Start | ToolCallPhase::Progress);
         let Some(call) = event.id.as_ref().filter(|_| is_over) else { return Ok(Vec::new()) };
-        let found = self.reader.next(|item| answers(item, call)).await?;
+        let answers =
+            |item: &Item| matches!(&item.body, Body::Result(result) if result.call.0 == *call);
+        let found = self.reader.next(answers).await?;
         let mut letters: Vec<LettaMessage> = found.iter().filter_map(message::from_item).collect();
         for letter in &mut letters {
             letter.place.step_id = self.steps.last().map(|step| step.id.clone());
@@ -324,21 +294,23 @@ impl<'s> Projector<'s> {
 
     /// Handles a status change of the run.
     fn status_change(&mut self, event: &RunStatusEvent, at: Timestamp) -> EventOutput {
-        let run = self.known.run.0.clone();
         let reason = event.reason.as_deref().unwrap_or_default();
-        let Some(rest) = stop_for_status(&event.status, reason) else {
+        let Some(stop_reason) = stop_for_status(&event.status, reason) else {
             return EventOutput::default();
         };
         if let Some(step) = self.steps.last_mut().filter(|step| step.status == "pending") {
-            step.status = if rest.reason == "cancelled" { "cancelled" } else { "failed" };
+            step.status = if stop_reason == "cancelled" { "cancelled" } else { "failed" };
         }
-        let mut letters = Vec::new();
-        if &*event.status == "failed" {
-            letters.push(message::failed(&run, at, rest.reason, reason));
-        }
-        letters.push(message::stopped(&run, at, rest.reason));
-        letters.push(message::used(&run, at, self.used()));
-        EventOutput { letters, rest: Some(rest) }
+        let (error_type, message) = (Name::from(stop_reason), Name::from(reason));
+        let error = MessageContent::ErrorMessage { error_type, message };
+        let frames = [
+            Some(error).filter(|_| &*event.status == "failed"),
+            Some(MessageContent::StopReason { stop_reason }),
+            Some(MessageContent::UsageStatistics(self.used())),
+        ];
+        let frame = |content| LettaMessage::of_run(content, &self.known.run.0, at);
+        let letters = frames.into_iter().flatten().map(frame).collect();
+        EventOutput { letters, stop: Some(stop_reason) }
     }
 }
 
@@ -350,8 +322,8 @@ pub(crate) fn named(mut letter: LettaMessage, item: &Item, note: &RunNote) -> Le
 }
 
 /// Maps a run status to Letta's stop reason; `None` while the run is active.
-pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<RunStop> {
-    let reason = match status {
+pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<&'static str> {
+    Some(match status {
         "waiting" => "requires_approval",
         "completed" if reason.starts_with("limit reached: maxToolCalls") => "max_steps",
         "completed" if reason.contains("limit of its tokens") => "max_tokens_exceeded",
@@ -361,8 +333,7 @@ pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<RunStop> {
         "failed" if reason.starts_with("limit reached") => "error",
         "failed" => "llm_api_error",
         _ => return None,
-    };
-    Some(RunStop { reason })
+    })
 }
 
 /// Whether a person or the client must decide on a call, or run it, before the run continues.
@@ -372,18 +343,4 @@ pub(crate) fn needs_decision(casting: &RunSpec, call: &ToolCall) -> bool {
     let spec = casting.tools.iter().find(|spec| spec.name == call.name);
     let is_asked = spec.is_some_and(|spec| spec.client || spec.needs_approval);
     &*call.name == ASK_USER_QUESTION || (spec.is_some() && is_listed) || is_asked
-}
-
-fn approval(event: &ToolApprovalEvent, at: Timestamp) -> Vec<LettaMessage> {
-    let call = event.tool_call_id.as_deref().unwrap_or_default();
-    let approve = match event.status {
-        ToolApprovalEventStatus::Pending => return Vec::new(),
-        ToolApprovalEventStatus::Approved => true,
-        ToolApprovalEventStatus::Rejected => false,
-    };
-    let reason = event.comment.as_deref();
-    vec![message::approval_response(
-        &ApprovalDecision { approval: &event.id, call, approve, reason },
-        at,
-    )]
 }

@@ -17,11 +17,11 @@ fn large_requests_are_parsed_in_linear_time() {
     const SIZES: (usize, usize) = (1_000, 32_000);
     let members = |count| {
         let body = Tree::parse(format!("{{{}}}", list(count, r#""k#":#"#))).unwrap();
-        assert_eq!(Members::of(body.root()).iter().count(), count);
+        assert_eq!(Members::new(body.root()).iter().count(), count);
         let mut changed = Members::default();
         changed.merge(body.root().members());
         changed.merge(body.root().members());
-        assert_eq!(changed, Members::of(body.root()));
+        assert_eq!(changed, Members::new(body.root()));
     };
     let returns = |count| {
         let element = r#"{"type":"tool_return","otid":"o#","tool_returns":[{"tool_call_id":"c#","tool_return":"x"},{"tool_call_id":"d#","tool_return":"x"}]}"#;
@@ -34,7 +34,7 @@ fn large_requests_are_parsed_in_linear_time() {
         let parts = list(count, r#"{"type":"text","text":"part #"}"#);
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{parts}]}}]}}"#);
         let body = Tree::parse(body).unwrap();
-        assert_eq!(MessageRequest::parse(body.root()).ok().unwrap().said.len(), count);
+        assert_eq!(MessageRequest::parse(body.root()).ok().unwrap().parts.len(), count);
     };
     assert_linear_growth("members of an agent", SIZES, members).unwrap();
     assert_linear_growth("tool returns with otids", SIZES, returns).unwrap();

@@ -5,10 +5,11 @@ use serde::Serialize;
 use throughline_agent::ToolSpec;
 use throughline_json::{self as json, Json, Name, Node};
 
-use crate::api::{AnyObject, ApiError, ApiRequest, ApiResult, json_response, to_json};
+use crate::api::{AnyObject, ApiRequest, ApiResult, json_response};
 use crate::letta::agent_config;
 use crate::letta::agent_store::{AgentRecord, Members};
 use crate::letta::message::format_date;
+use crate::object::{object, put_members, to_json};
 use crate::response::GatewayResponse;
 
 /// The context window to report if the real one is unknown.
@@ -140,8 +141,8 @@ pub(crate) fn health() -> GatewayResponse {
 }
 
 /// Lists the models that agents can use and the caller's key allows.
-pub(crate) fn models(asked: &ApiRequest<'_>) -> GatewayResponse {
-    let names = asked.gateway.directory.models();
+pub(crate) fn models(request: &ApiRequest<'_>) -> GatewayResponse {
+    let names = request.gateway.directory.models();
     let entry = |name| ModelEntry {
         handle: name,
         name,
@@ -154,7 +155,7 @@ pub(crate) fn models(asked: &ApiRequest<'_>) -> GatewayResponse {
         context_window: WINDOW,
         max_context_window: WINDOW,
     };
-    let names = names.iter().filter(|name| asked.caller.admission.allows(name));
+    let names = names.iter().filter(|name| request.caller.admission.allows(name));
     json_response(&names.map(|name| entry(&**name)).collect::<Vec<_>>())
 }
 
@@ -172,30 +173,27 @@ fn provider(model: &str) -> &'static str {
     found.map_or("openai", |(_, maker)| maker)
 }
 
-pub(crate) async fn agent(asked: &ApiRequest<'_>, kept: &AgentRecord) -> ApiResult {
-    Ok(GatewayResponse::json(200, &agent_json(asked, kept).await?))
+pub(crate) async fn agent(request: &ApiRequest<'_>, record: &AgentRecord) -> ApiResult {
+    Ok(GatewayResponse::json(200, &agent_json(request, record).await?))
 }
 
 /// An agent in Letta's format. Unknown members are returned as they were sent.
-pub(crate) async fn agent_json(
-    asked: &ApiRequest<'_>,
-    kept: &AgentRecord,
-) -> Result<Json, ApiError> {
-    let members = &kept.members;
+pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -> ApiResult<Json> {
+    let members = &record.members;
     let overrides = agent_config::Overrides::default();
-    let config = agent_config::to_agent_config(kept, None, &overrides)?;
-    let newest = asked.newest_run(&kept.thread()).await?;
+    let config = agent_config::to_agent_config(record, None, &overrides)?;
+    let newest = request.newest_run(&record.thread()).await?;
     let last_stop_reason = match &newest {
-        Some(head) => crate::letta::runs::stop_reason(asked, head).await?,
+        Some(head) => crate::letta::runs::stop_reason(request, head).await?,
         None => None,
     };
     let stopped = newest.filter(|_| last_stop_reason.is_some());
-    let tools = agent_config::tool_specs(&asked.api.runner, members);
+    let tools = agent_config::tool_specs(&request.api.runner, members);
     let list = |name: &str| members.get(name).cloned().unwrap_or_else(|| json::array(|_| {}));
     let agent_type = members.text("agent_type").unwrap_or_else(|| "letta_v1_agent".into());
     let state = AgentState {
-        id: kept.id.clone(),
-        name: agent_config::name(kept),
+        id: record.id.clone(),
+        name: agent_config::name(record),
         agent_type: agent_type.clone(),
         system: members.text("system").unwrap_or_default(),
         llm_config: llm_config_json(&config.model, members),
@@ -214,8 +212,8 @@ pub(crate) async fn agent_json(
         message_ids: [],
         identity_ids: [],
         metadata: members.get("metadata").cloned().unwrap_or_else(|| json::object(|_| {})),
-        created_at: format_date(kept.created),
-        updated_at: format_date(kept.updated),
+        created_at: format_date(record.created),
+        updated_at: format_date(record.updated),
         last_run_completion: stopped.map(|head| format_date(head.updated)),
         last_stop_reason,
     };
@@ -230,9 +228,7 @@ const HIDDEN: [&str; 6] =
 fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]) -> Json {
     let known = to_json(known).tree();
     json::object(|o| {
-        for (name, value) in known.root().members() {
-            o.node(&name.text().unwrap_or_default(), value);
-        }
+        put_members(o, known.root().members());
         for (name, value) in members.iter() {
             if known.root().get(name).is_none() && !hidden.contains(&name) {
                 o.raw(name, value);
@@ -253,16 +249,13 @@ fn llm_config_json(model: &str, members: &Members) -> Json {
         context_window: window.unwrap_or(WINDOW),
         handle: model,
     };
-    with_other_members(&config, &own.map(Members::of).unwrap_or_default(), &[])
+    with_other_members(&config, &own.map(Members::new).unwrap_or_default(), &[])
 }
 
 /// A tool in Letta's format.
 pub(crate) fn tool(spec: &ToolSpec) -> ToolEntry {
-    let parameters = spec.schema.clone().unwrap_or_else(|| {
-        json::object(|o| {
-            o.string("type", "object").object("properties", |_| {});
-        })
-    });
+    let no_parameters = || object! { "type": "object", "properties": json::object(|_| {}) };
+    let parameters = spec.schema.clone().unwrap_or_else(no_parameters);
     let (name, description) = (spec.name.clone(), spec.description.clone().unwrap_or_default());
     ToolEntry {
         id: format!("tool-{name}"),
@@ -278,13 +271,13 @@ pub(crate) fn tool(spec: &ToolSpec) -> ToolEntry {
 }
 
 /// A conversation in Letta's format.
-pub(crate) fn conversation(kept: &AgentRecord, agent: &str) -> Json {
+pub(crate) fn conversation(record: &AgentRecord, agent: &str) -> Json {
     let known = ConversationState {
-        id: &kept.id,
+        id: &record.id,
         agent_id: agent,
-        created_at: format_date(kept.created),
-        updated_at: format_date(kept.updated),
+        created_at: format_date(record.created),
+        updated_at: format_date(record.updated),
         in_context_message_ids: [],
     };
-    with_other_members(&known, &kept.members, &HIDDEN)
+    with_other_members(&known, &record.members, &HIDDEN)
 }

@@ -8,16 +8,19 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::Runner;
-use throughline_core::{LogFollower, Store, StoreError, unpack_events};
+use throughline_core::{LogFollower, Store};
 use throughline_json::{Json, Name};
 use throughline_spec::{RedactionPolicy, RunEvent};
 use tokio::time::timeout;
 
-use crate::api::{AgentApi, ApiError, RunPool, StopReasonRef, UsageRef, stream_response};
-use crate::letta::message::{self, LettaMessage, MessageContent, UsageTotals};
-use crate::letta::projector::{Projector, RunContext, RunStop};
-use crate::redact;
-use crate::response::{GatewayResponse, StreamAborted};
+use crate::api::{
+    AgentApi, ApiResult, ChunkSender, RunPool, StopReasonRef, UsageRef, stream_response,
+};
+use crate::letta::message::{self, LettaMessage, MessageContent};
+use crate::letta::projector::{Projector, RunContext};
+use crate::records::{StoreResult, run_events};
+use crate::redact::redact_json;
+use crate::response::GatewayResponse;
 
 /// The position after which a reader wants messages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,74 +31,63 @@ pub(crate) struct StreamPosition {
     pub(crate) event: u64,
 }
 
-/// A message with its sequence number.
-pub(crate) struct NumberedMessage {
-    pub(crate) letter: LettaMessage,
-    pub(crate) seq_id: u64,
-}
-
 /// The next outcome of following a run.
-pub(crate) enum FollowStep {
-    Letter(NumberedMessage),
+enum FollowStep {
+    /// A message and its sequence number.
+    Letter(LettaMessage, u64),
     /// Nothing happened within the given time.
     Quiet,
-    /// The run produces no more messages until it receives input.
-    Rest(RunStop),
+    /// The run produces no more messages until it receives input. Contains Letta's stop reason.
+    Stop(&'static str),
 }
 
 /// Follows one run and yields its messages in order.
-pub(crate) struct RunFollower<'s> {
+struct RunFollower<'s> {
     store: &'s dyn Store,
     known: RunContext,
     follow: LogFollower<'s>,
     projector: Projector<'s>,
     from: StreamPosition,
     /// Number of messages produced, including skipped ones.
-    told: u64,
-    ready: VecDeque<NumberedMessage>,
-    rest: Option<RunStop>,
+    produced: u64,
+    ready: VecDeque<(LettaMessage, u64)>,
+    stop: Option<&'static str>,
     /// A stop that the reader has already received, with the number of its event.
-    heard: Option<(u64, RunStop)>,
+    known_stop: Option<(u64, &'static str)>,
 }
 
 impl<'s> RunFollower<'s> {
     /// Follows a run from this position. Earlier messages are read but skipped.
-    pub(crate) fn new(store: &'s dyn Store, known: RunContext, from: StreamPosition) -> Self {
-        let projector = Projector::new(store, known.clone(), known.note.tokens);
+    fn new(store: &'s dyn Store, known: RunContext, from: StreamPosition) -> Self {
+        let projector = Projector::new(store, known.clone(), known.note.tokens, false);
         let follow = LogFollower::new(store, known.tenant.clone(), known.run.clone(), 0);
-        let (ready, rest, heard) = (VecDeque::new(), None, None);
-        Self { store, known, follow, projector, from, told: 0, ready, rest, heard }
+        let (ready, stop, known_stop) = (VecDeque::new(), None, None);
+        Self { store, known, follow, projector, from, produced: 0, ready, stop, known_stop }
     }
 
     /// Returns the next message or stop, or `Quiet` after `patience`.
-    pub(crate) async fn next(&mut self, patience: Duration) -> Result<FollowStep, StoreError> {
+    async fn next(&mut self, patience: Duration) -> StoreResult<FollowStep> {
         loop {
-            if let Some(letter) = self.ready.pop_front() {
-                return Ok(FollowStep::Letter(letter));
+            if let Some((letter, seq_id)) = self.ready.pop_front() {
+                return Ok(FollowStep::Letter(letter, seq_id));
             }
-            if let Some(rest) = self.rest {
-                return Ok(FollowStep::Rest(rest));
+            if let Some(reason) = self.stop {
+                return Ok(FollowStep::Stop(reason));
             }
-            if let Some((event, rest)) = self.heard
-                && self.is_last(event).await?
+            if let Some((event, reason)) = self.known_stop
+                && self.last_event().await? <= event
             {
-                return Ok(FollowStep::Rest(rest));
+                return Ok(FollowStep::Stop(reason));
             }
             let Ok(records) = timeout(patience, self.follow.next()).await else {
                 return Ok(FollowStep::Quiet);
             };
-            for record in &records? {
-                for (number, event) in unpack_events(record).unwrap_or_default() {
-                    let event = Json::parse(event).ok();
-                    let event = event.and_then(|event| RunEvent::parse(&event).ok());
-                    let Some(event) = event else { continue };
+            'records: for record in &records? {
+                for (number, event) in run_events(record) {
                     self.process_event(number, &event, record.at).await?;
-                    if self.rest.is_some() {
-                        break;
+                    if self.stop.is_some() {
+                        break 'records;
                     }
-                }
-                if self.rest.is_some() {
-                    break;
                 }
             }
         }
@@ -106,29 +98,24 @@ impl<'s> RunFollower<'s> {
         number: u64,
         event: &RunEvent,
         at: jiff::Timestamp,
-    ) -> Result<(), StoreError> {
-        let said = self.projector.tell(event, at).await?;
-        for letter in said.letters {
-            self.told += 1;
-            if self.told > self.from.seq_id && number > self.from.event {
-                self.ready.push_back(NumberedMessage { letter, seq_id: self.told });
+    ) -> StoreResult<()> {
+        let output = self.projector.convert(event, at).await?;
+        for letter in output.letters {
+            self.produced += 1;
+            if self.produced > self.from.seq_id && number > self.from.event {
+                self.ready.push_back((letter, self.produced));
             }
         }
         // A reader that has already received this stop continues after it, if more events follow.
-        let is_news = number > self.from.event && self.told > self.from.seq_id;
-        self.heard = said.rest.filter(|_| !is_news).map(|rest| (number, rest));
-        self.rest = said.rest.filter(|_| is_news);
+        let is_new = number > self.from.event && self.produced > self.from.seq_id;
+        self.known_stop = output.stop.filter(|_| !is_new).map(|reason| (number, reason));
+        self.stop = output.stop.filter(|_| is_new);
         Ok(())
     }
 
-    async fn is_last(&self, event: u64) -> Result<bool, StoreError> {
+    async fn last_event(&self) -> StoreResult<u64> {
         let head = self.store.log(&self.known.tenant, &self.known.run).await?;
-        Ok(head.is_none_or(|head| head.events <= event))
-    }
-
-    /// The usage of the run, as far as it was read.
-    pub(crate) fn usage(&self) -> UsageTotals {
-        self.projector.used()
+        Ok(head.map_or(0, |head| head.events))
     }
 }
 
@@ -167,85 +154,78 @@ pub(crate) struct WholeAnswer {
 
 impl AgentApi {
     /// Streams the run as server-sent events until it stops.
-    pub(crate) fn stream(&self, telling: RunStreamOptions) -> GatewayResponse {
+    pub(crate) fn stream(&self, options: RunStreamOptions) -> GatewayResponse {
         let (runner, drives, ping) = (self.runner.clone(), Arc::clone(&self.drives), self.ping);
         let policy = self.policy.clone();
-        let telling = telling.with_policy(policy.as_deref());
-        let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, StreamAborted>>(64);
-        // The task ends when the client disconnects or the run stops.
-        tokio::spawn(async move {
-            let shown = |said: Json| redact::shown(policy.as_deref(), said);
-            let told = tell(&runner, &drives, ping, &telling, &sender, &shown).await;
-            if let Err(error) = told {
-                drop(sender.send(Err(StreamAborted(error.to_string()))).await);
-            }
-        });
+        let options = options.with_policy(policy.as_deref());
         let headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache")];
-        stream_response(headers, receiver)
+        // The task ends when the client disconnects or the run stops.
+        stream_response(headers, 64, |sender| async move {
+            send_frames(&runner, &drives, ping, &options, &sender, policy.as_deref()).await
+        })
     }
 
     /// Collects the messages, stop reason and usage of the run until it stops.
-    pub(crate) async fn whole(&self, telling: RunStreamOptions) -> Result<WholeAnswer, ApiError> {
-        let telling = telling.with_policy(self.policy.as_deref());
-        let (tenant, run) = (telling.known.tenant.clone(), telling.known.run.clone());
-        let mut follower = RunFollower::new(self.store(), telling.known.clone(), telling.from);
+    pub(crate) async fn whole(&self, options: RunStreamOptions) -> ApiResult<WholeAnswer> {
+        let options = options.with_policy(self.policy.as_deref());
+        let (tenant, run) = (options.known.tenant.clone(), options.known.run.clone());
+        let mut follower = RunFollower::new(self.store(), options.known.clone(), options.from);
         let mut messages = Vec::new();
-        let rest = loop {
+        let stop_reason = loop {
             match follower.next(self.ping).await? {
-                FollowStep::Letter(NumberedMessage { letter, seq_id }) => {
-                    if !letter.content.is_frame() && telling.wants(&letter.content) {
+                FollowStep::Letter(letter, seq_id) => {
+                    if !letter.content.is_frame() && options.wants(&letter.content) {
                         messages.push(letter.json(Some(seq_id)));
                     }
                 }
                 // The process that drove the run may be gone.
                 FollowStep::Quiet => self.drives.drive(&tenant, &run),
-                FollowStep::Rest(rest) => break rest,
+                FollowStep::Stop(reason) => break reason,
             }
         };
-        let stop_reason = MessageContent::StopReason { stop_reason: rest.reason };
-        let usage = MessageContent::UsageStatistics(follower.usage());
+        let stop_reason = MessageContent::StopReason { stop_reason };
+        let usage = MessageContent::UsageStatistics(follower.projector.used());
         Ok(WholeAnswer { messages, stop_reason, usage })
     }
 }
 
-type FrameSender = tokio::sync::mpsc::Sender<Result<Bytes, StreamAborted>>;
-
-async fn tell(
+async fn send_frames(
     runner: &Runner,
     drives: &Arc<RunPool>,
     ping: Duration,
-    telling: &RunStreamOptions,
-    pieces: &FrameSender,
-    shown: &(impl Fn(Json) -> Json + Sync),
-) -> Result<(), StoreError> {
-    let known = &telling.known;
-    let mut follower = RunFollower::new(&*runner.store, known.clone(), telling.from);
+    options: &RunStreamOptions,
+    pieces: &ChunkSender,
+    policy: Option<&RedactionPolicy>,
+) -> StoreResult<()> {
+    let known = &options.known;
+    let mut follower = RunFollower::new(&*runner.store, known.clone(), options.from);
     loop {
         let next = tokio::select! {
             next = follower.next(ping) => next?,
             () = pieces.closed() => return Ok(()),
         };
-        let said = match next {
-            FollowStep::Letter(NumberedMessage { letter, seq_id })
-                if telling.wants(&letter.content) =>
-            {
+        let mut frame = match next {
+            FollowStep::Letter(letter, seq_id) if options.wants(&letter.content) => {
                 letter.json(Some(seq_id))
             }
-            FollowStep::Letter(_) => continue,
+            FollowStep::Letter(..) => continue,
             FollowStep::Quiet => {
                 // The process that drove the run may be gone.
                 drives.drive(&known.tenant, &known.run);
-                if !telling.pings {
+                if !options.pings {
                     continue;
                 }
                 message::ping_frame(&known.run.0, runner.clock.now())
             }
-            FollowStep::Rest(_) => {
+            FollowStep::Stop(_) => {
                 drop(pieces.send(Ok(Bytes::from_static(b"data: [DONE]\n\n"))).await);
                 return Ok(());
             }
         };
-        let frame = [b"data: ", &**shown(said).bytes(), b"\n\n"].concat();
+        if let Some(policy) = policy {
+            frame = redact_json(policy, &frame);
+        }
+        let frame = [b"data: ", &**frame.bytes(), b"\n\n"].concat();
         if pieces.send(Ok(Bytes::from(frame))).await.is_err() {
             return Ok(());
         }

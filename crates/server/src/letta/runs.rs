@@ -3,24 +3,19 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use throughline_agent::Phase;
-use throughline_core::{LogFollower, LogHead, LogId, StoreError, unpack_events};
-use throughline_json::{Json, Name, Node};
-use throughline_spec::RunEvent;
+use throughline_core::{LogFollower, LogHead, LogId};
+use throughline_json::{Name, Node};
 
-use crate::api::{ApiError, ApiRequest, ApiResult, RunNote, json_response};
-use crate::letta::message::{LettaMessage, UsageTotals, format_date};
+use crate::api::{ApiRequest, ApiResult, RunNote, is_run, json_response};
+use crate::letta::message::{LettaMessage, format_date};
 use crate::letta::message_list::Paging;
 use crate::letta::messages::load_run;
 use crate::letta::projector::{Projector, RunContext, Step, stop_for_status};
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
+use crate::records::{StoreResult, run_events};
 
 /// Logs fetched per requested run: a run also has an inbox log.
 const LOGS: u32 = 4;
-
-/// Whether a log belongs to a run.
-pub(crate) fn is_run(head: &LogHead) -> bool {
-    head.status.is_some() && head.of.is_some()
-}
 
 /// Whether a run is active or waiting.
 pub(crate) fn is_open(head: &LogHead) -> bool {
@@ -29,16 +24,16 @@ pub(crate) fn is_open(head: &LogHead) -> bool {
 
 /// The runs of a Thread, newest first: at most `most`, all older than `before`.
 pub(crate) async fn run_heads(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     thread: &LogId,
     before: Option<&LogId>,
     most: usize,
-) -> Result<Vec<LogHead>, ApiError> {
-    let (tenant, mut before) = (&asked.caller.tenant, before.cloned());
+) -> ApiResult<Vec<LogHead>> {
+    let (tenant, mut before) = (&request.caller.tenant, before.cloned());
     let limit = u32::try_from(most).unwrap_or(u32::MAX / LOGS).saturating_mul(LOGS).max(16);
     let mut found = Vec::new();
     while found.len() < most {
-        let page = asked.api.store().runs_of(tenant, thread, before.as_ref(), limit).await?;
+        let page = request.api.store().runs_of(tenant, thread, before.as_ref(), limit).await?;
         let Some(last) = page.last() else { break };
         before = Some(last.log.clone());
         found.extend(page.into_iter().filter(is_run));
@@ -49,10 +44,10 @@ pub(crate) async fn run_heads(
 
 /// Letta's stop reason of a run; `None` while the run is active.
 pub(crate) async fn stop_reason(
-    asked: &ApiRequest<'_>,
+    request: &ApiRequest<'_>,
     head: &LogHead,
-) -> Result<Option<&'static str>, ApiError> {
-    let (_, progress) = asked.api.runner.progress(&asked.caller.tenant, &head.log).await?;
+) -> ApiResult<Option<&'static str>> {
+    let (_, progress) = request.progress(&head.log).await?;
     Ok(stop_reason_of(head, &progress.phase))
 }
 
@@ -61,7 +56,7 @@ fn stop_reason_of(head: &LogHead, phase: &Phase) -> Option<&'static str> {
         Phase::Ended { reason, .. } => &**reason,
         Phase::Asking { .. } | Phase::Working | Phase::Waiting => "",
     };
-    stop_for_status(head.status.as_deref()?, reason).map(|rest| rest.reason)
+    stop_for_status(head.status.as_deref()?, reason)
 }
 
 /// A run. As in Letta, a waiting run has the status `completed`.
@@ -89,9 +84,9 @@ struct RunMetadata {
     throughline_status: Option<Name>,
 }
 
-async fn run_state(asked: &ApiRequest<'_>, head: &LogHead) -> Result<RunState, ApiError> {
-    let (casting, progress) = asked.api.runner.progress(&asked.caller.tenant, &head.log).await?;
-    let note = RunNote::of(&casting);
+async fn run_state(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<RunState> {
+    let (casting, progress) = request.progress(&head.log).await?;
+    let note = RunNote::parse(&casting);
     let status = match head.status.as_deref() {
         Some("waiting" | "completed") => "completed",
         Some("failed") => "failed",
@@ -114,37 +109,38 @@ async fn run_state(asked: &ApiRequest<'_>, head: &LogHead) -> Result<RunState, A
 }
 
 /// The response that describes a run.
-pub(crate) async fn run_response(asked: &ApiRequest<'_>, run: &LogId) -> ApiResult {
-    let head = asked.api.store().log(&asked.caller.tenant, run).await?.filter(is_run);
-    let head = head.ok_or_else(|| ApiError::not_found("run", &run.0))?;
-    Ok(json_response(&run_state(asked, &head).await?))
+pub(crate) async fn run_response(request: &ApiRequest<'_>, run: &LogId) -> ApiResult {
+    Ok(json_response(&run_state(request, &request.head_of_run(run).await?).await?))
 }
 
-pub(crate) async fn retrieve(asked: &ApiRequest<'_>) -> ApiResult {
-    let known = load_run(asked, &LogId(asked.id(0))).await?;
-    run_response(asked, &known.run).await
+/// Loads the run that the path names.
+pub(crate) async fn path_run(request: &ApiRequest<'_>) -> ApiResult<RunContext> {
+    load_run(request, &LogId(request.id(0))).await
+}
+
+pub(crate) async fn retrieve(request: &ApiRequest<'_>) -> ApiResult {
+    run_response(request, &path_run(request).await?.run).await
 }
 
 /// Lists the runs of an agent, of a conversation, or of all agents.
-pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
-    let paging = Paging::parse(&asked.query, 50)?;
-    let query = &asked.query;
+pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
+    let paging = Paging::parse(&request.query, 50)?;
+    let query = &request.query;
     let mut agents = query.all("agent_ids");
     agents.extend(query.get("agent_id").cloned());
     if agents.is_empty() {
-        agents = asked.agent_store().agents().await?;
+        agents = request.agent_store().agents().await?;
     }
     let conversation = query.get("conversation_id");
     let mut threads = Vec::new();
     for id in &agents {
-        let Some(agent) = asked.agent_store().agent(id).await? else { continue };
-        threads.push(agent.thread());
-        threads.extend(agent.conversations.into_iter().map(LogId));
+        let Some(agent) = request.agent_store().agent(id).await? else { continue };
+        threads.extend(agent.threads());
     }
     threads.retain(|thread| conversation.is_none_or(|wanted| thread.0 == *wanted));
     let mut all = Vec::new();
     for thread in &threads {
-        all.extend(run_heads(asked, thread, None, usize::MAX).await?);
+        all.extend(run_heads(request, thread, None, usize::MAX).await?);
     }
     all.sort_by(|one, other| (one.created, &one.log).cmp(&(other.created, &other.log)));
     let statuses = query.all("statuses");
@@ -152,7 +148,7 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     let (wanted, background) = (query.get("stop_reason"), query.bool("background"));
     let mut shown = Vec::with_capacity(all.len());
     for head in all {
-        let state = run_state(asked, &head).await?;
+        let state = run_state(request, &head).await?;
         shown.push((head, state));
     }
     let fits = |(head, state): &(LogHead, RunState)| {
@@ -166,41 +162,32 @@ pub(crate) async fn list(asked: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&page.into_iter().map(|(_, state)| state).collect::<Vec<_>>()))
 }
 
-/// All output of a run so far.
-struct RunOutput {
-    letters: Vec<LettaMessage>,
-    steps: Vec<Step>,
-    usage: UsageTotals,
-}
-
-async fn read_run_output(
-    asked: &ApiRequest<'_>,
+/// Reads a run so far. Returns its messages, and the projector with its steps and usage.
+async fn read_run<'a>(
+    request: &'a ApiRequest<'_>,
     known: RunContext,
-) -> Result<RunOutput, StoreError> {
+) -> StoreResult<(Vec<LettaMessage>, Projector<'a>)> {
     let (tenant, run) = (known.tenant.clone(), known.run.clone());
-    let last = asked.api.store().log(&tenant, &run).await?.map_or(0, |head| head.events);
-    let mut projector = Projector::new(asked.api.store(), known, false).with_user_messages();
-    let mut follow = LogFollower::new(asked.api.store(), tenant, run, 0);
+    let last = request.api.store().log(&tenant, &run).await?.map_or(0, |head| head.events);
+    let mut projector = Projector::new(request.api.store(), known, false, true);
+    let mut follow = LogFollower::new(request.api.store(), tenant, run, 0);
     let (mut letters, mut read) = (Vec::new(), 0);
     while read < last {
         for record in &follow.next().await? {
-            for (number, event) in unpack_events(record).unwrap_or_default() {
-                read = number;
-                let event = Json::parse(event).ok().and_then(|event| RunEvent::parse(&event).ok());
-                let Some(event) = event else { continue };
-                letters.extend(projector.tell(&event, record.at).await?.letters);
+            read = record.events.map_or(read, |(_, last)| last);
+            for (_, event) in run_events(record) {
+                letters.extend(projector.convert(&event, record.at).await?.letters);
             }
         }
     }
-    let (steps, usage) = (projector.steps().to_vec(), projector.used());
-    Ok(RunOutput { letters, steps, usage })
+    Ok((letters, projector))
 }
 
-pub(crate) async fn messages(asked: &ApiRequest<'_>) -> ApiResult {
+pub(crate) async fn messages(request: &ApiRequest<'_>) -> ApiResult {
     // By default a run is listed from its start.
-    let paging = Paging::parse_fixed_order(&asked.query, 100)?;
-    let known = load_run(asked, &LogId(asked.id(0))).await?;
-    let mut letters = read_run_output(asked, known).await?.letters;
+    let paging = Paging::parse_fixed_order(&request.query, 100)?;
+    let known = path_run(request).await?;
+    let (mut letters, _) = read_run(request, known).await?;
     letters.retain(|letter| !letter.content.is_frame());
     let page = paging.cut_page(letters, |letter, id| *letter.head.id == *id, |_| true)?;
     Ok(json_response(&page.iter().map(|letter| letter.json(None)).collect::<Vec<_>>()))
@@ -229,12 +216,12 @@ pub(crate) struct StepState {
     messages: [Name; 0],
 }
 
-pub(crate) async fn steps(asked: &ApiRequest<'_>) -> ApiResult {
-    let paging = Paging::parse(&asked.query, 100)?;
-    let known = load_run(asked, &LogId(asked.id(0))).await?;
+pub(crate) async fn steps(request: &ApiRequest<'_>) -> ApiResult {
+    let paging = Paging::parse(&request.query, 100)?;
+    let known = path_run(request).await?;
     let (agent_id, run_id) = (known.note.agent.clone(), known.run.0.clone());
-    let steps = read_run_output(asked, known).await?.steps;
-    let page = paging.cut_page(steps, |step, id| *step.id == *id, |_| true)?;
+    let (_, projector) = read_run(request, known).await?;
+    let page = paging.cut_page(projector.steps, |step, id| *step.id == *id, |_| true)?;
     let state = |step: Step| StepState {
         id: step.id,
         agent_id: agent_id.clone(),
@@ -273,9 +260,9 @@ struct ReasoningTokens {
     reasoning_tokens: u64,
 }
 
-pub(crate) async fn usage(asked: &ApiRequest<'_>) -> ApiResult {
-    let known = load_run(asked, &LogId(asked.id(0))).await?;
-    let usage = read_run_output(asked, known).await?.usage;
+pub(crate) async fn usage(request: &ApiRequest<'_>) -> ApiResult {
+    let known = path_run(request).await?;
+    let usage = read_run(request, known).await?.1.used();
     Ok(json_response(&RunUsage {
         completion_tokens: usage.completion_tokens,
         prompt_tokens: usage.prompt_tokens,
@@ -290,18 +277,18 @@ pub(crate) async fn usage(asked: &ApiRequest<'_>) -> ApiResult {
 }
 
 /// Streams a run, starting after any message.
-pub(crate) async fn stream(asked: &ApiRequest<'_>) -> ApiResult {
-    follow(asked, LogId(asked.id(0))).await
+pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
+    follow(request, LogId(request.id(0))).await
 }
 
 /// Streams a run with the options in the body or the query.
-pub(crate) async fn follow(asked: &ApiRequest<'_>, run: LogId) -> ApiResult {
-    let known = load_run(asked, &run).await?;
-    let root = asked.body.root();
+pub(crate) async fn follow(request: &ApiRequest<'_>, run: LogId) -> ApiResult {
+    let known = load_run(request, &run).await?;
+    let root = request.body.root();
     let after = root.present("starting_after").and_then(Node::u64);
-    let after = after.or_else(|| asked.query.get("starting_after")?.parse().ok());
+    let after = after.or_else(|| request.query.get("starting_after")?.parse().ok());
     let pings = root.present("include_pings").and_then(Node::bool);
-    let pings = pings.or_else(|| asked.query.bool("include_pings")).unwrap_or(true);
+    let pings = pings.or_else(|| request.query.bool("include_pings")).unwrap_or(true);
     let from = StreamPosition { seq_id: after.unwrap_or(0), event: 0 };
-    Ok(asked.api.stream(RunStreamOptions { known, from, pings, types: Vec::<Name>::new() }))
+    Ok(request.api.stream(RunStreamOptions { known, from, pings, types: Vec::new() }))
 }

@@ -167,13 +167,13 @@ impl AcceptedConnection {
         match self.stream.peek(&mut first) {
             Ok(0) => ClientKind::Gone,
             Ok(count) => {
-                let said = first.get(..count).unwrap_or_default();
+                let sent = first.get(..count).unwrap_or_default();
                 let begins = |(probe, ..): &&(&[u8], &str, &str)| {
-                    let shared = probe.len().min(said.len());
-                    probe.get(..shared) == said.get(..shared)
+                    let shared = probe.len().min(sent.len());
+                    probe.get(..shared) == sent.get(..shared)
                 };
                 match PROBES.iter().find(begins) {
-                    Some((probe, status, body)) if said.len() >= probe.len() => {
+                    Some((probe, status, body)) if sent.len() >= probe.len() => {
                         ClientKind::Probe(status, body)
                     }
                     Some(_) if self.since.elapsed() < READ_TIMEOUT => ClientKind::Undecided,

@@ -11,9 +11,8 @@ use throughline_json::Name;
 use tokio::time::Instant;
 
 use crate::access::{Admission, Allowance};
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult, RETRY_STORE};
 use crate::routing::RouteTarget;
-use crate::telemetry::RETRY_STORE;
 use crate::telemetry::meter::Meter;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -44,7 +43,7 @@ impl RateWindow {
 
 impl Meter {
     /// Counts a request against the rate of its key.
-    pub(crate) fn count_request(&self, admission: &Admission) -> Result<(), GatewayError> {
+    pub(crate) fn count_request(&self, admission: &Admission) -> GatewayResult<()> {
         let Admission::Key { id, allowance: Allowance { per_minute: Some(most), .. }, .. } =
             admission
         else {
@@ -64,7 +63,7 @@ impl Meter {
         &self,
         admission: &Admission,
         reached: &[RouteTarget],
-    ) -> Result<(), GatewayError> {
+    ) -> GatewayResult<()> {
         let Admission::Key { tenant, id, allowance, .. } = admission else { return Ok(()) };
         if !allowance.is_budget() {
             return Ok(());
@@ -90,12 +89,7 @@ impl Meter {
         })
     }
 
-    fn check_budget(
-        &self,
-        tenant: &Tenant,
-        id: &Name,
-        allowance: &Allowance,
-    ) -> Result<(), GatewayError> {
+    fn check_budget(&self, tenant: &Tenant, id: &Name, allowance: &Allowance) -> GatewayResult<()> {
         let used = self.used(tenant, id);
         let spent = |budget: String, option: &str| {
             let message = format!(

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::MemoryReservation;
 
 /// The lowest accepted transfer rate in bytes per second.
@@ -30,14 +30,14 @@ pub(crate) async fn read_body(
     limit: usize,
     patience: Duration,
     room: &mut MemoryReservation,
-) -> Result<Bytes, GatewayError> {
+) -> GatewayResult<Bytes> {
     let too_large = || {
         let limit = limit >> 20;
         GatewayError::new(413, format!("the body is larger than {limit} MiB: send less"))
     };
     let started = Instant::now();
     // The announced length sizes the buffer, up to a bound that makes false announcements harmless.
-    let told =
+    let announced =
         usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(MAX_PREALLOCATION);
     let mut pieces = body.into_data_stream();
     let mut whole = BytesMut::new();
@@ -67,7 +67,7 @@ pub(crate) async fn read_body(
             only = Some(piece);
         } else {
             if let Some(first) = only.take() {
-                whole.reserve(told.max(first.len() + piece.len()));
+                whole.reserve(announced.max(first.len() + piece.len()));
                 whole.extend_from_slice(&first);
             }
             whole.extend_from_slice(&piece);

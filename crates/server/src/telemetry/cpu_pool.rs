@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
 use crate::access::Caller;
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 
@@ -37,11 +37,11 @@ impl CpuPool {
         caller: &Caller,
         length: usize,
         work: impl Future<Output = T>,
-    ) -> Result<T, GatewayError> {
+    ) -> GatewayResult<T> {
         if length < LARGE {
             return Ok(work.await);
         }
-        let is_shared = caller.admission.key_id().is_some();
+        let is_shared = caller.admission.is_key();
         let turn = self.processors.acquire(&caller.tenant, is_shared, 1, self.patience).await;
         let _turn = turn.map_err(|_| {
             let message = "other large requests are being read: retry in a moment";

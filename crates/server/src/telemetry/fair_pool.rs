@@ -10,12 +10,14 @@
 //!   hold or wait for units.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use throughline_core::Tenant;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
+
+use crate::sync::lock;
 
 /// One tenant with a key leaves the pool divided by this number to the others.
 const RESERVED: u64 = 8;
@@ -92,7 +94,8 @@ impl FairPool {
         amount: u64,
         patience: Duration,
     ) -> Result<PoolPermit, PoolExhausted> {
-        let most = self.tenant_limit(is_shared);
+        let reserved = if is_shared { self.capacity / RESERVED } else { 0 };
+        let most = self.capacity - reserved;
         let amount = amount.min(most);
         let waiting = {
             let mut state = self.state();
@@ -134,11 +137,6 @@ impl FairPool {
             }
             woken.await;
         }
-    }
-
-    /// The most units that one tenant may hold.
-    fn tenant_limit(&self, is_shared: bool) -> u64 {
-        if is_shared { self.capacity - self.capacity / RESERVED } else { self.capacity }
     }
 
     fn grant(self: &Arc<Self>, state: &mut PoolState, tenant: &Tenant, amount: u64) -> PoolPermit {
@@ -191,7 +189,7 @@ impl FairPool {
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use throughline_core::Tenant;
 
-use crate::error::GatewayError;
+use crate::access::Caller;
+use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 
@@ -28,17 +29,14 @@ pub(crate) struct MemoryReservation {
 }
 
 impl MemoryReservation {
-    pub(super) fn new(
-        pool: Arc<FairPool>,
-        tenant: Tenant,
-        is_shared: bool,
-        patience: Duration,
-    ) -> Self {
-        Self { pool, tenant, is_shared, patience, share: None, length: 0 }
+    /// Reserves memory of this pool for a request of the caller.
+    pub(super) fn new(pool: &Arc<FairPool>, caller: &Caller, patience: Duration) -> Self {
+        let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.is_key());
+        Self { pool: Arc::clone(pool), tenant, is_shared, patience, share: None, length: 0 }
     }
 
     /// Reserves memory for a text that has this length so far.
-    pub(crate) async fn reserve_text(&mut self, length: usize) -> Result<(), GatewayError> {
+    pub(crate) async fn reserve_text(&mut self, length: usize) -> GatewayResult<()> {
         let length = length as u64;
         self.length = self.length.max(length);
         let held = self.share.as_ref().map_or(0, PoolPermit::amount);
@@ -50,11 +48,11 @@ impl MemoryReservation {
     }
 
     /// Reserves memory for what is decoded from the text.
-    pub(crate) async fn reserve_entries(&mut self, entries: usize) -> Result<(), GatewayError> {
+    pub(crate) async fn reserve_entries(&mut self, entries: usize) -> GatewayResult<()> {
         self.reserve(BYTES_PER_ENTRY * entries as u64).await
     }
 
-    async fn reserve(&mut self, amount: u64) -> Result<(), GatewayError> {
+    async fn reserve(&mut self, amount: u64) -> GatewayResult<()> {
         let share = self.pool.acquire(&self.tenant, self.is_shared, amount, self.patience).await;
         let share = share.map_err(|_| {
             let message = "the requests in progress use all of the memory for requests \

@@ -8,22 +8,20 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use throughline_core::{
-    Append, Batch, LogOpening, Memoized, NewRecord, Store, StoreError, Tenant, kind,
-};
+use throughline_core::{Append, Batch, Memoized, NewRecord, Store, StoreError, Tenant, kind};
 use throughline_json::Name;
 use tokio::time::Instant;
 
+use crate::records::{RecordPages, StoreResult, commit_with_entry};
+use crate::sync::lock;
 use crate::telemetry::allowance::RateWindow;
 use crate::telemetry::usage::{
     self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
 };
 
-/// How many records are read at once.
-const PAGE: u32 = 500;
 /// How many records separate two checkpoints of the sums, which make a full read unnecessary.
 const CHECKPOINT_INTERVAL: u64 = 1000;
 
@@ -79,7 +77,7 @@ impl Meter {
 
     /// Adds usage to the ledger.
     pub(crate) fn charge(&self, line: UsageKey, used: &UsageAmount) {
-        self.ledger().fresh.entry(line).or_default().add(used);
+        lock(&self.book).fresh.entry(line).or_default().add(used);
     }
 
     /// The usage of a key, as far as this node has read it.
@@ -93,7 +91,7 @@ impl Meter {
 
     /// The usage of a key by provider and model; of callers without a key if `key` is `None`.
     pub(crate) fn rows(&self, tenant: &Tenant, key: Option<&Name>) -> Vec<UsageRow> {
-        let book = self.ledger();
+        let book = lock(&self.book);
         let first = UsageKey {
             tenant: tenant.clone(),
             key: key.cloned(),
@@ -114,14 +112,12 @@ impl Meter {
 
     /// Counts a request of a key, or returns how long to wait.
     pub(super) fn count_in_window(&self, key: &Name, most: u32) -> Result<(), Duration> {
-        let now = Instant::now();
-        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-        minutes.entry(key.clone()).or_default().count(most, now)
+        lock(&self.minutes).entry(key.clone()).or_default().count(most, Instant::now())
     }
 
     /// Reads the usage from before this node started, if that was not done yet.
-    pub(super) async fn read_once(&self) -> Result<(), StoreError> {
-        if self.ledger().seen.is_some() {
+    pub(super) async fn read_once(&self) -> StoreResult<()> {
+        if lock(&self.book).seen.is_some() {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
@@ -129,39 +125,30 @@ impl Meter {
     }
 
     /// Appends new usage and reads what other nodes appended. Returns whether there was new usage.
-    pub(crate) async fn settle(&self) -> Result<bool, StoreError> {
+    pub(crate) async fn settle(&self) -> StoreResult<bool> {
         let _turn = self.turn.lock().await;
-        self.drop_expired_windows();
-        let kept = self.append_pending().await;
-        self.read(kept.is_ok()).await?;
-        let wrote = kept?;
+        let now = Instant::now();
+        lock(&self.minutes).retain(|_, minute| !minute.is_empty_at(now));
+        let appended = self.append_pending().await;
+        self.read(appended.is_ok()).await?;
+        let wrote = appended?;
         self.write_checkpoint().await?;
         Ok(wrote)
     }
 
-    async fn append_pending(&self) -> Result<bool, StoreError> {
+    async fn append_pending(&self) -> StoreResult<bool> {
         let Some(flight) = self.next_batch() else { return Ok(false) };
         let (tenant, log) = usage_log();
         let record = usage::record(&flight.rows, self.prices.version());
         let record = NewRecord::new(usage::KIND, record.bytes().clone());
-        let append = Append::new(log).record(record);
-        let batch = |append| {
-            Batch::new(tenant.clone()).append(append).with_idempotency_key(flight.name.clone())
-        };
-        let mut done = self.store.commit(batch(append.clone())).await;
-        if let Err(StoreError::NotFound { .. }) = done {
-            done = self.store.commit(batch(append.clone().opening(LogOpening::thread()))).await;
-            if let Err(StoreError::Conflict { .. } | StoreError::Invalid(_)) = done {
-                // Another node has created the log in the meantime.
-                done = self.store.commit(batch(append)).await;
-            }
-        }
+        let batch = Batch::new(tenant).with_idempotency_key(flight.name);
+        let done = commit_with_entry(&*self.store, &batch, &Append::new(log).record(record)).await;
         done.map(|_| true)
     }
 
     /// The next batch to append: the one whose append failed, or a new one.
     fn next_batch(&self) -> Option<InFlightBatch> {
-        let mut book = self.ledger();
+        let mut book = lock(&self.book);
         if book.flying.is_none() && !book.fresh.is_empty() {
             book.flights += 1;
             let name = Name::from(format!("usage {} {}", self.node, book.flights));
@@ -172,29 +159,26 @@ impl Meter {
     }
 
     /// Reads new records of the log. After a successful append, the batch is no longer in flight.
-    async fn read(&self, has_landed: bool) -> Result<(), StoreError> {
+    async fn read(&self, has_landed: bool) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let mut fresh = UsageRows::new();
-        let (seen, summed) = {
-            let book = self.ledger();
+        let (seen, mut summed) = {
+            let book = lock(&self.book);
             (book.seen, book.summed)
         };
-        let head = self.store.log(&tenant, &log).await?;
-        let Some(head) = head else {
-            self.ledger().seen = Some(0);
+        let Some(head) = self.store.log(&tenant, &log).await? else {
+            lock(&self.book).seen = Some(0);
             return Ok(());
         };
-        let (mut after, mut summed) = (seen.unwrap_or_default(), summed);
+        let mut after = seen.unwrap_or_default();
         if seen.is_none()
             && let Some(sums) = self.store.checkpoint(&tenant, &log, head.last).await?
         {
             add(&mut fresh, sums.content.bytes());
             (after, summed) = (sums.seq, sums.seq);
         }
-        loop {
-            let records = self.store.read(&tenant, &log, after, PAGE).await?;
-            let Some(last) = records.last() else { break };
-            after = last.seq;
+        let mut pages = RecordPages::new(&*self.store, &tenant, &log, after);
+        while let Some(records) = pages.next().await? {
             for record in &records {
                 match &*record.kind {
                     usage::KIND => add(&mut fresh, record.content.bytes()),
@@ -203,11 +187,11 @@ impl Meter {
                 }
             }
         }
-        let mut book = self.ledger();
+        let mut book = lock(&self.book);
         for (line, used) in fresh {
             book.read.entry(line).or_default().add(&used);
         }
-        (book.seen, book.summed) = (Some(after), summed);
+        (book.seen, book.summed) = (Some(pages.after), summed);
         if has_landed {
             book.flying = None;
         }
@@ -215,10 +199,10 @@ impl Meter {
     }
 
     /// Writes a checkpoint of the sums if the last one is old and no other node has written since.
-    async fn write_checkpoint(&self) -> Result<(), StoreError> {
+    async fn write_checkpoint(&self) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let (sums, seen) = {
-            let book = self.ledger();
+            let book = lock(&self.book);
             let seen = book.seen.unwrap_or_default();
             if seen.saturating_sub(book.summed) < CHECKPOINT_INTERVAL {
                 return Ok(());
@@ -231,16 +215,6 @@ impl Meter {
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    fn drop_expired_windows(&self) {
-        let now = Instant::now();
-        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-        minutes.retain(|_, minute| !minute.is_empty_at(now));
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, UsageLedger> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

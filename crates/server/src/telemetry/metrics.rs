@@ -1,14 +1,15 @@
 //! Collects metrics and renders them in the text format of Prometheus.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use throughline_core::Wire;
 use throughline_json::Name;
 use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 
+use crate::sync::lock;
 use crate::telemetry::usage::UsageAmount;
 
 /// How many models have their own label. Callers choose model names, so the rest share one label.
@@ -40,10 +41,12 @@ struct MetricsState {
     captures: u64,
     lost_captures: u64,
     fallbacks: u64,
-    /// By dialect and provider.
-    took: BTreeMap<(Name, Name), DurationHistogram>,
-    first_byte: BTreeMap<(Name, Name), DurationHistogram>,
+    took: Histograms,
+    first_byte: Histograms,
 }
+
+/// Histograms by dialect and provider.
+type Histograms = BTreeMap<(Name, Name), DurationHistogram>;
 
 /// A histogram of durations.
 #[derive(Default)]
@@ -73,7 +76,7 @@ impl Metrics {
     pub(crate) fn count_refusal(&self, dialect: &Wire, status: u16) {
         let none = Name::from(NONE);
         let label = (Name::from(dialect.as_str()), none.clone(), none, status);
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.counted);
         *counted.calls.entry(label).or_default() += 1;
     }
 
@@ -85,7 +88,7 @@ impl Metrics {
         let none = || Name::from(NONE);
         let dialect = Name::from(record.dialect.as_str());
         let provider = record.provider.clone().unwrap_or_else(none);
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.counted);
         let mut model = (provider.clone(), record.model.clone().unwrap_or_else(none));
         if !counted.used.contains_key(&model) && counted.used.len() >= MOST_MODELS {
             model.1 = Name::from(OTHER);
@@ -116,7 +119,7 @@ impl Metrics {
 
     /// Renders all metrics. The upstream client counts `retries`.
     pub(crate) fn render(&self, retries: u64) -> String {
-        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = lock(&self.counted);
         let mut page = PrometheusPage::default();
         page.head("calls_total", "counter", "Calls that have ended.");
         for ((dialect, provider, model, status), number) in &counted.calls {
@@ -135,39 +138,19 @@ impl Metrics {
         for (fate, number) in [("kept", kept), ("restored", restored), ("elided", elided)] {
             page.line("fates_total", &[("fate", fate)], number);
         }
-        page.head(
-            "verdicts_total",
-            "counter",
-            "Audit verdicts of requests in the form that was sent.",
-        );
+        let help = "Audit verdicts of requests in the form that was sent.";
+        page.head("verdicts_total", "counter", help);
         for (verdict, number) in &counted.verdicts {
             page.line("verdicts_total", &[("verdict", verdict)], number);
         }
-        for (name, kind, help, number) in [
-            ("captures_total", "counter", "Replies that were captured.", counted.captures),
-            (
-                "capture_failures_total",
-                "counter",
-                "Replies that could not be captured.",
-                counted.lost_captures,
-            ),
-            (
-                "fallbacks_total",
-                "counter",
-                "Targets of a route that failed before another was tried.",
-                counted.fallbacks,
-            ),
-            ("retries_total", "counter", "Requests that were sent to a provider again.", retries),
-            (
-                "open_streams",
-                "gauge",
-                "Streams that are open.",
-                self.open_streams.load(Ordering::Relaxed),
-            ),
-        ] {
-            page.head(name, kind, help);
-            page.line(name, &[], number);
-        }
+        page.total("captures_total", "Replies that were captured.", counted.captures);
+        let lost = counted.lost_captures;
+        page.total("capture_failures_total", "Replies that could not be captured.", lost);
+        let help = "Targets of a route that failed before another was tried.";
+        page.total("fallbacks_total", help, counted.fallbacks);
+        page.total("retries_total", "Requests that were sent to a provider again.", retries);
+        page.head("open_streams", "gauge", "Streams that are open.");
+        page.line("open_streams", &[], self.open_streams.load(Ordering::Relaxed));
         page.histogram("call_seconds", "Duration of calls up to the last byte.", &counted.took);
         let help = "Time until the first byte of the provider's response.";
         page.histogram("first_byte_seconds", help, &counted.first_byte);
@@ -187,6 +170,12 @@ impl PrometheusPage {
         self.text.push_str(&lines);
     }
 
+    /// Writes a counter without labels.
+    fn total(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        self.line(name, &[], value);
+    }
+
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels = labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
         let labels = labels.collect::<Vec<_>>().join(",");
@@ -196,11 +185,8 @@ impl PrometheusPage {
     }
 
     fn used(&mut self, all: &BTreeMap<(Name, Name), UsageAmount>) {
-        self.head(
-            "tokens_total",
-            "counter",
-            "Tokens; input includes cached and written, output includes thought.",
-        );
+        let help = "Tokens; input includes cached and written, output includes thought.";
+        self.head("tokens_total", "counter", help);
         for ((provider, model), used) in all {
             let tokens = &used.tokens;
             for (kind, number) in [
@@ -222,12 +208,7 @@ impl PrometheusPage {
         }
     }
 
-    fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        all: &BTreeMap<(Name, Name), DurationHistogram>,
-    ) {
+    fn histogram(&mut self, name: &str, help: &str, all: &Histograms) {
         self.head(name, "histogram", help);
         for ((dialect, provider), times) in all {
             let place = [("dialect", &**dialect), ("provider", &**provider)];

@@ -6,14 +6,15 @@
 //! the last write succeeded.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use throughline_core::StoreError;
 use tokio::time::{Instant, timeout};
 
 use crate::access::{Admission, Keyring};
-use crate::error::GatewayError;
+use crate::error::{GatewayError, GatewayResult, RETRY_STORE};
+use crate::sync::lock;
 use crate::telemetry::{Level, Telemetry, usage_log};
 
 /// Maximum number of cached keys.
@@ -25,8 +26,6 @@ const REST: Duration = Duration::from_secs(1);
 /// How long one request may test whether the store answers again, while other requests do not wait
 /// for the store.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The retry delay for a caller that needs the store.
-pub(crate) const RETRY_STORE: Duration = Duration::from_secs(5);
 
 /// How requests are handled while the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,12 +86,8 @@ struct CachedAdmission {
 }
 
 impl StoreHealth {
-    fn state(&self) -> MutexGuard<'_, HealthState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn keys(&self) -> MutexGuard<'_, HashMap<KeyHash, CachedAdmission>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.keys)
     }
 
     /// The cached admission of a key, if the store confirmed it within `grace` before `now`.
@@ -124,7 +119,7 @@ impl Telemetry {
         &self,
         keyring: &dyn Keyring,
         key: Option<&str>,
-    ) -> Result<Admission, GatewayError> {
+    ) -> GatewayResult<Admission> {
         let StorePolicy { on_failure, key_grace } = self.policy;
         let name = key.map(|key| *blake3::hash(key.as_bytes()).as_bytes());
         let remembered = || match on_failure {
@@ -134,10 +129,10 @@ impl Telemetry {
         if let Some(admission) = remembered().filter(|_| self.is_read_failing()) {
             return Ok(admission);
         }
-        let asked = timeout(LOOKUP_TIMEOUT, keyring.admit(key)).await;
-        let asked = asked.unwrap_or_else(|_| Err(store_timeout()));
-        self.record_read(asked.as_ref().err());
-        match asked {
+        let admission = timeout(LOOKUP_TIMEOUT, keyring.admit(key)).await;
+        let admission = admission.unwrap_or_else(|_| Err(store_timeout()));
+        self.record_read(admission.as_ref().err());
+        match admission {
             Ok(admission) => {
                 self.health.cache_admission(name, &admission, Instant::now());
                 Ok(admission)
@@ -152,7 +147,7 @@ impl Telemetry {
     /// Whether reads of the store fail. From time to time one request gets `false` and tests the
     /// store, so that a hanging store delays no other request.
     pub(crate) fn is_read_failing(&self) -> bool {
-        let mut state = self.health.state();
+        let mut state = lock(&self.health.state);
         let Some(failed) = state.read else { return false };
         let is_tried = state.tried.is_some_and(|tried| tried.elapsed() < TEST_TIMEOUT);
         if failed.at.elapsed() < REST || is_tried {
@@ -168,9 +163,9 @@ impl Telemetry {
     }
 
     /// Refuses a key with a budget while the store cannot count its usage.
-    pub(super) fn check_budget(&self, admission: &Admission) -> Result<(), GatewayError> {
+    pub(super) fn check_budget(&self, admission: &Admission) -> GatewayResult<()> {
         let is_failing = || {
-            let state = self.health.state();
+            let state = lock(&self.health.state);
             state.read.is_some() || state.write.is_some()
         };
         if !admission.has_budget() || !is_failing() {
@@ -181,7 +176,7 @@ impl Telemetry {
     }
 
     /// Refuses a model call while replies cannot be stored, if that is the policy.
-    pub(crate) async fn check_writes(&self) -> Result<(), GatewayError> {
+    pub(crate) async fn check_writes(&self) -> GatewayResult<()> {
         if self.policy.on_failure == OnStoreFailure::Pass {
             return Ok(());
         }
@@ -205,7 +200,7 @@ impl Telemetry {
     /// Tests whether writes succeed again, if the last one failed.
     pub(super) async fn test_writes(&self) -> Result<(), &'static str> {
         {
-            let mut state = self.health.state();
+            let mut state = lock(&self.health.state);
             let Some(failed) = state.write else { return Ok(()) };
             if state.probed.is_some_and(|probed| probed.elapsed() < REST) {
                 return Err(failed.reason);
@@ -220,43 +215,39 @@ impl Telemetry {
 
     /// Records the result of a read, and logs a change.
     pub(crate) fn record_read(&self, error: Option<&StoreError>) {
-        if error.is_none_or(is_outage) {
-            let before = {
-                let mut state = self.health.state();
-                state.tried = None;
-                std::mem::replace(&mut state.read, error.map(failure_now)).is_some()
-            };
-            self.log_change("read", before, error);
-        }
+        self.record_result("read", error, |state| {
+            state.tried = None;
+            &mut state.read
+        });
     }
 
     /// Records the result of a write, and logs a change.
     pub(crate) fn record_write(&self, error: Option<&StoreError>) {
-        if error.is_none_or(is_outage) {
-            let before = {
-                let mut state = self.health.state();
-                std::mem::replace(&mut state.write, error.map(failure_now)).is_some()
-            };
-            self.log_change("write", before, error);
-        }
+        self.record_result("write", error, |state| &mut state.write);
     }
 
-    fn log_change(&self, what: &str, was_failing: bool, error: Option<&StoreError>) {
-        match (was_failing, error) {
-            (false, Some(error)) => self.write_log(Level::Warn, |o| {
-                o.string("event", "store").string("status", &format!("{what} failed"));
-                o.string("problem", &error.to_string());
-            }),
-            (true, None) => self.write_log(Level::Warn, |o| {
-                o.string("event", "store").string("status", &format!("{what} works again"));
-            }),
-            (false, None) | (true, Some(_)) => {}
+    fn record_result(
+        &self,
+        operation: &str,
+        error: Option<&StoreError>,
+        last_failure: impl FnOnce(&mut HealthState) -> &mut Option<StoreFailure>,
+    ) {
+        if !error.is_none_or(is_outage) {
+            return;
         }
+        let failure = error.map(|error| StoreFailure { at: Instant::now(), reason: reason(error) });
+        let was_failing =
+            std::mem::replace(last_failure(&mut *lock(&self.health.state)), failure).is_some();
+        let status = match (was_failing, error) {
+            (false, Some(_)) => format!("{operation} failed"),
+            (true, None) => format!("{operation} works again"),
+            (false, None) | (true, Some(_)) => return,
+        };
+        self.write_log(Level::Warn, |o| {
+            o.string("event", "store").string("status", &status);
+            o.maybe_string("problem", error.map(ToString::to_string).as_deref());
+        });
     }
-}
-
-fn failure_now(error: &StoreError) -> StoreFailure {
-    StoreFailure { at: Instant::now(), reason: reason(error) }
 }
 
 pub(crate) fn store_timeout() -> StoreError {

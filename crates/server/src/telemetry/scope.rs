@@ -1,17 +1,20 @@
 //! Records the facts of one request, and reports them once when the request ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Poll;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use throughline_core::{StoreError, Usage, Wire};
-use throughline_json::{self as json, Json, Name};
+use throughline_core::{Usage, Wire};
+use throughline_json::{Json, Name};
 use throughline_replay::{CallRecord, CaptureOutcome};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use crate::access::{Admission, Caller};
+use crate::access::Caller;
 use crate::error::GatewayError;
+use crate::object::object;
+use crate::records::StoreResult;
+use crate::sync::lock;
 use crate::telemetry::fair_pool::PoolPermit;
 use crate::telemetry::memory::MemoryReservation;
 use crate::telemetry::trace::TraceContext;
@@ -53,10 +56,7 @@ impl RequestScope {
         dialect: &Wire,
         slot: PoolPermit,
     ) -> Arc<Self> {
-        let key = match &caller.admission {
-            Admission::Key { id, .. } => Some(id.clone()),
-            Admission::Open | Admission::Refused => None,
-        };
+        let key = caller.admission.key_id().cloned();
         let record = CallRecord::new(caller.tenant.clone(), key, dialect.clone());
         let record = Arc::new(Mutex::new(record));
         let (trace, slot, room) = (OnceLock::new(), Some(slot), Mutex::new(None));
@@ -94,12 +94,12 @@ impl RequestScope {
 
     /// Holds the memory of the request for as long as the call lasts.
     pub(crate) fn hold_memory(&self, room: MemoryReservation) {
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+        *lock(&self.room) = Some(room);
     }
 
     /// Releases the memory that only decoding and preparing needed. The texts are held to the end.
     pub(crate) fn release_preparation_memory(&self) {
-        if let Some(room) = &mut *self.room.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(room) = &mut *lock(&self.room) {
             room.release_decoded();
         }
     }
@@ -119,14 +119,14 @@ impl RequestScope {
     }
 
     /// Records the outcome of capturing the reply.
-    pub(crate) fn record_capture<T>(&self, kept: &Result<Option<T>, StoreError>) {
-        let outcome = match kept {
+    pub(crate) fn record_capture<T>(&self, captured: &StoreResult<Option<T>>) {
+        let outcome = match captured {
             Ok(Some(_)) => CaptureOutcome::Kept,
             Ok(None) => CaptureOutcome::None,
             Err(error) => CaptureOutcome::Lost(error.to_string()),
         };
-        if !matches!(kept, Ok(None)) {
-            self.telemetry.record_write(kept.as_ref().err());
+        if !matches!(captured, Ok(None)) {
+            self.telemetry.record_write(captured.as_ref().err());
         }
         self.record().capture = outcome;
     }
@@ -140,7 +140,7 @@ impl RequestScope {
     /// for the provider then name this span.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
         if self.telemetry.traces.is_some()
-            && let Some(trace) = TraceContext::of(headers)
+            && let Some(trace) = TraceContext::new(headers)
         {
             self.trace.get_or_init(|| trace);
         }
@@ -158,9 +158,7 @@ impl RequestScope {
         let meter = &self.telemetry.meter;
         let price = meter.price(record.provider.as_ref()?, record.model.as_ref()?)?;
         let used = UsageAmount::for_one_call(*usage, Some(price));
-        Some(json::object(|o| {
-            o.number("micro_usd", used.micro_usd()).string("prices", meter.prices());
-        }))
+        Some(object! { "micro_usd": used.micro_usd(), "prices": meter.prices() })
     }
 
     /// Records that the response is a stream, which is open from now on.
@@ -168,10 +166,6 @@ impl RequestScope {
         self.record().is_stream = true;
         self.telemetry.metrics.stream_opened();
     }
-}
-
-fn lock(record: &Mutex<CallRecord>) -> MutexGuard<'_, CallRecord> {
-    record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tokens used, as the provider counted them or estimated from the bytes sent and received.
@@ -212,7 +206,7 @@ impl CallReport {
         let took = end.duration_since(record.arrived);
         telemetry.metrics.count(&record, &used, took);
         if let Some(traces) = &telemetry.traces
-            && let Some(ended) = trace.and_then(|trace| trace.completed_call(&record, took))
+            && let Some(ended) = trace.and_then(|trace| trace.report(&record, took))
         {
             traces.call_ended(ended);
         }

@@ -24,7 +24,7 @@ pub(crate) struct TraceContext {
 impl TraceContext {
     /// Creates a span below the one in the headers, and replaces it there. `None` if no randomness
     /// is available.
-    pub(super) fn of(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
+    pub(super) fn new(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
         let is_it = |(name, _): &(Name, Name)| name.eq_ignore_ascii_case(TraceParent::HEADER);
         let came = headers.iter().find(|header| is_it(header));
         let came = came.and_then(|(_, value)| TraceParent::parse(value));
@@ -42,11 +42,7 @@ impl TraceContext {
     }
 
     /// The report of a call that reached a provider.
-    pub(super) fn completed_call(
-        self,
-        record: &CallRecord,
-        took: Duration,
-    ) -> Option<CompletedCall> {
+    pub(super) fn report(self, record: &CallRecord, took: Duration) -> Option<CompletedCall> {
         record.model.as_ref().or(record.provider.as_ref())?;
         Some(CompletedCall {
             own: self.own,

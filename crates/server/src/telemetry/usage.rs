@@ -91,13 +91,8 @@ pub struct UsageAmount {
 impl UsageAmount {
     /// The usage of one reply.
     pub(crate) fn for_one_call(tokens: Usage, price: Option<Price>) -> Self {
-        Self::of(1, tokens, price)
-    }
-
-    /// The usage of several replies at one price.
-    pub(crate) fn of(calls: u64, tokens: Usage, price: Option<Price>) -> Self {
         let pico_usd = price.map_or(0, |price| price.of(&tokens));
-        Self { calls, unpriced: if price.is_none() { calls } else { 0 }, tokens, pico_usd }
+        Self { calls: 1, unpriced: u64::from(price.is_none()), tokens, pico_usd }
     }
 
     /// Cost in millionths of a dollar, rounded down.

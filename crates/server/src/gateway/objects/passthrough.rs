@@ -19,16 +19,9 @@ struct Pattern {
 }
 
 /// A pattern that cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidPattern(pub String);
-
-impl std::fmt::Display for InvalidPattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidPattern {}
 
 impl Passthrough {
     /// Parses patterns such as `/v1/videos*`, or `GET /v1/videos/*` for one method.

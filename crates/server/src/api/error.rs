@@ -1,22 +1,25 @@
 //! Errors of the agent API in Letta's format: an object with a `detail`.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
-use throughline_agent::{RefusalKind, RunError};
+use throughline_agent::{InvalidConfig, InvalidSnapshot, RefusalKind, RunError};
+use throughline_codec::CodecError;
 use throughline_core::StoreError;
-use throughline_json::{self as json, Json, Name};
+use throughline_json::{self as json, InvalidDocument, Json};
 
-use crate::api::responses::{AnyValue, to_json};
-use crate::error::GatewayError;
+use crate::api::responses::AnyValue;
+use crate::error::{GatewayError, RETRY_STORE};
+use crate::object::{object, to_json};
 use crate::response::GatewayResponse;
-use crate::telemetry::RETRY_STORE;
 
 /// An error response: status, detail and an optional `retry-after`.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: u16,
     detail: Json,
-    retry_after: Option<std::time::Duration>,
+    retry_after: Option<Duration>,
 }
 
 /// The body of an error.
@@ -40,35 +43,32 @@ impl ApiError {
 
     /// A 409 that names the active run.
     pub(crate) fn busy(conversation: &str, run: &str, message: &str) -> Self {
-        let detail = json::object(|o| {
-            o.string("code", "CONVERSATION_BUSY").string("message", message);
-            o.string("conversation_id", conversation).string("run_id", run);
-        });
-        Self { status: 409, detail, retry_after: None }
+        Self::conflict(object! {
+            "code": "CONVERSATION_BUSY", "message": message,
+            "conversation_id": conversation, "run_id": run,
+        })
     }
 
     /// A 409 that names the pending request to decide first.
     pub(crate) fn pending_approval(run: &str, request: &str, message: &str) -> Self {
-        let detail = json::object(|o| {
-            o.string("code", "PENDING_APPROVAL").string("message", message);
-            o.string("pending_request_id", request).string("run_id", run);
-        });
+        Self::conflict(object! {
+            "code": "PENDING_APPROVAL", "message": message,
+            "pending_request_id": request, "run_id": run,
+        })
+    }
+
+    fn conflict(detail: Json) -> Self {
         Self { status: 409, detail, retry_after: None }
     }
 
     /// Adds a `retry-after` header.
-    pub(crate) fn after(self, wait: std::time::Duration) -> Self {
+    pub(crate) fn after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    pub(crate) fn told(&self) -> GatewayResponse {
-        let body = ErrorBody { detail: &self.detail };
-        let mut answered = GatewayResponse::json(self.status, &to_json(&body));
-        if let Some(wait) = self.retry_after {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            answered.headers.push((Name::from("retry-after"), seconds.to_string().into()));
-        }
-        answered
+    pub(crate) fn to_response(&self) -> GatewayResponse {
+        let body = to_json(&ErrorBody { detail: &self.detail });
+        GatewayResponse::json(self.status, &body).with_retry_after(self.retry_after)
     }
 }
 
@@ -110,7 +110,20 @@ impl From<RunError> for ApiError {
 
 impl From<GatewayError> for ApiError {
     fn from(problem: GatewayError) -> Self {
-        let denied = Self::new(problem.status, &problem.message);
-        Self { retry_after: problem.retry_after, ..denied }
+        let error = Self::new(problem.status, &problem.message);
+        Self { retry_after: problem.retry_after, ..error }
     }
 }
+
+/// Errors of documents that a caller sent become a 422.
+macro_rules! invalid_input {
+    ($($error:ty),*) => { $(
+        impl From<$error> for ApiError {
+            fn from(error: $error) -> Self {
+                Self::new(422, error.to_string())
+            }
+        }
+    )* };
+}
+
+invalid_input!(CodecError, InvalidConfig, InvalidDocument, InvalidSnapshot);

@@ -1,0 +1,45 @@
+//! JSON objects from literal members.
+
+use serde::Serialize;
+use throughline_json::{Json, Node, Object};
+
+/// Serializes a value.
+pub(crate) fn to_json(value: &impl Serialize) -> Json {
+    // Only a map whose keys are not strings cannot be serialized, and no caller has one.
+    let text = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
+    Json::from_trusted(text.into())
+}
+
+/// Builds a JSON object with these members in this order. `"key"? value` leaves the member out if
+/// the value is `None`.
+macro_rules! object {
+    (@member $key:literal : $value:expr) => {
+        Some(($key, $crate::object::to_json(&$value)))
+    };
+    (@member $key:literal ? $value:expr) => {
+        $value.as_ref().map(|value| ($key, $crate::object::to_json(value)))
+    };
+    ($($key:literal $mark:tt $value:expr),* $(,)?) => {{
+        let members = [$($crate::object::object!(@member $key $mark $value)),*];
+        throughline_json::object_of(members.iter().flatten().map(|(key, value)| (*key, value)))
+    }};
+}
+pub(crate) use object;
+
+/// Builds an object with the members of both objects.
+pub(crate) fn join_objects(first: &Json, second: &Json) -> Json {
+    throughline_json::object(|o| {
+        put_members(o, first.tree().root().members());
+        put_members(o, second.tree().root().members());
+    })
+}
+
+/// Copies the members of another object.
+pub(crate) fn put_members<'t>(
+    object: &mut Object<'_>,
+    members: impl Iterator<Item = (Node<'t>, Node<'t>)>,
+) {
+    for (name, value) in members {
+        object.node(&name.text().unwrap_or_default(), value);
+    }
+}
