@@ -72,7 +72,9 @@ async fn usage(gateway: &Gateway, caller: &Caller) -> GatewayResponse {
     };
     let rows = meter.rows(&caller.tenant, key);
     let mut sum = UsageAmount::default();
-    rows.iter().for_each(|(_, used)| sum.add(used));
+    for (_, used) in &rows {
+        sum.add(used);
+    }
     let limits = object! {
         "micro_usd"? allowance.micro_usd, "tokens"? allowance.tokens,
         "requests_per_minute"? allowance.per_minute,

@@ -124,7 +124,9 @@ fn dialect_operation(route: &DialectRoute) -> Value {
 
 /// Leaves out the members that are null.
 fn without_null(mut operation: Value) -> Value {
-    operation.as_object_mut().into_iter().for_each(|members| members.retain(|_, it| !it.is_null()));
+    if let Value::Object(members) = &mut operation {
+        members.retain(|_, value| !value.is_null());
+    }
     operation
 }
 

@@ -106,7 +106,9 @@ impl SummaryCache {
         let mut summary = known.map_or_else(fresh, |known| Summary::clone(&known));
         let mut pages = RecordPages::new(store, tenant, &head.log, summary.read);
         while let Some(records) = pages.next().await? {
-            records.iter().for_each(|record| summary.take(record, policy));
+            for record in &records {
+                summary.take(record, policy);
+            }
         }
         summary.read = pages.after;
         let summary = Arc::new(summary);

@@ -36,10 +36,12 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
             "opened": one.opened.to_string(), "expires"? one.expires.map(|at| at.to_string()),
             "missing_tools": missing_tools,
         };
-        let request = json::object(|o| {
-            state.iter().for_each(|state| write_request(o, one, state, &policy));
+        let details = json::object(|o| {
+            if let Some(state) = state {
+                write_request(o, one, state, &policy);
+            }
         });
-        waiting.push(join_objects(&head, &request));
+        waiting.push(join_objects(&head, &details));
     }
     Ok(json_response(&object! { "waiting": waiting }))
 }

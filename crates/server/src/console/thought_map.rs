@@ -166,7 +166,9 @@ async fn agent_calls(
         let mut run = RunCalls { run: &head.log.0, places: &places, fold, called: called_by_run };
         let mut pages = RecordPages::new(store, tenant, &head.log, 0);
         while let Some(records) = pages.next().await? {
-            records.iter().for_each(|record| run.push_record(record));
+            for record in &records {
+                run.push_record(record);
+            }
         }
         counted.push(json::object(|o| {
             o.string("id", &head.log.0);

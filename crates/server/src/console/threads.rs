@@ -22,10 +22,12 @@ fn thread_use(id: &str) -> Option<&'static str> {
         return None;
     }
     let is_agents = ["agent-", "conv-", "thread_"].iter().any(|begins| id.starts_with(begins));
-    Some(match is_agents {
-        _ if calls::is_conversation(id) => "gateway",
-        true => "agent",
-        false => "kept",
+    Some(if calls::is_conversation(id) {
+        "gateway"
+    } else if is_agents {
+        "agent"
+    } else {
+        "kept"
     })
 }
 
